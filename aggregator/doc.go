@@ -1,0 +1,2 @@
+// Package aggregator folds batches into shards.
+package aggregator

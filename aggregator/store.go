@@ -1,0 +1,160 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// What a store answers decides what happens to the parts of a commit (doc.go has the
+// table). A store wraps one of these; an error that matches none of them means that
+// the commit was maybe applied.
+var (
+	// ErrMarkerExists: at least one marker was there already. Nothing was applied.
+	ErrMarkerExists = errors.New("marker exists")
+
+	// ErrRefused: the store refuses the content for good (InvalidArgument,
+	// OutOfRange). Nothing was applied.
+	ErrRefused = errors.New("refused by the store")
+
+	// ErrDeployment: permissions, credentials, a database that is not there. Nothing
+	// was applied, and a person has to act.
+	ErrDeployment = errors.New("deployment")
+
+	// ErrNotCounted: the store answered OK and did not add. Folding must stop.
+	ErrNotCounted = errors.New("the store answers OK but does not add")
+)
+
+// A Marker is the record that a part has been applied.
+type Marker struct {
+	ID          wire.PartID
+	Fingerprint wire.Fingerprint
+	// Fold names the try to apply the part. It stays the same when a commit with an
+	// unknown outcome is repeated, so that our own marker is not taken for a duplicate.
+	Fold uint64
+	// ExpireAt is when the store may forget the marker, not earlier.
+	ExpireAt time.Time
+}
+
+// An Add adds Delta to one shard.
+type Add struct {
+	Counter string
+	Hash    uint64 // wire.ShardHash(Counter, Shard)
+	Shard   int
+	Delta   int64 // never 0
+}
+
+// A Commit is applied whole or not at all.
+type Commit struct {
+	// Markers are inserted: one that is there already refuses the commit. No id twice.
+	Markers []Marker
+	// Adds are sorted by Hash, Counter, Shard. No shard twice.
+	Adds []Add
+}
+
+// Entities is how many entities the commit writes.
+func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) }
+
+// Limits are what a store takes. They do not change while it is open.
+type Limits struct {
+	// Entities is the most entities of one commit; 0 for no limit.
+	Entities int
+	// Keys is the most keys of one look-up, and the most records of one Raise; never 0.
+	Keys int
+	// Commits is how many commits at once the store gains from; at least 1.
+	Commits int
+	// Shards is what a counter that nobody has seen starts with.
+	Shards int
+}
+
+// A Folder applies commits.
+type Folder interface {
+	Limits() Limits
+
+	// Fold applies the commit atomically and durably: after nil it survives a crash.
+	// It returns the store's time of the commit, or a zero time where that is the
+	// machine's own. It never repeats a commit by itself, not even on a lost
+	// connection. It does not keep c. Concurrent calls are allowed.
+	Fold(ctx context.Context, c *Commit) (time.Time, error)
+
+	// Applied looks markers up, at most Limits.Keys, in any order; absent ones are left
+	// out. What is found was applied; what is not found may still be.
+	Applied(ctx context.Context, ids []wire.PartID) ([]Marker, error)
+}
+
+// Recorder keeps the records of counters.
+type Recorder interface {
+	// Shards returns the number of shards in each counter's record, 0 where there is
+	// no record. At most Limits.Keys counters.
+	Shards(ctx context.Context, counters []string) ([]int, error)
+
+	// Raise makes sure that each counter has a record that names at least its number
+	// of shards; it never lowers one. After nil, no fold that was called later can
+	// survive a crash that the raise does not survive. At most Limits.Keys records. It
+	// may be repeated.
+	Raise(ctx context.Context, raises []Raise) error
+}
+
+// A Raise asks for at least Shards shards.
+type Raise struct {
+	Counter string
+	Shards  int
+}
+
+// A Dead is a dead letter: a part or message that can never be counted.
+type Dead struct {
+	// Key is a hash of what it stands for and the reason, so that writing it again is
+	// harmless.
+	Key string
+	// Payload is the message as it came, or a batch that holds only the parts.
+	Payload []byte
+	// Source is the part's id in hex or the broker's message id.
+	Source string
+	// Time is what the horizon counts from.
+	Time time.Time
+	// Reason is a sentence for the person who decides about it.
+	Reason string
+	// Maybe is true where an earlier attempt may have been applied.
+	Maybe bool
+	// At is when it was set aside.
+	At time.Time
+}
+
+// Morgue keeps dead letters until a person replays or discards them.
+type Morgue interface {
+	// Bury writes dead letters durably. It may be repeated: the key decides.
+	Bury(ctx context.Context, letters []Dead) error
+}
+
+// A Worker is what an aggregator says of itself every few seconds.
+type Worker struct {
+	ID string
+	// Lag is the age of the oldest increment that it holds uncommitted.
+	Lag time.Duration
+	// LastCommit is when it last folded something; zero for never.
+	LastCommit time.Time
+	// Expires is when the record stops meaning anything.
+	Expires time.Time
+	// Entries folded and Commits made since the worker started.
+	Entries, Commits int64
+}
+
+// Announcer shows readers how far the aggregators are.
+type Announcer interface {
+	// Announce replaces the worker's record. It need not survive a crash.
+	Announce(ctx context.Context, w Worker) error
+
+	// Check reports whether this is still the database that was opened, and whether it
+	// can be written. Folding stops while it fails.
+	Check(ctx context.Context) error
+}
+
+// A Store is everything that an aggregator needs.
+type Store interface {
+	Folder
+	Recorder
+	Morgue
+	Announcer
+}

@@ -1,0 +1,70 @@
+package countmill
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// The errors that callers decide on. Every other error is an internal one.
+var (
+	// ErrInvalid: the input can never be counted. Mend it; do not repeat it.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrConflict: an Idempotency-Key was used before with another body. Nothing of
+	// this request was counted.
+	ErrConflict = errors.New("id reused")
+
+	// ErrOverloaded: certainly not counted, because a bound on memory was reached.
+	// Repeat later.
+	ErrOverloaded = errors.New("overloaded")
+
+	// ErrUnavailable: certainly not counted (or: no total can be given), because
+	// something outside was away. Repeat later.
+	ErrUnavailable = errors.New("unavailable")
+
+	// ErrOutcomeUnknown: maybe counted. Repeat only with the same ids or the same
+	// Idempotency-Key.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+
+	// ErrClosed: certainly not counted, because the publisher or the bus is closed.
+	ErrClosed = errors.New("closed")
+
+	// ErrOverflow: a total or a shard does not fit a signed 64-bit integer.
+	ErrOverflow = errors.New("total does not fit 64 bits")
+)
+
+// A FieldError says which field of the input is wrong and what its limit is. It
+// matches ErrInvalid.
+type FieldError struct {
+	Field   string // the name users know it by: counter, delta, id, time, ...
+	Problem string // what is wrong: "is empty"
+	Limit   string // what would be right: "1 to 500 bytes"; empty where there is no limit to name
+
+	// Where the field stands in a request of several increments: the position in an
+	// array from 0, or the line of NDJSON from 1. Pointers, as 0 is a position.
+	Index *int
+	Line  *int
+}
+
+// Error is one line: place, field, problem, limit.
+func (e *FieldError) Error() string {
+	var b strings.Builder
+	if e.Index != nil {
+		b.WriteString("increment " + strconv.Itoa(*e.Index) + ": ")
+	}
+	if e.Line != nil {
+		b.WriteString("line " + strconv.Itoa(*e.Line) + ": ")
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field + " ")
+	}
+	b.WriteString(e.Problem)
+	if e.Limit != "" {
+		b.WriteString(" (limit: " + e.Limit + ")")
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }

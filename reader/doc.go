@@ -1,0 +1,2 @@
+// Package reader serves totals.
+package reader

@@ -1,0 +1,101 @@
+package reader
+
+import (
+	"context"
+	"time"
+)
+
+// RecordKey is the Shard of a key that asks for the counter's record.
+const RecordKey = -1
+
+// A Key asks for a shard of a counter, or for its record.
+type Key struct {
+	Counter string
+	Shard   int // RecordKey, or from 0
+}
+
+// A Value answers a key.
+type Value struct {
+	// Exists is false where the store has nothing under the key. Value is then 0.
+	Exists bool
+	// Deferred means that the store did not look this time: ask again in the same view.
+	Deferred bool
+	// Value is the number of shards in a record, or the count of a shard.
+	Value int64
+	// Overflow means that the shard's count left int64 or stands at either end of it.
+	Overflow bool
+}
+
+// A View is the store as it was at one moment. It is not safe for concurrent use.
+type View interface {
+	// Lookup answers each key, in the order asked, at most Keys of the store. The
+	// first call fixes the view's moment; all further calls and List read at it.
+	Lookup(ctx context.Context, keys []Key) ([]Value, error)
+
+	// List returns up to limit counters that have a record and whose names begin with
+	// prefix and come after after, in byte order, with their numbers of shards.
+	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
+
+	// ReadTime is the view's moment: every fold committed by then is in it. It is zero
+	// before the first call.
+	ReadTime() time.Time
+
+	// Close releases the view. It may be called twice.
+	Close()
+}
+
+// A Record names a counter's number of shards.
+type Record struct {
+	Counter string
+	Shards  int
+}
+
+// A Worker is what an aggregator last said of itself.
+type Worker struct {
+	ID         string
+	Lag        time.Duration
+	LastCommit time.Time
+	Expires    time.Time
+	// Entries folded and Commits made since the worker started.
+	Entries, Commits int64
+}
+
+// A Store is where totals are read. Concurrent calls are allowed.
+type Store interface {
+	// Keys is the most keys of one Lookup; at least 1,000.
+	Keys() int
+
+	// View opens a view. It costs next to nothing until the first call.
+	View() View
+
+	// Workers returns the records of all aggregators, stale ones too.
+	Workers(ctx context.Context) ([]Worker, error)
+
+	// Check reports whether this is still the database that was opened.
+	Check(ctx context.Context) error
+}
+
+// A Cached is a total as a cache keeps it, in one value with its name and its moment:
+// apart they could be mixed up.
+type Cached struct {
+	Counter string
+	Total   int64
+	Shards  int
+	Exists  bool
+	AsOf    time.Time
+}
+
+// A Cache keeps totals for a while. It may forget any of them at any time. The reader
+// takes every error as a miss. Concurrent calls are allowed.
+type Cache interface {
+	// Get returns what it has of the counters, in any order.
+	Get(ctx context.Context, counters []string) ([]Cached, error)
+
+	// Set keeps each total for about ttl, unless it has one with a later AsOf.
+	Set(ctx context.Context, totals []Cached, ttl time.Duration) error
+
+	// Lock returns true to the first caller and false to others until ttl has passed
+	// or Unlock was called: one process refreshes a counter, the others wait a moment.
+	Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error)
+	Unlock(ctx context.Context, counter string) error
+}

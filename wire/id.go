@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// RandomIDs fills ids from the system's random source. It is not a generator seeded
+// once: a restored machine image would repeat that.
+func RandomIDs(ids []PartID) {
+	buf := make([]byte, 16*len(ids))
+	_, _ = rand.Read(buf) // never fails: crypto/rand ends the process instead
+	for i := range ids {
+		copy(ids[i][:], buf[16*i:])
+	}
+}
+
+// IncrementID is the id of the part of one increment with an id. The counter is part
+// of it, so one event id may count on two counters.
+func IncrementID(counter, id string) PartID { return hashID("id", counter, id) }
+
+// KeyID is the id of part number of a request with an Idempotency-Key. principal is
+// who sent it, empty where callers are not told apart.
+func KeyID(principal, key string, number int) PartID {
+	return hashID("key", principal, key, strconv.Itoa(number))
+}
+
+// MessageID is the id of part number of a message that somebody else put on the topic.
+func MessageID(topic, brokerID string, number int) PartID {
+	return hashID("msg", topic, brokerID, strconv.Itoa(number))
+}
+
+// hashID is the first 16 bytes of SHA-256 over length-prefixed fields.
+func hashID(fields ...string) PartID {
+	h := sha256.New()
+	for _, f := range fields {
+		writeField(h, f)
+	}
+	var sum [sha256.Size]byte
+	return PartID(h.Sum(sum[:0])[:16])
+}
+
+func writeField(h hash.Hash, f string) {
+	var n [4]byte
+	binary.BigEndian.PutUint32(n[:], uint32(len(f)))
+	h.Write(n[:])
+	h.Write([]byte(f))
+}
+
+// fingerprintEntries does not depend on the order of the entries.
+func fingerprintEntries(entries []Entry) Fingerprint {
+	var space [MaxEntries]Entry
+	sorted := append(space[:0], entries...)
+	SortEntries(sorted)
+	h := sha256.New()
+	for _, e := range sorted {
+		writeEntry(h, e)
+	}
+	return sumFingerprint(h)
+}
+
+func writeEntry(h hash.Hash, e Entry) {
+	writeField(h, e.Counter)
+	var d [8]byte
+	binary.BigEndian.PutUint64(d[:], uint64(e.Delta))
+	h.Write(d[:])
+}
+
+func sumFingerprint(h hash.Hash) Fingerprint {
+	var sum [sha256.Size]byte
+	return Fingerprint(binary.BigEndian.Uint64(h.Sum(sum[:0])))
+}
+
+// HashCounter is the hash that orders counters everywhere: xxHash64, seed 0. Parts of
+// different publishers are cut in its order so that they overlap, and shard 0 of every
+// counter lies in its order in the store.
+func HashCounter(counter string) uint64 { return xxhash.Sum64String(counter) }
+
+// ShardHash is what a shard's key begins with: neighbouring keys would heat one
+// tablet. Shard 0 has the hash of its counter; the others are spread from there by the
+// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+func ShardHash(counter string, shard int) uint64 {
+	return SpreadHash(HashCounter(counter), shard)
+}
+
+// SpreadHash is ShardHash for a caller that has HashCounter already.
+func SpreadHash(hash uint64, shard int) uint64 {
+	return hash + uint64(shard)*0x9e3779b97f4a7c15
+}
+
+// SortEntries puts entries in the order of their counters' hashes, then names.
+func SortEntries(entries []Entry) {
+	slices.SortFunc(entries, func(a, b Entry) int {
+		if c := cmp.Compare(HashCounter(a.Counter), HashCounter(b.Counter)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Counter, b.Counter)
+	})
+}

@@ -1,0 +1,235 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+)
+
+var epoch = time.UnixMicro(1_700_000_000_000_000)
+
+func TestDecodeReturnsWhatAppendWrote(t *testing.T) {
+	t.Parallel()
+	want := &Batch{Time: epoch, Parts: []Part{
+		{ID: PartID{1}, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
+		CutIdentified(countmill.Increment{Counter: "c", Delta: 3, ID: "x", Time: epoch}),
+		{ID: KeyID("", "k", 0), Kind: Head, Request: 7},
+		{ID: KeyID("", "k", 1), Kind: Rest, Request: 7, Entries: []Entry{{"é", MaxSum}}},
+	}}
+	payload := Append(nil, want)
+	got, err := Decode(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []Entry) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
+		t.Errorf("decoded batch differs (-want +got):\n%s", diff)
+	}
+	for cut := range payload {
+		if b, err := Decode(payload[:cut]); err == nil && len(b.Parts) == len(want.Parts) {
+			t.Errorf("first %d of %d bytes decode to all parts", cut, len(payload))
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	one := func(p Part) []byte { return Append(nil, &Batch{Time: epoch, Parts: []Part{p}}) }
+	many := make([]Entry, MaxEntries+1)
+	for i := range many {
+		many[i] = Entry{fmt.Sprint("c", i), 1}
+	}
+	good := one(Part{Entries: []Entry{{"a", 1}}})
+	for name, payload := range map[string][]byte{
+		"empty":              {},
+		"no parts":           Append(nil, &Batch{Time: epoch}),
+		"no entries":         one(Part{}),
+		"too many entries":   one(Part{Entries: many}),
+		"counter twice":      one(Part{Entries: []Entry{{"a", 1}, {"a", 2}}}),
+		"delta 0":            one(Part{Entries: []Entry{{"a", 0}}}),
+		"delta beyond 2^62":  one(Part{Entries: []Entry{{"a", MaxSum + 1}}}),
+		"empty counter":      one(Part{Entries: []Entry{{"", 1}}}),
+		"bad counter":        one(Part{Entries: []Entry{{"a\n", 1}}}),
+		"unknown kind":       one(Part{Kind: 9, Entries: []Entry{{"a", 1}}}),
+		"rest without head":  one(Part{Kind: Rest, Request: 7, Entries: []Entry{{"a", 1}}}),
+		"request, not keyed": one(Part{Request: 7, Entries: []Entry{{"a", 1}}}),
+		"two in identified":  one(Part{Kind: Identified, Entries: []Entry{{"a", 1}, {"b", 1}}}),
+		"version 0":          append([]byte{8, 0}, good[2:]...),
+		"trailing field":     append(append([]byte{}, good...), 8, 1),
+		"json":               []byte(`{"counter":"a"}`),
+	} {
+		if _, err := Decode(payload); !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
+		}
+	}
+	if _, err := Decode(append([]byte{8, 2}, good[2:]...)); !errors.Is(err, ErrNewer) {
+		t.Errorf("version 2: got error %v, want ErrNewer", err)
+	}
+}
+
+// The ids, the hash, the order and the cut are frozen: markers of parts that were
+// published by an older version must be found by a newer one.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	incs := []countmill.Increment{
+		{Counter: "b", Delta: 2}, {Counter: "a", Delta: 1}, {Counter: "b", Delta: -5},
+		{Counter: "gone", Delta: 1}, {Counter: "gone", Delta: -1},
+		{Counter: "a", Delta: 1, ID: "e1", Time: epoch},
+	}
+	for i := range 30 {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprintf("page:/%d", i), Delta: int64(i + 1)})
+	}
+	parts, err := CutRequest("", "order-1", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range parts {
+		got = append(got, fmt.Sprintf("%s %s %016x %d %v", p.ID, p.Kind, uint64(p.Fingerprint()), len(p.Entries), p.Entries[0]))
+	}
+	got = append(got,
+		fmt.Sprintf("%016x", HashCounter("page:/home")),
+		fmt.Sprintf("%016x", ShardHash("page:/home", 3)),
+		MessageID("t", "123", 0).String())
+	want := []string{
+		"c4be771d2967f6072cc3be3770e7e896 head 00070d39f3e280e0 24 {page:/29 30}",
+		"3800278dc2d01ad29523a38facf1c034 rest 00070d39f3e280e0 8 {page:/1 2}",
+		"88ea439f3beb5f0786e46fc021d12941 identified rest ec171ffc68efe465 1 {a 1}",
+		"d022ad0bce210e62",
+		"aac91a384c0082a1",
+		"4e5379a6369d9064f2fdcf2669d2df4b",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("frozen values changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
+	t.Parallel()
+	incs := make([]countmill.Increment, 60)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i%50), Delta: int64(i + 1)}
+		if i%7 == 0 {
+			incs[i].ID = fmt.Sprint("id", i)
+		}
+	}
+	want, err := CutRequest("", "k", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := make([]countmill.Increment, len(incs))
+	for i := range incs {
+		again[i] = incs[len(incs)-1-i]
+		again[i].Time = epoch.Add(time.Duration(i) * time.Second)
+	}
+	got, err := CutRequest("", "k", again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if wantTime := epoch.Add(59 * time.Second); !got[i].Time.Equal(wantTime) {
+			t.Errorf("part %d: time %s, want the newest, %s", i, got[i].Time, wantTime)
+		}
+		got[i].Time = time.Time{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a repeat in another order and with other times is cut differently:\n%s", diff)
+	}
+}
+
+func TestCutRequestRefuses(t *testing.T) {
+	t.Parallel()
+	huge := make([]countmill.Increment, 600)
+	for i := range huge {
+		huge[i] = countmill.Increment{Counter: "a", Delta: countmill.MaxDelta}
+	}
+	for name, incs := range map[string][]countmill.Increment{
+		"sum beyond 2^62":  huge,
+		"one id, two ways": {{Counter: "a", Delta: 1, ID: "x"}, {Counter: "a", Delta: 2, ID: "x"}},
+	} {
+		if _, err := CutRequest("", "k", incs); !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+func TestFingerprintOfRequestTellsBodiesApart(t *testing.T) {
+	t.Parallel()
+	bodies := [][]countmill.Increment{
+		{{Counter: "a", Delta: 1}},
+		{{Counter: "a", Delta: 2}},
+		{{Counter: "b", Delta: 1}},
+		{{Counter: "a", Delta: 1, ID: "x"}},
+		{{Counter: "a", Delta: 1, ID: "y"}},
+		{{Counter: "a", Delta: 1}, {Counter: "a", Delta: 1, ID: "x"}},
+	}
+	seen := make(map[Fingerprint]int)
+	for i, incs := range bodies {
+		parts, err := CutRequest("", "k", incs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j, ok := seen[parts[0].Fingerprint()]; ok {
+			t.Errorf("bodies %d and %d have one fingerprint", i, j)
+		}
+		seen[parts[0].Fingerprint()] = i
+	}
+}
+
+func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
+	t.Parallel()
+	incs := make([]countmill.Increment, 500)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprintf("counter-with-a-name-%03d", i), Delta: 1}
+	}
+	keyed, err := CutRequest("", "k", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := append(CutAnonymous([]Entry{{"x", 1}}), keyed...)
+	const limit = 4000
+	batches := Pack(epoch, parts, limit)
+	if len(batches) < 4 {
+		t.Fatalf("got %d batches, want several", len(batches))
+	}
+	seen := make(map[PartID]int)
+	for i, payload := range batches {
+		if len(payload) > limit {
+			t.Errorf("batch %d has %d bytes, limit %d", i, len(payload), limit)
+		}
+		b, err := Decode(payload)
+		if err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+		for _, p := range b.Parts {
+			seen[p.ID]++
+		}
+	}
+	for i, p := range parts {
+		if p.Kind == Head && seen[p.ID] != len(batches) || p.Kind != Head && seen[p.ID] != 1 {
+			t.Errorf("part %d (%s) stands in %d of %d batches", i, p.Kind, seen[p.ID], len(batches))
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(Append(nil, &Batch{Time: epoch, Parts: []Part{{Entries: []Entry{{"a", 1}, {"b", -4}}}}}))
+	f.Add([]byte{8, 1, 16, 1})
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		b, err := Decode(payload)
+		if err != nil {
+			return
+		}
+		again, err := Decode(Append(nil, b))
+		if err != nil {
+			t.Fatalf("re-encoded batch: %v", err)
+		}
+		if fmt.Sprint(b) != fmt.Sprint(again) {
+			t.Fatalf("got %v after re-encoding, want %v", again, b)
+		}
+	})
+}
