@@ -1,0 +1,2 @@
+// Package publisher coalesces increments and sends them over a bus.
+package publisher
