@@ -1,2 +1,58 @@
-// Package aggregator folds batches into shards.
+// Package aggregator folds the batches of a bus into the shards of a store, exactly
+// once.
+//
+// # The life of a batch
+//
+//	bus ──► message ──► parts ──► window ──► jobs ──► attempt ──► store
+//	          ▲                     ▲          ▲         │
+//	          │                     │          │         ├─ applied, or was before
+//	          └── ack ◄── settled ◄─┼──────────┼─────────┤
+//	                                │          └─────────┼─ try again: same markers,
+//	                                │                    │   new shards
+//	                                └── followers ◄──────┤
+//	                                                     └─ never ──► dead letter ──► ack
+//
+// A message is taken and held unacknowledged. Its parts go into the window, unless
+// their ids are in process already: then the message waits for those. The window
+// closes when it is full or has lingered, and is packed into jobs that fit the store.
+// An attempt at a job makes sure that each counter has a record, picks a random free
+// shard for each, and commits markers and sums in one go. A part is settled when it is
+// known to be applied, or stands in the dead letters. A message is acknowledged when
+// all its parts are settled.
+//
+// One goroutine, the loop, owns all of that. Attempts, writes of dead letters and the
+// worker's record run beside it and report over channels.
+//
+// # The promise
+//
+// The marker of a part is inserted in the commit that adds its entries, so a part
+// counts once however often it is delivered and however often a commit is repeated,
+// as long as its marker is remembered: the horizon. A part is tried only while the
+// store's time is not beyond the part's time plus the horizon, asked anew before every
+// attempt, and its marker stays two hours longer than that.
+//
+// A look-up of a marker that finds something proves that the part was applied. One
+// that finds nothing proves nothing: only the insert decides.
+//
+// # What the store answers
+//
+//	answer                        means                    done
+//	OK                            applied                  ack when the message's parts all are
+//	ErrNotCounted                 OK, but nothing added    stop folding; Ready says why
+//	ErrMarkerExists               nothing applied          drop the parts whose markers are found,
+//	                                                       commit the rest; none found: one part a commit
+//	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
+//	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
+//	error of a look-up, a raise   nothing applied          try again later
+//	any other error of Fold       maybe applied            the same markers on new random shards, with
+//	                                                       full jitter; from the third time in halves
+//
+// With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
+// be repeated after it.
+//
+// # Requests with a key
+//
+// Parts that follow a head (package wire) wait until the head is applied or found to
+// have been, with the fingerprint of their request. If it is refused they go into its
+// dead letter: of a request that is refused nothing is counted.
 package aggregator

@@ -1,0 +1,87 @@
+package aggregator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
+// have many messages unacknowledged at once, and deliver a message again that was not
+// acknowledged, unless Config.SkipAnonymousMarkers says that it never does.
+type Bus interface {
+	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
+}
+
+// An Aggregator folds the batches of a bus into a store. Run it once.
+type Aggregator struct {
+	bus    Bus
+	store  Store
+	cfg    Config
+	limits Limits
+
+	records *records
+	lanes   *lanes
+	clock   clock
+	stats   stats
+	state   atomic.Pointer[state]
+
+	// calls is what calls to the store run under. It ends when the drain's time is up.
+	calls    context.Context
+	endCalls context.CancelFunc
+	ran      atomic.Bool
+}
+
+// New returns an aggregator of bus and store. The error names every field of cfg that
+// is out of range.
+func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
+	limits := store.Limits()
+	cfg = cfg.withDefaults(limits)
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
+	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
+	a.lanes = &lanes{alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
+	a.state.Store(&state{reason: errors.New("not started")})
+	a.calls, a.endCalls = context.WithCancel(context.Background())
+	return a, nil
+}
+
+// Run takes messages, folds them and acknowledges them until ctx ends. Then it stops
+// taking, commits and acknowledges what it holds, gives back what it could not within
+// DrainTimeout, and returns nil, or an error that says how much it gave back.
+//
+// It returns earlier only with an error: the bus is closed, or (with
+// SkipAnonymousMarkers) the outcome of a commit is unknown. The process must then end,
+// because what it holds can neither be acknowledged nor repeated.
+func (a *Aggregator) Run(ctx context.Context) error {
+	if a.ran.Swap(true) {
+		return errors.New("aggregator: Run was called before")
+	}
+	defer a.endCalls()
+	defer a.state.Store(&state{reason: errors.New("stopped")})
+	return newLoop(a).run(ctx)
+}
+
+// A state is why the aggregator is not ready; a nil reason means that it is.
+type state struct{ reason error }
+
+// Ready returns nil while the aggregator takes and folds messages, else the reason why
+// it does not.
+func (a *Aggregator) Ready() error {
+	if skew := a.clock.skew(); skew > maxSkew {
+		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
+	}
+	return a.state.Load().reason
+}
+
+func randomName() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%x", b)
+}

@@ -1,0 +1,116 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// checkEvery is how often the store is asked whether it is still the same database.
+const checkEvery = 10 * time.Second
+
+// An announcer writes the worker's record and checks the database, beside the loop.
+type announcer struct {
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+}
+
+func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &announcer{cancel: cancel}
+	n.wait.Go(func() { a.announceAll(ctx) })
+	n.wait.Go(func() { a.checkAll(ctx, checks) })
+	return n
+}
+
+// stop ends the announcer; the record it leaves has expired, so that readers do not
+// wait for an aggregator that has gone.
+func (n *announcer) stop() {
+	n.cancel()
+	n.wait.Wait()
+}
+
+func (a *Aggregator) announceAll(ctx context.Context) {
+	tick := time.NewTicker(a.cfg.AnnounceEvery)
+	defer tick.Stop()
+	for {
+		a.announce(a.clock.now().Add(3 * a.cfg.AnnounceEvery))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			a.announce(a.clock.now())
+			return
+		}
+	}
+}
+
+func (a *Aggregator) announce(expires time.Time) {
+	s := a.Stats()
+	ctx, cancel := context.WithTimeout(context.Background(), min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery))
+	defer cancel()
+	err := a.store.Announce(ctx, Worker{
+		ID: a.cfg.WorkerID, Lag: s.Lag, LastCommit: s.LastCommit, Expires: expires,
+		Entries: s.Entries, Commits: s.Commits,
+	})
+	if err != nil {
+		a.cfg.Logger.Warn("worker record not written", "err", err)
+	}
+}
+
+func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
+		err := a.store.Check(call)
+		cancel()
+		select {
+		case checks <- err:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// audit works out lag and readiness for those who ask from other goroutines.
+func (l *loop) audit() {
+	l.audited = time.Now()
+	var oldest time.Time
+	for h := range l.holding {
+		if oldest.IsZero() || h.time.Before(oldest) {
+			oldest = h.time
+		}
+	}
+	s := &l.a.stats
+	s.oldest.Store(0)
+	if !oldest.IsZero() {
+		s.oldest.Store(oldest.UnixNano())
+	}
+	s.heldMessages.Store(int64(len(l.holding)))
+	s.heldBytes.Store(int64(l.heldBytes))
+	s.waitingLetters.Store(int64(len(l.letters)))
+	l.a.state.Store(&state{reason: l.reason()})
+}
+
+func (l *loop) reason() error {
+	switch {
+	case l.halted != nil:
+		return fmt.Errorf("folding has stopped: %w", l.halted)
+	case l.checked != nil:
+		return fmt.Errorf("the store is not the one that was opened, or cannot be used: %w", l.checked)
+	case l.stuck:
+		return errors.New("the store refuses this deployment; the log has the answer")
+	case l.failures >= away:
+		return fmt.Errorf("the last %d commits got nowhere", l.failures)
+	case l.messages == nil:
+		return errors.New("not subscribed to the bus")
+	}
+	return nil
+}

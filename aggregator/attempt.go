@@ -1,0 +1,227 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A verdict says what to do with the parts of a job that are not settled yet.
+type verdict int
+
+const (
+	settled verdict = iota // none are left
+	again                  // at once: nothing was applied, and what was found is dropped
+	blocked                // when another commit of this process has ended
+	split                  // at once, in halves: the sums did not fit
+	refused                // the store refuses something in it for good: halve, or set aside
+	alone                  // nothing was applied and no marker found: one part a commit
+	unreached              // nothing was applied: a look-up or a raise went wrong
+	unknown                // maybe applied
+	stuck                  // the deployment: nothing was applied, a person has to act
+	ignored                // the store answers OK and does not add
+)
+
+// An outcome is what came of one attempt at a job.
+type outcome struct {
+	job        *job
+	applied    []*part
+	duplicates []*part // applied before, by someone
+	conflicts  []*part // their id was used with another fingerprint
+	rest       []*part
+	verdict    verdict
+	err        error
+	work       work
+}
+
+// work counts what an attempt cost.
+type work struct {
+	commits, written, read, raised, entries int
+}
+
+// attempt tries a job once. It runs beside the loop and touches no state of it.
+func (a *Aggregator) attempt(j *job) (o outcome) {
+	o = outcome{job: j, rest: j.parts}
+	if j.lookup && !a.dropApplied(&o) {
+		return o
+	}
+	if len(o.rest) == 0 {
+		return o
+	}
+	adds, ok := merge(o.rest)
+	if !ok {
+		o.verdict = split
+		return o
+	}
+	shards, ok := a.learn(&o, adds)
+	if !ok {
+		return o
+	}
+	if !a.lanes.acquire(adds, shards) {
+		o.verdict = blocked
+		return o
+	}
+	defer a.lanes.release(adds)
+	a.fold(&o, adds)
+	return o
+}
+
+// withoutCommit is the verdict on an error of a call that applies nothing.
+func withoutCommit(err error) verdict {
+	if errors.Is(err, ErrDeployment) {
+		return stuck
+	}
+	return unreached
+}
+
+func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, bool) {
+	ctx, cancel := a.callContext()
+	defer cancel()
+	shards, cost, err := a.records.learn(ctx, adds)
+	o.work.read += cost.read
+	o.work.written += cost.raised
+	o.work.raised += cost.raised
+	if err != nil {
+		// Whatever became of the raise, no part was applied.
+		o.err, o.verdict = err, withoutCommit(err)
+		return nil, false
+	}
+	return shards, true
+}
+
+// fold commits what is left of the job and sorts out the answer.
+func (a *Aggregator) fold(o *outcome, adds []Add) {
+	c := Commit{Adds: adds, Markers: a.markers(o.rest)}
+	if c.Entities() == 0 {
+		o.applied, o.rest = o.rest, nil
+		return
+	}
+	ctx, cancel := a.callContext()
+	defer cancel()
+	started := time.Now()
+	stored, err := a.store.Fold(ctx, &c)
+	if a.cfg.OnFold != nil {
+		a.cfg.OnFold(time.Since(started))
+	}
+	o.work.commits++
+	if err == nil {
+		a.clock.learn(stored, started)
+		o.work.written += c.Entities()
+		for _, p := range o.rest {
+			o.work.entries += len(p.Entries)
+		}
+		o.applied, o.rest = o.rest, nil
+		return
+	}
+	o.err = err
+	switch {
+	case errors.Is(err, ErrMarkerExists):
+		a.afterMarkerExists(o)
+	case errors.Is(err, ErrRefused):
+		o.verdict = refused
+	case errors.Is(err, ErrDeployment):
+		o.verdict = stuck
+	case errors.Is(err, ErrNotCounted):
+		o.verdict = ignored
+	default:
+		o.verdict = unknown
+	}
+}
+
+// afterMarkerExists drops what is applied already. Without anything to drop the store
+// does not say which marker it meant, so each part has to be asked about alone.
+func (a *Aggregator) afterMarkerExists(o *outcome) {
+	before := len(o.rest)
+	if !a.dropApplied(o) {
+		return
+	}
+	switch {
+	case len(o.rest) == 0:
+		o.verdict = settled
+	case len(o.rest) < before:
+		o.verdict = again
+	default:
+		o.verdict = alone
+	}
+}
+
+func (a *Aggregator) markers(parts []*part) []Marker {
+	now := a.clock.now()
+	markers := make([]Marker, 0, len(parts))
+	for _, p := range parts {
+		if !p.marked {
+			continue
+		}
+		from := now
+		if p.at.After(from) {
+			from = p.at
+		}
+		markers = append(markers, Marker{
+			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold,
+			ExpireAt: from.Add(a.cfg.Horizon + markerSlack),
+		})
+	}
+	return markers
+}
+
+// markerSlack keeps a marker longer than the horizon, so that clocks that differ a
+// little cannot let a part through after its marker has gone.
+const markerSlack = 2 * time.Hour
+
+// dropApplied looks the markers of the job's parts up and moves those that are found
+// out of the rest. It reports false when the look-up itself went wrong.
+func (a *Aggregator) dropApplied(o *outcome) bool {
+	found := make(map[wire.PartID]Marker)
+	var ids []wire.PartID
+	for _, p := range o.rest {
+		if p.marked {
+			ids = append(ids, p.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return true
+	}
+	for chunk := range slices.Chunk(ids, a.limits.Keys) {
+		markers, err := a.applied(chunk)
+		o.work.read += len(chunk)
+		if err != nil {
+			o.err, o.verdict = err, withoutCommit(err)
+			return false
+		}
+		for _, m := range markers {
+			found[m.ID] = m
+		}
+	}
+	var rest []*part
+	for _, p := range o.rest {
+		m, ok := found[p.ID]
+		switch {
+		case !ok || !p.marked:
+			rest = append(rest, p)
+		case m.Fingerprint != p.fingerprint:
+			o.conflicts = append(o.conflicts, p)
+		case m.Fold == p.fold:
+			o.applied = append(o.applied, p)
+			o.work.entries += len(p.Entries)
+		default:
+			o.duplicates = append(o.duplicates, p)
+		}
+	}
+	o.rest = rest
+	return true
+}
+
+func (a *Aggregator) applied(ids []wire.PartID) ([]Marker, error) {
+	ctx, cancel := a.callContext()
+	defer cancel()
+	return a.store.Applied(ctx, ids)
+}
+
+// callContext bounds a call to the store. It is not the context of Run: a stop request
+// must not abort the commit that it waits for.
+func (a *Aggregator) callContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(a.calls, a.cfg.CommitTimeout)
+}

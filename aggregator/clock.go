@@ -1,0 +1,28 @@
+package aggregator
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// maxSkew is how far the local clock may be from the store's before the aggregator
+// says that it is not ready.
+const maxSkew = time.Minute
+
+// A clock tells the store's time: the local one plus the offset learnt from commits.
+// Markers expire by the store's clock, so the horizon has to be judged by it.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// learn takes the store's time of a call that ran from started to now. A zero time
+// means that the store's clock is the local one.
+func (c *clock) learn(stored, started time.Time) {
+	if stored.IsZero() {
+		return
+	}
+	middle := started.Add(time.Since(started) / 2)
+	c.offset.Store(int64(stored.Sub(middle)))
+}
+
+func (c *clock) skew() time.Duration { return time.Duration(c.offset.Load()).Abs() }

@@ -1,0 +1,124 @@
+package aggregator
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// Config sets up an Aggregator. The zero value works.
+type Config struct {
+	// Topic is what to subscribe to. Default "countmill".
+	Topic string
+
+	// Linger is how long a window waits for more after its first part. Default 100ms.
+	// Negative: not at all, a window closes as soon as a commit slot is free.
+	Linger time.Duration
+
+	// A window closes early at this many messages (default 10,000), distinct counters
+	// (default 100,000) or bytes of messages (default 64 MiB).
+	WindowMessages, WindowCounters, WindowBytes int
+
+	// HeldMessages and HeldBytes bound what is held unacknowledged; at the bound no
+	// more is taken from the bus. Defaults: 2 windows of messages, 4 of bytes.
+	HeldMessages, HeldBytes int
+
+	// Commits is how many commits may be under way at once. Default: what the store
+	// gains from.
+	Commits int
+
+	// CommitTimeout bounds every call to the store. Default 10s.
+	CommitTimeout time.Duration
+
+	// Shards is what a new counter starts with. Default: what the store says.
+	Shards int
+
+	// Horizon is how long ids are remembered. Every publisher and aggregator of a
+	// deployment must have the same. Default 8 days.
+	Horizon time.Duration
+
+	// Remember is how many counters' records are kept in memory. Default 1,000,000.
+	Remember int
+
+	// DeadLetterRate is how many dead letters are written a second at most; the rest is
+	// held. Default 100.
+	DeadLetterRate int
+
+	// SkipAnonymousMarkers leaves the marker out for parts with random ids. Only for a
+	// bus that never delivers twice, and a store whose failed commit ends the process:
+	// an unknown outcome of a commit then ends Run with an error.
+	SkipAnonymousMarkers bool
+
+	// DrainTimeout bounds how long Run goes on after its context ended. Default 20s.
+	DrainTimeout time.Duration
+
+	// WorkerID names this aggregator among others. Default: random.
+	WorkerID string
+
+	// AnnounceEvery is how often the worker's record is written. Default 5s. The record
+	// expires after three times that.
+	AnnounceEvery time.Duration
+
+	// OnFold is told how long each attempt to commit took. It must not block. Optional.
+	OnFold func(took time.Duration)
+
+	// Logger. Default: discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults(limits Limits) Config {
+	c.Topic = cmp.Or(c.Topic, "countmill")
+	c.Linger = cmp.Or(c.Linger, 100*time.Millisecond)
+	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
+	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
+	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.HeldMessages = cmp.Or(c.HeldMessages, 2*c.WindowMessages)
+	c.HeldBytes = cmp.Or(c.HeldBytes, 4*c.WindowBytes)
+	c.Commits = cmp.Or(c.Commits, limits.Commits)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
+	c.Shards = cmp.Or(c.Shards, limits.Shards)
+	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
+	c.Remember = cmp.Or(c.Remember, 1_000_000)
+	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
+	c.WorkerID = cmp.Or(c.WorkerID, randomName())
+	c.AnnounceEvery = cmp.Or(c.AnnounceEvery, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate reports every problem at once.
+func (c Config) validate() error {
+	var errs []error
+	positive := func(name string, n int) {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("%s must be at least 1, got %d", name, n))
+		}
+	}
+	positive("WindowMessages", c.WindowMessages)
+	positive("WindowCounters", c.WindowCounters)
+	positive("WindowBytes", c.WindowBytes)
+	positive("HeldMessages", c.HeldMessages)
+	positive("HeldBytes", c.HeldBytes)
+	positive("Commits", c.Commits)
+	positive("Remember", c.Remember)
+	positive("DeadLetterRate", c.DeadLetterRate)
+	if c.Shards < 1 || c.Shards > countmill.MaxShards {
+		errs = append(errs, fmt.Errorf("Shards must be from 1 to %d, got %d", countmill.MaxShards, c.Shards))
+	}
+	for name, d := range map[string]time.Duration{
+		"CommitTimeout": c.CommitTimeout, "Horizon": c.Horizon,
+		"DrainTimeout": c.DrainTimeout, "AnnounceEvery": c.AnnounceEvery,
+	} {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be positive, got %s", name, d))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,316 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/time/rate"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// The loop is the one goroutine that owns what the aggregator holds. Attempts, writes
+// of dead letters and the announcer run beside it and report over channels.
+type loop struct {
+	a       *Aggregator
+	started time.Time
+
+	messages  <-chan *message.Message
+	resub     <-chan subscription // while a Subscribe is under way
+	holding   map[*held]struct{}
+	heldBytes int
+
+	window window
+	jobs   []*job
+	// known has every marked part that is in the window or in a job.
+	known map[wire.PartID]*part
+
+	running  int
+	outcomes chan outcome
+	failures int // attempts in a row that got nowhere
+	stuck    bool
+	halted   error // the store does not count: for good
+	checked  error // the last check of the database
+	fatal    error
+
+	letters   []*letter
+	burying   bool
+	buried    chan burial
+	buryFails int
+	buryAfter time.Time
+	limiter   *rate.Limiter
+
+	checks   chan error
+	draining bool
+	timer    *time.Timer
+	// audited is when lag and readiness were last worked out.
+	audited time.Time
+}
+
+// lookupFirst is how long after the start markers are looked up before a commit: most
+// duplicates arrive when a dead aggregator's messages come back.
+const lookupFirst = time.Minute
+
+// away is how many attempts in a row may get nowhere before no more is taken.
+const away = 8
+
+// auditEvery is how often lag and readiness are worked out.
+const auditEvery = time.Second
+
+func newLoop(a *Aggregator) *loop {
+	return &loop{
+		a:        a,
+		holding:  make(map[*held]struct{}),
+		known:    make(map[wire.PartID]*part),
+		outcomes: make(chan outcome, a.cfg.Commits),
+		buried:   make(chan burial, 1),
+		checks:   make(chan error, 1),
+		limiter:  rate.NewLimiter(rate.Limit(a.cfg.DeadLetterRate), a.cfg.DeadLetterRate),
+	}
+}
+
+func (l *loop) run(ctx context.Context) error {
+	l.started = time.Now()
+	l.timer = time.NewTimer(0)
+	defer l.timer.Stop()
+	// The subscription outlives ctx: ending it gives back every message at once, also
+	// those whose commit is under way.
+	subscription, unsubscribe := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		unsubscribe()
+		if l.resub != nil {
+			<-l.resub
+		}
+	}()
+	l.subscribe(subscription, 0)
+	announcer := startAnnouncer(l.a, l.checks)
+	defer announcer.stop()
+
+	stop := ctx.Done()
+	var deadline <-chan time.Time
+	for {
+		l.launch()
+		if l.fatal != nil || l.draining && len(l.holding) == 0 {
+			break
+		}
+		l.setTimer()
+		select {
+		case m, ok := <-l.intake():
+			if !ok {
+				l.messages = nil
+				l.subscribe(subscription, time.Second)
+				continue
+			}
+			l.receive(m)
+		case s := <-l.resub:
+			l.resub = nil
+			l.subscribed(subscription, s)
+		case o := <-l.outcomes:
+			l.running--
+			l.settle(o)
+		case b := <-l.buried:
+			l.afterBurial(b)
+		case l.checked = <-l.checks:
+			l.audit()
+		case <-l.timer.C:
+		case <-stop:
+			stop, l.draining = nil, true
+			t := time.NewTimer(l.a.cfg.DrainTimeout)
+			defer t.Stop()
+			deadline = t.C
+		case <-deadline:
+			return l.giveUp()
+		}
+	}
+	l.waitAttempts()
+	return l.fatal
+}
+
+// giveUp ends a drain whose time is up: calls to the store are cut off, and what is
+// still held goes back to the bus.
+func (l *loop) giveUp() error {
+	l.a.endCalls()
+	l.waitAttempts()
+	if l.fatal != nil {
+		return l.fatal
+	}
+	n := len(l.holding)
+	if n == 0 {
+		return nil
+	}
+	for h := range l.holding {
+		h.msg.Nack()
+	}
+	return fmt.Errorf("aggregator: %d messages were not settled within %s and went back to the bus", n, l.a.cfg.DrainTimeout)
+}
+
+// waitAttempts waits for what runs beside the loop and settles it.
+func (l *loop) waitAttempts() {
+	for l.running > 0 {
+		o := <-l.outcomes
+		l.running--
+		l.settle(o)
+	}
+	if l.burying {
+		l.afterBurial(<-l.buried)
+	}
+}
+
+// intake is where messages come from, nil while none are to be taken: while too much is
+// held, the store is away, or the aggregator drains.
+func (l *loop) intake() <-chan *message.Message {
+	full := len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
+	if full || l.draining || l.isAway() {
+		return nil
+	}
+	return l.messages
+}
+
+// isAway reports whether the store gets nothing done at the moment.
+func (l *loop) isAway() bool {
+	return l.halted != nil || l.checked != nil || l.stuck || l.failures >= away
+}
+
+// A subscription is the answer to a Subscribe.
+type subscription struct {
+	messages <-chan *message.Message
+	err      error
+	delay    time.Duration
+}
+
+// subscribe calls Subscribe beside the loop after delay: a bus may take its time.
+func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
+	answer := make(chan subscription, 1)
+	l.resub = answer
+	go func() {
+		if delay > 0 {
+			select {
+			case <-time.After(delay):
+			case <-ctx.Done():
+				answer <- subscription{err: ctx.Err()}
+				return
+			}
+		}
+		messages, err := l.a.bus.Subscribe(ctx, l.a.cfg.Topic)
+		answer <- subscription{messages, err, delay}
+	}()
+}
+
+func (l *loop) subscribed(ctx context.Context, s subscription) {
+	switch {
+	case l.draining:
+	case s.err == nil:
+		l.messages = s.messages
+	case errors.Is(s.err, countmill.ErrClosed):
+		l.fatal = fmt.Errorf("aggregator: subscribe: %w", s.err)
+	default:
+		l.a.cfg.Logger.Warn("not subscribed, will try again", "topic", l.a.cfg.Topic, "err", s.err)
+		l.subscribe(ctx, min(2*s.delay+100*time.Millisecond, 30*time.Second))
+	}
+	l.audit()
+}
+
+// launch starts whatever can be started now.
+func (l *loop) launch() {
+	now := time.Now()
+	if now.Sub(l.audited) >= auditEvery {
+		l.audit()
+	}
+	l.bury(now)
+	if l.halted != nil || l.checked != nil || l.fatal != nil {
+		return
+	}
+	if l.running == 0 && len(l.jobs) == 0 {
+		l.answered() // nothing is left that could find out that the store is back
+	}
+	for l.running < l.a.cfg.Commits {
+		j := l.nextJob(now)
+		if j == nil {
+			if !l.closeWindow(now) {
+				return
+			}
+			continue
+		}
+		l.running++
+		go func() { l.outcomes <- l.a.attempt(j) }()
+	}
+}
+
+// nextJob takes the first job off the queue that may be tried now.
+func (l *loop) nextJob(now time.Time) *job {
+	for i, j := range l.jobs {
+		if j.waits || now.Before(j.after) {
+			continue
+		}
+		l.jobs = append(l.jobs[:i], l.jobs[i+1:]...)
+		if l.dropExpired(j); len(j.parts) == 0 {
+			return l.nextJob(now)
+		}
+		j.lookup = j.lookup || now.Sub(l.started) < lookupFirst
+		return j
+	}
+	return nil
+}
+
+// closeWindow plans the open window if it is due. While the store is away it stays
+// open: parts that wait together are packed better.
+func (l *loop) closeWindow(now time.Time) bool {
+	w := &l.window
+	if w.empty() || l.isAway() {
+		return false
+	}
+	if l.anyBlocked() && !w.full(&l.a.cfg) {
+		return false
+	}
+	due := l.draining || l.a.cfg.Linger < 0 || w.full(&l.a.cfg) || now.Sub(w.opened) >= l.a.cfg.Linger
+	if !due {
+		return false
+	}
+	l.jobs = append(l.jobs, pack(w.take(), l.a.limits.Entities)...)
+	return true
+}
+
+// anyBlocked reports whether a job waits for a shard: what comes in meanwhile is better
+// gathered than queued behind it.
+func (l *loop) anyBlocked() bool {
+	for _, j := range l.jobs {
+		if j.waits {
+			return true
+		}
+	}
+	return false
+}
+
+// setTimer wakes the loop for what becomes due by itself.
+func (l *loop) setTimer() {
+	now := time.Now()
+	wake := l.audited.Add(auditEvery)
+	sooner := func(t time.Time) {
+		if t.After(now) && t.Before(wake) {
+			wake = t
+		}
+	}
+	if !l.window.empty() && l.a.cfg.Linger > 0 {
+		sooner(l.window.opened.Add(l.a.cfg.Linger))
+	}
+	for _, j := range l.jobs {
+		sooner(j.after)
+	}
+	if len(l.letters) > 0 && !l.burying {
+		sooner(l.buryAfter)
+	}
+	l.timer.Reset(wake.Sub(now))
+}
+
+// backoff is how long to wait after that many attempts: full jitter, so that
+// aggregators that failed together do not come back together
+// (Brooker, Exponential Backoff And Jitter, 2015).
+func backoff(attempts int) time.Duration {
+	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
+	return rand.N(ceiling) + time.Millisecond
+}

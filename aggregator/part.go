@@ -1,0 +1,77 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A held message is acknowledged when its last part is settled.
+type held struct {
+	msg    *message.Message
+	source string    // its id, for dead letters
+	time   time.Time // when its oldest increment was added
+	bytes  int
+	open   int // parts that are not settled
+}
+
+// A part in process. Only the loop touches its fields after admission, but for the
+// embedded wire.Part, which nobody changes.
+type part struct {
+	wire.Part
+	at          time.Time // what the horizon counts from
+	marked      bool      // needs a marker
+	fold        uint64
+	fingerprint wire.Fingerprint
+	maybe       bool // an attempt had an unknown outcome
+
+	holder  *held
+	holders []*held // of further copies
+	// followers of a head wait here until it is settled.
+	followers []*part
+	// rivals have the same id and another fingerprint. Which of them is refused is the
+	// store's decision, so they wait until this one is settled.
+	rivals []*part
+}
+
+// join takes over what a further copy of the same part brought along.
+func (p *part) join(copy *part) {
+	p.holders = append(p.holders, copy.holder)
+	p.followers = append(p.followers, copy.followers...)
+}
+
+// eachHolder calls f for each message that waits for the part.
+func (p *part) eachHolder(f func(*held)) {
+	f(p.holder)
+	for _, h := range p.holders {
+		f(h)
+	}
+}
+
+// partsOf makes parts in process of a batch. Those that follow a head hang on it.
+func partsOf(b *wire.Batch, h *held, skipAnonymous bool, foldID func() uint64) []*part {
+	space := make([]part, len(b.Parts))
+	parts := make([]*part, 0, len(b.Parts))
+	var head *part
+	for i := range b.Parts {
+		p := &space[i]
+		p.Part, p.holder, p.at = b.Parts[i], h, b.Time
+		if !p.Time.IsZero() {
+			p.at = p.Time
+		}
+		if p.marked = p.Kind != wire.Anonymous || !skipAnonymous; p.marked {
+			p.fold, p.fingerprint = foldID(), p.Fingerprint()
+		}
+		if p.Kind.Follows() {
+			head.followers = append(head.followers, p)
+			continue
+		}
+		if p.Kind == wire.Head {
+			head = p
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}

@@ -1,0 +1,145 @@
+package aggregator
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A job is a set of parts that are committed together.
+type job struct {
+	parts    []*part
+	attempts int       // that had an unknown outcome or could not work
+	after    time.Time // not to be tried before
+	lookup   bool      // look markers up before the next commit
+	waits    bool      // for a shard that another commit has under way
+}
+
+// pack cuts a window into jobs that fit the store: whole parts, in hash order, so that
+// parts that overlap share the entities of their counters. limit is in entities, 0 for
+// none. Every part fits alone: at most 24 counters and a marker.
+func pack(parts []*part, limit int) []*job {
+	if limit == 0 {
+		return []*job{{parts: parts}}
+	}
+	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(firstHash(a), firstHash(b)) })
+	var jobs []*job
+	var open *job
+	entities := 0
+	counters := make(map[string]struct{})
+	for _, p := range parts {
+		more := countNew(p, counters)
+		if open == nil || entities+more > limit {
+			open, entities = &job{}, 0
+			clear(counters)
+			jobs = append(jobs, open)
+			more = countNew(p, counters)
+		}
+		open.parts = append(open.parts, p)
+		entities += more
+		for i := range p.Entries {
+			counters[p.Entries[i].Counter] = struct{}{}
+		}
+	}
+	return jobs
+}
+
+// firstHash orders parts: publishers cut them in hash order.
+func firstHash(p *part) uint64 {
+	if len(p.Entries) == 0 {
+		return 0
+	}
+	return wire.HashCounter(p.Entries[0].Counter)
+}
+
+// countNew is how many entities p adds to a commit that writes counters already.
+func countNew(p *part, counters map[string]struct{}) int {
+	n := 0
+	if p.marked {
+		n = 1
+	}
+	for i := range p.Entries {
+		if _, ok := counters[p.Entries[i].Counter]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// halve splits a job. Its parts keep their identity, so their markers.
+func (j *job) halve() []*job {
+	if len(j.parts) < 2 {
+		return []*job{j}
+	}
+	a, b := *j, *j
+	middle := len(j.parts) / 2
+	a.parts, b.parts = j.parts[:middle:middle], j.parts[middle:]
+	return []*job{&a, &b}
+}
+
+// singles splits a job into one per part.
+func (j *job) singles() []*job {
+	jobs := make([]*job, 0, len(j.parts))
+	for _, p := range j.parts {
+		one := *j
+		one.parts = []*part{p}
+		jobs = append(jobs, &one)
+	}
+	return jobs
+}
+
+// merge sums the entries of the parts by counter, in hash order, Shard 0 throughout.
+// Deltas that cancel out leave no add. It reports false when a sum does not fit int64:
+// the job has to be split.
+func merge(parts []*part) ([]Add, bool) {
+	n := 0
+	for _, p := range parts {
+		n += len(p.Entries)
+	}
+	adds := make([]Add, 0, n)
+	sorted := true
+	for _, p := range parts {
+		for i := range p.Entries {
+			e := &p.Entries[i]
+			a := Add{Counter: e.Counter, Hash: wire.HashCounter(e.Counter), Delta: e.Delta}
+			sorted = sorted && (len(adds) == 0 || compareAdds(adds[len(adds)-1], a) <= 0)
+			adds = append(adds, a)
+		}
+	}
+	if !sorted {
+		slices.SortFunc(adds, compareAdds)
+	}
+	return sumAdjacent(adds)
+}
+
+func sumAdjacent(adds []Add) ([]Add, bool) {
+	merged := adds[:0]
+	for i := 0; i < len(adds); {
+		sum := adds[i]
+		for i++; i < len(adds) && adds[i].Counter == sum.Counter; i++ {
+			total := sum.Delta + adds[i].Delta
+			if (total > sum.Delta) != (adds[i].Delta > 0) {
+				return nil, false
+			}
+			sum.Delta = total
+		}
+		if sum.Delta != 0 {
+			merged = append(merged, sum)
+		}
+	}
+	return merged, true
+}
+
+// compareAdds is the order of shard keys in the store.
+func compareAdds(a, b Add) int {
+	if c := cmp.Compare(a.Hash, b.Hash); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Counter, b.Counter); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Shard, b.Shard)
+}

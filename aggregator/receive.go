@@ -1,0 +1,124 @@
+package aggregator
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// maxAhead is how far a part's time may lie in the future. Beyond, its marker would
+// stay for as long, and a clock is wrong somewhere.
+const maxAhead = 24 * time.Hour
+
+// receive takes a message in: its parts go into the window, or it becomes a dead letter.
+func (l *loop) receive(m *message.Message) {
+	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.now()}
+	l.holding[h] = struct{}{}
+	l.heldBytes += h.bytes
+	l.a.stats.messages.Add(1)
+	batch, err := decode(m, l.a.cfg.Topic, l.a.clock.now(), l.a.cfg.Horizon)
+	if err != nil {
+		h.open = 1
+		l.setAside(&letter{
+			dead:    Dead{Source: h.source, Payload: m.Payload, Time: h.time, Reason: err.Error()},
+			holders: []*held{h},
+		})
+		return
+	}
+	h.time = batch.Time
+	h.open = len(batch.Parts)
+	if l.window.empty() {
+		l.window.opened = time.Now()
+	}
+	l.window.messages++
+	l.window.bytes += h.bytes
+	l.a.stats.parts.Add(int64(len(batch.Parts)))
+	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, rand.Uint64) {
+		l.admit(p)
+	}
+}
+
+// admit puts a part into the window, unless its id is in process already. A part id is
+// never in two commits under way.
+func (l *loop) admit(p *part) {
+	if p.at.After(l.a.clock.now().Add(maxAhead)) {
+		l.refuse(p, "time is more than 24h ahead", false)
+		return
+	}
+	if p.marked {
+		if first, ok := l.known[p.ID]; ok {
+			if first.fingerprint != p.fingerprint {
+				first.rivals = append(first.rivals, p)
+				return
+			}
+			l.a.stats.duplicates.Add(1)
+			first.join(p)
+			return
+		}
+		l.known[p.ID] = p
+	}
+	l.window.add(p, time.Now())
+}
+
+// done takes one settled part off a message, and acknowledges it after the last.
+func (l *loop) done(h *held) {
+	h.open--
+	if h.open > 0 {
+		return
+	}
+	delete(l.holding, h)
+	l.heldBytes -= h.bytes
+	h.msg.Ack()
+}
+
+// follow lets the followers of a head that was applied into the window.
+func (l *loop) follow(head *part) {
+	for _, p := range head.followers {
+		l.admit(p)
+	}
+	head.followers = nil
+}
+
+// forget ends the process of a part; rivals that waited for it have their turn.
+func (l *loop) forget(p *part) {
+	if !p.marked || l.known[p.ID] != p {
+		return
+	}
+	delete(l.known, p.ID)
+	for _, rival := range p.rivals {
+		l.admit(rival)
+	}
+	p.rivals = nil
+}
+
+// expired reports whether the part is beyond the horizon: its marker may be forgotten,
+// so it can no longer be told from a duplicate.
+func (l *loop) expired(p *part) bool {
+	return l.a.clock.now().After(p.at.Add(l.a.cfg.Horizon))
+}
+
+// dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
+// before every attempt: a process can be frozen for days between two of them.
+func (l *loop) dropExpired(j *job) {
+	kept := j.parts[:0]
+	for _, p := range j.parts {
+		if l.expired(p) {
+			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), p.maybe)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	j.parts = kept
+}
+
+// batchOf is a batch that holds only these parts.
+func batchOf(parts ...*part) []byte {
+	b := wire.Batch{Time: parts[0].holder.time}
+	for _, p := range parts {
+		b.Parts = append(b.Parts, p.Part)
+	}
+	return wire.Append(nil, &b)
+}

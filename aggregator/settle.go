@@ -1,0 +1,139 @@
+package aggregator
+
+import (
+	"fmt"
+	"time"
+)
+
+// settle acts on what came of an attempt; doc.go has the table.
+func (l *loop) settle(o outcome) {
+	l.a.stats.add(&o)
+	for _, p := range o.applied {
+		l.applied(p)
+	}
+	for _, p := range o.duplicates {
+		l.a.stats.duplicates.Add(1)
+		l.applied(p)
+	}
+	for _, p := range o.conflicts {
+		l.refuse(p, "id reused: applied before with other counters or deltas", false)
+	}
+	if o.verdict == blocked {
+		l.wait(o)
+		return
+	}
+	l.wakeBlocked()
+	if len(o.applied) > 0 {
+		l.a.stats.lastCommit.Store(time.Now().UnixNano())
+	}
+	if len(o.rest) == 0 {
+		l.answered()
+		return
+	}
+	o.job.parts = o.rest
+	l.retry(o)
+}
+
+// applied is the end of a part whose increments are in the store.
+func (l *loop) applied(p *part) {
+	l.forget(p)
+	l.follow(p)
+	p.eachHolder(l.done)
+}
+
+// wait leaves a job until another commit ends. Where none is under way any more, the
+// shard that it waits for has become free in the meantime.
+func (l *loop) wait(o outcome) {
+	o.job.parts = o.rest
+	o.job.waits = l.running > 0
+	l.jobs = append(l.jobs, o.job)
+}
+
+func (l *loop) wakeBlocked() {
+	for _, j := range l.jobs {
+		j.waits = false
+	}
+}
+
+// answered notes that the store works, whatever it said.
+func (l *loop) answered() { l.failures, l.stuck = 0, false }
+
+// retry queues what is left of a job by the verdict.
+func (l *loop) retry(o outcome) {
+	j := o.job
+	switch o.verdict {
+	case again:
+		j.lookup = false
+		l.answered()
+		l.jobs = append(l.jobs, j)
+	case split:
+		l.jobs = append(l.jobs, j.halve()...)
+	case refused:
+		l.afterRefusal(j, o.err)
+	case alone:
+		l.answered()
+		l.later(j)
+		l.jobs = append(l.jobs, j.singles()...)
+	case unreached:
+		l.afterUnreached(j, o.err)
+	case ignored:
+		l.halted = o.err
+		l.a.cfg.Logger.Error("folding has stopped", "err", o.err)
+		l.jobs = append(l.jobs, j)
+	case stuck:
+		l.stuck = true
+		l.later(j)
+		l.warn("the deployment stops folding", o.err, j)
+		l.jobs = append(l.jobs, j)
+	default:
+		l.afterUnknown(j, o.err)
+	}
+}
+
+// afterUnreached tries again later.
+func (l *loop) afterUnreached(j *job, err error) {
+	l.failures++
+	l.later(j)
+	l.warn("store not reached, will try again", err, j)
+	l.jobs = append(l.jobs, j)
+}
+
+// afterRefusal halves the job until one part is refused alone.
+func (l *loop) afterRefusal(j *job, err error) {
+	l.answered()
+	if len(j.parts) > 1 {
+		l.jobs = append(l.jobs, j.halve()...)
+		return
+	}
+	l.refuse(j.parts[0], err.Error(), j.parts[0].maybe)
+}
+
+// afterUnknown tries the same markers again on new random shards, from the third time
+// in halves: a commit that is too large for its time-out would never end.
+func (l *loop) afterUnknown(j *job, err error) {
+	if l.a.cfg.SkipAnonymousMarkers {
+		l.fatal = fmt.Errorf("aggregator: a commit without markers has an unknown outcome: %w", err)
+		return
+	}
+	l.failures++
+	for _, p := range j.parts {
+		p.maybe = true
+	}
+	l.later(j)
+	j.lookup = true
+	l.warn("commit has an unknown outcome, will be tried again", err, j)
+	if j.attempts >= 3 {
+		l.jobs = append(l.jobs, j.halve()...)
+		return
+	}
+	l.jobs = append(l.jobs, j)
+}
+
+func (l *loop) later(j *job) {
+	j.attempts++
+	j.after = time.Now().Add(backoff(j.attempts))
+}
+
+func (l *loop) warn(message string, err error, j *job) {
+	l.a.cfg.Logger.Warn(message, "err", err, "parts", len(j.parts), "attempts", j.attempts)
+}

@@ -1,0 +1,69 @@
+package aggregator
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats count since the aggregator was made.
+type Stats struct {
+	Messages    int64 // taken from the bus
+	Parts       int64 // in them
+	Entries     int64 // folded
+	Commits     int64 // attempted
+	Retries     int64 // of them that did not apply all their parts
+	Duplicates  int64 // parts that had been applied before, or were in process
+	DeadLetters int64 // written
+	Raised      int64 // records of counters written
+
+	EntitiesWritten, EntitiesRead int64
+
+	HeldMessages, HeldBytes int64 // not acknowledged yet
+	WaitingLetters          int64 // dead letters that are not written yet
+
+	// Lag is the age of the oldest increment that is held uncommitted.
+	Lag time.Duration
+	// LastCommit is zero before the first.
+	LastCommit time.Time
+}
+
+type stats struct {
+	messages, parts, entries, commits, retries, duplicates, deadLetters, raised atomic.Int64
+
+	written, read atomic.Int64
+
+	heldMessages, heldBytes, waitingLetters atomic.Int64
+
+	oldest, lastCommit atomic.Int64 // Unix nanoseconds, 0 for none
+}
+
+func (s *stats) add(o *outcome) {
+	s.commits.Add(int64(o.work.commits))
+	s.written.Add(int64(o.work.written))
+	s.read.Add(int64(o.work.read))
+	s.raised.Add(int64(o.work.raised))
+	s.entries.Add(int64(o.work.entries))
+	if o.work.commits > 0 && len(o.rest) > 0 {
+		s.retries.Add(1)
+	}
+}
+
+// Stats returns the counts so far. Held and Lag are up to a second old.
+func (a *Aggregator) Stats() Stats {
+	s := &a.stats
+	got := Stats{
+		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
+		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
+		DeadLetters: s.deadLetters.Load(), Raised: s.raised.Load(),
+		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
+		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
+		WaitingLetters: s.waitingLetters.Load(),
+	}
+	if ns := s.oldest.Load(); ns != 0 {
+		got.Lag = max(a.clock.now().Sub(time.Unix(0, ns)), 0)
+	}
+	if ns := s.lastCommit.Load(); ns != 0 {
+		got.LastCommit = time.Unix(0, ns)
+	}
+	return got
+}

@@ -1,0 +1,44 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A window gathers parts that are planned together.
+type window struct {
+	parts    []*part
+	messages int
+	bytes    int
+	opened   time.Time
+	counters map[uint64]struct{} // by hash: two counters of one hash count as one here
+}
+
+func (w *window) empty() bool { return len(w.parts) == 0 }
+
+func (w *window) add(p *part, now time.Time) {
+	if w.empty() {
+		w.opened = now
+	}
+	w.parts = append(w.parts, p)
+	if w.counters == nil {
+		w.counters = make(map[uint64]struct{})
+	}
+	for i := range p.Entries {
+		w.counters[wire.HashCounter(p.Entries[i].Counter)] = struct{}{}
+	}
+}
+
+// full reports whether the window closes before its linger.
+func (w *window) full(c *Config) bool {
+	return w.messages >= c.WindowMessages || len(w.counters) >= c.WindowCounters || w.bytes >= c.WindowBytes
+}
+
+// take empties the window and returns its parts.
+func (w *window) take() []*part {
+	parts := w.parts
+	clear(w.counters)
+	*w = window{counters: w.counters}
+	return parts
+}
