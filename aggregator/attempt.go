@@ -13,16 +13,16 @@ import (
 type verdict int
 
 const (
-	settled verdict = iota // none are left
-	again                  // at once: nothing was applied, and what was found is dropped
-	blocked                // when another commit of this process has ended
-	split                  // at once, in halves: the sums did not fit
-	refused                // the store refuses something in it for good: halve, or set aside
-	alone                  // nothing was applied and no marker found: one part a commit
-	unreached              // nothing was applied: a look-up or a raise went wrong
-	unknown                // maybe applied
-	stuck                  // the deployment: nothing was applied, a person has to act
-	ignored                // the store answers OK and does not add
+	settled   verdict = iota // none are left
+	again                    // at once: nothing was applied, and what was found is dropped
+	blocked                  // when another commit of this process has ended
+	split                    // at once, in halves: the sums did not fit
+	refused                  // the store refuses something in it for good: halve, or set aside
+	alone                    // nothing was applied and no marker found: one part a commit
+	unreached                // nothing was applied: a look-up or a raise went wrong
+	unknown                  // maybe applied
+	stuck                    // the deployment: nothing was applied, a person has to act
+	ignored                  // the store answers OK and does not add
 )
 
 // An outcome is what came of one attempt at a job.
