@@ -144,7 +144,9 @@ func (l *loop) giveUp() error {
 		return nil
 	}
 	for h := range l.holding {
-		h.msg.Nack()
+		if !h.counted {
+			h.msg.Nack()
+		}
 	}
 	return fmt.Errorf("aggregator: %d messages were not settled within %s and went back to the bus", n, l.a.cfg.DrainTimeout)
 }

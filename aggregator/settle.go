@@ -36,6 +36,7 @@ func (l *loop) settle(o outcome) {
 
 // applied is the end of a part whose increments are in the store.
 func (l *loop) applied(p *part) {
+	p.holder.counted = p.holder.counted || !p.marked
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)

@@ -1,0 +1,89 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// nullStore takes everything, so that what is left is the aggregator's own cost.
+type nullStore struct{ limits Limits }
+
+func (s nullStore) Limits() Limits                                 { return s.limits }
+func (nullStore) Fold(context.Context, *Commit) (time.Time, error) { return time.Time{}, nil }
+func (nullStore) Applied(context.Context, []wire.PartID) ([]Marker, error) {
+	return nil, nil
+}
+func (nullStore) Shards(_ context.Context, counters []string) ([]int, error) {
+	return make([]int, len(counters)), nil
+}
+func (nullStore) Raise(context.Context, []Raise) error   { return nil }
+func (nullStore) Bury(context.Context, []Dead) error     { return nil }
+func (nullStore) Announce(context.Context, Worker) error { return nil }
+func (nullStore) Check(context.Context) error            { return nil }
+
+type chanBus chan *message.Message
+
+func (b chanBus) Subscribe(context.Context, string) (<-chan *message.Message, error) { return b, nil }
+
+// BenchmarkFold is the cost of an entry from the bus to the store's door: decoding,
+// window, planning, merging. One op is one entry.
+func BenchmarkFold(b *testing.B) {
+	for _, bench := range []struct {
+		name     string
+		counters int
+		limits   Limits
+		skip     bool
+	}{
+		{"embedded/uniform1M", 1_000_000, Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
+		{"embedded/hot100", 100, Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
+		{"400/uniform100k", 100_000, Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 20}, false},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			payloads, each := benchPayloads(bench.counters)
+			bus := make(chanBus)
+			a, err := New(bus, nullStore{bench.limits}, Config{Linger: -1, SkipAnonymousMarkers: bench.skip, WindowCounters: 1_000_000})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			done := make(chan error)
+			go func() { done <- a.Run(ctx) }()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for sent := 0; sent < b.N; sent += each {
+				bus <- message.NewMessage("", payloads[(sent/each)%len(payloads)])
+			}
+			cancel()
+			if err := <-done; err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// benchPayloads makes 16 batches of 10,000 entries (or one of each counter), as a
+// publisher cuts them.
+func benchPayloads(counters int) (payloads [][]byte, each int) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	each = min(10_000, counters)
+	for range 16 {
+		entries := make([]wire.Entry, 0, each)
+		seen := make(map[int]bool)
+		for len(entries) < each {
+			if c := rng.IntN(counters); !seen[c] {
+				seen[c] = true
+				entries = append(entries, wire.Entry{Counter: fmt.Sprintf("counter-name-%07d", c), Delta: 1})
+			}
+		}
+		wire.SortEntries(entries)
+		payloads = append(payloads, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wire.CutAnonymous(entries)}))
+	}
+	return payloads, each
+}

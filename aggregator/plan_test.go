@@ -1,0 +1,217 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// randomParts makes n marked parts over a pool of counters, each counter at most once
+// a part.
+func randomParts(rng *rand.Rand, n, pool int) []*part {
+	parts := make([]*part, n)
+	for i := range parts {
+		p := &part{marked: true}
+		p.ID[0], p.ID[1] = byte(i>>8), byte(i)
+		for _, c := range rng.Perm(pool)[:1+rng.IntN(min(pool, wire.MaxEntries))] {
+			p.Entries = append(p.Entries, wire.Entry{Counter: fmt.Sprint("c", c), Delta: rng.Int64N(100) - 200})
+		}
+		wire.SortEntries(p.Entries)
+		parts[i] = p
+	}
+	return parts
+}
+
+func sums(parts []*part) map[string]int64 {
+	total := make(map[string]int64)
+	for _, p := range parts {
+		for _, e := range p.Entries {
+			total[e.Counter] += e.Delta
+		}
+	}
+	return total
+}
+
+func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		parts := randomParts(rng, 1+rng.IntN(60), 1+rng.IntN(80))
+		for _, limit := range []int{0, 25, 400} {
+			seen := make(map[*part]int)
+			for _, j := range pack(slices.Clone(parts), limit) {
+				counters := make(map[string]bool)
+				for _, p := range j.parts {
+					seen[p]++
+					for _, e := range p.Entries {
+						counters[e.Counter] = true
+					}
+				}
+				if got := len(j.parts) + len(counters); limit > 0 && got > limit {
+					t.Errorf("seed %d: a job of %d entities, limit %d", seed, got, limit)
+				}
+			}
+			for i, p := range parts {
+				if seen[p] != 1 {
+					t.Errorf("seed %d, limit %d: part %d stands in %d jobs", seed, limit, i, seen[p])
+				}
+			}
+		}
+	}
+}
+
+func TestPackSharesCountersWherePartsOverlap(t *testing.T) {
+	t.Parallel()
+	var parts []*part
+	for range 16 { // 16 publishers, the same 24 counters
+		p := &part{marked: true}
+		for c := range wire.MaxEntries {
+			p.Entries = append(p.Entries, wire.Entry{Counter: fmt.Sprint("c", c), Delta: 1})
+		}
+		parts = append(parts, p)
+	}
+	if jobs := pack(parts, 40); len(jobs) != 1 {
+		t.Errorf("got %d jobs for 24 counters and 16 markers at 40 entities, want 1", len(jobs))
+	}
+}
+
+func TestMergeSumsInKeyOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		parts := randomParts(rng, 1+rng.IntN(40), 1+rng.IntN(60))
+		adds, ok := merge(parts)
+		if !ok {
+			t.Fatalf("seed %d: sums do not fit", seed)
+		}
+		if !slices.IsSortedFunc(adds, compareAdds) {
+			t.Errorf("seed %d: adds are not in key order", seed)
+		}
+		want := sums(parts)
+		for _, a := range adds {
+			if a.Delta == 0 || a.Delta != want[a.Counter] {
+				t.Errorf("seed %d: counter %s: got %d, want %d", seed, a.Counter, a.Delta, want[a.Counter])
+			}
+			delete(want, a.Counter)
+		}
+		for c, sum := range want {
+			if sum != 0 {
+				t.Errorf("seed %d: counter %s: missing, want %d", seed, c, sum)
+			}
+		}
+	}
+}
+
+func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	of := func(deltas ...int64) (parts []*part) {
+		for _, d := range deltas {
+			parts = append(parts, &part{Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: d}}}})
+		}
+		return parts
+	}
+	if _, ok := merge(of(wire.MaxSum, wire.MaxSum)); ok {
+		t.Error("2^62 + 2^62 was taken to fit int64")
+	}
+	if adds, ok := merge(of(-wire.MaxSum, -wire.MaxSum)); !ok || adds[0].Delta != math.MinInt64 {
+		t.Errorf("-2^62 - 2^62: got %v, %v, want -2^63", adds, ok)
+	}
+	if adds, ok := merge(of(5, -5)); !ok || len(adds) != 0 {
+		t.Errorf("5 - 5: got %v, %v, want no add", adds, ok)
+	}
+}
+
+func TestLanesNeverHaveAShardTwice(t *testing.T) {
+	t.Parallel()
+	l := &lanes{busy: make(map[lane]struct{})}
+	add := func() []Add {
+		return []Add{
+			{Counter: "a", Hash: wire.HashCounter("a"), Delta: 1},
+			{Counter: "b", Hash: wire.HashCounter("b"), Delta: 1},
+		}
+	}
+	var open [][]Add
+	used := make(map[lane]bool)
+	for range 3 {
+		adds := add()
+		if !l.acquire(adds, []int{3, 20}) {
+			t.Fatal("no free shard although one is")
+		}
+		for _, a := range adds {
+			k := lane{a.Counter, a.Shard}
+			if used[k] {
+				t.Errorf("%v is in two commits", k)
+			}
+			if want := wire.ShardHash(a.Counter, a.Shard); a.Hash != want {
+				t.Errorf("%v: hash %x, want %x", k, a.Hash, want)
+			}
+			used[k] = true
+		}
+		open = append(open, adds)
+	}
+	if l.acquire(add(), []int{3, 20}) {
+		t.Error("a fourth commit got one of three shards")
+	}
+	l.release(open[1])
+	if len(l.busy) != 4 {
+		t.Errorf("%d shards busy after a refused acquire and a release, want 4", len(l.busy))
+	}
+	if !l.acquire(add(), []int{3, 20}) {
+		t.Error("a released shard is not free")
+	}
+}
+
+type fakeRecorder struct {
+	shards map[string]int
+	looked int
+	raised []Raise
+}
+
+func (f *fakeRecorder) Shards(_ context.Context, counters []string) ([]int, error) {
+	f.looked += len(counters)
+	found := make([]int, len(counters))
+	for i, c := range counters {
+		found[i] = f.shards[c]
+	}
+	return found, nil
+}
+
+func (f *fakeRecorder) Raise(_ context.Context, raises []Raise) error {
+	f.raised = append(f.raised, raises...)
+	for _, r := range raises {
+		f.shards[r.Counter] = max(f.shards[r.Counter], r.Shards)
+	}
+	return nil
+}
+
+func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
+	t.Parallel()
+	store := &fakeRecorder{shards: map[string]int{"old": 40}}
+	r := newRecords(store, 2, 20, 100)
+	adds := []Add{{Counter: "a"}, {Counter: "old"}, {Counter: "b"}}
+	for range 2 {
+		shards, _, err := r.learn(t.Context(), adds)
+		if err != nil || !slices.Equal(shards, []int{20, 40, 20}) {
+			t.Errorf("got shards %v, %v, want 20, 40, 20", shards, err)
+		}
+	}
+	if store.looked != 3 || len(store.raised) != 2 {
+		t.Errorf("looked %d records up and wrote %d, want 3 and 2", store.looked, len(store.raised))
+	}
+	for i := range 1000 {
+		if _, _, err := r.learn(t.Context(), []Add{{Counter: fmt.Sprint("c", i)}, {Counter: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(r.newer) + len(r.older); n > 100 {
+		t.Errorf("remembers %d counters, at most 100", n)
+	}
+	if store.looked != 1003 {
+		t.Errorf("looked %d records up, want 1003: one that is used again is not forgotten", store.looked)
+	}
+}
