@@ -1,0 +1,237 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+func letter(key string) aggregator.Dead {
+	now := time.Now().Truncate(time.Microsecond)
+	return aggregator.Dead{
+		Key: key, Payload: []byte("payload of " + key + "\x00\xff"), Source: "0123", Time: now.Add(-time.Hour),
+		Reason: "beyond the horizon: é", Maybe: true, At: now,
+	}
+}
+
+func dead(t testing.TB, s Store, after string, limit int) []aggregator.Dead {
+	t.Helper()
+	got, err := s.Dead(t.Context(), after, limit)
+	if err != nil {
+		t.Fatalf("Dead(%q, %d): %v", after, limit, err)
+	}
+	return got
+}
+
+func bury(t testing.TB, s Store, letters ...aggregator.Dead) {
+	t.Helper()
+	if err := s.Bury(t.Context(), letters); err != nil {
+		t.Fatalf("Bury: %v", err)
+	}
+}
+
+func testBuryIsIdempotent(t *testing.T, su *suite) {
+	s := su.open(t)
+	if got := dead(t, s, "", 10); len(got) != 0 {
+		t.Errorf("an empty store has dead letters: %v", got)
+	}
+	a, b := letter("a"), letter("b")
+	b.Maybe, b.Payload, b.Source = false, slices.Repeat([]byte{0, 1, 0xff}, 300_000), ""
+	bury(t, s, b)
+	bury(t, s, a, b)
+	bury(t, s, a)
+	bury(t, s)
+	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes); diff != "" {
+		t.Errorf("dead letters (-want +got):\n%s", diff)
+	}
+}
+
+func testDeadPages(t *testing.T, su *suite) {
+	s := su.open(t)
+	var want []string
+	for i := range 11 {
+		want = append(want, fmt.Sprintf("%064x", i*i))
+		bury(t, s, letter(want[i]))
+	}
+	var got []string
+	after := ""
+	for page := dead(t, s, after, 4); len(page) > 0; page = dead(t, s, after, 4) {
+		if len(page) > 4 {
+			t.Fatalf("a page of %d, limit 4", len(page))
+		}
+		for _, d := range page {
+			got = append(got, d.Key)
+		}
+		after = got[len(got)-1]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys of all pages (-want +got):\n%s", diff)
+	}
+}
+
+func testAnnounceReplaces(t *testing.T, su *suite) {
+	s := su.open(t)
+	now := time.Now().Truncate(time.Microsecond)
+	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7}
+	b := aggregator.Worker{ID: "b", Expires: now.Add(-time.Hour)}
+	for _, w := range []aggregator.Worker{a, b} {
+		if err := s.Announce(t.Context(), w); err != nil {
+			t.Fatalf("Announce: %v", err)
+		}
+	}
+	a.Lag, a.Entries = 3*time.Microsecond, a.Entries+1
+	if err := s.Announce(t.Context(), a); err != nil {
+		t.Fatalf("Announce: %v", err)
+	}
+	got, err := s.Workers(t.Context())
+	if err != nil {
+		t.Fatalf("Workers: %v", err)
+	}
+	slices.SortFunc(got, func(x, y reader.Worker) int { return strings.Compare(x.ID, y.ID) })
+	want := []reader.Worker{reader.Worker(b), reader.Worker(a)}
+	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
+		t.Errorf("Workers (-want +got):\n%s", diff)
+	}
+	if len(got) == 2 && !got[0].LastCommit.IsZero() {
+		t.Errorf("a worker that never committed: last commit %s, want zero", got[0].LastCommit)
+	}
+}
+
+func testCheckIsFine(t *testing.T, su *suite) {
+	s := su.open(t)
+	for range 3 {
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check of a new store: %v", err)
+		}
+		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
+	}
+}
+
+// calls is every call that takes a context, with arguments that a healthy store takes.
+func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) error {
+	first := func(_ any, err error) error { return err }
+	return map[string]func(ctx context.Context) error{
+		"Fold":     func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
+		"Applied":  func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
+		"Shards":   func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
+		"Raise":    func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
+		"Bury":     func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
+		"Announce": func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
+		"Check":    s.Check,
+		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
+		"Dead":     func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
+		"Lookup": func(ctx context.Context) error {
+			v := s.View()
+			defer v.Close()
+			return first(v.Lookup(ctx, []reader.Key{{Counter: "a"}}))
+		},
+		"List": func(ctx context.Context) error {
+			v := s.View()
+			defer v.Close()
+			return first(v.List(ctx, "", "", 1))
+		},
+	}
+}
+
+func testCancelledContext(t *testing.T, su *suite) {
+	s := su.open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := marker()
+	for name, call := range calls(s, m) {
+		err := call(ctx)
+		if err == nil {
+			t.Errorf("%s with a context that has ended: got no error", name)
+		}
+		if name == "Fold" && certain(err) && len(applied(t, s, m.ID)) > 0 {
+			t.Errorf("Fold says that nothing was applied (%v), but it was", err)
+		}
+	}
+	marked := len(applied(t, s, m.ID))
+	if got := count(t, s, "a", 0); got != int64(marked) {
+		t.Errorf("after a cancelled Fold: %d markers and a count of %d, want both or none", marked, got)
+	}
+	for name, call := range calls(s, m) {
+		err := call(t.Context())
+		if name == "Fold" && marked == 1 && errors.Is(err, aggregator.ErrMarkerExists) {
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s after a call that was cancelled: %v", name, err)
+		}
+	}
+	if got := count(t, s, "a", 0); got != 1 {
+		t.Errorf("a cancelled Fold and the same again: got %d, want 1", got)
+	}
+}
+
+// A role that still holds a closed store gets errors, not a panic and not an answer.
+func testClosedStoreAnswersErrors(t *testing.T, su *suite) {
+	s := su.open(t)
+	v := s.View()
+	lookup(t, v, reader.Key{Counter: "a", Shard: 0})
+	if err := s.Close(); err != nil {
+		t.Fatalf("Close with an open view: %v", err)
+	}
+	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err == nil {
+		t.Errorf("Lookup in a view of a closed store: got no error")
+	}
+	v.Close()
+	for name, call := range calls(s, marker()) {
+		if err := call(t.Context()); err == nil {
+			t.Errorf("%s on a closed store: got no error", name)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+func testReopen(t *testing.T, su *suite) {
+	if su.reopen == nil {
+		t.Skip("the store does not say that it is durable")
+	}
+	s := su.open(t)
+	m := marker()
+	for round := range 3 {
+		raise(t, s, aggregator.Raise{Counter: "a", Shards: round + 2})
+		mustFold(t, s, commit(nil, add("a", 0, 1), add("a", round+1, 5)))
+		if round == 0 {
+			mustFold(t, s, commit(one(m), add("b", 0, wire.MaxSum)))
+		}
+		mustFold(t, s, commit(one(marker()), add("b", 0, wire.MaxSum)))
+		bury(t, s, letter(fmt.Sprint(round)))
+
+		s = su.reopen(t, s)
+		if got, want := sum(t, s, "a", 4), int64(6*(round+1)); got != want {
+			t.Errorf("reopened %d times: got %d, want %d", round+1, got, want)
+		}
+		if got := shards(t, s, "a"); got[0] != round+2 {
+			t.Errorf("reopened %d times: record names %d shards, want %d", round+1, got[0], round+2)
+		}
+		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID()), sameTimes); diff != "" {
+			t.Errorf("reopened %d times: Applied (-want +got):\n%s", round+1, diff)
+		}
+		if _, err := s.Fold(t.Context(), commit(one(m), add("b", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {
+			t.Errorf("reopened %d times: the old marker got %v, want ErrMarkerExists", round+1, err)
+		}
+		if got := dead(t, s, "", 10); len(got) != round+1 {
+			t.Errorf("reopened %d times: %d dead letters, want %d", round+1, len(got), round+1)
+		}
+		v := s.View()
+		if got := lookup(t, v, reader.Key{Counter: "b", Shard: 0})[0]; !got.Overflow {
+			t.Errorf("reopened %d times: got %+v, want an overflow", round+1, got)
+		}
+		v.Close()
+	}
+}

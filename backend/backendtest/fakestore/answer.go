@@ -1,0 +1,131 @@
+package fakestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// An Answer is what a call returns, and whether it was done.
+type Answer int
+
+// The answers. Those that make no sense for a call count as OK.
+const (
+	// OK does what was asked; a fold still gets ErrMarkerExists where a marker exists.
+	OK Answer = iota
+	// MarkerExists refuses a fold with ErrMarkerExists, whether or not a marker is there.
+	MarkerExists
+	// Refused and Deployment do nothing and return the error of that name.
+	Refused
+	Deployment
+	// NotCounted inserts a fold's markers and drops its adds, as the older Datastore
+	// emulator does, and returns ErrNotCounted.
+	NotCounted
+	// UnknownApplied and UnknownNotApplied return an error like a deadline of the
+	// server: the caller cannot know.
+	UnknownApplied
+	UnknownNotApplied
+	// SlowApplied and SlowNotApplied return when the caller's context ends.
+	SlowApplied
+	SlowNotApplied
+	// Blank makes Applied find nothing and Shards find no records, and is OK elsewhere:
+	// a look-up is only a hint.
+	Blank
+)
+
+// An Op names a call.
+type Op string
+
+// The calls that take hooks. OnFold is for Fold.
+const (
+	Applied  Op = "Applied"
+	Shards   Op = "Shards"
+	Raise    Op = "Raise"
+	Bury     Op = "Bury"
+	Dead     Op = "Dead"
+	Announce Op = "Announce"
+	Check    Op = "Check"
+	Workers  Op = "Workers"
+	Lookup   Op = "Lookup"
+	List     Op = "List"
+
+	fold Op = "Fold"
+)
+
+// OnFold sets what is asked before each fold. n counts folds from 1; the hook must not
+// keep c. nil answers OK.
+func (s *Store) OnFold(hook func(n int, c *aggregator.Commit) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onFold = hook
+}
+
+// On sets what is asked before each call of op. n counts the calls from 1. nil answers
+// OK.
+func (s *Store) On(op Op, hook func(n int) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hooks[op] = hook
+}
+
+// Script answers calls 1, 2, 3 and so on with answers, and later ones with OK.
+func Script(answers ...Answer) func(n int) Answer {
+	return func(n int) Answer {
+		if n > len(answers) {
+			return OK
+		}
+		return answers[n-1]
+	}
+}
+
+// FoldScript is Script for OnFold.
+func FoldScript(answers ...Answer) func(n int, c *aggregator.Commit) Answer {
+	script := Script(answers...)
+	return func(n int, _ *aggregator.Commit) Answer { return script(n) }
+}
+
+// begin numbers the call and asks its hook, without the lock.
+func (s *Store) begin(ctx context.Context, op Op, c *aggregator.Commit) (Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return OK, fmt.Errorf("fakestore: %w", err)
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return OK, errClosed
+	}
+	s.calls[op]++
+	n, hook, onFold := s.calls[op], s.hooks[op], s.onFold
+	s.mu.Unlock()
+	switch {
+	case op == fold && onFold != nil:
+		return onFold(n, c), nil
+	case hook != nil:
+		return hook(n), nil
+	}
+	return OK, nil
+}
+
+// do runs a call as the answer says. run takes the lock itself.
+func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	switch answer {
+	case Refused:
+		return fmt.Errorf("fakestore: %w", aggregator.ErrRefused)
+	case Deployment:
+		return fmt.Errorf("fakestore: %w: permission denied", aggregator.ErrDeployment)
+	case UnknownApplied, SlowApplied:
+		_ = run() // whatever it says, the answer is lost
+	}
+	switch answer {
+	case UnknownApplied, UnknownNotApplied:
+		return fmt.Errorf("fakestore: the answer was lost: %w", context.DeadlineExceeded)
+	case SlowApplied, SlowNotApplied:
+		<-ctx.Done()
+		return fmt.Errorf("fakestore: no answer: %w", ctx.Err())
+	}
+	return run()
+}

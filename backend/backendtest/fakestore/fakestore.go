@@ -1,0 +1,199 @@
+// Package fakestore is a store in memory for tests. It enforces the limits that
+// Firestore in Datastore mode has in production and its emulators have not, and gives
+// each of the store's answers on demand, "maybe applied" included.
+//
+// It starts no goroutines and knows no time but time.Now, so it can be used inside a
+// testing/synctest bubble. Hooks are called without locks held: they may block, and
+// they may call the store.
+package fakestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// Options fit the fake to a test. The zero value is Datastore mode as it is.
+type Options struct {
+	// Entities is the most entities of one commit; a larger one is refused.
+	// Default 400. A database with entity groups takes 25.
+	Entities int
+	// Keys is the most keys of one look-up and the most records of one Raise.
+	// Default 1000.
+	Keys int
+	// Transforms is the most adds of one commit. Default 500.
+	Transforms int
+	// Commits and Shards are what Limits returns. Default 4 and 20.
+	Commits, Shards int
+
+	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
+	ClockOffset time.Duration
+	// Latency is how long every call takes. Default 0.
+	Latency time.Duration
+
+	// Defer says whether look-up n, from 1, defers a key. Default never. See DeferSome.
+	Defer func(n int, key reader.Key) bool
+	// Unpinned is a defect: every call of a view reads the newest state. A test of
+	// pinned reads must fail with it. Default off.
+	Unpinned bool
+	// History keeps every version of everything, for ViewAt. Default off: what no open
+	// view can see is dropped.
+	History bool
+
+	// NeedRecords takes a fold to a shard that the counter's record does not name for a
+	// mistake. Default off.
+	NeedRecords bool
+	// Exclusive takes two open folds with a shard or a marker in common for a mistake.
+	// Default off.
+	Exclusive bool
+	// Errorf is told of mistakes in the calling program: a shard or marker twice in a
+	// commit, adds out of order, a wrong hash. Tests give t.Errorf. Such a call is
+	// refused in any case. Default nobody is told.
+	Errorf func(format string, args ...any)
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&o.Entities, 400}, {&o.Keys, 1000}, {&o.Transforms, 500}, {&o.Commits, 4}, {&o.Shards, 20}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if o.Errorf == nil {
+		o.Errorf = func(string, ...any) {}
+	}
+	return o
+}
+
+// DeferSome returns a Defer that defers about share of all keys, at random.
+func DeferSome(share float64, seed uint64) func(int, reader.Key) bool {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, seed))
+	return func(int, reader.Key) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.Float64() < share
+	}
+}
+
+type shardKey struct {
+	counter string
+	shard   int
+}
+
+// A Store keeps everything in memory. All methods may be called at once.
+type Store struct {
+	opts Options
+
+	mu      sync.Mutex
+	closed  bool
+	last    time.Time // the newest commit or read time given out
+	shards  map[shardKey]history[int64]
+	records map[string]history[int64]
+	markers map[wire.PartID]aggregator.Marker
+	dead    map[string]aggregator.Dead
+	workers map[string]reader.Worker
+	views   map[*View]struct{}
+	counts  Counts
+	calls   map[Op]int
+	hooks   map[Op]func(n int) Answer
+	onFold  func(n int, c *aggregator.Commit) Answer
+	open    map[any]struct{} // shards and markers of folds under way, for Exclusive
+}
+
+// New returns an empty store.
+func New(opts Options) *Store {
+	return &Store{
+		opts:    opts.withDefaults(),
+		shards:  make(map[shardKey]history[int64]),
+		records: make(map[string]history[int64]),
+		markers: make(map[wire.PartID]aggregator.Marker),
+		dead:    make(map[string]aggregator.Dead),
+		workers: make(map[string]reader.Worker),
+		views:   make(map[*View]struct{}),
+		calls:   make(map[Op]int),
+		hooks:   make(map[Op]func(int) Answer),
+		open:    make(map[any]struct{}),
+	}
+}
+
+// Limits returns what the options say.
+func (s *Store) Limits() aggregator.Limits {
+	return aggregator.Limits{Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards}
+}
+
+// Keys returns what the options say.
+func (s *Store) Keys() int { return s.opts.Keys }
+
+// Close makes every later call fail. It may be called twice.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+var errClosed = errors.New("fakestore: closed")
+
+// mistake refuses a call that no correct program makes, and tells the test.
+func (s *Store) mistake(format string, args ...any) error {
+	err := fmt.Errorf("%w: mistake in the caller: %s", aggregator.ErrRefused, fmt.Sprintf(format, args...))
+	s.mu.Lock()
+	s.counts.Mistakes++
+	s.mu.Unlock()
+	s.opts.Errorf("fakestore: %v", err)
+	return err
+}
+
+// overLimit refuses as Datastore does: InvalidArgument.
+func (s *Store) overLimit(what string, got, limit int) error {
+	s.mu.Lock()
+	s.counts.OverLimit++
+	s.mu.Unlock()
+	return fmt.Errorf("%w: %d %s, at most %d", aggregator.ErrRefused, got, what, limit)
+}
+
+// commitTimeLocked is later than every time given out before, as Datastore's is.
+func (s *Store) commitTimeLocked() time.Time {
+	now := time.Now().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	if !now.After(s.last) {
+		now = s.last.Add(time.Microsecond)
+	}
+	s.last = now
+	return now
+}
+
+// readTimeLocked is not earlier than any commit made so far; every later commit is
+// later than it.
+func (s *Store) readTimeLocked() time.Time {
+	now := time.Now().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	if now.After(s.last) {
+		s.last = now
+	}
+	return s.last
+}
+
+// wait takes the time that a call takes.
+func (s *Store) wait(ctx context.Context) error {
+	if s.opts.Latency > 0 {
+		timer := time.NewTimer(s.opts.Latency)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("fakestore: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package fakestore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// Fold applies the commit, unless the hook of OnFold says otherwise.
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+	answer, err := s.begin(ctx, fold, c)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := s.checkCommit(c); err != nil {
+		return time.Time{}, err
+	}
+	if err := s.claim(c); err != nil {
+		return time.Time{}, err
+	}
+	defer s.release(c)
+	var at time.Time
+	err = s.do(ctx, answer, func() (err error) {
+		at, err = s.apply(c, answer)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return at, nil
+}
+
+func (s *Store) apply(c *aggregator.Commit, answer Answer) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer == MarkerExists {
+		s.counts.Collisions++
+		return time.Time{}, fmt.Errorf("fakestore: %w", aggregator.ErrMarkerExists)
+	}
+	for _, m := range c.Markers {
+		if _, ok := s.markers[m.ID]; ok {
+			s.counts.Collisions++
+			return time.Time{}, fmt.Errorf("fakestore: %w: %s", aggregator.ErrMarkerExists, m.ID)
+		}
+	}
+	at := s.commitTimeLocked()
+	for _, m := range c.Markers {
+		s.markers[m.ID] = m
+	}
+	s.counts.Markers += len(c.Markers)
+	if answer == NotCounted {
+		return time.Time{}, fmt.Errorf("fakestore: %w", aggregator.ErrNotCounted)
+	}
+	keep := s.oldestLocked()
+	for _, a := range c.Adds {
+		key := shardKey{a.Counter, a.Shard}
+		sum, _ := s.shards[key].newest()
+		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
+	}
+	s.counts.Folds++
+	s.counts.Adds += len(c.Adds)
+	s.counts.Entities += c.Entities()
+	s.counts.LargestFold = max(s.counts.LargestFold, c.Entities())
+	return at, nil
+}
+
+// saturatingAdd stops at the ends of int64, as Datastore's Increment does.
+func saturatingAdd(a, b int64) int64 {
+	switch sum := a + b; {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	default:
+		return sum
+	}
+}
+
+// checkCommit refuses what Datastore refuses, and what no aggregator should send.
+func (s *Store) checkCommit(c *aggregator.Commit) error {
+	switch {
+	case c.Entities() > s.opts.Entities:
+		return s.overLimit("entities in a commit", c.Entities(), s.opts.Entities)
+	case len(c.Adds) > s.opts.Transforms:
+		return s.overLimit("transforms in a commit", len(c.Adds), s.opts.Transforms)
+	case c.Entities() == 0:
+		return s.mistake("an empty commit")
+	}
+	seen := make(map[wire.PartID]bool, len(c.Markers))
+	for _, m := range c.Markers {
+		if seen[m.ID] {
+			return s.mistake("marker %s twice in a commit", m.ID)
+		}
+		if m.ExpireAt.IsZero() {
+			return s.mistake("marker %s never expires", m.ID)
+		}
+		seen[m.ID] = true
+	}
+	for i := range c.Adds {
+		if err := s.checkAdd(c.Adds, i); err != nil {
+			return err
+		}
+	}
+	return s.checkRecords(c)
+}
+
+func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
+	a := adds[i]
+	if err := countmill.CheckCounter(a.Counter); err != nil {
+		return s.mistake("add %d: %v", i, err)
+	}
+	switch {
+	case a.Delta == 0:
+		return s.mistake("add %d: delta 0 for %q", i, a.Counter)
+	case a.Shard < 0 || a.Shard >= countmill.MaxShards:
+		return s.mistake("add %d: shard %d of %q", i, a.Shard, a.Counter)
+	case a.Hash != wire.ShardHash(a.Counter, a.Shard):
+		return s.mistake("add %d: the hash is not that of shard %d of %q", i, a.Shard, a.Counter)
+	case i == 0:
+		return nil
+	}
+	switch order := compareAdds(adds[i-1], a); {
+	case order == 0:
+		return s.mistake("shard %d of %q twice in a commit", a.Shard, a.Counter)
+	case order > 0:
+		return s.mistake("add %d (%q) is out of order", i, a.Counter)
+	}
+	return nil
+}
+
+func compareAdds(a, b aggregator.Add) int {
+	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
+}
+
+func (s *Store) checkRecords(c *aggregator.Commit) error {
+	if !s.opts.NeedRecords {
+		return nil
+	}
+	for _, a := range c.Adds {
+		s.mu.Lock()
+		shards, _ := s.records[a.Counter].newest()
+		s.mu.Unlock()
+		if int64(a.Shard) >= shards {
+			return s.mistake("a fold to shard %d of %q, whose record names %d", a.Shard, a.Counter, shards)
+		}
+	}
+	return nil
+}
+
+// claim notes what an open fold touches.
+func (s *Store) claim(c *aggregator.Commit) error {
+	if !s.opts.Exclusive {
+		return nil
+	}
+	s.mu.Lock()
+	taken := make([]any, 0, c.Entities())
+	var clash any
+	for _, key := range touched(c) {
+		if _, ok := s.open[key]; ok {
+			clash = key
+			break
+		}
+		s.open[key] = struct{}{}
+		taken = append(taken, key)
+	}
+	if clash != nil {
+		for _, key := range taken {
+			delete(s.open, key)
+		}
+	}
+	s.mu.Unlock()
+	if clash != nil {
+		return s.mistake("%v is in two open folds", clash)
+	}
+	return nil
+}
+
+func (s *Store) release(c *aggregator.Commit) {
+	if !s.opts.Exclusive {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range touched(c) {
+		delete(s.open, key)
+	}
+}
+
+func touched(c *aggregator.Commit) []any {
+	keys := make([]any, 0, c.Entities())
+	for _, m := range c.Markers {
+		keys = append(keys, m.ID)
+	}
+	for _, a := range c.Adds {
+		keys = append(keys, shardKey{a.Counter, a.Shard})
+	}
+	return keys
+}

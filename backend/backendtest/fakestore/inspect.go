@@ -1,0 +1,80 @@
+package fakestore
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// Counts are what was done so far. A call whose answer was lost counts when it was
+// applied.
+type Counts struct {
+	Folds, Entities, Markers, Adds int
+	LargestFold                    int // in entities
+	Collisions                     int // folds that got ErrMarkerExists
+	OverLimit, Mistakes            int // calls refused for the caller's fault
+	Raises, Raised                 int // calls and records
+	MarkersRead, RecordsRead       int
+	Lookups, KeysRead, Lists       int
+	Buried, Announced              int
+}
+
+// Counts returns what was done so far.
+func (s *Store) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Calls is how often op was called, whatever came of it.
+func (s *Store) Calls(op Op) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// FoldCalls is how often Fold was called, whatever came of it.
+func (s *Store) FoldCalls() int { return s.Calls(fold) }
+
+// Totals sums the shards of every counter.
+func (s *Store) Totals() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	totals := make(map[string]int64)
+	for key, h := range s.shards {
+		sum, _ := h.newest()
+		totals[key.counter] += sum
+	}
+	return totals
+}
+
+// Total sums the shards of one counter.
+func (s *Store) Total(counter string) int64 { return s.Totals()[counter] }
+
+// Marker returns the marker of a part, if there is one.
+func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.markers[id]
+	return m, ok
+}
+
+// Letters returns all dead letters in the order of their keys.
+func (s *Store) Letters() []aggregator.Dead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var letters []aggregator.Dead
+	for _, key := range slices.Sorted(maps.Keys(s.dead)) {
+		letters = append(letters, s.dead[key])
+	}
+	return letters
+}
+
+// OpenViews is how many views have been read from and not closed.
+func (s *Store) OpenViews() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.views)
+}

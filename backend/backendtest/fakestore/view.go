@@ -1,0 +1,129 @@
+package fakestore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// A View reads the store as it was at one moment.
+type View struct {
+	store *Store
+	at    time.Time // guarded by store.mu
+}
+
+var _ reader.View = (*View)(nil)
+
+// View opens a view.
+func (s *Store) View() reader.View { return &View{store: s} }
+
+// ViewAt opens a view of an old moment. It needs Options.History.
+func (s *Store) ViewAt(at time.Time) reader.View { return &View{store: s, at: at} }
+
+// Lookup answers the keys as of the view's moment.
+func (v *View) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	s := v.store
+	answer, err := s.begin(ctx, Lookup, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > s.opts.Keys {
+		return nil, s.overLimit("keys in a look-up", len(keys), s.opts.Keys)
+	}
+	var values []reader.Value
+	err = s.do(ctx, answer, func() error {
+		values = v.lookup(keys)
+		return nil
+	})
+	return values, err
+}
+
+func (v *View) lookup(keys []reader.Key) []reader.Value {
+	s := v.store
+	s.mu.Lock()
+	s.counts.Lookups++
+	n, deferred := s.counts.Lookups, s.opts.Defer
+	s.mu.Unlock()
+	values := make([]reader.Value, len(keys))
+	if deferred != nil {
+		for i, key := range keys {
+			values[i].Deferred = deferred(n, key)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := v.pinLocked()
+	for i, key := range keys {
+		if !values[i].Deferred {
+			values[i] = s.valueLocked(key, at)
+			s.counts.KeysRead++
+		}
+	}
+	return values
+}
+
+func (s *Store) valueLocked(key reader.Key, at time.Time) reader.Value {
+	if key.Shard == reader.RecordKey {
+		shards, ok := s.records[key.Counter].at(at)
+		return reader.Value{Exists: ok, Value: shards}
+	}
+	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
+	return reader.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
+}
+
+// List returns records as of the view's moment.
+func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+	s := v.store
+	answer, err := s.begin(ctx, List, nil)
+	if err != nil {
+		return nil, err
+	}
+	var records []reader.Record
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at := v.pinLocked()
+		for counter, h := range s.records {
+			shards, ok := h.at(at)
+			if ok && strings.HasPrefix(counter, prefix) && counter > after {
+				records = append(records, reader.Record{Counter: counter, Shards: int(shards)})
+			}
+		}
+		slices.SortFunc(records, func(a, b reader.Record) int { return strings.Compare(a.Counter, b.Counter) })
+		records = records[:min(len(records), max(limit, 0))]
+		s.counts.Lists++
+		return nil
+	})
+	return records, err
+}
+
+// pinLocked fixes the view's moment at the first call and returns where to read.
+func (v *View) pinLocked() time.Time {
+	s := v.store
+	if v.at.IsZero() {
+		v.at = s.readTimeLocked()
+	}
+	s.views[v] = struct{}{}
+	if s.opts.Unpinned {
+		return s.last
+	}
+	return v.at
+}
+
+// ReadTime is the view's moment, zero before the first call.
+func (v *View) ReadTime() time.Time {
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	return v.at
+}
+
+// Close lets the store forget what only this view could see.
+func (v *View) Close() {
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	delete(v.store.views, v)
+}

@@ -1,0 +1,193 @@
+package backendtest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// oddNames are counters that a careless store mixes up, cuts or refuses.
+var oddNames = []string{
+	"a", "A", "b", "a/b", "a//b", "a/../b", "../a", "/", "//", ".", "..", "a:1", "a:", ":", "a%2Fb", "a%2fb",
+	"https://x.org/p", "https://x.org/p?q=1&r=2#f", "a b", "a\\b", "a'b", `a"b`, "a\u00e9b", "ae\u0301b", "日本語", "😀", "\U0010ffff",
+	"_", "__", "___", "__a", "a__", "-", "--x", "*", "[a-z]", "null", "0", "00", "1e3", "~", "a\u00a0b",
+	long("x"), long("y"), long("x")[:499], long("ü"),
+}
+
+// long is a name of 500 bytes.
+func long(s string) string {
+	name := make([]byte, 0, 500)
+	for len(name)+len(s) <= 500 {
+		name = append(name, s...)
+	}
+	return string(name)
+}
+
+func newID() wire.PartID {
+	var id [1]wire.PartID
+	wire.RandomIDs(id[:])
+	return id[0]
+}
+
+// marker is a new marker that expires in about the default horizon.
+func marker() aggregator.Marker {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return aggregator.Marker{
+		ID:          newID(),
+		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[:])),
+		Fold:        binary.BigEndian.Uint64(b[8:]),
+		ExpireAt:    time.Now().Add(194 * time.Hour).Truncate(time.Microsecond),
+	}
+}
+
+func add(counter string, shard int, delta int64) aggregator.Add {
+	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+}
+
+// commit puts the adds in the order that a store may expect.
+func commit(markers []aggregator.Marker, adds ...aggregator.Add) *aggregator.Commit {
+	slices.SortFunc(adds, func(a, b aggregator.Add) int {
+		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
+	})
+	return &aggregator.Commit{Markers: markers, Adds: adds}
+}
+
+func one(m aggregator.Marker) []aggregator.Marker { return []aggregator.Marker{m} }
+
+// certain reports whether err says that nothing was applied.
+func certain(err error) bool {
+	return errors.Is(err, aggregator.ErrMarkerExists) || errors.Is(err, aggregator.ErrRefused) ||
+		errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrNotCounted)
+}
+
+// mustFold folds a commit that has to succeed at once.
+func mustFold(t *testing.T, s Store, c *aggregator.Commit) time.Time {
+	t.Helper()
+	at, err := s.Fold(t.Context(), c)
+	if err != nil {
+		t.Fatalf("Fold of %d markers and %d adds: %v", len(c.Markers), len(c.Adds), err)
+	}
+	return at
+}
+
+// foldRetrying folds a commit with a marker as an aggregator does: an error that leaves
+// the outcome open is tried again. It reports whether an earlier try may have been
+// applied, which makes ErrMarkerExists ambiguous.
+func foldRetrying(ctx context.Context, s Store, c *aggregator.Commit) (maybe bool, err error) {
+	for range 100 {
+		_, err = s.Fold(ctx, c)
+		if err == nil || certain(err) || ctx.Err() != nil {
+			return maybe, err
+		}
+		maybe = true
+	}
+	return maybe, err
+}
+
+// lookup asks for keys in the view until none is deferred.
+func lookup(t testing.TB, v reader.View, keys ...reader.Key) []reader.Value {
+	t.Helper()
+	values := make([]reader.Value, len(keys))
+	open := make([]int, len(keys))
+	for i := range open {
+		open[i] = i
+	}
+	for try := 0; len(open) > 0; try++ {
+		if try > 10_000 {
+			t.Fatalf("%d keys are deferred for ever", len(open))
+		}
+		ask := make([]reader.Key, len(open))
+		for i, at := range open {
+			ask[i] = keys[at]
+		}
+		got, err := v.Lookup(t.Context(), ask)
+		if err != nil {
+			t.Fatalf("Lookup of %d keys: %v", len(ask), err)
+		}
+		if len(got) != len(ask) {
+			t.Fatalf("Lookup of %d keys returned %d values", len(ask), len(got))
+		}
+		var still []int
+		for i, at := range open {
+			if got[i].Deferred {
+				still = append(still, at)
+				continue
+			}
+			values[at] = got[i]
+		}
+		open = still
+	}
+	return values
+}
+
+// count reads one shard in a view of its own.
+func count(t testing.TB, s Store, counter string, shard int) int64 {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	got := lookup(t, v, reader.Key{Counter: counter, Shard: shard})[0]
+	if got.Overflow {
+		t.Fatalf("shard %d of %q overflows", shard, counter)
+	}
+	return got.Value
+}
+
+// sum adds up shards 0 to n-1 in a view of its own.
+func sum(t testing.TB, s Store, counter string, n int) int64 {
+	t.Helper()
+	keys := make([]reader.Key, n)
+	for i := range keys {
+		keys[i] = reader.Key{Counter: counter, Shard: i}
+	}
+	v := s.View()
+	defer v.Close()
+	var total int64
+	for _, value := range lookup(t, v, keys...) {
+		total += value.Value
+	}
+	return total
+}
+
+func applied(t testing.TB, s Store, ids ...wire.PartID) []aggregator.Marker {
+	t.Helper()
+	found, err := s.Applied(t.Context(), ids)
+	if err != nil {
+		t.Fatalf("Applied: %v", err)
+	}
+	slices.SortFunc(found, func(a, b aggregator.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	return found
+}
+
+func raise(t testing.TB, s Store, raises ...aggregator.Raise) {
+	t.Helper()
+	if err := s.Raise(t.Context(), raises); err != nil {
+		t.Fatalf("Raise: %v", err)
+	}
+}
+
+func shards(t testing.TB, s Store, counters ...string) []int {
+	t.Helper()
+	got, err := s.Shards(t.Context(), counters)
+	if err != nil {
+		t.Fatalf("Shards: %v", err)
+	}
+	return got
+}
+
+var (
+	// sameTimes compares moments, not their time zones.
+	sameTimes   = cmpopts.EquateApproxTime(0)
+	equateEmpty = cmpopts.EquateEmpty()
+)

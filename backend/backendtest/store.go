@@ -1,0 +1,99 @@
+// Package backendtest holds the conformance suites: every store and every cache, fakes
+// included, passes the same tests. A newcomer writes one directory and a page of test:
+//
+//	func TestStore(t *testing.T) {
+//		backendtest.RunStore(t, open, backendtest.Durable(reopen))
+//	}
+package backendtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A Store is what every store offers: all that the roles need, and what a person needs
+// to look after it.
+type Store interface {
+	aggregator.Store
+	reader.Store
+
+	// Dead returns up to limit dead letters whose keys come after after, in the order
+	// of their keys.
+	Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error)
+
+	// Close releases everything. Calls after it return errors.
+	Close() error
+}
+
+// A Feature switches tests on or fits them to a store.
+type Feature func(*suite)
+
+// Durable says that the store keeps what it has when its process ends. reopen closes s
+// and opens the same data again.
+func Durable(reopen func(t *testing.T, s Store) Store) Feature {
+	return func(su *suite) { su.reopen = reopen }
+}
+
+// Slow cuts the rounds of the concurrent tests to a tenth, for stores behind a network.
+func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
+
+type suite struct {
+	open   func(t *testing.T) Store
+	reopen func(t *testing.T, s Store) Store
+	rounds int
+}
+
+// RunStore holds a store to everything that the roles rely on. open returns an empty
+// store of its own for each test and closes it with t.Cleanup; tests run in parallel.
+// A store may answer a fold with an error that matches none of aggregator's sentinels:
+// the suite then takes it as maybe applied and repeats it, as an aggregator does.
+func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) {
+	su := &suite{open: open, rounds: 200}
+	for _, f := range features {
+		f(su)
+	}
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, su *suite)
+	}{
+		{"FoldAdds", testFoldAdds},
+		{"FoldKeepsNothing", testFoldKeepsNothing},
+		{"FoldTakesMarkersOnly", testFoldTakesMarkersOnly},
+		{"FoldTakesLimits", testFoldTakesLimits},
+		{"FoldTakesAnyName", testFoldTakesAnyName},
+		{"MarkerExistsAppliesNothing", testMarkerExistsAppliesNothing},
+		{"MarkerIsFoundWhateverItsExpiry", testMarkerIsFoundWhateverItsExpiry},
+		{"OneOfManyWins", testOneOfManyWins},
+		{"ConcurrentFoldsSum", testConcurrentFoldsSum},
+		{"CommitIsAtomicForReaders", testCommitIsAtomicForReaders},
+		{"AppliedFindsWhatWasWritten", testAppliedFindsWhatWasWritten},
+		{"AppliedTakesLimits", testAppliedTakesLimits},
+		{"RaiseNeverLowers", testRaiseNeverLowers},
+		{"RaiseTakesLimits", testRaiseTakesLimits},
+		{"ConcurrentRaisesKeepTheLargest", testConcurrentRaisesKeepTheLargest},
+		{"LookupAnswersInOrder", testLookupAnswersInOrder},
+		{"LookupTakesLimits", testLookupTakesLimits},
+		{"LookupReportsOverflow", testLookupReportsOverflow},
+		{"ViewIsPinned", testViewIsPinned},
+		{"ViewBeginsAtFirstCall", testViewBeginsAtFirstCall},
+		{"ViewClosesTwice", testViewClosesTwice},
+		{"ReadTimeCoversFolds", testReadTimeCoversFolds},
+		{"ListOrder", testListOrder},
+		{"ListPages", testListPages},
+		{"BuryIsIdempotent", testBuryIsIdempotent},
+		{"DeadPages", testDeadPages},
+		{"AnnounceReplaces", testAnnounceReplaces},
+		{"CheckIsFine", testCheckIsFine},
+		{"CancelledContext", testCancelledContext},
+		{"ClosedStoreAnswersErrors", testClosedStoreAnswersErrors},
+		{"Reopen", testReopen},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, su)
+		})
+	}
+}
