@@ -9,6 +9,9 @@ import (
 // says that it is not ready.
 const maxSkew = time.Minute
 
+// maxTeach is the longest call that the offset is learnt from.
+const maxTeach = 2 * time.Second
+
 // A clock tells the store's time: the local one plus the offset learnt from commits.
 // Markers expire by the store's clock, so the horizon has to be judged by it.
 type clock struct{ offset atomic.Int64 }
@@ -16,13 +19,14 @@ type clock struct{ offset atomic.Int64 }
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
 
 // learn takes the store's time of a call that ran from started to now. A zero time
-// means that the store's clock is the local one.
+// means that the store's clock is the local one. The offset is known to half the time
+// that the call took, so slow calls teach nothing.
 func (c *clock) learn(stored, started time.Time) {
-	if stored.IsZero() {
+	took := time.Since(started)
+	if stored.IsZero() || took > maxTeach {
 		return
 	}
-	middle := started.Add(time.Since(started) / 2)
-	c.offset.Store(int64(stored.Sub(middle)))
+	c.offset.Store(int64(stored.Sub(started.Add(took / 2))))
 }
 
 func (c *clock) skew() time.Duration { return time.Duration(c.offset.Load()).Abs() }

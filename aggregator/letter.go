@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
@@ -105,10 +106,12 @@ const (
 	MetaTopic     = "countmill_topic"
 )
 
-// sourceOf names a message for a person: the broker's id where there is one.
+// sourceOf names a message: the broker's id where there is one, else Watermill's, which
+// is empty for messages of other publishers; then its content has to do.
 func sourceOf(m *message.Message) string {
-	if id := m.Metadata.Get(MetaBrokerID); id != "" {
+	if id := cmp.Or(m.Metadata.Get(MetaBrokerID), m.UUID); id != "" {
 		return id
 	}
-	return m.UUID
+	sum := sha256.Sum256(m.Payload)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

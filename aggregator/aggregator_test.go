@@ -1,0 +1,630 @@
+package aggregator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A rig is an aggregator between a test bus and a fake store, in virtual time.
+type rig struct {
+	*testBus
+	store *fakestore.Store
+	agg   *aggregator.Aggregator
+	// wait returns what Run returned; finish stops it first.
+	wait, finish func() error
+}
+
+// run starts an aggregator and stops it when the test ends. It must be called in a
+// synctest bubble.
+func run(t *testing.T, store *fakestore.Store, cfg aggregator.Config) *rig {
+	t.Helper()
+	bus := newBus()
+	agg, err := aggregator.New(bus, store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- agg.Run(ctx) }()
+	r := &rig{testBus: bus, store: store, agg: agg}
+	r.wait = sync.OnceValue(func() error { return <-done })
+	r.finish = func() error { cancel(); return r.wait() }
+	t.Cleanup(func() { _ = r.finish() })
+	synctest.Wait()
+	return r
+}
+
+func (r *rig) want(t *testing.T, totals map[string]int64) {
+	t.Helper()
+	if diff := cmp.Diff(totals, r.store.Totals()); diff != "" {
+		t.Errorf("totals differ (-want +got):\n%s", diff)
+	}
+}
+
+func (r *rig) reasons() (reasons []string) {
+	for _, d := range r.store.Letters() {
+		reasons = append(reasons, d.Reason)
+	}
+	return reasons
+}
+
+// bubble runs f in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+func small(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Entities: 25}) }
+func large(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{}) }
+
+// strict is a store that fails the test for what an aggregator must never do.
+func strict(t *testing.T, o fakestore.Options) *fakestore.Store {
+	o.NeedRecords, o.Exclusive, o.Errorf = true, true, t.Errorf
+	return fakestore.New(o)
+}
+
+func settle(d time.Duration) {
+	time.Sleep(d) // virtual
+	synctest.Wait()
+}
+
+func TestAMessageIsAcknowledgedOnlyAfterItsCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		gate := make(chan struct{})
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+			<-gate
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour})
+		m := r.send(t, anonymous(one("a", 2), one("b", 3)))
+		settle(time.Second)
+		if acked(m) {
+			t.Error("acknowledged while its commit is under way")
+		}
+		close(gate)
+		settle(time.Second)
+		if !acked(m) {
+			t.Error("not acknowledged after its commit")
+		}
+		r.want(t, map[string]int64{"a": 2, "b": 3})
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestACopyOfAMessageCountsOnce(t *testing.T) {
+	for name, between := range map[string]time.Duration{
+		"in one window": 0, "after its commit": time.Second, "long after": 7 * 24 * time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{})
+				p, now := anonymous(one("a", 2)), time.Now()
+				first := r.sendAt(t, now, p)
+				settle(between)
+				second := r.sendAt(t, now, p, anonymous(one("b", 1)))
+				settle(time.Minute)
+				if !acked(first) || !acked(second) {
+					t.Errorf("acknowledged: %v, %v, want both", acked(first), acked(second))
+				}
+				r.want(t, map[string]int64{"a": 2, "b": 1})
+				if got := r.agg.Stats().Duplicates; got != 1 {
+					t.Errorf("%d duplicates counted, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		gate := make(chan struct{})
+		var open atomic.Int32
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+			if open.Add(1) > 1 {
+				t.Error("one part id in two commits at once")
+			}
+			defer open.Add(-1)
+			<-gate
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{Commits: 4, CommitTimeout: time.Hour})
+		p := anonymous(one("a", 2))
+		r.send(t, p)
+		settle(time.Second)
+		copy := r.send(t, p)
+		settle(time.Second)
+		if acked(copy) {
+			t.Error("a copy was acknowledged before the part was applied")
+		}
+		close(gate)
+		settle(time.Second)
+		if !acked(copy) {
+			t.Error("the copy is not acknowledged with the part")
+		}
+		r.want(t, map[string]int64{"a": 2})
+	})
+}
+
+// Each row of the answer table, on commits that hold several parts.
+func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
+	for name, answer := range map[string]fakestore.Answer{
+		"marker exists, none found": fakestore.MarkerExists,
+		"deployment":                fakestore.Deployment,
+		"unknown, applied":          fakestore.UnknownApplied,
+		"unknown, not applied":      fakestore.UnknownNotApplied,
+		"slow, applied":             fakestore.SlowApplied,
+		"slow, not applied":         fakestore.SlowNotApplied,
+	} {
+		for _, times := range []int{1, 2, 5, 20} {
+			t.Run(fmt.Sprintf("%s %d times", name, times), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					store := small(t)
+					store.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
+						if n <= times {
+							return answer
+						}
+						return fakestore.OK
+					})
+					r := run(t, store, aggregator.Config{Commits: 2})
+					want := make(map[string]int64)
+					for i := range 40 {
+						counter := fmt.Sprint("c", i%15)
+						r.send(t, anonymous(one(counter, int64(i+1)), one("hot", 1)))
+						want[counter] += int64(i + 1)
+						want["hot"]++
+					}
+					settle(time.Hour)
+					r.want(t, want)
+					if err := r.finish(); err != nil {
+						t.Error(err)
+					}
+					if got := r.reasons(); len(got) > 0 {
+						t.Errorf("dead letters: %q", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestOurOwnAmbiguousRetryIsNoDuplicate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
+			if n == 1 {
+				return fakestore.UnknownApplied
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("a", 1)))
+		settle(time.Hour)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.agg.Stats().Duplicates; got != 0 {
+			t.Errorf("%d duplicates counted, want 0", got)
+		}
+	})
+}
+
+func TestOnlyThePartThatIsRefusedBecomesADeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			for _, a := range c.Adds {
+				if a.Counter == "poison" {
+					return fakestore.Refused
+				}
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		want := make(map[string]int64)
+		for i := range 30 {
+			r.send(t, anonymous(one(fmt.Sprint("c", i), 1)))
+			want[fmt.Sprint("c", i)] = 1
+		}
+		bad := r.send(t, anonymous(one("poison", 1), one("c1", 100)))
+		settle(time.Minute)
+		r.want(t, want)
+		if got := r.reasons(); len(got) != 1 {
+			t.Errorf("dead letters: %q, want one", got)
+		}
+		if !acked(bad) {
+			t.Error("the message of a dead letter is not acknowledged")
+		}
+	})
+}
+
+func TestNothingIsAcknowledgedBeforeItsDeadLetterIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{})
+		m := r.sendBytes(t, []byte("garbage"))
+		synctest.Wait()
+		if acked(m) {
+			t.Error("acknowledged although the dead letter is not written")
+		}
+		settle(time.Minute)
+		if got := store.Letters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
+			t.Errorf("acknowledged %v, dead letters %v, want the garbage", acked(m), got)
+		}
+	})
+}
+
+func TestDeadLettersAreLimitedInRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 10})
+		for i := range 100 {
+			r.sendBytes(t, fmt.Appendf(nil, "garbage %d", i))
+		}
+		settle(2 * time.Second)
+		if got := len(r.store.Letters()); got > 31 {
+			t.Errorf("%d dead letters after 2 s at 10 a second, burst 10", got)
+		}
+		r.send(t, anonymous(one("a", 1)))
+		settle(time.Second)
+		r.want(t, map[string]int64{"a": 1})
+		settle(20 * time.Second)
+		if got := len(r.store.Letters()); got != 100 {
+			t.Errorf("%d dead letters in the end, want 100", got)
+		}
+	})
+}
+
+func TestAnIDReusedIsADeadLetterAndTheFirstWins(t *testing.T) {
+	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{})
+				inc := func(delta int64) wire.Part {
+					return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: "x"})
+				}
+				r.send(t, inc(1))
+				settle(between)
+				second := r.send(t, inc(2))
+				settle(time.Hour)
+				r.want(t, map[string]int64{"a": 1})
+				if got := r.reasons(); len(got) != 1 || !strings.Contains(got[0], "id reused") || !acked(second) {
+					t.Errorf("dead letters %q, acknowledged %v, want one: id reused", got, acked(second))
+				}
+			})
+		})
+	}
+}
+
+func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.Part {
+	t.Helper()
+	var incs []countmill.Increment
+	for i := range counters {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i), Delta: int64(delta)})
+	}
+	for _, id := range ids {
+		incs = append(incs, countmill.Increment{Counter: "ids", Delta: int64(delta), ID: id})
+	}
+	parts, err := wire.CutRequest("", key, incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
+// A longer request under a key used before has a head that is refused and a tail whose
+// ids are new.
+func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
+	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{})
+				want := make(map[string]int64)
+				for i := range 10 {
+					want[fmt.Sprint("c", i)] = 1
+				}
+				r.send(t, keyed(t, "k", 10, 1)...)
+				settle(between)
+				second := r.send(t, keyed(t, "k", 100, 7, "e1", "e2")...)
+				settle(time.Hour)
+				r.want(t, want)
+				if got := r.reasons(); len(got) != 1 || !acked(second) {
+					t.Errorf("dead letters %q, acknowledged %v, want one for the whole request", got, acked(second))
+				}
+				b, err := wire.Decode(r.store.Letters()[0].Payload)
+				if err != nil || b.Entries() != 102 {
+					t.Errorf("the dead letter holds %v, %v, want all 102 entries", b, err)
+				}
+			})
+		})
+	}
+}
+
+func TestARepeatedRequestCountsWhatIsMissing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := small(t)
+		r := run(t, store, aggregator.Config{})
+		parts := keyed(t, "k", 100, 3, "e1")
+		r.send(t, parts[:2]...) // as if the rest had been in a message that was lost
+		settle(time.Minute)
+		m := r.send(t, parts...)
+		again := r.send(t, parts...)
+		settle(time.Minute)
+		want := map[string]int64{"ids": 3}
+		for i := range 100 {
+			want[fmt.Sprint("c", i)] = 3
+		}
+		r.want(t, want)
+		if !acked(m) || !acked(again) {
+			t.Error("a repeated request is not acknowledged")
+		}
+	})
+}
+
+func TestBeyondTheHorizonIsADeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Horizon: 24 * time.Hour})
+		now := time.Now()
+		r.sendAt(t, now.Add(-25*time.Hour), anonymous(one("old", 1)))
+		r.sendAt(t, now.Add(-23*time.Hour), anonymous(one("young", 1)))
+		r.sendAt(t, now.Add(25*time.Hour), anonymous(one("ahead", 1)))
+		late := wire.CutIdentified(countmill.Increment{Counter: "late", Delta: 1, ID: "x", Time: now.Add(-25 * time.Hour)})
+		r.sendAt(t, now, late)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"young": 1})
+		if got := r.reasons(); len(got) != 3 {
+			t.Errorf("dead letters %q, want 3", got)
+		}
+	})
+}
+
+// The horizon is asked before every attempt, not only on receipt.
+func TestAPartThatWaitsPastTheHorizonIsNotTried(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(59 * time.Minute)
+		if got := r.reasons(); len(got) != 0 || acked(m) {
+			t.Fatalf("before the horizon: dead letters %q, acknowledged %v", got, acked(m))
+		}
+		settle(2 * time.Minute)
+		store.OnFold(nil)
+		settle(time.Hour)
+		letters := store.Letters()
+		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
+			t.Errorf("dead letters %+v, acknowledged %v, want one that says maybe applied", letters, acked(m))
+		}
+		r.want(t, map[string]int64{})
+	})
+}
+
+func TestMarkersOutliveTheHorizon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		var expires []time.Time
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			for _, m := range c.Markers {
+				expires = append(expires, m.ExpireAt)
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{Horizon: 24 * time.Hour})
+		now := time.Now()
+		r.sendAt(t, now.Add(-time.Hour), anonymous(one("a", 1)))
+		settle(time.Second)
+		r.sendAt(t, now.Add(3*time.Hour), anonymous(one("a", 1)))
+		settle(time.Second)
+		for i, from := range []time.Time{now, now.Add(3 * time.Hour)} {
+			if got, want := expires[i], from.Add(26*time.Hour); got.Before(want) || got.After(want.Add(time.Second)) {
+				t.Errorf("marker %d expires at %s, want max(now, T) + 26 h = %s", i, got, want)
+			}
+		}
+	})
+}
+
+func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, store, aggregator.Config{})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(10 * time.Second)
+		if r.agg.Ready() == nil {
+			t.Error("ready although the store refuses the deployment")
+		}
+		select {
+		case r.out <- nil:
+			t.Error("takes messages although the store refuses the deployment")
+		default:
+		}
+		settle(24 * time.Hour)
+		store.OnFold(nil)
+		settle(time.Minute)
+		if !acked(m) || len(store.Letters()) > 0 {
+			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), store.Letters())
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("not ready after recovery: %v", err)
+		}
+	})
+}
+
+func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.NotCounted })
+		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(time.Hour)
+		if err := r.agg.Ready(); !errors.Is(err, aggregator.ErrNotCounted) {
+			t.Errorf("Ready: %v, want ErrNotCounted", err)
+		}
+		if acked(m) {
+			t.Error("acknowledged what was not counted")
+		}
+		if got := store.FoldCalls(); got != 1 {
+			t.Errorf("%d commits, want 1 and then none", got)
+		}
+	})
+}
+
+func TestAStopWaitsForTheCommitUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+			time.Sleep(5 * time.Second)
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		first := r.send(t, anonymous(one("a", 1)))
+		settle(time.Second)
+		second := r.send(t, anonymous(one("a", 1)))
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+		if !acked(first) || !acked(second) {
+			t.Errorf("acknowledged %v, %v, want both", acked(first), acked(second))
+		}
+		r.want(t, map[string]int64{"a": 2})
+	})
+}
+
+func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
+		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		m := r.send(t, anonymous(one("a", 1)))
+		started := time.Now()
+		err := r.finish()
+		if took := time.Since(started); err == nil || took > 4*time.Second {
+			t.Errorf("Run returned %v after %s, want an error after 3 s", err, took)
+		}
+		if acked(m) || !nacked(m) {
+			t.Error("the message was not given back")
+		}
+	})
+}
+
+func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if len(c.Markers) > 0 {
+				t.Error("a marker for an anonymous part")
+			}
+			return fakestore.UnknownApplied
+		})
+		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
+		m := r.send(t, anonymous(one("a", 1)))
+		if err := r.wait(); err == nil {
+			t.Error("Run goes on after an unknown outcome without a marker")
+		}
+		if acked(m) || nacked(m) {
+			t.Error("a message with an unknown outcome was settled")
+		}
+	})
+}
+
+func TestWithoutMarkersIdentifiedPartsStillHaveThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+		p := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
+		r.send(t, p, anonymous(one("a", 10)))
+		settle(time.Hour)
+		r.send(t, p, anonymous(one("a", 10)))
+		settle(time.Hour)
+		r.want(t, map[string]int64{"a": 21})
+	})
+}
+
+func TestAClosedBusEndsRunWithAnError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.close()
+		if err := r.wait(); !errors.Is(err, countmill.ErrClosed) {
+			t.Errorf("Run returned %v, want ErrClosed", err)
+		}
+	})
+}
+
+func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		settle(11 * time.Second)
+		if r.agg.Ready() == nil {
+			t.Error("ready although the database is another one")
+		}
+		store.On(fakestore.Check, nil)
+		settle(11 * time.Second)
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(time.Second)
+		if err := r.agg.Ready(); err != nil || !acked(m) {
+			t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
+		}
+	})
+}
+
+func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		gate := make(chan struct{})
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour, WorkerID: "w"})
+		r.sendAt(t, time.Now().Add(-30*time.Second), anonymous(one("a", 1)))
+		settle(10 * time.Second)
+		worker := func() reader.Worker {
+			workers, err := store.Workers(t.Context())
+			if err != nil || len(workers) != 1 {
+				t.Fatalf("got workers %v, %v, want one", workers, err)
+			}
+			return workers[0]
+		}
+		if got := worker().Lag; got < 34*time.Second || got > 42*time.Second {
+			t.Errorf("announced lag %s, want about 40 s", got)
+		}
+		close(gate)
+		settle(10 * time.Second)
+		if got := worker(); got.Lag != 0 || got.Entries != 1 || !got.Expires.After(time.Now()) {
+			t.Errorf("after the commit: %+v, want no lag, one entry, not expired", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+		if got := worker(); got.Expires.After(time.Now()) {
+			t.Errorf("after a stop the record expires at %s, want at once", got.Expires)
+		}
+	})
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := aggregator.New(newBus(), large(t), aggregator.Config{Shards: 1000, WindowMessages: -1, Horizon: -1})
+	for _, want := range []string{"Shards", "WindowMessages", "Horizon"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to name %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package aggregator_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// A testBus delivers what a test sends and remembers what became of it.
+type testBus struct {
+	out chan *message.Message
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func newBus() *testBus { return &testBus{out: make(chan *message.Message)} }
+
+func (b *testBus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, countmill.ErrClosed
+	}
+	return b.out, ctx.Err()
+}
+
+func (b *testBus) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	close(b.out)
+}
+
+// send delivers a batch of parts, and returns the message.
+func (b *testBus) send(t *testing.T, parts ...wire.Part) *message.Message {
+	t.Helper()
+	return b.sendAt(t, time.Now(), parts...)
+}
+
+func (b *testBus) sendAt(t *testing.T, at time.Time, parts ...wire.Part) *message.Message {
+	t.Helper()
+	return b.sendBytes(t, wire.Append(nil, &wire.Batch{Time: at, Parts: parts}))
+}
+
+func (b *testBus) sendBytes(t *testing.T, payload []byte) *message.Message {
+	t.Helper()
+	m := message.NewMessage("", payload)
+	select {
+	case b.out <- m:
+	case <-time.After(time.Hour):
+		t.Fatal("the aggregator does not take the message")
+	}
+	return m
+}
+
+func acked(m *message.Message) bool {
+	select {
+	case <-m.Acked():
+		return true
+	default:
+		return false
+	}
+}
+
+func nacked(m *message.Message) bool {
+	select {
+	case <-m.Nacked():
+		return true
+	default:
+		return false
+	}
+}
+
+// anonymous is a part with a random id.
+func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(entries)[0] }
+
+func one(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }
