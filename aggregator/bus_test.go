@@ -12,12 +12,14 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A testBus delivers what a test sends and remembers what became of it.
+// A testBus delivers what a test sends. As Watermill's Google subscriber does, it gives
+// everything back that is not settled when the context of Subscribe ends.
 type testBus struct {
 	out chan *message.Message
 
 	mu     sync.Mutex
 	closed bool
+	sent   []*message.Message
 }
 
 func newBus() *testBus { return &testBus{out: make(chan *message.Message)} }
@@ -28,7 +30,16 @@ func (b *testBus) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	if b.closed {
 		return nil, countmill.ErrClosed
 	}
+	context.AfterFunc(ctx, b.giveBack)
 	return b.out, ctx.Err()
+}
+
+func (b *testBus) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.sent {
+		m.Nack() // does nothing to one that is acknowledged
+	}
 }
 
 func (b *testBus) close() {
@@ -52,6 +63,9 @@ func (b *testBus) sendAt(t *testing.T, at time.Time, parts ...wire.Part) *messag
 func (b *testBus) sendBytes(t *testing.T, payload []byte) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", payload)
+	b.mu.Lock()
+	b.sent = append(b.sent, m)
+	b.mu.Unlock()
 	select {
 	case b.out <- m:
 	case <-time.After(time.Hour):
