@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
@@ -664,4 +665,65 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 			t.Errorf("got %v, want it to name %s", err, want)
 		}
 	}
+}
+
+// sendJSON delivers what another language put on the topic, with what a broker adds.
+func (r *rig) sendJSON(t *testing.T, id, body string, published time.Time) *message.Message {
+	t.Helper()
+	m := message.NewMessage("", []byte(body))
+	m.Metadata.Set(aggregator.MetaBrokerID, id)
+	m.Metadata.Set(aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+	r.out <- m
+	return m
+}
+
+func TestJSONOnTheTopicCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		now := time.Now()
+		body := `[{"counter":"a","delta":2},{"counter":"a"},{"counter":"b","delta":-5,"id":"x"},{"counter":"gone"},{"counter":"gone","delta":-1}]`
+		for range 3 {
+			r.sendJSON(t, "m1", body, now)
+			settle(time.Second)
+		}
+		r.sendJSON(t, "m2", body, now) // another message: b's increment has an id
+		settle(time.Second)
+		r.want(t, map[string]int64{"a": 6, "b": -5})
+	})
+}
+
+func TestBadJSONOnTheTopicIsOneDeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		now := time.Now()
+		bad := []string{
+			`[{"counter":"a"},{"counter":"a","delta":0}]`, `{"counter":"a"}{"counter":"b"}`, `{"count":"a"}`, `[]`,
+		}
+		for i, body := range bad {
+			if m := r.sendJSON(t, fmt.Sprint(i), body, now); m != nil {
+				settle(time.Second)
+				if !acked(m) {
+					t.Errorf("%s: not acknowledged", body)
+				}
+			}
+		}
+		r.sendBytes(t, []byte(`{"counter":"a"}`)) // without a broker's id
+		settle(time.Second)
+		r.want(t, map[string]int64{})
+		if got := r.reasons(); len(got) != len(bad)+1 {
+			t.Errorf("dead letters %q, want %d", got, len(bad)+1)
+		}
+	})
+}
+
+// A message of JSON in which everything cancels out has no parts.
+func TestJSONThatCancelsOutIsAcknowledged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		m := r.sendJSON(t, "m1", `[{"counter":"a"},{"counter":"a","delta":-1}]`, time.Now())
+		settle(time.Second)
+		if !acked(m) {
+			t.Error("not acknowledged")
+		}
+	})
 }

@@ -11,12 +11,39 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
+// The metadata names under which a bus backend hands over what a broker knows of a
+// message that countmill did not publish.
+const (
+	// MetaBrokerID is the broker's message id, the same at every delivery.
+	MetaBrokerID = "countmill_broker_id"
+	// MetaPublished is the broker's publish time, RFC 3339 with fractions.
+	MetaPublished = "countmill_published"
+	// MetaTopic is the broker's name of the topic. Default: Config.Topic.
+	MetaTopic = "countmill_topic"
+)
+
 // decode reads a message: a batch of ours, or JSON that somebody put on the topic.
-func decode(m *message.Message, topic string, now time.Time, horizon time.Duration) (*wire.Batch, error) {
+func decode(m *message.Message, topic string, horizon time.Duration) (*wire.Batch, error) {
 	if !isJSON(m.Payload) {
 		return wire.Decode(m.Payload)
 	}
-	return nil, fmt.Errorf("%w: JSON", countmill.ErrInvalid)
+	id := m.Metadata.Get(MetaBrokerID)
+	if id == "" {
+		return nil, fmt.Errorf("%w: JSON without a broker's message id: a second delivery could not be told", countmill.ErrInvalid)
+	}
+	published, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(MetaPublished))
+	if err != nil {
+		return nil, fmt.Errorf("%w: JSON without a broker's publish time: %w", countmill.ErrInvalid, err)
+	}
+	// Judged by the publish time, every delivery is read the same.
+	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, horizon)
+	if err != nil {
+		return nil, err
+	}
+	if name := m.Metadata.Get(MetaTopic); name != "" {
+		topic = name
+	}
+	return wire.CutMessage(topic, id, published, incs)
 }
 
 // isJSON tells the two apart: a batch of ours begins with the tag of its version, 8.

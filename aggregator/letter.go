@@ -98,14 +98,6 @@ func (l *loop) afterBurial(b burial) {
 	}
 }
 
-// The metadata names under which a bus backend hands over what a broker knows of a
-// message that countmill did not publish.
-const (
-	MetaBrokerID  = "countmill_broker_id"
-	MetaPublished = "countmill_published" // RFC 3339 with fractions
-	MetaTopic     = "countmill_topic"
-)
-
 // sourceOf names a message: the broker's id where there is one, else Watermill's, which
 // is empty for messages of other publishers; then its content has to do.
 func sourceOf(m *message.Message) string {

@@ -19,7 +19,7 @@ func (l *loop) receive(m *message.Message) {
 	l.holding[h] = struct{}{}
 	l.heldBytes += h.bytes
 	l.a.stats.messages.Add(1)
-	batch, err := decode(m, l.a.cfg.Topic, l.a.clock.now(), l.a.cfg.Horizon)
+	batch, err := decode(m, l.a.cfg.Topic, l.a.cfg.Horizon)
 	if err != nil {
 		h.open = 1
 		l.setAside(&letter{
@@ -30,6 +30,11 @@ func (l *loop) receive(m *message.Message) {
 	}
 	h.time = batch.Time
 	h.open = len(batch.Parts)
+	if h.open == 0 { // JSON whose increments cancel out
+		h.open = 1
+		l.done(h)
+		return
+	}
 	if l.window.empty() {
 		l.window.opened = time.Now()
 	}
