@@ -321,6 +321,36 @@ func TestSenderErrorsArePlaced(t *testing.T) {
 	if p := problemOf(t, post(two).do(New(&s, Config{}))); whereOf(p) != "" {
 		t.Errorf("object: got %q, want no place", whereOf(p))
 	}
+	s = recorder{err: errors.Join(&countmill.FieldError{Field: "id", Index: &zero}, countmill.ErrOutcomeUnknown)}
+	if p := problemOf(t, post(two).do(New(&s, Config{}))); p.Status != 504 {
+		t.Errorf("maybe counted: got %d, want 504", p.Status)
+	}
+}
+
+// Clients that send a large body in one go still read why it was refused.
+func TestClientsReadThe413(t *testing.T) {
+	t.Parallel()
+	var s recorder
+	srv := httptest.NewServer(New(&s, Config{}))
+	t.Cleanup(srv.Close)
+	body := longBody(9 << 20)
+	for name, reader := range map[string]io.Reader{
+		"length known":   strings.NewReader(body),
+		"length unknown": io.MultiReader(strings.NewReader(body)),
+	} {
+		resp, err := srv.Client().Post(srv.URL+"/v1/increments", "application/json", reader)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p := problemOf(t, resp); p.Status != 413 {
+			t.Errorf("%s: got %d, want 413", name, p.Status)
+		}
+		resp.Body.Close()
+	}
+	if got := s.got(); len(got) != 0 {
+		t.Errorf("the sender got %+v", got)
+	}
 }
 
 // A bus that does not answer in time leaves the outcome open.
@@ -433,7 +463,7 @@ func TestBuffersAreNotShared(t *testing.T) {
 	var s recorder
 	h := New(&s, Config{})
 	var all sync.WaitGroup
-	for i := range 50 {
+	for i := range 500 {
 		all.Go(func() {
 			body := fmt.Sprintf(`{"counter":"counter-%d","delta":%d}`, i, i+1)
 			if resp := post(body).do(h); resp.StatusCode != 202 {
