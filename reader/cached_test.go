@@ -166,6 +166,26 @@ func TestRefreshAheadByOneCaller(t *testing.T) {
 	})
 }
 
+func TestRefreshAsksForTheLockOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		r := newReader(t, store, cache, reader.Config{})
+		one(t, r, "c", time.Second)
+		store.before = slow(100 * time.Millisecond)
+		time.Sleep(800 * time.Millisecond)
+		before := cache.called("lock")
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { one(t, r, "c", time.Second) })
+		}
+		callers.Wait()
+		if n := cache.called("lock") - before; n != 1 || r.Stats().Refreshes != 1 {
+			t.Errorf("%d locks asked for and %d refreshes, want 1 and 1", n, r.Stats().Refreshes)
+		}
+	})
+}
+
 // A refresh that fails costs no more than the time that was left.
 func TestRefreshThatFails(t *testing.T) {
 	t.Parallel()
@@ -250,4 +270,26 @@ type lateCache struct {
 func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
 	c.onLock()
 	return c.fakeCache.Lock(ctx, counter, ttl)
+}
+
+// One who permits less age must not get what one who permits more found in the cache.
+func TestOnlyTheSameAgeShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.put("c", 2)
+		cache := &lateCache{}
+		old := reader.Cached{Counter: "c", Total: 1, AsOf: time.Now().Add(-30 * time.Second)}
+		cache.onLock = func() { time.Sleep(10 * time.Millisecond); cache.putAs("c", old) }
+		r := newReader(t, store, cache, reader.Config{})
+		var callers sync.WaitGroup
+		for maxStaleness, want := range map[time.Duration]int64{time.Minute: 1, time.Second: 2} {
+			callers.Go(func() {
+				if got := one(t, r, "c", maxStaleness); got.Total != want {
+					t.Errorf("with %s permitted: %+v, want %d", maxStaleness, got, want)
+				}
+			})
+		}
+		callers.Wait()
+	})
 }

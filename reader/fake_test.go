@@ -29,6 +29,7 @@ type fakeStore struct {
 
 	mu       sync.Mutex
 	counters map[string][]reader.Value // by shard; its length is the record
+	records  map[string]int            // unless the record is here
 	lookups  [][]reader.Key
 	open     int // views
 	workers  []reader.Worker
@@ -165,6 +166,8 @@ func (v *fakeView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Valu
 func (v *fakeView) value(key reader.Key) reader.Value {
 	shards, ok := v.state[key.Counter]
 	switch {
+	case key.Shard == reader.RecordKey && v.store.records[key.Counter] != 0:
+		return reader.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
 	case key.Shard == reader.RecordKey:
 		return reader.Value{Exists: ok, Value: int64(len(shards))}
 	case key.Shard < len(shards):

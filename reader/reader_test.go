@@ -93,6 +93,21 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 	}
 }
 
+// What a reader remembers must not change what it answers: the record decides.
+func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("c", 1, 2, 4, 8)
+	old := newReader(t, store, nil, reader.Config{})
+	one(t, old, "c", 0)
+	store.records = map[string]int{"c": 2}
+	for name, r := range map[string]*reader.Reader{"old": old, "new": newReader(t, store, nil, reader.Config{})} {
+		if got := one(t, r, "c", 0); got.Total != 3 || got.Shards != 2 {
+			t.Errorf("the %s reader says %+v, want 3 of 2 shards", name, got)
+		}
+	}
+}
+
 func TestRaiseWithinARead(t *testing.T) {
 	t.Parallel()
 	store := &fakeStore{keys: 1}
