@@ -1,0 +1,28 @@
+// Package api is what countmill's HTTP surfaces share: errors as problem+json, a
+// router that never redirects, strict queries, bounded bodies, and a server with
+// limits.
+//
+// # Problems
+//
+// Every error is an RFC 9457 problem with type, title, status and detail, and where
+// they help with field, limit, index (position in an array, from 0) and line (of
+// NDJSON, from 1). Types are URNs, urn:countmill:problem: and one of the words below.
+// They are names for programs to compare, for ever the same, and lead nowhere.
+//
+//	invalid                 400  the request can never succeed: mend it
+//	id-reused               422  an Idempotency-Key was used with another body
+//	overloaded              429  nothing was done, repeat after Retry-After
+//	unavailable             503  nothing was done, repeat after Retry-After
+//	closed                  503  this process is stopping: repeat after Retry-After
+//	outcome-unknown         504  maybe done: repeat only what a repeat cannot double
+//	overflow                500  a total does not fit 64 bits; never a number
+//	internal                500  the log has the text; the outcome is unknown
+//	not-found               404  no such path
+//	method-not-allowed      405  Allow has the methods
+//	timeout                 408  the body did not arrive in time; nothing was done
+//	too-large               413  the body is over the limit; nothing was done
+//	unsupported-media-type  415  Accept has the types
+//
+// net/http itself answers requests that are not HTTP, and headers over the limit, in
+// plain text.
+package api

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+)
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest("GET", "/x?counter=a%2F%2Fb&format=string&counter=c", nil)
+	got, err := Query(r, []string{"format"}, []string{"counter"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string][]string{"counter": {"a//b", "c"}, "format": {"string"}}, map[string][]string(got)); diff != "" {
+		t.Errorf("query differs (-want +got):\n%s", diff)
+	}
+	if got, err := Query(httptest.NewRequest("GET", "/x", nil), nil, nil); err != nil || got.Get("a") != "" {
+		t.Errorf("no query: got %v, %v", got, err)
+	}
+}
+
+func TestQueryRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ query, field, problem, limit string }{
+		{"max_stalenes=2s", "max_stalenes", "is not a parameter", "counter, format, max_staleness"},
+		{"Format=string", "Format", "is not a parameter", "counter, format, max_staleness"},
+		{"=x", "", "is not a parameter", "counter, format, max_staleness"},
+		{"format=a&format=a", "format", "stands twice", "once"},
+		{"format=%zz", "query", "is not well formed", ""},
+		{"counter=a;format=b", "query", "is not well formed", ""},
+	} {
+		r := httptest.NewRequest("GET", "/x", nil)
+		r.URL.RawQuery = tc.query
+		_, err := Query(r, []string{"format", "max_staleness"}, []string{"counter"})
+		ferr, ok := errors.AsType[*countmill.FieldError](err)
+		if !ok || ferr.Field != tc.field || !strings.HasPrefix(ferr.Problem, tc.problem) || ferr.Limit != tc.limit {
+			t.Errorf("%s: got %v, want %s %s (limit: %s)", tc.query, err, tc.field, tc.problem, tc.limit)
+		}
+	}
+	r := httptest.NewRequest("GET", "/x?a=1", nil)
+	if _, err := Query(r, nil, nil); err == nil || !strings.Contains(err.Error(), "takes no parameters") {
+		t.Errorf("got %v, want an error that says there are no parameters", err)
+	}
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// nameParam ends a pattern that takes a counter's name.
+const nameParam = "{name}"
+
+// A Router dispatches on the path exactly as it was sent. Counter names hold "/" and
+// "..", and http.ServeMux would redirect a//b to a/b, which is another counter; a
+// Router never redirects. What it does not know it answers with a 404 or 405 problem.
+//
+// Register everything before the first request.
+type Router struct {
+	log    *slog.Logger
+	fixed  map[string]methods
+	named  map[string]methods // by what stands before the name
+	prefix []string           // keys of named
+}
+
+type methods map[string]http.Handler
+
+// NewRouter returns a router without routes. A nil log discards.
+func NewRouter(log *slog.Logger) *Router {
+	return &Router{log: orDiscard(log), fixed: map[string]methods{}, named: map[string]methods{}}
+}
+
+// Handle registers a pattern such as "/v1/increments" or "/v1/counters/{name}". The
+// name is one path segment, "/" in it written as %2F; the handler finds it decoded in
+// r.PathValue("name") and checks it. GET takes HEAD too. A pattern that is no path, or
+// registered twice, is a programmer's error and panics.
+func (rt *Router) Handle(method, pattern string, h http.Handler) {
+	routes, key := rt.fixed, pattern
+	if prefix, ok := strings.CutSuffix(pattern, "/"+nameParam); ok {
+		routes, key = rt.named, prefix+"/"
+		if routes[key] == nil {
+			rt.prefix = append(rt.prefix, key)
+		}
+	}
+	if !strings.HasPrefix(key, "/") || strings.ContainsAny(key, "{}%?# ") {
+		panic(fmt.Sprintf("api: bad pattern %q", pattern))
+	}
+	if routes[key] == nil {
+		routes[key] = methods{}
+	}
+	if routes[key][method] != nil {
+		panic(fmt.Sprintf("api: %s %s registered twice", method, pattern))
+	}
+	routes[key][method] = h
+}
+
+// ServeHTTP answers the request with its handler.
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := sentPath(r.URL)
+	if routes, ok := rt.fixed[path]; ok {
+		rt.serve(routes, w, r)
+		return
+	}
+	for _, prefix := range rt.prefix {
+		segment, ok := strings.CutPrefix(path, prefix)
+		if !ok {
+			continue
+		}
+		name, err := nameIn(segment)
+		if err != nil {
+			WriteError(w, r, rt.log, err)
+			return
+		}
+		r.SetPathValue("name", name)
+		rt.serve(rt.named[prefix], w, r)
+		return
+	}
+	WriteError(w, r, rt.log, NewProblem(http.StatusNotFound, "not-found", "not found", "there is no such path; see /openapi.json"))
+}
+
+func (rt *Router) serve(routes methods, w http.ResponseWriter, r *http.Request) {
+	h := routes[r.Method]
+	if h == nil && r.Method == http.MethodHead {
+		h = routes[http.MethodGet]
+	}
+	if h == nil {
+		WriteError(w, r, rt.log, MethodNotAllowed(routes.allowed()...))
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+func (m methods) allowed() []string {
+	var allowed []string
+	for method := range m {
+		allowed = append(allowed, method)
+	}
+	if m[http.MethodGet] != nil && m[http.MethodHead] == nil {
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	return allowed
+}
+
+// MethodNotAllowed is the 405 that names the methods that are allowed.
+func MethodNotAllowed(allowed ...string) *Problem {
+	list := strings.Join(allowed, ", ")
+	return NewProblem(http.StatusMethodNotAllowed, "method-not-allowed", "method not allowed",
+		"this path takes "+list).with("Allow", list)
+}
+
+// sentPath is the path as it was sent. URL.EscapedPath escapes anew where the path
+// holds something that should have been escaped, such as "|", and then forgets which
+// "/" was a %2F.
+func sentPath(u *url.URL) string {
+	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
+// nameIn is the counter's name that an escaped path segment stands for. "." and ".."
+// are refused unless they were sent escaped: clients and proxies take them for parts
+// of the path.
+func nameIn(segment string) (string, error) {
+	const how = `a counter's name is one path segment: write "/" in it as %2F, or use GET /v1/totals?counter=NAME`
+	var problem string
+	switch {
+	case segment == "":
+		problem = "no counter is named"
+	case segment == "." || segment == "..":
+		problem = "the path ends in " + segment
+	case strings.Contains(segment, "/"):
+		problem = `the name holds a "/" that is not escaped`
+	}
+	name, err := url.PathUnescape(segment)
+	if err != nil {
+		problem = "the path is not well escaped"
+	}
+	if problem != "" {
+		p := NewProblem(http.StatusNotFound, "not-found", "not found", problem+": "+how)
+		p.Field, p.Limit = "name", "one path segment"
+		return "", p
+	}
+	return name, nil
+}

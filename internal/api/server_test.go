@@ -1,0 +1,277 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve runs a server until the test ends, and returns its address.
+func serve(t *testing.T, h http.HandlerFunc, cfg ServerConfig) (*Server, string) {
+	t.Helper()
+	srv, err := NewServer(h, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return srv, ln.Addr().String()
+}
+
+// dial sends text and returns what is read from then on.
+func dial(t *testing.T, addr, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+func TestServerConfigNamesAllProblems(t *testing.T) {
+	t.Parallel()
+	_, err := NewServer(http.NotFoundHandler(), ServerConfig{
+		ReadHeaderTimeout: -1, ReadTimeout: -1, WriteTimeout: -1, IdleTimeout: -1, MaxHeaderBytes: -1, MaxConns: -1})
+	for _, name := range []string{"ReadHeaderTimeout", "ReadTimeout", "WriteTimeout", "IdleTimeout", "MaxHeaderBytes", "MaxConns"} {
+		if err == nil || !strings.Contains(err.Error(), name+" must not be negative, got -1") {
+			t.Errorf("got %v, want %s in it", err, name)
+		}
+	}
+}
+
+func TestServerHasEveryLimit(t *testing.T) {
+	t.Parallel()
+	srv, err := NewServer(http.NotFoundHandler(), ServerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := srv.http
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= h.ReadTimeout || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || srv.max <= 0 {
+		t.Errorf("a limit is not set: %+v", h)
+	}
+	if need := 100 * (len("counter=&") + 3*500); h.MaxHeaderBytes < need {
+		t.Errorf("MaxHeaderBytes is %d: 100 escaped names of 500 bytes need %d", h.MaxHeaderBytes, need)
+	}
+}
+
+func TestPanicIsAnsweredAndLogged(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	h := Recover(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // must not count as an answer
+		panic("secret")
+	}), slog.New(slog.NewTextHandler(&logged, nil)))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/x", nil))
+	if p := problemOf(t, w.Result()); p.Status != 500 || strings.Contains(p.Detail, "secret") {
+		t.Errorf("got %+v, want a 500 without internals", p)
+	}
+	if got := logged.String(); !strings.Contains(got, "secret") || !strings.Contains(got, "server_test.go") {
+		t.Errorf("got log %q, want the panic and its stack", got)
+	}
+}
+
+func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(http.ResponseWriter) error{
+		"write":  func(w http.ResponseWriter) error { _, err := io.WriteString(w, `{"total":1`); return err },
+		"header": func(w http.ResponseWriter) error { w.WriteHeader(200); return nil },
+		"flush":  func(w http.ResponseWriter) error { return http.NewResponseController(w).Flush() },
+	} {
+		_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if err := begin(w); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			panic("late")
+		}, ServerConfig{})
+		_, in := dial(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(in, nil)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+		}
+		if err == nil {
+			t.Errorf("%s: half an answer arrives as a whole one", name)
+		}
+	}
+}
+
+func TestBodyTimeoutIs408(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := (BodyReader{Max: MaxBody, Timeout: 50 * time.Millisecond}).Read(w, r, nil); err != nil {
+			WriteError(w, r, slog.New(slog.DiscardHandler), err)
+			return
+		}
+		t.Error("the body is taken for complete")
+	}, ServerConfig{})
+	_, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := problemOf(t, resp); p.Status != 408 || p.Type != typePrefix+"timeout" {
+		t.Errorf("got %+v, want a 408", p)
+	}
+}
+
+func TestTruncatedBodyIs400(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := (BodyReader{Max: MaxBody, Timeout: time.Minute}).Read(w, r, nil)
+		WriteError(w, r, slog.New(slog.DiscardHandler), err)
+	}, ServerConfig{})
+	conn, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := problemOf(t, resp); p.Status != 400 || p.Field != "body" || !strings.Contains(p.Detail, "ends too early") {
+		t.Errorf("got %+v, want a 400: body ends too early", p)
+	}
+}
+
+// After the body is there, neither its time-out nor the server's may end the handler's
+// context: net/http would take either for a client that has gone.
+func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
+	t.Parallel()
+	const short = 50 * time.Millisecond
+	for name, begin := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"body": func(w http.ResponseWriter, r *http.Request) error {
+			_, err := BodyReader{Max: MaxBody, Timeout: short}.Read(w, r, nil)
+			return err
+		},
+		"stream": func(w http.ResponseWriter, r *http.Request) error { return Stream(w) },
+	} {
+		_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if err := begin(w, r); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			select {
+			case <-r.Context().Done():
+				t.Errorf("%s: the context ended: %v", name, context.Cause(r.Context()))
+			case <-time.After(4 * short):
+			}
+			fmt.Fprint(w, "done")
+		}, ServerConfig{ReadTimeout: short, WriteTimeout: time.Hour})
+		_, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if body, err := io.ReadAll(resp.Body); string(body) != "done" {
+			t.Errorf("%s: got %q, %v", name, body, err)
+		}
+	}
+}
+
+func TestStreamOutlivesTheWriteTimeout(t *testing.T) {
+	t.Parallel()
+	const short = 50 * time.Millisecond
+	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := Stream(w); err != nil {
+			t.Error(err)
+		}
+		for range 4 {
+			fmt.Fprintln(w, "tick")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Errorf("flush: %v", err)
+			}
+			<-time.After(short)
+		}
+	}, ServerConfig{ReadTimeout: short, WriteTimeout: short})
+	_, in := dial(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(resp.Body); strings.Count(string(body), "tick") != 4 {
+		t.Errorf("got %q, %v; want 4 ticks", body, err)
+	}
+}
+
+func TestMaxConns(t *testing.T) {
+	t.Parallel()
+	entered, release := make(chan struct{}), make(chan struct{})
+	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		<-release
+	}, ServerConfig{MaxConns: 1})
+	const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	_, first := dial(t, addr, get)
+	<-entered
+	_, second := dial(t, addr, get)
+	select {
+	case <-entered:
+		t.Fatal("a second connection is served where 1 is the limit")
+	case <-time.After(50 * time.Millisecond):
+	}
+	release <- struct{}{}
+	if _, err := http.ReadResponse(first, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	release <- struct{}{}
+	if _, err := http.ReadResponse(second, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTimeoutEndsTheContext(t *testing.T) {
+	t.Parallel()
+	h := Timeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		WriteError(w, r, slog.New(slog.DiscardHandler), r.Context().Err())
+	}), time.Millisecond)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != 503 {
+		t.Errorf("got %d, want 503", w.Code)
+	}
+}
+
+func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{})
+	srv, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+	}, ServerConfig{})
+	dial(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := srv.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want DeadlineExceeded", err)
+	}
+}

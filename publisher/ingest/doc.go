@@ -1,0 +1,27 @@
+// Package ingest takes increments over HTTP: POST /v1/increments.
+//
+// The body is one object or an array (application/json), or an object per line
+// (application/x-ndjson), as wire.DecodeJSON reads them. The whole request is read and
+// checked before anything of it is handed on.
+//
+//	202  {"accepted":N}: all N increments of the request are durable
+//	400  a problem with field, limit and, of several, index or line
+//	408  the body did not arrive in time
+//	413  the body is over the limit
+//	415  Content-Type, charset or Content-Encoding; the problem names what is accepted
+//	422  the Idempotency-Key was used before with another body
+//	429  a bound on memory was reached; Retry-After
+//	503  the bus is away or the process is stopping; Retry-After
+//	504  outcome-unknown: maybe counted; repeat with ids or a key only
+//	500  a fault of countmill; the outcome is unknown as with 504
+//
+// 400, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
+// counted.
+//
+// # Idempotency-Key
+//
+// The header's value, 1 to 128 bytes of UTF-8, names the request: repeats with the
+// same key and the same increments count once. It is taken as it stands. The IETF's
+// draft wants a quoted string there: quotes are welcome, and part of the key, so "k"
+// with quotes and k without are two keys.
+package ingest

@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/countmill/countmill"
+)
+
+// A Form is how increments stand in a JSON text.
+type Form uint8
+
+const (
+	// JSON is one object, or an array of at least one object.
+	JSON Form = iota
+	// NDJSON is one object per line, at least one. Lines end with \n or \r\n, the last
+	// one with either or nothing. Blank lines may stand at the end only: elsewhere they
+	// are a sign of something lost. So line n holds increment n-1.
+	NDJSON
+)
+
+// What each value of the schema must be; the limits that errors name.
+const (
+	wantBody    = "one object or one array of objects"
+	wantLine    = "one object per line"
+	wantSome    = "at least one increment"
+	wantObject  = "an object"
+	wantFields  = "counter, delta, id, time"
+	wantCounter = "a string of 1 to 500 bytes of valid UTF-8"
+	wantDelta   = "an integer literal from -9007199254740991 to 9007199254740991, not 0"
+	wantID      = "a string of 1 to 128 bytes of valid UTF-8"
+	wantTime    = "a string as in RFC 3339, such as 2006-01-02T15:04:05Z"
+)
+
+// minIncrement is the shortest increment in JSON, with what divides it from the next:
+// {"counter":"a"} and a comma or a line's end.
+const minIncrement = 16
+
+// DecodeJSON reads increments from the JSON form that requests and messages of other
+// languages share: objects {"counter", "delta" (1 when absent), "id"?, "time"?}. It
+// also checks them against every limit of an increment. One bad element refuses the
+// whole.
+//
+// It is strict where JSON readers differ, because what two of them understand in two
+// ways cannot be counted once: no unknown, repeated or differently-cased fields, no
+// lone surrogates or invalid UTF-8, no null, deltas only as integer literals (neither
+// 1.0 nor 1e3 nor "1"), nothing after the end.
+//
+// now and horizon bound the times. now is when the increments were handed in: the time
+// of the request, or the publish time of the message, so that a redelivery is read as
+// the first delivery was.
+//
+// Every error is a *countmill.FieldError, with Index where the increments stand in an
+// array and Line in NDJSON. The result keeps nothing of body; it needs at most five
+// times the memory of body.
+func DecodeJSON(body []byte, form Form, now time.Time, horizon time.Duration) ([]countmill.Increment, error) {
+	r := jsonReaders.Get().(*jsonReader)
+	defer r.release()
+	r.now, r.horizon = now, horizon
+	var incs []countmill.Increment
+	var ferr *countmill.FieldError
+	if form == NDJSON {
+		incs, ferr = r.lines(body)
+	} else {
+		incs, ferr = r.document(body)
+	}
+	if ferr != nil {
+		return nil, ferr
+	}
+	return incs, nil
+}
+
+var (
+	jsonReaders = sync.Pool{New: func() any { return new(jsonReader) }}
+
+	// Repeated names are refused by object, which can say which one.
+	jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true)}
+)
+
+type jsonReader struct {
+	dec     jsontext.Decoder
+	src     bytes.Buffer
+	now     time.Time
+	horizon time.Duration
+}
+
+func (r *jsonReader) reset(text []byte) {
+	r.src = *bytes.NewBuffer(text) // the decoder reads a Buffer in place
+	r.dec.Reset(&r.src, jsonOptions...)
+}
+
+// release gives the reader back, without the caller's bytes.
+func (r *jsonReader) release() {
+	r.reset(nil)
+	jsonReaders.Put(r)
+}
+
+// document reads a whole text of the form JSON.
+func (r *jsonReader) document(body []byte) ([]countmill.Increment, *countmill.FieldError) {
+	r.reset(body)
+	var incs []countmill.Increment
+	var ferr *countmill.FieldError
+	switch kind := r.dec.PeekKind(); kind {
+	case '{':
+		incs = make([]countmill.Increment, 1)
+		ferr = r.object(&incs[0])
+	case '[':
+		incs, ferr = r.array(bytes.Count(body, []byte("{")), len(body))
+	default:
+		return nil, r.unexpected("body", wantBody, kind)
+	}
+	if ferr != nil {
+		return nil, ferr
+	}
+	return incs, r.end("one object or one array: several objects belong in an array, or are application/x-ndjson")
+}
+
+// array reads an array of at most n objects in size bytes.
+func (r *jsonReader) array(n, size int) ([]countmill.Increment, *countmill.FieldError) {
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, syntaxError("body", wantBody, err)
+	}
+	incs := make([]countmill.Increment, 0, min(n, size/minIncrement+1))
+	for r.dec.PeekKind() != ']' {
+		var inc countmill.Increment
+		if ferr := r.object(&inc); ferr != nil {
+			i := len(incs)
+			ferr.Index = &i
+			return nil, ferr
+		}
+		incs = append(incs, inc)
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, syntaxError("body", wantBody, err)
+	}
+	if len(incs) == 0 {
+		return nil, &countmill.FieldError{Field: "body", Problem: "is an empty array", Limit: wantSome}
+	}
+	return incs, nil
+}
+
+// lines reads a whole text of the form NDJSON.
+func (r *jsonReader) lines(body []byte) ([]countmill.Increment, *countmill.FieldError) {
+	body = bytes.TrimRight(body, " \t\r\n")
+	if len(body) == 0 {
+		return nil, &countmill.FieldError{Field: "body", Problem: "is empty", Limit: wantSome}
+	}
+	n := bytes.Count(body, []byte("\n")) + 1
+	incs := make([]countmill.Increment, 0, min(n, len(body)/minIncrement+1))
+	for more := true; more; {
+		var text []byte
+		text, body, more = bytes.Cut(body, []byte("\n"))
+		var inc countmill.Increment
+		if ferr := r.line(text, &inc); ferr != nil {
+			number := len(incs) + 1
+			ferr.Line = &number
+			return nil, ferr
+		}
+		incs = append(incs, inc)
+	}
+	return incs, nil
+}
+
+func (r *jsonReader) line(text []byte, inc *countmill.Increment) *countmill.FieldError {
+	if len(bytes.TrimRight(text, " \t\r")) == 0 {
+		return &countmill.FieldError{Field: "body", Problem: "is blank", Limit: wantLine + ", blank lines only at the end"}
+	}
+	r.reset(text)
+	if ferr := r.object(inc); ferr != nil {
+		return ferr
+	}
+	return r.end(wantLine)
+}
+
+// end makes sure that nothing follows what was read.
+func (r *jsonReader) end(want string) *countmill.FieldError {
+	if _, err := r.dec.ReadToken(); err != io.EOF {
+		return &countmill.FieldError{Field: "body", Problem: "goes on after its end", Limit: want}
+	}
+	return nil
+}
