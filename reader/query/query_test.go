@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/reader/query"
 )
@@ -125,7 +127,25 @@ func call(tb testing.TB, method, url, body string, header ...string) (int, strin
 	if err != nil {
 		tb.Fatal(err)
 	}
+	if method != http.MethodHead {
+		checkAnswer(tb, req, resp, text)
+	}
 	return resp.StatusCode, strings.TrimSuffix(string(text), "\n"), resp.Header
+}
+
+// checkAnswer holds every answer of these tests against the OpenAPI document.
+func checkAnswer(tb testing.TB, req *http.Request, resp *http.Response, body []byte) {
+	tb.Helper()
+	pattern := req.URL.EscapedPath()
+	if strings.HasPrefix(pattern, "/v1/counters/") {
+		pattern = "/v1/counters/{name}"
+	}
+	switch {
+	case pattern == "/v2" || req.Method == http.MethodPut: // no such route
+		apitest.Load(tb).CheckSchema(tb, "Problem", body)
+	default:
+		apitest.Load(tb).CheckAnswer(tb, req.Method, pattern, resp.StatusCode, resp.Header, body)
+	}
 }
 
 func newFake() *fakeReader {
@@ -338,5 +358,25 @@ func TestConfigReportsEverything(t *testing.T) {
 	_, err := query.New(newFake(), query.Config{Timeout: -1, MaxWatchers: -1})
 	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") {
 		t.Errorf("error is %v, want Timeout and MaxWatchers in it", err)
+	}
+}
+
+func TestRoutesAndParametersAreDocumented(t *testing.T) {
+	t.Parallel()
+	srv, h := start(t, newFake(), query.Config{})
+	rt := api.NewRouter(nil)
+	h.Register(rt)
+	doc := apitest.Load(t)
+	doc.CheckRoutes(t, rt.Routes(), "totals")
+	for _, route := range rt.Routes() {
+		// What is not a parameter is refused with the list of those that are.
+		_, got, _ := call(t, route.Method, srv.URL+strings.ReplaceAll(route.Pattern, "{name}", "a")+"?zzz=1", "")
+		var p api.Problem
+		if err := json.Unmarshal([]byte(got), &p); err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.Join(doc.QueryParameters(t, route), ", "); p.Limit != want {
+			t.Errorf("%s %s takes %q, documented are %q", route.Method, route.Pattern, p.Limit, want)
+		}
 	}
 }

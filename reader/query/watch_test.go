@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/reader/query"
 )
@@ -48,11 +49,27 @@ func (s *stream) next() string {
 	var lines []string
 	for s.scan.Scan() {
 		if s.scan.Text() == "" {
+			s.check(lines)
 			return strings.Join(lines, "\n")
 		}
 		lines = append(lines, s.scan.Text())
 	}
 	return ""
+}
+
+// check holds an event against the OpenAPI document.
+func (s *stream) check(lines []string) {
+	s.tb.Helper()
+	if len(lines) == 1 && strings.HasPrefix(lines[0], ":") {
+		return
+	}
+	schema := map[string]string{"event: totals": "WatchEvent", "event: problem": "Problem"}[lines[0]]
+	data, ok := strings.CutPrefix(lines[len(lines)-1], "data: ")
+	if schema == "" || !ok || len(lines) != 2 {
+		s.tb.Errorf("not an event: %q", lines)
+		return
+	}
+	apitest.Load(s.tb).CheckSchema(s.tb, schema, []byte(data))
 }
 
 func (s *stream) want(block string) {
