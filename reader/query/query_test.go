@@ -34,6 +34,8 @@ type fakeReader struct {
 	pipeline reader.Pipeline
 	page     reader.Page
 	err      error
+	moving   bool // AsOf differs at every read, as a real reader's does
+	reads    int64
 
 	asked        []string
 	maxStaleness time.Duration
@@ -69,13 +71,18 @@ func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness t
 		return nil, f.err
 	}
 	var totals []reader.Total
+	f.reads++
+	at := asOf
+	if f.moving {
+		at = asOf.Add(time.Duration(f.reads) * time.Millisecond)
+	}
 	for _, name := range counters {
 		total, ok := f.counters[name]
 		shards := 0
 		if ok {
 			shards = 3
 		}
-		totals = append(totals, reader.Total{Counter: name, Total: total, AsOf: asOf, Source: "store", Shards: shards, Exists: ok})
+		totals = append(totals, reader.Total{Counter: name, Total: total, AsOf: at, Source: "store", Shards: shards, Exists: ok})
 	}
 	return totals, nil
 }

@@ -63,7 +63,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 
 	first, err := wa.read(ctx)
 	if err == nil {
-		err = api.Stream(w) // or the server's time-outs end the stream
+		err = api.Stream(w) // no stream without deadlines of our own
 	}
 	if err != nil {
 		h.refuse(w, r, err)

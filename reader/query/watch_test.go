@@ -106,7 +106,9 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 
 func TestWatchKeepsAlive(t *testing.T) {
 	t.Parallel()
-	srv, _ := start(t, newFake(), query.Config{KeepAlive: 500 * time.Millisecond})
+	f := newFake()
+	f.moving = true // which is no change to tell of
+	srv, _ := start(t, f, query.Config{KeepAlive: 500 * time.Millisecond})
 	s := openStream(t, srv.URL+"/v1/watch?counter=a&interval=5s")
 	s.next()
 	for range 3 {
@@ -217,4 +219,19 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 		f.set(strings.Repeat("x", 500), n)
 		return h.Watchers() == 0
 	})
+}
+
+// A writer without deadlines cannot be streamed to: a slow client would hold it for ever.
+func TestWatchNeedsDeadlines(t *testing.T) {
+	t.Parallel()
+	h, err := query.New(newFake(), query.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("GET", "/v1/watch?counter=a", nil))
+	if rec.Code != 500 || rec.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("got %d %s, want a problem", rec.Code, rec.Header().Get("Content-Type"))
+	}
 }
