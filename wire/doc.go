@@ -17,6 +17,11 @@
 // out of order, entries of 0. ARCHITECTURE.md has the measurement. A reader that meets
 // a version it does not know refuses the batch as a whole.
 //
+// # JSON
+//
+// Publishers without this package send JSON: over HTTP, or as a message straight on the
+// topic. DecodeJSON reads both, so that both accept the same and refuse the same.
+//
 // # Identity
 //
 // Ids of anonymous parts are random. All others are computed (id.go), so that whoever

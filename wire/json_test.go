@@ -45,6 +45,11 @@ func TestDecodeJSON(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, inc := range got { // a zone kept would be memory kept
+				if inc.Time.Location() != time.UTC {
+					t.Errorf("got a time in %s, want UTC", inc.Time.Location())
+				}
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("increments differ (-want +got):\n%s", diff)
 			}

@@ -34,30 +34,25 @@ type BodyReader struct {
 // Read returns the body in buf, which grows as bytes arrive, never on the word of
 // Content-Length. It returns the buffer with every error too. Errors are problems (408,
 // 413), match countmill.ErrInvalid (a body that ends too early), or come from Grow.
-//
-// It lifts the connection's read deadline afterwards: net/http watches the connection
-// while the handler works, and a deadline that strikes then looks as if the client had
-// gone.
 func (b BodyReader) Read(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error) {
 	buf = buf[:0]
 	if r.ContentLength > int64(b.Max) {
 		return buf, b.tooLarge()
 	}
-	conn := http.NewResponseController(w)
-	// Writers without deadlines (tests, other servers) are bounded by their server.
-	_ = conn.SetReadDeadline(time.Now().Add(b.Timeout))
+	if r.ContentLength != 0 {
+		// net/http lifts the deadline when the body ends. It must not be set where there is
+		// no body: net/http watches the connection meanwhile, and would take the deadline
+		// for a client that has gone. Writers without deadlines (tests) return an error.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.Timeout))
+	}
 	buf, err := b.read(r.Body, buf)
 	if err == nil && len(buf) > b.Max {
 		err = b.tooLarge()
 	}
-	if err != nil {
-		return buf, err
-	}
-	_ = conn.SetReadDeadline(time.Time{})
-	return buf, nil
+	return buf, err
 }
 
-// read reads up to one byte over the limit.
+// read stops somewhere over the limit.
 func (b BodyReader) read(body io.Reader, buf []byte) ([]byte, error) {
 	for len(buf) <= b.Max {
 		if len(buf) == cap(buf) {
@@ -67,7 +62,7 @@ func (b BodyReader) read(body io.Reader, buf []byte) ([]byte, error) {
 			}
 			buf = grown
 		}
-		n, err := body.Read(buf[len(buf):min(cap(buf), b.Max+1)])
+		n, err := body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		switch {
 		case err == io.EOF:

@@ -20,8 +20,7 @@ type ServerConfig struct {
 	// ReadHeaderTimeout is how long a request's header may take. Default 5s.
 	ReadHeaderTimeout time.Duration
 	// ReadTimeout is how long a whole request may take to arrive, unless the handler
-	// uses a BodyReader, which has its own. It also ends handlers that work for longer,
-	// unless they used a BodyReader or Stream. Default 60s.
+	// uses a BodyReader, which has its own. Default 60s.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a request may take from its header to the end of its
 	// answer. Keep it above ReadTimeout and what handlers allow themselves. Default 90s.
@@ -117,12 +116,11 @@ func (s *Server) OnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
 // Close cuts all connections.
 func (s *Server) Close() error { return s.http.Close() }
 
-// Stream lifts the server's deadlines from one request, whose answer has no end. The
-// handler must then set write deadlines of its own, or a client that stops reading
-// holds it for ever.
-func Stream(w http.ResponseWriter) error {
-	conn := http.NewResponseController(w)
-	return errors.Join(conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{}))
+// ExtendWrite gives an answer without an end d more to be written, in place of the
+// server's WriteTimeout. A stream calls it before every event, so that a client that
+// stops reading does not hold it for ever.
+func ExtendWrite(w http.ResponseWriter, d time.Duration) error {
+	return http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
 // Timeout bounds the context of each request. Unlike http.TimeoutHandler it leaves the

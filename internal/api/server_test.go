@@ -86,6 +86,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	var logged bytes.Buffer
 	h := Recover(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // must not count as an answer
 		panic("secret")
 	}), slog.New(slog.NewTextHandler(&logged, nil)))
@@ -93,6 +94,9 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/x", nil))
 	if p := problemOf(t, w.Result()); p.Status != 500 || strings.Contains(p.Detail, "secret") {
 		t.Errorf("got %+v, want a 500 without internals", p)
+	}
+	if got := w.Header().Get("Content-Encoding"); got != "" {
+		t.Errorf("got Content-Encoding %q left from the handler", got)
 	}
 	if got := logged.String(); !strings.Contains(got, "secret") || !strings.Contains(got, "server_test.go") {
 		t.Errorf("got log %q, want the panic and its stack", got)
@@ -161,20 +165,19 @@ func TestTruncatedBodyIs400(t *testing.T) {
 	}
 }
 
-// After the body is there, neither its time-out nor the server's may end the handler's
-// context: net/http would take either for a client that has gone.
+// Neither the time-out of a body nor the server's ReadTimeout may end a handler that
+// has its request: net/http would take either for a client that has gone.
 func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 	t.Parallel()
 	const short = 50 * time.Millisecond
-	for name, begin := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"body": func(w http.ResponseWriter, r *http.Request) error {
-			_, err := BodyReader{Max: MaxBody, Timeout: short}.Read(w, r, nil)
-			return err
-		},
-		"stream": func(w http.ResponseWriter, r *http.Request) error { return Stream(w) },
+	for name, request := range map[string]string{
+		"body":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+		"chunks":     "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"no body":    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"empty body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
 	} {
 		_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if err := begin(w, r); err != nil {
+			if _, err := (BodyReader{Max: MaxBody, Timeout: short}).Read(w, r, nil); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			select {
@@ -184,7 +187,7 @@ func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 			}
 			fmt.Fprint(w, "done")
 		}, ServerConfig{ReadTimeout: short, WriteTimeout: time.Hour})
-		_, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+		_, in := dial(t, addr, request)
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -195,19 +198,22 @@ func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 	}
 }
 
-func TestStreamOutlivesTheWriteTimeout(t *testing.T) {
+func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
 	const short = 50 * time.Millisecond
 	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if err := Stream(w); err != nil {
-			t.Error(err)
-		}
 		for range 4 {
+			if err := ExtendWrite(w, time.Minute); err != nil {
+				t.Error(err)
+			}
 			fmt.Fprintln(w, "tick")
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				t.Errorf("flush: %v", err)
 			}
 			<-time.After(short)
+		}
+		if err := r.Context().Err(); err != nil {
+			t.Errorf("the context ended: %v", err)
 		}
 	}, ServerConfig{ReadTimeout: short, WriteTimeout: short})
 	_, in := dial(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
