@@ -25,8 +25,8 @@
 //
 // # Promise
 //
-//   - A total holds every fold that was committed by its AsOf and none that was
-//     committed later. All totals that one call reads from the store are of one moment.
+//   - A total holds every fold that was committed by its AsOf. All totals that one call
+//     reads from the store are of one moment.
 //   - It is never older than the caller's maxStaleness. With 0 the read begins after
 //     the call: get, incr, get is never stale.
 //   - An old idea of a counter's number of shards costs a look-up and never a count.

@@ -44,7 +44,6 @@ type watcher struct {
 	strings      bool
 
 	w    http.ResponseWriter
-	conn *http.ResponseController
 	sent time.Time // when something went out last
 	last []byte    // what the last event would have been without as_of and source
 }
@@ -63,7 +62,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 
 	first, err := wa.read(ctx)
 	if err == nil {
-		err = api.Stream(w) // no stream without deadlines of our own
+		err = api.ExtendWrite(w, h.cfg.WriteTimeout) // a writer without deadlines is no place for a stream
 	}
 	if err != nil {
 		h.refuse(w, r, err)
@@ -88,7 +87,7 @@ func (h *Handler) newWatcher(w http.ResponseWriter, r *http.Request) (*watcher, 
 	if err != nil {
 		return nil, err
 	}
-	wa := &watcher{h: h, counters: query["counter"], w: w, conn: http.NewResponseController(w)}
+	wa := &watcher{h: h, counters: query["counter"], w: w}
 	if err := checkCount("counter", len(wa.counters), MaxQuery); err != nil {
 		return nil, err
 	}
@@ -214,11 +213,11 @@ func encode(v any) []byte {
 // for.
 func (wa *watcher) send(event []byte) error {
 	wa.sent = time.Now()
-	if err := wa.conn.SetWriteDeadline(wa.sent.Add(wa.h.cfg.WriteTimeout)); err != nil {
+	if err := api.ExtendWrite(wa.w, wa.h.cfg.WriteTimeout); err != nil {
 		return err
 	}
 	if _, err := wa.w.Write(event); err != nil {
 		return err
 	}
-	return wa.conn.Flush()
+	return http.NewResponseController(wa.w).Flush()
 }

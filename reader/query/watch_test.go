@@ -82,14 +82,14 @@ func (s *stream) want(block string) {
 func TestWatchSendsWhatChanges(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	srv, _ := start(t, f, query.Config{})
+	srv, _ := start(t, f, query.Config{WriteTimeout: time.Second})
 	s := openStream(t, srv.URL+"/v1/watch?counter=a&counter=a/b&interval=100ms")
 	event := func(a int, rest string) string {
 		return fmt.Sprintf("event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d,%s,{\"counter\":\"a/b\",\"total\":4,%s],%s}", a, tail, tail, rest)
 	}
 	s.want(event(7, `"lag":0.1205,"rates":null`))
 	f.set("b", 99)                      // not watched
-	time.Sleep(1200 * time.Millisecond) // beyond the server's own time-outs
+	time.Sleep(1200 * time.Millisecond) // beyond all time-outs for one write
 	f.set("a", 8)
 	s.want(event(8, `"lag":0.1205,"rates":null`))
 	f.mu.Lock()
