@@ -48,7 +48,8 @@ type watcher struct {
 	last []byte    // what the last event would have been without as_of and source
 }
 
-// watch streams an event at once and one whenever something has changed.
+// watch streams an event at once and one whenever something has changed. A writer
+// without deadlines is refused: there a slow client could not be dropped.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	wa, err := h.newWatcher(w, r)
 	if err != nil {
@@ -62,7 +63,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 
 	first, err := wa.read(ctx)
 	if err == nil {
-		err = api.ExtendWrite(w, h.cfg.WriteTimeout) // a writer without deadlines is no place for a stream
+		err = api.ExtendWrite(w, h.cfg.WriteTimeout)
 	}
 	if err != nil {
 		h.refuse(w, r, err)
