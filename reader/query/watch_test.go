@@ -108,14 +108,14 @@ func TestWatchKeepsAlive(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.moving = true // which is no change to tell of
-	srv, _ := start(t, f, query.Config{KeepAlive: 500 * time.Millisecond})
+	srv, _ := start(t, f, query.Config{KeepAlive: 2 * time.Second})
 	s := openStream(t, srv.URL+"/v1/watch?counter=a&interval=5s")
 	s.next()
-	for range 3 {
+	for range 2 {
 		began := time.Now()
 		s.want(": keep-alive")
-		if took := time.Since(began); took > 500*time.Millisecond {
-			t.Errorf("%s of silence, want at most 500ms", took)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s of silence, want at most 2s", took)
 		}
 	}
 }
