@@ -8,6 +8,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+// Tests only: holds real answers against the OpenAPI document. It knows JSON Schema
+// 2020-12, which OpenAPI 3.1 is, and needs nothing but golang.org/x/text.
+require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect

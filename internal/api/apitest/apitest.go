@@ -1,0 +1,243 @@
+// Package apitest holds what handlers serve and answer against the OpenAPI document,
+// so that the document stays true. Tests only.
+package apitest
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/countmill/countmill/internal/api"
+)
+
+//go:embed openapi-3.1.schema.json
+var metaSchema []byte
+
+// A Document is the OpenAPI document as /openapi.json serves it.
+type Document struct {
+	raw      map[string]any
+	compiler *jsonschema.Compiler
+}
+
+// Load reads the document. Every object in an answer is taken to have no properties
+// but those documented, though clients must ignore others: a field that the document
+// does not know is a mistake of ours.
+func Load(tb testing.TB) *Document {
+	tb.Helper()
+	rec := httptest.NewRecorder()
+	api.OpenAPI().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	parsed, err := jsonschema.UnmarshalJSON(rec.Body)
+	if err != nil {
+		tb.Fatalf("openapi.json: %v", err)
+	}
+	d := &Document{raw: parsed.(map[string]any), compiler: jsonschema.NewCompiler()}
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	if err := d.compiler.AddResource("openapi.json", closed(parsed)); err != nil {
+		tb.Fatalf("openapi.json: %v", err)
+	}
+	return d
+}
+
+// closed returns v where every schema with properties refuses others.
+func closed(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v)+1)
+		for key, val := range v {
+			out[key] = closed(val)
+		}
+		if _, ok := v["properties"].(map[string]any); ok && v["type"] == "object" {
+			out["additionalProperties"] = false
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = closed(v[i])
+		}
+		return out
+	}
+	return v
+}
+
+// CheckDocument holds the document against the OpenAPI Initiative's own schema, and
+// compiles every schema in it.
+func (d *Document) CheckDocument(tb testing.TB) {
+	tb.Helper()
+	meta, err := jsonschema.UnmarshalJSON(bytes.NewReader(metaSchema))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("https://spec.openapis.org/oas/3.1/schema", meta); err != nil {
+		tb.Fatal(err)
+	}
+	schema, err := c.Compile("https://spec.openapis.org/oas/3.1/schema")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := schema.Validate(any(d.raw)); err != nil {
+		tb.Errorf("openapi.json is no OpenAPI 3.1 document: %v", err)
+	}
+	for name := range at(d.raw, "components", "schemas") {
+		d.compile(tb, "components", "schemas", name)
+	}
+	d.checkReferences(tb, d.raw, "#")
+}
+
+// checkReferences makes sure that every $ref leads somewhere.
+func (d *Document) checkReferences(tb testing.TB, v any, where string) {
+	tb.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		if ref, ok := v["$ref"].(string); ok {
+			if path, ok := strings.CutPrefix(ref, "#/"); !ok || at(d.raw, strings.Split(path, "/")...) == nil {
+				tb.Errorf("%s: %s leads nowhere", where, ref)
+			}
+		}
+		for key, val := range v {
+			d.checkReferences(tb, val, where+"/"+key)
+		}
+	case []any:
+		for i, val := range v {
+			d.checkReferences(tb, val, where+"/"+strconv.Itoa(i))
+		}
+	}
+}
+
+// CheckRoutes compares the routes that are served with those that the document has
+// under the tags; without tags, with all.
+func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string) {
+	tb.Helper()
+	var documented []string
+	for pattern := range at(d.raw, "paths") {
+		for method, op := range at(d.raw, "paths", pattern) {
+			tag := fmt.Sprint(op.(map[string]any)["tags"].([]any)[0])
+			if len(tags) == 0 || slices.Contains(tags, tag) {
+				documented = append(documented, strings.ToUpper(method)+" "+pattern)
+			}
+		}
+	}
+	var got []string
+	for _, r := range served {
+		got = append(got, r.Method+" "+r.Pattern)
+	}
+	slices.Sort(documented)
+	slices.Sort(got)
+	if diff := cmp.Diff(documented, got); diff != "" {
+		tb.Errorf("routes documented and served (-documented +served):\n%s", diff)
+	}
+}
+
+// QueryParameters returns the documented query parameters of a route, sorted.
+func (d *Document) QueryParameters(tb testing.TB, route api.Route) []string {
+	tb.Helper()
+	list, _ := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))["parameters"].([]any)
+	var names []string
+	for _, entry := range list {
+		param := entry.(map[string]any)
+		if ref, ok := param["$ref"].(string); ok {
+			param = at(d.raw, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+		if param["in"] == "query" {
+			names = append(names, param["name"].(string))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// CheckAnswer holds an answer of the route against the document: its status, type,
+// headers that must be there, and body.
+func (d *Document) CheckAnswer(tb testing.TB, method, pattern string, status int, header http.Header, body []byte) {
+	tb.Helper()
+	where := fmt.Sprintf("%s %s answered %d", method, pattern, status)
+	path := []string{"paths", pattern, strings.ToLower(method), "responses", strconv.Itoa(status)}
+	response := at(d.raw, path...)
+	if response == nil {
+		tb.Errorf("%s: not documented", where)
+		return
+	}
+	if ref, ok := response["$ref"].(string); ok {
+		path = strings.Split(strings.TrimPrefix(ref, "#/"), "/")
+		response = at(d.raw, path...)
+	}
+	for name := range at(response, "headers") {
+		if header.Get(name) == "" {
+			tb.Errorf("%s: no %s", where, name)
+		}
+	}
+	media, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	if at(response, "content", media) == nil {
+		tb.Errorf("%s: type %q is not documented, but %q is", where, media, slices.Collect(maps.Keys(at(response, "content"))))
+		return
+	}
+	if media != "application/json" && media != "application/problem+json" {
+		return
+	}
+	d.validate(tb, where, body, append(path, "content", media, "schema")...)
+	if media == "application/problem+json" {
+		checkProblem(tb, where, status, body)
+	}
+}
+
+func checkProblem(tb testing.TB, where string, status int, body []byte) {
+	tb.Helper()
+	var p api.Problem
+	if err := json.Unmarshal(body, &p); err != nil || p.Status != status {
+		tb.Errorf("%s: the problem says status %d (%v)", where, p.Status, err)
+	}
+}
+
+// CheckSchema holds a JSON text against a schema of the document's components.
+func (d *Document) CheckSchema(tb testing.TB, schema string, text []byte) {
+	tb.Helper()
+	d.validate(tb, schema, text, "components", "schemas", schema)
+}
+
+func (d *Document) validate(tb testing.TB, where string, text []byte, path ...string) {
+	tb.Helper()
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		tb.Errorf("%s: %v", where, err)
+		return
+	}
+	if err := d.compile(tb, path...).Validate(v); err != nil {
+		tb.Errorf("%s: %s\n%v", where, text, err)
+	}
+}
+
+func (d *Document) compile(tb testing.TB, path ...string) *jsonschema.Schema {
+	tb.Helper()
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
+	var pointer strings.Builder
+	for _, key := range path {
+		pointer.WriteString("/" + escape.Replace(key))
+	}
+	schema, err := d.compiler.Compile("openapi.json#" + pointer.String())
+	if err != nil {
+		tb.Fatalf("openapi.json#%s: %v", pointer.String(), err)
+	}
+	return schema
+}
+
+// at is the object under the path, nil where there is none.
+func at(v map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		v, _ = v[key].(map[string]any)
+	}
+	return v
+}

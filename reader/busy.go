@@ -1,0 +1,29 @@
+package reader
+
+import "sync"
+
+// busy holds names of which one caller is doing something. Its zero value is ready.
+type busy struct {
+	mu    sync.Mutex
+	names map[string]struct{}
+}
+
+// begin reports whether the caller is the only one. It must call end then.
+func (b *busy) begin(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.names[name]; ok {
+		return false
+	}
+	if b.names == nil {
+		b.names = make(map[string]struct{})
+	}
+	b.names[name] = struct{}{}
+	return true
+}
+
+func (b *busy) end(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.names, name)
+}

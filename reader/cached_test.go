@@ -1,0 +1,295 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+func TestCacheServesWhatIsYoungEnough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		var ages []string
+		r := newReader(t, store, cache, reader.Config{
+			DefaultStaleness: 2 * time.Second,
+			OnServe:          func(age time.Duration, source string) { ages = append(ages, fmt.Sprint(age, " ", source)) },
+		})
+		first := one(t, r, "c", 2*time.Second)
+		store.put("c", 2)
+		time.Sleep(time.Second)
+		if got := one(t, r, "c", -1); got.Source != "cache" || got.Total != 1 || !got.AsOf.Equal(first.AsOf) || got.Shards != 1 || !got.Exists {
+			t.Errorf("after 1s: %+v, want the first from the cache", got)
+		}
+		if got := one(t, r, "c", 999*time.Millisecond); got.Source != "store" || got.Total != 2 {
+			t.Errorf("after 1s with less permitted: %+v, want 2 from the store", got)
+		}
+		store.put("c", 3)
+		if got := one(t, r, "c", 0); got.Source != "store" || got.Total != 3 {
+			t.Errorf("with 0 permitted: %+v, want 3 from the store", got)
+		}
+		time.Sleep(2*time.Second + 1)
+		if got := one(t, r, "c", 2*time.Second); got.Source != "store" || got.Total != 3 {
+			t.Errorf("after the age: %+v, want 3 from the store", got)
+		}
+		want := "[0s store 1s cache 0s store 0s store 0s store]"
+		if got := fmt.Sprint(ages); got != want {
+			t.Errorf("ages served are %s, want %s", got, want)
+		}
+		if s := r.Stats(); s.FromCache != 1 || s.FromStore != 4 || s.CacheHits != 1 || s.CacheMisses != 3 {
+			t.Errorf("stats are %+v, want 1 from cache, 4 from store, 1 hit, 3 misses", s)
+		}
+	})
+}
+
+func TestCacheIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, kept := range map[string]reader.Cached{
+		"the answer to another name": {Counter: "other", Total: 99, AsOf: now},
+		"a total of the future":      {Counter: "c", Total: 99, AsOf: now.Add(time.Hour)},
+		"an old total":               {Counter: "c", Total: 99, AsOf: now.Add(-time.Hour)},
+		"a total of no moment":       {Counter: "c", Total: 99},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, cache := &fakeStore{}, &fakeCache{}
+			store.put("c", 1)
+			cache.putAs("c", kept)
+			if got := one(t, newReader(t, store, cache, reader.Config{}), "c", time.Minute); got.Total != 1 {
+				t.Errorf("served %+v, want the 1 of the store", got)
+			}
+		})
+	}
+}
+
+// Ages are reckoned in the store's time: where it is ahead of ours, a total is older
+// than it looks.
+func TestAgesAreOfTheStoresClock(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-time.Minute, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			store, cache := &fakeStore{skew: skew}, &fakeCache{}
+			store.put("c", 1)
+			r := newReader(t, store, cache, reader.Config{})
+			one(t, r, "c", 2*time.Second)
+			time.Sleep(time.Second)
+			if got := one(t, r, "c", 2*time.Second); got.Source != "cache" {
+				t.Errorf("clock off by %s, 1s old: %+v, want the cache", skew, got)
+			}
+			time.Sleep(2 * time.Second)
+			if got := one(t, r, "c", 2*time.Second); got.Source != "store" {
+				t.Errorf("clock off by %s, 3s old: %+v, want the store", skew, got)
+			}
+		})
+	}
+}
+
+func TestCacheErrorsAreMisses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{hang: true}
+		store.put("c", 1)
+		var log strings.Builder
+		r := newReader(t, store, cache, reader.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		began := time.Now()
+		for i := range 1000 {
+			if got := one(t, r, "c", time.Second); got.Total != 1 || got.Source != "store" {
+				t.Fatalf("read %d: %+v, want 1 from the store", i, got)
+			}
+		}
+		if took := time.Since(began); took > 600*time.Millisecond {
+			t.Errorf("1,000 reads took %s, want few time-outs of 100ms", took)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("%d log lines, want 1:\n%s", n, log.String())
+		}
+		s := r.Stats()
+		if s.CacheErrors != 5 || s.CacheSkipped == 0 {
+			t.Errorf("%d cache errors and %d skipped, want 5 and some", s.CacheErrors, s.CacheSkipped)
+		}
+		cache.mu.Lock()
+		cache.hang = false
+		cache.mu.Unlock()
+		time.Sleep(time.Second)
+		one(t, r, "c", time.Second)
+		if got := one(t, r, "c", time.Second); got.Source != "cache" {
+			t.Errorf("cache back: %+v, want it used", got)
+		}
+	})
+}
+
+// One caller refreshes ahead of expiry; it is the only one to wait for the store.
+func TestRefreshAheadByOneCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		readers := []*reader.Reader{newReader(t, store, cache, reader.Config{}), newReader(t, store, cache, reader.Config{})}
+		one(t, readers[0], "c", time.Second)
+		one(t, readers[1], "c", time.Second) // the first check of the store is behind it
+		store.before = func(context.Context, int) error { time.Sleep(100 * time.Millisecond); return nil }
+		store.put("c", 2)
+		time.Sleep(800 * time.Millisecond)
+		var mu sync.Mutex
+		waited := map[time.Duration]int{}
+		var callers sync.WaitGroup
+		for i := range 50 {
+			callers.Go(func() {
+				began := time.Now()
+				got := one(t, readers[i%2], "c", time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				waited[time.Since(began)]++
+				if took := time.Since(began); took > 0 != (got.Total == 2) {
+					t.Errorf("after %s the total is %d", took, got.Total)
+				}
+			})
+		}
+		callers.Wait()
+		if waited[0] != 49 || waited[100*time.Millisecond] != 1 {
+			t.Errorf("callers waited %v, want 49 not at all and one 100ms", waited)
+		}
+		if got := one(t, readers[0], "c", time.Second); got.Total != 2 || got.Source != "cache" {
+			t.Errorf("after the refresh: %+v, want 2 from the cache", got)
+		}
+	})
+}
+
+func TestRefreshAsksForTheLockOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		r := newReader(t, store, cache, reader.Config{})
+		one(t, r, "c", time.Second)
+		store.before = slow(100 * time.Millisecond)
+		time.Sleep(800 * time.Millisecond)
+		before := cache.called("lock")
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { one(t, r, "c", time.Second) })
+		}
+		callers.Wait()
+		if n := cache.called("lock") - before; n != 1 || r.Stats().Refreshes != 1 {
+			t.Errorf("%d locks asked for and %d refreshes, want 1 and 1", n, r.Stats().Refreshes)
+		}
+	})
+}
+
+// A refresh that fails costs no more than the time that was left.
+func TestRefreshThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		r := newReader(t, store, cache, reader.Config{})
+		one(t, r, "c", time.Second)
+		store.before = func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
+		time.Sleep(900 * time.Millisecond)
+		began := time.Now()
+		if got := one(t, r, "c", time.Second); got.Total != 1 || got.Source != "cache" || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("served %+v after %s, want the cached 1 after the 100ms left", got, time.Since(began))
+		}
+		time.Sleep(1)
+		if _, err := r.Totals(t.Context(), []string{"c"}, time.Second); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("then the error is %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+// Across processes one reads the store and the others wait for what it found.
+func TestOneProcessReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		store.before = func(context.Context, int) error { time.Sleep(30 * time.Millisecond); return nil }
+		var callers sync.WaitGroup
+		for range 8 {
+			r := newReader(t, store, cache, reader.Config{})
+			callers.Go(func() { one(t, r, "c", time.Second) })
+		}
+		callers.Wait()
+		if n := len(store.lookupSizes()); n != 1 {
+			t.Errorf("%d look-ups for 8 processes, want 1", n)
+		}
+	})
+}
+
+func TestLockHolderThatDies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
+			t.Fatal(won, err)
+		}
+		r := newReader(t, store, cache, reader.Config{})
+		began := time.Now()
+		if got := one(t, r, "c", time.Second); got.Total != 1 || time.Since(began) != 50*time.Millisecond {
+			t.Errorf("%+v after %s, want 1 after 50ms", got, time.Since(began))
+		}
+	})
+}
+
+// A missed, B read and set and unlocked, A locks: it must not read what B has read.
+func TestWinnerLooksIntoTheCacheAgain(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("c", 1)
+	cache := &lateCache{}
+	cache.onLock = func() {
+		cache.putAs("c", reader.Cached{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now()})
+	}
+	if got := one(t, newReader(t, store, cache, reader.Config{}), "c", time.Minute); got.Source != "cache" {
+		t.Errorf("served %+v, want what another process had just cached", got)
+	}
+	if n := len(store.lookupSizes()); n != 0 {
+		t.Errorf("%d look-ups, want none", n)
+	}
+	if got := cache.called("unlock"); got != 1 {
+		t.Errorf("unlocked %d times, want once", got)
+	}
+}
+
+type lateCache struct {
+	fakeCache
+	onLock func()
+}
+
+func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
+	c.onLock()
+	return c.fakeCache.Lock(ctx, counter, ttl)
+}
+
+// One who permits less age must not get what one who permits more found in the cache.
+func TestOnlyTheSameAgeShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.put("c", 2)
+		cache := &lateCache{}
+		old := reader.Cached{Counter: "c", Total: 1, AsOf: time.Now().Add(-30 * time.Second)}
+		cache.onLock = func() { time.Sleep(10 * time.Millisecond); cache.putAs("c", old) }
+		r := newReader(t, store, cache, reader.Config{})
+		var callers sync.WaitGroup
+		for maxStaleness, want := range map[time.Duration]int64{time.Minute: 1, time.Second: 2} {
+			callers.Go(func() {
+				if got := one(t, r, "c", maxStaleness); got.Total != want {
+					t.Errorf("with %s permitted: %+v, want %d", maxStaleness, got, want)
+				}
+			})
+		}
+		callers.Wait()
+	})
+}

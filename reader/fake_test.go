@@ -1,0 +1,315 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+var errAway = errors.New("store is away")
+
+// A fakeStore is a Store in memory whose views are pinned as they must be.
+type fakeStore struct {
+	keys int           // Keys; 1,000 for 0
+	skew time.Duration // its clock minus ours
+
+	// before runs before the n-th look-up (from 1) of all views, unlocked; an error is
+	// the look-up's. It may change the store: what it changes is in no view that has
+	// been used.
+	before func(ctx context.Context, n int) error
+	// deferred reports whether the n-th look-up leaves the key out.
+	deferred func(n int, key reader.Key) bool
+
+	mu       sync.Mutex
+	counters map[string][]reader.Value // by shard; its length is the record
+	records  map[string]int            // unless the record is here
+	lookups  [][]reader.Key
+	open     int // views
+	workers  []reader.Worker
+	asked    int // calls of Workers
+	broken   error
+	checks   int
+	foreign  error
+}
+
+// put sets a counter's shards.
+func (s *fakeStore) put(counter string, shards ...int64) {
+	values := make([]reader.Value, len(shards))
+	for i, v := range shards {
+		values[i] = reader.Value{Exists: true, Value: v}
+	}
+	s.putValues(counter, values...)
+}
+
+func (s *fakeStore) putValues(counter string, values ...reader.Value) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counters == nil {
+		s.counters = make(map[string][]reader.Value)
+	}
+	s.counters[counter] = values
+}
+
+// update changes several counters in one commit.
+func (s *fakeStore) update(change func(map[string][]reader.Value)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := clone(s.counters)
+	change(next)
+	s.counters = next
+}
+
+func clone(counters map[string][]reader.Value) map[string][]reader.Value {
+	c := maps.Clone(counters)
+	for name, values := range c {
+		c[name] = slices.Clone(values)
+	}
+	return c
+}
+
+func (s *fakeStore) breakWith(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = err
+}
+
+func (s *fakeStore) lookupSizes() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var sizes []int
+	for _, keys := range s.lookups {
+		sizes = append(sizes, len(keys))
+	}
+	return sizes
+}
+
+func (s *fakeStore) Keys() int {
+	if s.keys != 0 {
+		return s.keys
+	}
+	return 1000
+}
+
+func (s *fakeStore) View() reader.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	return &fakeView{store: s}
+}
+
+func (s *fakeStore) Workers(context.Context) ([]reader.Worker, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return slices.Clone(s.workers), s.broken
+}
+
+func (s *fakeStore) Check(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checks++
+	return errors.Join(s.foreign, ctx.Err())
+}
+
+type fakeView struct {
+	store  *fakeStore
+	at     time.Time
+	state  map[string][]reader.Value
+	closed bool
+}
+
+// pin fixes the view's moment.
+func (v *fakeView) pin() {
+	if v.at.IsZero() {
+		v.at = time.Now().Add(v.store.skew)
+		v.state = clone(v.store.counters)
+	}
+}
+
+func (v *fakeView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	s := v.store
+	s.mu.Lock()
+	s.lookups = append(s.lookups, slices.Clone(keys))
+	n := len(s.lookups)
+	s.mu.Unlock()
+	if s.before != nil {
+		if err := s.before(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := errors.Join(s.broken, ctx.Err()); err != nil {
+		return nil, err
+	}
+	if len(keys) > s.Keys() {
+		return nil, errors.New("too many keys")
+	}
+	v.pin()
+	values := make([]reader.Value, len(keys))
+	for i, key := range keys {
+		values[i] = v.value(key)
+		if s.deferred != nil && s.deferred(n, key) {
+			values[i] = reader.Value{Deferred: true}
+		}
+	}
+	return values, nil
+}
+
+func (v *fakeView) value(key reader.Key) reader.Value {
+	shards, ok := v.state[key.Counter]
+	switch {
+	case key.Shard == reader.RecordKey && v.store.records[key.Counter] != 0:
+		return reader.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
+	case key.Shard == reader.RecordKey:
+		return reader.Value{Exists: ok, Value: int64(len(shards))}
+	case key.Shard < len(shards):
+		return shards[key.Shard]
+	}
+	return reader.Value{}
+}
+
+func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	if err := errors.Join(v.store.broken, ctx.Err()); err != nil {
+		return nil, err
+	}
+	v.pin()
+	var records []reader.Record
+	for _, name := range slices.Sorted(maps.Keys(v.state)) {
+		if strings.HasPrefix(name, prefix) && name > after && len(records) < limit {
+			records = append(records, reader.Record{Counter: name, Shards: len(v.state[name])})
+		}
+	}
+	return records, nil
+}
+
+func (v *fakeView) ReadTime() time.Time { return v.at }
+
+func (v *fakeView) Close() {
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	if !v.closed {
+		v.closed = true
+		v.store.open--
+	}
+}
+
+// A fakeCache is a Cache in memory that several readers can share.
+type fakeCache struct {
+	mu     sync.Mutex
+	totals map[string]reader.Cached
+	locks  map[string]time.Time
+	err    error // of every call
+	hang   bool  // every call waits for its context
+	calls  map[string]int
+}
+
+func (c *fakeCache) enter(ctx context.Context, call string) error {
+	c.mu.Lock()
+	if c.calls == nil {
+		c.calls, c.totals, c.locks = map[string]int{}, map[string]reader.Cached{}, map[string]time.Time{}
+	}
+	c.calls[call]++
+	hang, err := c.hang, c.err
+	c.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func (c *fakeCache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+	if err := c.enter(ctx, "get"); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []reader.Cached
+	for _, name := range slices.Backward(counters) {
+		if t, ok := c.totals[name]; ok {
+			found = append(found, t)
+		}
+	}
+	return found, nil
+}
+
+func (c *fakeCache) Set(ctx context.Context, totals []reader.Cached, _ time.Duration) error {
+	if err := c.enter(ctx, "set"); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range totals {
+		c.totals[t.Counter] = t
+	}
+	return nil
+}
+
+func (c *fakeCache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
+	if err := c.enter(ctx, "lock"); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.locks[counter]) {
+		return false, nil
+	}
+	c.locks[counter] = time.Now().Add(ttl)
+	return true, nil
+}
+
+func (c *fakeCache) Unlock(ctx context.Context, counter string) error {
+	if err := c.enter(ctx, "unlock"); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.locks, counter)
+	return nil
+}
+
+// putAs keeps a total under a name that need not be its own.
+func (c *fakeCache) putAs(name string, t reader.Cached) {
+	_ = c.enter(context.Background(), "put")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.totals[name] = t
+}
+
+func (c *fakeCache) called(call string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[call]
+}
+
+func newReader(tb testing.TB, store reader.Store, cache reader.Cache, cfg reader.Config) *reader.Reader {
+	tb.Helper()
+	r, err := reader.New(store, cache, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// one reads one total that must be there.
+func one(tb testing.TB, r *reader.Reader, counter string, maxStaleness time.Duration) reader.Total {
+	tb.Helper()
+	totals, err := r.Totals(tb.Context(), []string{counter}, maxStaleness)
+	if err != nil {
+		tb.Fatalf("Totals(%q): %v", counter, err)
+	}
+	if len(totals) != 1 || totals[0].Counter != counter {
+		tb.Fatalf("Totals(%q) = %+v, want one total of it", counter, totals)
+	}
+	return totals[0]
+}

@@ -1,0 +1,128 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// slow makes every look-up take d, or end with its context.
+func slow(d time.Duration) func(context.Context, int) error {
+	return func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func TestCallersShareARead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: slow(100 * time.Millisecond)}
+		store.put("c", 1)
+		r := newReader(t, store, nil, reader.Config{})
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { one(t, r, "c", time.Second) })
+		}
+		callers.Wait()
+		if n := len(store.lookupSizes()); n != 1 || r.Stats().Shared != 19 {
+			t.Errorf("%d look-ups and %d shared, want 1 and 19", n, r.Stats().Shared)
+		}
+	})
+}
+
+// Get, incr, get is never stale: a call may join no read that began too early for it.
+func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
+	t.Parallel()
+	for _, maxStaleness := range []time.Duration{0, 49 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &pinningStore{fakeStore: fakeStore{before: slow(100 * time.Millisecond)}}
+			store.put("c", 7)
+			r := newReader(t, store, &fakeCache{}, reader.Config{})
+			var first sync.WaitGroup
+			first.Go(func() {
+				if got := one(t, r, "c", maxStaleness).Total; got != 7 {
+					t.Errorf("the early read says %d, want 7", got)
+				}
+			})
+			time.Sleep(50 * time.Millisecond)
+			store.put("c", 8)
+			if got := one(t, r, "c", maxStaleness).Total; got != 8 {
+				t.Errorf("with %s permitted: 7 before, 8 committed, read %d", maxStaleness, got)
+			}
+			first.Wait()
+		})
+	}
+}
+
+// A pinningStore's views see the store as it was when they were opened, which makes
+// the early read's answer old when it comes.
+type pinningStore struct{ fakeStore }
+
+func (s *pinningStore) View() reader.View {
+	v := s.fakeStore.View().(*fakeView)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.pin()
+	return v
+}
+
+func TestOneCallersCancellationFailsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: slow(time.Second)}
+		store.put("c", 1)
+		r := newReader(t, store, nil, reader.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			began := time.Now()
+			_, err := r.Totals(ctx, []string{"c"}, time.Minute)
+			if !errors.Is(err, context.Canceled) || time.Since(began) != 500*time.Millisecond {
+				t.Errorf("the first caller got %v after %s, want Canceled after 500ms", err, time.Since(began))
+			}
+		})
+		synctest.Wait()
+		callers.Go(func() {
+			if got := one(t, r, "c", time.Minute).Total; got != 1 {
+				t.Errorf("the second caller got %d, want 1", got)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		cancel()
+		callers.Wait()
+		if n := len(store.lookupSizes()); n != 1 {
+			t.Errorf("%d look-ups, want 1", n)
+		}
+	})
+}
+
+// When Totals has returned to all callers the store may be closed.
+func TestNoReadOutlivesItsCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: slow(time.Hour)}
+		r := newReader(t, store, &fakeCache{}, reader.Config{Timeout: 2 * time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() { _, _ = r.Totals(ctx, []string{"c"}, time.Minute) })
+		}
+		callers.Wait()
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		if store.open != 0 {
+			t.Errorf("%d views open after the last caller left", store.open)
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package reader
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// lagRetry is how often the aggregators' records are read while none is fresh or
+	// the store does not give them.
+	lagRetry = time.Second
+
+	// lagTimeout bounds one reading of them: a total that is there already waits no
+	// longer for its lag.
+	lagTimeout = time.Second
+)
+
+// A Pipeline is what the aggregators last said of themselves.
+type Pipeline struct {
+	// Workers is how many of them are fresh. With none nothing else is known.
+	Workers int
+	// Lag is the largest age of an increment that one of them holds uncommitted.
+	Lag time.Duration
+	// Entries folded and Commits made a second by all of them together, between their
+	// last two records. RatesKnown is false where one of them was seen only once.
+	Entries, Commits float64
+	RatesKnown       bool
+}
+
+// Lag returns the largest lag of the fresh aggregators; known is false where there is
+// none. It is what they announced at most Config.LagEvery ago.
+func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
+	p := r.Pipeline(ctx)
+	return p.Lag, p.Workers > 0
+}
+
+// Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
+// store cannot be read it is what is still fresh of the last reading.
+func (r *Reader) Pipeline(ctx context.Context) Pipeline {
+	if r.workers.due(time.Now(), r.clock.now()) {
+		r.fetchWorkers(ctx)
+	}
+	return r.workers.pipeline(r.clock.now())
+}
+
+// fetchWorkers reads the records, one caller at a time. Others do with what there is,
+// but wait where there is nothing yet: the first answers of a process know the lag too.
+func (r *Reader) fetchWorkers(ctx context.Context) {
+	if r.workers.fetched() && r.workers.flights.busy("") {
+		return
+	}
+	_, _, _ = r.workers.flights.do(ctx, "", time.Time{}, func(ctx context.Context) (struct{}, error) {
+		call, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, lagTimeout))
+		defer cancel()
+		workers, err := r.store.Workers(call)
+		switch {
+		case err == nil:
+			r.workers.note(time.Now(), workers)
+		case ctx.Err() == nil:
+			r.workers.fail(time.Now())
+			r.stats.storeErrors.Add(1)
+			r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "aggregators' records not read", slog.Any("err", err))
+		}
+		return struct{}{}, err
+	})
+}
+
+// A roster is what is known of the aggregators.
+type roster struct {
+	every   time.Duration
+	flights flights[struct{}]
+
+	mu      sync.Mutex
+	tried   time.Time // the last reading, of our clock
+	failed  bool      // that reading did
+	once    bool      // there was a reading
+	workers map[string]sighting
+}
+
+// A sighting is a worker's last record, and its pace between that and the one before.
+type sighting struct {
+	worker           Worker
+	entries, commits float64
+	paced            bool
+}
+
+func (ro *roster) fetched() bool {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	return ro.once
+}
+
+func (ro *roster) due(now, storeNow time.Time) bool {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	every := ro.every
+	if ro.failed || ro.pipelineLocked(storeNow).Workers == 0 {
+		every = min(every, lagRetry)
+	}
+	return !ro.once && !ro.failed || now.Sub(ro.tried) >= every
+}
+
+func (ro *roster) fail(now time.Time) {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	ro.tried, ro.failed = now, true
+}
+
+func (ro *roster) note(now time.Time, workers []Worker) {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	seen := make(map[string]sighting, len(workers))
+	for _, w := range workers {
+		seen[w.ID] = ro.workers[w.ID].next(w)
+	}
+	ro.tried, ro.failed, ro.once, ro.workers = now, false, true, seen
+}
+
+// next takes the worker's newer record. The time between two records is what its expiry
+// moved by; the time between two readings of them is not: it can see one announcement
+// or two.
+func (s sighting) next(w Worker) sighting {
+	between := w.Expires.Sub(s.worker.Expires).Seconds()
+	switch {
+	case s.worker.ID == "" || w.Entries < s.worker.Entries || w.Commits < s.worker.Commits: // new, or started anew
+		return sighting{worker: w}
+	case between < 0: // a clock was set back: nothing can be said of the pace
+		return sighting{worker: w}
+	case between == 0: // the same record
+		return s
+	}
+	return sighting{
+		worker:  w,
+		entries: float64(w.Entries-s.worker.Entries) / between,
+		commits: float64(w.Commits-s.worker.Commits) / between,
+		paced:   true,
+	}
+}
+
+func (ro *roster) pipeline(storeNow time.Time) Pipeline {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	return ro.pipelineLocked(storeNow)
+}
+
+func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
+	p := Pipeline{RatesKnown: true}
+	for _, s := range ro.workers {
+		if !s.worker.Expires.After(storeNow) {
+			continue
+		}
+		p.Workers++
+		p.Lag = max(p.Lag, s.worker.Lag)
+		p.Entries += s.entries
+		p.Commits += s.commits
+		p.RatesKnown = p.RatesKnown && s.paced
+	}
+	if p.Workers == 0 || !p.RatesKnown {
+		p.Entries, p.Commits, p.RatesKnown = 0, 0, false
+	}
+	return p
+}

@@ -1,0 +1,158 @@
+package reader_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/reader"
+)
+
+func (s *fakeStore) announce(workers ...reader.Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workers = workers
+}
+
+func (s *fakeStore) askedForWorkers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+func TestLagIsTheLargestOfTheFresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		if _, known := r.Lag(t.Context()); known {
+			t.Error("lag is known without an aggregator")
+		}
+		store.announce(
+			reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(4 * time.Second)},
+			reader.Worker{ID: "b", Lag: 3 * time.Second, Expires: time.Now().Add(3 * time.Second)},
+			reader.Worker{ID: "dead", Lag: time.Hour, Expires: time.Now()})
+		if _, known := r.Lag(t.Context()); known {
+			t.Error("records were read again within a second")
+		}
+		for _, step := range []struct {
+			after time.Duration
+			lag   time.Duration
+			known bool
+			asked int
+		}{
+			{time.Second, 3 * time.Second, true, 2}, // none was fresh: asked after 1s
+			{time.Second, 3 * time.Second, true, 2}, // remembered
+			{time.Second, time.Second, true, 2},     // b expired meanwhile
+			{time.Second, 0, false, 3},              // and a
+			{time.Second / 2, 0, false, 3},
+		} {
+			time.Sleep(step.after)
+			lag, known := r.Lag(t.Context())
+			if lag != step.lag || known != step.known || store.askedForWorkers() != step.asked {
+				t.Errorf("lag is %s, %t after asking %d times; want %s, %t after %d",
+					lag, known, store.askedForWorkers(), step.lag, step.known, step.asked)
+			}
+		}
+	})
+}
+
+func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(8 * time.Second)})
+		r := newReader(t, store, nil, reader.Config{})
+		r.Lag(t.Context())
+		store.breakWith(errAway)
+		time.Sleep(7 * time.Second)
+		if lag, known := r.Lag(t.Context()); !known || lag != time.Second {
+			t.Errorf("lag is %s, %t; want the last one", lag, known)
+		}
+		r.Lag(t.Context())
+		if n := store.askedForWorkers(); n != 2 {
+			t.Errorf("asked %d times, want 2: a failed reading is repeated after 1s", n)
+		}
+	})
+}
+
+// The pace of a worker is that between its records, not between our readings of them.
+func TestRates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		began := time.Now()
+		at := func(id string, second int, entries, commits int64) reader.Worker {
+			return reader.Worker{ID: id, Expires: began.Add(time.Duration(second+15) * time.Second), Entries: entries, Commits: commits}
+		}
+		for i, step := range []struct {
+			workers []reader.Worker
+			want    reader.Pipeline
+		}{
+			{[]reader.Worker{at("a", 0, 100, 10)}, reader.Pipeline{Workers: 1}},
+			{[]reader.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
+			{[]reader.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
+			{[]reader.Worker{at("a", 15, 1100, 30), at("b", 15, 5, 5)}, reader.Pipeline{Workers: 2}},
+			{[]reader.Worker{at("a", 20, 1200, 35), at("b", 20, 10, 10)}, reader.Pipeline{Workers: 2, Entries: 21, Commits: 2, RatesKnown: true}},
+			{[]reader.Worker{at("a", 25, 3, 1), at("b", 25, 15, 15)}, reader.Pipeline{Workers: 2}}, // a started anew
+		} {
+			store.announce(step.workers...)
+			if diff := cmp.Diff(step.want, r.Pipeline(t.Context())); diff != "" {
+				t.Errorf("reading %d (-want +got):\n%s", i, diff)
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// Nobody waits for the aggregators' records who can do with those there are.
+func TestOneCallerReadsTheRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowWorkers{delay: 300 * time.Millisecond}
+		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(time.Hour)})
+		r := newReader(t, store, nil, reader.Config{})
+		waits := func() (n int) {
+			took := make(chan time.Duration)
+			for range 10 {
+				go func() {
+					began := time.Now()
+					if _, known := r.Lag(t.Context()); !known {
+						t.Error("lag is not known")
+					}
+					took <- time.Since(began)
+				}()
+			}
+			for range 10 {
+				if <-took > 0 {
+					n++
+				}
+			}
+			return n
+		}
+		if n := waits(); n != 10 {
+			t.Errorf("%d of 10 waited for the first records, want all", n)
+		}
+		time.Sleep(6 * time.Second)
+		if n := waits(); n != 1 {
+			t.Errorf("%d of 10 waited for the next records, want 1", n)
+		}
+		if n := store.askedForWorkers(); n != 2 {
+			t.Errorf("records were read %d times, want 2", n)
+		}
+	})
+}
+
+type slowWorkers struct {
+	fakeStore
+	delay time.Duration
+}
+
+func (s *slowWorkers) Workers(ctx context.Context) ([]reader.Worker, error) {
+	time.Sleep(s.delay)
+	return s.fakeStore.Workers(ctx)
+}

@@ -1,0 +1,111 @@
+package reader
+
+import (
+	"context"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/countmill/countmill"
+)
+
+// MaxPage is the most counters of one page.
+const MaxPage = 1000
+
+// A Page holds counters in byte order, all read at one moment.
+type Page struct {
+	Totals []Total
+	// Overflowed are counters of this page that have no total because it does not fit
+	// 64 bits. They are not in Totals.
+	Overflowed []string
+	// Next is what List takes as after for the next page; empty at the end.
+	Next string
+}
+
+// List returns counters whose names begin with prefix and come after after, at most
+// limit of them (1 to MaxPage) and fewer where they have more shards together than
+// Config.MaxShardsPerPage. It always reads the store. Errors are those of Totals,
+// except that an overflowed counter fails no page.
+func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
+	if err := checkList(prefix, after, limit); err != nil {
+		return Page{}, err
+	}
+	if err := r.checkStore(ctx); err != nil {
+		return Page{}, err
+	}
+	began := time.Now()
+	view := r.store.View()
+	defer view.Close()
+	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether there is more
+	if err != nil {
+		return Page{}, err
+	}
+	r.clock.learn(view.ReadTime(), began, time.Now())
+	page := r.cut(records, limit)
+	rd := r.newReading(view)
+	for _, rec := range page {
+		if err := rd.askRecorded(rec); err != nil {
+			return Page{}, err
+		}
+	}
+	if err := rd.run(ctx); err != nil {
+		return Page{}, err
+	}
+	return r.page(rd, len(page) < len(records)), nil
+}
+
+func checkList(prefix, after string, limit int) error {
+	for _, f := range []struct{ field, val string }{{"prefix", prefix}, {"after", after}} {
+		switch {
+		case len(f.val) > countmill.MaxCounterName:
+			return &countmill.FieldError{Field: f.field, Problem: "is too long", Limit: "0 to 500 bytes"}
+		case !utf8.ValidString(f.val):
+			return &countmill.FieldError{Field: f.field, Problem: "is not valid UTF-8", Limit: "valid UTF-8"}
+		}
+	}
+	if limit < 1 || limit > MaxPage {
+		return &countmill.FieldError{Field: "limit", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxPage)}
+	}
+	return nil
+}
+
+func (r *Reader) listRecords(ctx context.Context, view View, prefix, after string, limit int) ([]Record, error) {
+	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	r.stats.lists.Add(1)
+	records, err := view.List(call, prefix, after, limit)
+	if err != nil {
+		return nil, r.storeError(ctx, "listing counters", err)
+	}
+	return records, nil
+}
+
+// cut returns the records of one page: at least one of those there are.
+func (r *Reader) cut(records []Record, limit int) []Record {
+	shards := 0
+	for i, rec := range records {
+		if shards += rec.Shards; i == limit || i > 0 && shards > r.cfg.MaxShardsPerPage {
+			return records[:i]
+		}
+	}
+	return records
+}
+
+func (r *Reader) page(rd *reading, more bool) Page {
+	p := Page{Totals: make([]Total, 0, len(rd.tallies))}
+	for _, t := range rd.tallies {
+		total, err := t.total()
+		if err != nil {
+			r.stats.overflows.Add(1)
+			p.Overflowed = append(p.Overflowed, t.counter)
+			continue
+		}
+		total.AsOf = rd.view.ReadTime()
+		p.Totals = append(p.Totals, total)
+		r.account(total)
+	}
+	if more {
+		p.Next = rd.tallies[len(rd.tallies)-1].counter
+	}
+	return p
+}

@@ -1,0 +1,123 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+// pages lists everything and returns the names on each page.
+func pages(t *testing.T, r *reader.Reader, prefix string, limit int) (pages []string) {
+	t.Helper()
+	for after := ""; ; {
+		page, err := r.List(t.Context(), prefix, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, total := range page.Totals {
+			names = append(names, total.Counter)
+		}
+		pages = append(pages, strings.Join(append(names, page.Overflowed...), " "))
+		if after = page.Next; after == "" {
+			return pages
+		}
+	}
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{keys: 2}
+	for _, name := range []string{"b/1", "B", "b/10", "b/2", "é", "a//b", "b"} {
+		store.put(name, 1, 2, 3)
+	}
+	r := newReader(t, store, nil, reader.Config{})
+	for _, tc := range []struct {
+		prefix string
+		limit  int
+		want   []string
+	}{
+		{"", 1000, []string{"B a//b b b/1 b/10 b/2 é"}},
+		{"b/", 2, []string{"b/1 b/10", "b/2"}},
+		{"b/", 3, []string{"b/1 b/10 b/2"}},
+		{"", 3, []string{"B a//b b", "b/1 b/10 b/2", "é"}},
+		{"none", 3, []string{""}},
+	} {
+		if got := pages(t, r, tc.prefix, tc.limit); !slices.Equal(got, tc.want) {
+			t.Errorf("pages of %d of %q are %q, want %q", tc.limit, tc.prefix, got, tc.want)
+		}
+	}
+}
+
+func TestListPagesAreLimitedByShards(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	for name, shards := range map[string]int{"a": 3, "b": 3, "c": 50, "d": 1, "e": 9, "f": 1} {
+		store.putValues(name, make([]reader.Value, shards)...)
+	}
+	r := newReader(t, store, nil, reader.Config{MaxShardsPerPage: 10})
+	if got, want := pages(t, r, "", 100), []string{"a b", "c", "d e", "f"}; !slices.Equal(got, want) {
+		t.Errorf("pages are %q, want %q", got, want)
+	}
+}
+
+func TestListReadsOneMoment(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{keys: 1}
+	store.put("a", 1)
+	store.put("b", 2, 3)
+	store.before = func(context.Context, int) error {
+		store.put("a", 100)
+		store.put("b", 100, 100, 100)
+		return nil
+	}
+	page, err := newReader(t, store, nil, reader.Config{}).List(t.Context(), "", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Totals) != 2 || page.Totals[0].Total != 1 || page.Totals[1].Total != 5 || page.Totals[0].AsOf.IsZero() {
+		t.Errorf("page is %+v, want totals 1 and 5 of one moment", page)
+	}
+}
+
+// One overflowed counter must not hide all that come after it.
+func TestListNamesTheOverflowed(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("a", 1)
+	store.put("b", math.MaxInt64, 1)
+	store.put("c", 3)
+	r := newReader(t, store, nil, reader.Config{})
+	page, err := r.List(t.Context(), "", "", 10)
+	if err != nil || !slices.Equal(page.Overflowed, []string{"b"}) || len(page.Totals) != 2 || page.Totals[1].Total != 3 {
+		t.Errorf("page is %+v, %v; want a and c, and b overflowed", page, err)
+	}
+	if got, want := pages(t, r, "", 1), []string{"a", "b", "c"}; !slices.Equal(got, want) {
+		t.Errorf("pages are %q, want %q", got, want)
+	}
+}
+
+func TestListRefuses(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, &fakeStore{}, nil, reader.Config{})
+	for _, tc := range []struct {
+		prefix, after string
+		limit         int
+		field         string
+	}{
+		{"", "", 0, "limit"}, {"", "", 1001, "limit"}, {"\xff", "", 1, "prefix"},
+		{strings.Repeat("x", 501), "", 1, "prefix"}, {"", "\xff", 1, "after"},
+	} {
+		_, err := r.List(t.Context(), tc.prefix, tc.after, tc.limit)
+		var field *countmill.FieldError
+		if !errors.As(err, &field) || field.Field != tc.field {
+			t.Errorf("List(%.5q, %q, %d): %v, want a FieldError of %s", tc.prefix, tc.after, tc.limit, err, tc.field)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package query_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/reader/query"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
+
+// A fakeReader has counters by name.
+type fakeReader struct {
+	mu       sync.Mutex
+	counters map[string]int64
+	pipeline reader.Pipeline
+	page     reader.Page
+	err      error
+	moving   bool // AsOf differs at every read, as a real reader's does
+	reads    int64
+
+	asked        []string
+	maxStaleness time.Duration
+	listed       [3]any
+}
+
+func (f *fakeReader) set(counter string, total int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counters[counter] = total
+}
+
+func (f *fakeReader) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked, f.maxStaleness = counters, maxStaleness
+	for i, name := range counters {
+		if err := countmill.CheckCounter(name); err != nil {
+			field := err.(*countmill.FieldError)
+			if len(counters) > 1 {
+				field.Index = &i
+			}
+			return nil, field
+		}
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	var totals []reader.Total
+	f.reads++
+	at := asOf
+	if f.moving {
+		at = asOf.Add(time.Duration(f.reads) * time.Millisecond)
+	}
+	for _, name := range counters {
+		total, ok := f.counters[name]
+		shards := 0
+		if ok {
+			shards = 3
+		}
+		totals = append(totals, reader.Total{Counter: name, Total: total, AsOf: at, Source: "store", Shards: shards, Exists: ok})
+	}
+	return totals, nil
+}
+
+func (f *fakeReader) List(_ context.Context, prefix, after string, limit int) (reader.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed = [3]any{prefix, after, limit}
+	return f.page, f.err
+}
+
+func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pipeline
+}
+
+// start serves a handler over a connection, and closes it at the end.
+func start(tb testing.TB, f *fakeReader, cfg query.Config) (*httptest.Server, *query.Handler) {
+	tb.Helper()
+	h, err := query.New(f, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ReadTimeout, srv.Config.WriteTimeout = time.Second, time.Second // streams must outlive them
+	srv.Start()
+	tb.Cleanup(srv.Close)
+	tb.Cleanup(h.Close)
+	return srv, h
+}
+
+// call returns the status and the body of an answer.
+func call(tb testing.TB, method, url, body string, header ...string) (int, string, http.Header) {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if method != http.MethodHead {
+		checkAnswer(tb, req, resp, text)
+	}
+	return resp.StatusCode, strings.TrimSuffix(string(text), "\n"), resp.Header
+}
+
+// checkAnswer holds every answer of these tests against the OpenAPI document.
+func checkAnswer(tb testing.TB, req *http.Request, resp *http.Response, body []byte) {
+	tb.Helper()
+	pattern := req.URL.EscapedPath()
+	if strings.HasPrefix(pattern, "/v1/counters/") {
+		pattern = "/v1/counters/{name}"
+	}
+	switch {
+	case pattern == "/v2" || req.Method == http.MethodPut: // no such route
+		apitest.Load(tb).CheckSchema(tb, "Problem", body)
+	default:
+		apitest.Load(tb).CheckAnswer(tb, req.Method, pattern, resp.StatusCode, resp.Header, body)
+	}
+}
+
+func newFake() *fakeReader {
+	return &fakeReader{
+		counters: map[string]int64{"a": 7, "a//b": 1, "https://x.org/p": 2, "a/../b": 3, "a/b": 4, "b": 5, "<&>": 6, "big": math.MaxInt64, "neg": math.MinInt64},
+		pipeline: reader.Pipeline{Workers: 1, Lag: 120500 * time.Microsecond},
+	}
+}
+
+const tail = `"as_of":"2026-11-21T04:04:03.120000Z","source":"store","shards":3,"exists":true}`
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.page = reader.Page{Totals: []reader.Total{{Counter: "a", Total: 7, AsOf: asOf, Source: "store", Shards: 3, Exists: true}}, Next: "a", Overflowed: []string{"o"}}
+	srv, _ := start(t, f, query.Config{})
+	const absent = `{"counter":"x","total":0,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","shards":0,"exists":false}`
+	for _, tc := range []struct{ method, path, body, want string }{
+		{"GET", "/v1/totals?counter=a", "", `{"totals":[{"counter":"a","total":7,` + tail + `],"lag":0.1205}`},
+		{"GET", "/v1/totals?counter=x&counter=a&counter=x", "", `{"totals":[` + absent + `,{"counter":"a","total":7,` + tail + `,` + absent + `],"lag":0.1205}`},
+		{"GET", "/v1/totals?counter=%3C%26%3E", "", `{"totals":[{"counter":"<&>","total":6,` + tail + `],"lag":0.1205}`},
+		{"GET", "/v1/totals?counter=big&counter=neg", "", `{"totals":[{"counter":"big","total":9223372036854775807,` + tail + `,{"counter":"neg","total":-9223372036854775808,` + tail + `],"lag":0.1205}`},
+		{"GET", "/v1/totals?counter=big&format=string", "", `{"totals":[{"counter":"big","total":"9223372036854775807",` + tail + `],"lag":0.1205}`},
+		{"POST", "/v1/totals?format=number", `{"counters":["a"]}`, `{"totals":[{"counter":"a","total":7,` + tail + `],"lag":0.1205}`},
+		{"GET", "/v1/counters/a", "", `{"counter":"a","total":7,` + tail[:len(tail)-1] + `,"lag":0.1205}`},
+		{"GET", "/v1/counters/a%2F%2Fb", "", `{"counter":"a//b","total":1,` + tail[:len(tail)-1] + `,"lag":0.1205}`},
+		{"GET", "/v1/counters/https:%2F%2Fx.org%2Fp", "", `{"counter":"https://x.org/p","total":2,` + tail[:len(tail)-1] + `,"lag":0.1205}`},
+		{"GET", "/v1/counters/a%2F..%2Fb?format=string", "", `{"counter":"a/../b","total":"3",` + tail[:len(tail)-1] + `,"lag":0.1205}`},
+		{"GET", "/v1/totals?counter=a//b&counter=a/../b&counter=https://x.org/p", "", `{"totals":[{"counter":"a//b","total":1,` + tail + `,{"counter":"a/../b","total":3,` + tail + `,{"counter":"https://x.org/p","total":2,` + tail + `],"lag":0.1205}`},
+		{"GET", "/v1/counters", "", `{"totals":[{"counter":"a","total":7,` + tail + `],"overflowed":["o"],"next_page_token":"MWE","lag":0.1205}`},
+	} {
+		status, got, header := call(t, tc.method, srv.URL+tc.path, tc.body, "Content-Type", "application/json")
+		if status != 200 || got != tc.want || header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s %s\ngot  %d %s\nwant 200 %s", tc.method, tc.path, status, got, tc.want)
+		}
+	}
+	f.mu.Lock()
+	f.pipeline = reader.Pipeline{}
+	f.page = reader.Page{}
+	f.mu.Unlock()
+	if _, got, _ := call(t, "GET", srv.URL+"/v1/counters/a", ""); !strings.HasSuffix(got, `,"lag":null}`) {
+		t.Errorf("without aggregators the answer is %s, want lag null", got)
+	}
+	if _, got, _ := call(t, "GET", srv.URL+"/v1/counters", ""); got != `{"totals":[],"lag":null}` {
+		t.Errorf("an empty page is %s", got)
+	}
+}
+
+func TestParametersReachTheReader(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	srv, _ := start(t, f, query.Config{})
+	for param, want := range map[string]time.Duration{"": -1, "&max_staleness=2s": 2 * time.Second, "&max_staleness=0": 0, "&max_staleness=1h30m": 90 * time.Minute} {
+		call(t, "GET", srv.URL+"/v1/totals?counter=a"+param, "")
+		if f.maxStaleness != want {
+			t.Errorf("%q: the reader was asked for %s, want %s", param, f.maxStaleness, want)
+		}
+	}
+	f.page.Next = "b/2"
+	_, first, _ := call(t, "GET", srv.URL+"/v1/counters?prefix=b/&limit=2", "")
+	if want := [3]any{"b/", "", 2}; f.listed != want {
+		t.Errorf("the reader was asked for %v, want %v", f.listed, want)
+	}
+	var page struct {
+		Next string `json:"next_page_token"`
+	}
+	if err := json.Unmarshal([]byte(first), &page); err != nil {
+		t.Fatal(err)
+	}
+	call(t, "GET", srv.URL+"/v1/counters?prefix=b/&page_token="+page.Next, "")
+	if want := [3]any{"b/", "b/2", 100}; f.listed != want {
+		t.Errorf("with the token %q the reader was asked for %v, want %v", page.Next, f.listed, want)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	srv, _ := start(t, newFake(), query.Config{})
+	many := strings.Repeat("&counter=a", 101)
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+		want               string // part of the problem
+	}{
+		{"GET", "/v1/totals", "", 400, `"field":"counter"`},
+		{"GET", "/v1/totals?counter=", "", 400, "counter is empty"},
+		{"GET", "/v1/totals?counter=a&counter=__x__", "", 400, `"detail":"counter 1 (from 0): counter has the reserved form __x__`},
+		{"GET", "/v1/totals?counter=a&counter=%FF", "", 400, `"index":1`},
+		{"GET", "/v1/totals?" + many[1:], "", 400, `"limit":"1 to 100"`},
+		{"GET", "/v1/totals?counter=a&max_stalenes=1s", "", 400, `"field":"max_stalenes"`},
+		{"GET", "/v1/totals?counter=a&max_staleness=2", "", 400, "max_staleness is not a duration"},
+		{"GET", "/v1/totals?counter=a&max_staleness=-2s", "", 400, "max_staleness is negative"},
+		{"GET", "/v1/totals?counter=a&max_staleness=", "", 400, `"field":"max_staleness"`},
+		{"GET", "/v1/totals?counter=a&max_staleness=1s&max_staleness=2s", "", 400, "stands twice"},
+		{"GET", "/v1/totals?counter=a&format=hex", "", 400, "number, string"},
+		{"GET", "/v1/totals?counter=%zz", "", 400, `"field":"query"`},
+		{"PUT", "/v1/totals", "", 405, "method"},
+		{"POST", "/v1/totals?counter=a", `{"counters":["a"]}`, 400, `"field":"counter"`},
+		{"POST", "/v1/totals", `{"counters":[]}`, 400, `"field":"counters"`},
+		{"POST", "/v1/totals", `{}`, 400, `"field":"counters"`},
+		{"POST", "/v1/totals", `null`, 400, `"field":"counters"`},
+		{"POST", "/v1/totals", `{"counters":null}`, 400, "not an array of strings"},
+		{"POST", "/v1/totals", `{"counters":"a"}`, 400, "not an array of strings"},
+		{"POST", "/v1/totals", `{"counters":["a",null]}`, 400, "not an array of strings"},
+		{"POST", "/v1/totals", `{"counters":["a",1]}`, 400, "not an array of strings"},
+		{"POST", "/v1/totals", `{"counters":["a",""]}`, 400, `"index":1`},
+		{"POST", "/v1/totals", `{"Counters":["a"]}`, 400, `"field":"Counters"`},
+		{"POST", "/v1/totals", `{"counters":["a"],"x":1}`, 400, `"field":"x"`},
+		{"POST", "/v1/totals", `{"counters":["a"],"counters":["b"]}`, 400, "field twice"},
+		{"POST", "/v1/totals", `{"counters":["\ud800"]}`, 400, "is not JSON"},
+		{"POST", "/v1/totals", "{\"counters\":[\"\xff\"]}", 400, "is not JSON"},
+		{"POST", "/v1/totals", `{"counters":["a"]`, 400, "is not JSON"},
+		{"POST", "/v1/totals", `{"counters":["a"]} {}`, 400, "is not JSON"},
+		{"POST", "/v1/totals", `["a"]`, 400, "not an object"},
+		{"POST", "/v1/totals", ``, 400, "is not JSON"},
+		{"POST", "/v1/totals", `{"counters":[` + strings.Repeat(`"a",`, 1000) + `"a"]}`, 400, "too many"},
+		{"POST", "/v1/totals", strings.Repeat(" ", 8<<20+1), 413, "8388608 bytes"},
+		{"GET", "/v1/counters?limit=0", "", 400, "1 to 1000"},
+		{"GET", "/v1/counters?limit=1001", "", 400, "1 to 1000"},
+		{"GET", "/v1/counters?limit=1.0", "", 400, "1 to 1000"},
+		{"GET", "/v1/counters?page_token=a", "", 400, `"field":"page_token"`},
+		{"GET", "/v1/counters?page_token=", "", 400, `"field":"page_token"`},
+		{"GET", "/v1/counters?page_token=MQ", "", 400, `"field":"page_token"`},
+		{"GET", "/v1/counters?counter=a", "", 400, `"field":"counter"`},
+		{"GET", "/v1/counters/a/b", "", 404, "one path segment"},
+		{"GET", "/v1/counters/a?counter=b", "", 400, `"field":"counter"`},
+		{"GET", "/v1/counters/%20a", "", 400, "space"},
+		{"GET", "/v1/watch", "", 400, `"field":"counter"`},
+		{"GET", "/v1/watch?counter=%20", "", 400, "space"},
+		{"GET", "/v1/watch?counter=a&interval=1ms", "", 400, "100ms to 5s"},
+		{"GET", "/v1/watch?counter=a&interval=1h", "", 400, "100ms to 5s"},
+		{"GET", "/v2", "", 404, "no such path"},
+	} {
+		status, got, header := call(t, tc.method, srv.URL+tc.path, tc.body, "Content-Type", "application/json")
+		if status != tc.status || !strings.Contains(got, tc.want) || header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %.80s %.40s: got %d %s, want %d with %s", tc.method, tc.path, tc.body, status, got, tc.status, tc.want)
+		}
+	}
+	if status, got, _ := call(t, "POST", srv.URL+"/v1/totals", "a", "Content-Type", "text/plain"); status != 415 {
+		t.Errorf("text/plain: got %d %s, want 415", status, got)
+	}
+}
+
+func TestErrorsOfTheReader(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	srv, _ := start(t, f, query.Config{})
+	for _, tc := range []struct {
+		err    error
+		status int
+		want   string
+	}{
+		{fmt.Errorf("%w: looking up: %w", countmill.ErrUnavailable, errors.New("secret")), 503, "urn:countmill:problem:unavailable"},
+		{&reader.OverflowError{Counter: "a"}, 500, `counter \"a\"`},
+		{errors.New("secret"), 500, "internal"},
+		{context.DeadlineExceeded, 503, "unavailable"},
+	} {
+		f.fail(tc.err)
+		for _, path := range []string{"/v1/totals?counter=a", "/v1/counters/a", "/v1/counters", "/v1/watch?counter=a"} {
+			status, got, header := call(t, "GET", srv.URL+path, "")
+			if status != tc.status || !strings.Contains(got, tc.want) || strings.Contains(got, "secret") {
+				t.Errorf("%s with %v: got %d %s, want %d with %s", path, tc.err, status, got, tc.status, tc.want)
+			}
+			if tc.status == 503 && header.Get("Retry-After") == "" {
+				t.Errorf("%s with %v: no Retry-After", path, tc.err)
+			}
+		}
+	}
+}
+
+func TestBodiesAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	srv, _ := start(t, newFake(), query.Config{BodyTimeout: 10 * time.Second})
+	var held []*io.PipeWriter
+	var slow sync.WaitGroup
+	defer slow.Wait()
+	for range 10 { // each holds some 8 MiB and does not end
+		body, w := io.Pipe()
+		held = append(held, w)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/totals", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		slow.Go(func() {
+			if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+				resp.Body.Close()
+			}
+		})
+		slow.Go(func() { _, _ = w.Write([]byte(strings.Repeat(" ", 6<<20))) })
+	}
+	defer func() {
+		for _, w := range held {
+			w.CloseWithError(io.ErrUnexpectedEOF)
+		}
+	}()
+	for deadline := time.Now().Add(9 * time.Second); ; {
+		status, got, _ := call(t, "POST", srv.URL+"/v1/totals", `{"counters":["a"]}`, "Content-Type", "application/json")
+		if status == 429 {
+			return
+		}
+		if status != 200 || time.Now().After(deadline) {
+			t.Fatalf("got %d %s, want 429 in the end", status, got)
+		}
+	}
+}
+
+func TestConfigReportsEverything(t *testing.T) {
+	t.Parallel()
+	_, err := query.New(newFake(), query.Config{Timeout: -1, MaxWatchers: -1})
+	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") {
+		t.Errorf("error is %v, want Timeout and MaxWatchers in it", err)
+	}
+}
+
+func TestRoutesAndParametersAreDocumented(t *testing.T) {
+	t.Parallel()
+	srv, h := start(t, newFake(), query.Config{})
+	rt := api.NewRouter(nil)
+	h.Register(rt)
+	doc := apitest.Load(t)
+	doc.CheckRoutes(t, rt.Routes(), "totals")
+	for _, route := range rt.Routes() {
+		// What is not a parameter is refused with the list of those that are.
+		_, got, _ := call(t, route.Method, srv.URL+strings.ReplaceAll(route.Pattern, "{name}", "a")+"?zzz=1", "")
+		var p api.Problem
+		if err := json.Unmarshal([]byte(got), &p); err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.Join(doc.QueryParameters(t, route), ", "); p.Limit != want {
+			t.Errorf("%s %s takes %q, documented are %q", route.Method, route.Pattern, p.Limit, want)
+		}
+	}
+}

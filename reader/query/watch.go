@@ -1,0 +1,224 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
+)
+
+// How often a watcher's counters are read.
+const (
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = 5 * time.Second
+	defaultInterval = time.Second
+)
+
+// A frame is what an event shows.
+type frame struct {
+	Totals []total  `json:"totals"`
+	Lag    *float64 `json:"lag"`
+	Rates  *rates   `json:"rates"` // null until the aggregators have been seen twice
+}
+
+// rates are those of all counters and aggregators together.
+type rates struct {
+	Entries float64 `json:"entries_per_second"`
+	Commits float64 `json:"commits_per_second"`
+}
+
+// A watcher is one stream.
+type watcher struct {
+	h            *Handler
+	counters     []string
+	interval     time.Duration
+	maxStaleness time.Duration
+	strings      bool
+
+	w    http.ResponseWriter
+	sent time.Time // when something went out last
+	last []byte    // what the last event would have been without as_of and source
+}
+
+// watch streams an event at once and one whenever something has changed. A writer
+// without deadlines is refused: there a slow client could not be dropped.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
+	wa, err := h.newWatcher(w, r)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer h.watchers.Add(-1)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.closing, cancel)()
+
+	first, err := wa.read(ctx)
+	if err == nil {
+		err = api.ExtendWrite(w, h.cfg.WriteTimeout)
+	}
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := wa.show(first, nil); err == nil {
+		_ = wa.run(ctx) // the client is gone or too slow, or the server ends
+	}
+}
+
+// newWatcher takes a place, which the caller gives back.
+func (h *Handler) newWatcher(w http.ResponseWriter, r *http.Request) (*watcher, error) {
+	query, err := api.Query(r, []string{"max_staleness", "format", "interval"}, []string{"counter"})
+	if err != nil {
+		return nil, err
+	}
+	wa := &watcher{h: h, counters: query["counter"], w: w}
+	if err := checkCount("counter", len(wa.counters), MaxQuery); err != nil {
+		return nil, err
+	}
+	if wa.interval, err = watchInterval(query); err != nil {
+		return nil, err
+	}
+	wa.interval = min(wa.interval, h.cfg.KeepAlive/2) // comments go out at a read
+	if wa.strings, err = asString(query); err != nil {
+		return nil, err
+	}
+	if wa.maxStaleness, err = staleness(query); err != nil {
+		return nil, err
+	}
+	if h.closing.Err() != nil {
+		return nil, fmt.Errorf("%w: no new watchers", countmill.ErrClosed)
+	}
+	if h.watchers.Add(1) > int64(h.cfg.MaxWatchers) {
+		h.watchers.Add(-1)
+		return nil, fmt.Errorf("%w: %d watchers", countmill.ErrOverloaded, h.cfg.MaxWatchers)
+	}
+	return wa, nil
+}
+
+func watchInterval(query url.Values) (time.Duration, error) {
+	if !query.Has("interval") {
+		return defaultInterval, nil
+	}
+	d, err := time.ParseDuration(query.Get("interval"))
+	if err != nil || d < minInterval || d > maxInterval {
+		return 0, &countmill.FieldError{Field: "interval", Problem: "is not a duration in range",
+			Limit: fmt.Sprintf("%s to %s", minInterval, maxInterval)}
+	}
+	return d, nil
+}
+
+// run reads again every interval and returns when the stream has to end.
+func (wa *watcher) run(ctx context.Context) error {
+	if wa.maxStaleness < 0 { // let watchers of the same counters share reads
+		wa.maxStaleness = wa.interval / 2
+	}
+	tick := time.NewTicker(wa.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		f, err := wa.read(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := wa.show(f, err); err != nil {
+			return err
+		}
+	}
+}
+
+// read takes at most half of KeepAlive, which leaves the other half to the silence
+// before it.
+func (wa *watcher) read(ctx context.Context) (frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(wa.h.cfg.Timeout, wa.h.cfg.KeepAlive/2))
+	defer cancel()
+	ts, err := wa.h.reader.Totals(ctx, wa.counters, wa.maxStaleness)
+	if err != nil {
+		return frame{}, err
+	}
+	p := wa.h.reader.Pipeline(ctx)
+	return frame{totalsOf(ts, wa.strings), lagOf(p), ratesOf(p)}, nil
+}
+
+func ratesOf(p reader.Pipeline) *rates {
+	if !p.RatesKnown {
+		return nil
+	}
+	return &rates{p.Entries, p.Commits}
+}
+
+// show sends an event if there is anything new, or else a comment in time for
+// KeepAlive. A failed read is an event too, named problem; the stream goes on.
+func (wa *watcher) show(f frame, err error) error {
+	name, data, essence := "totals", []byte(nil), []byte(nil)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		name, data = "problem", encode(api.AsProblem(err))
+		essence = data
+	} else {
+		data, essence = encode(f), encode(f.essence())
+	}
+	if !bytes.Equal(essence, wa.last) {
+		wa.last = essence
+		return wa.send(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, data))
+	}
+	if time.Since(wa.sent)+wa.interval > wa.h.cfg.KeepAlive/2 {
+		return wa.send([]byte(": keep-alive\n\n"))
+	}
+	return nil
+}
+
+// essence is the frame without what differs at every read.
+func (f frame) essence() frame {
+	f.Totals = append([]total(nil), f.Totals...)
+	for i := range f.Totals {
+		f.Totals[i].AsOf, f.Totals[i].Source = "", ""
+	}
+	return f
+}
+
+// encode writes JSON on one line, as an event's data must be.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // these types always encode
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// send writes within WriteTimeout or fails: a client that does not read is not waited
+// for.
+func (wa *watcher) send(event []byte) error {
+	wa.sent = time.Now()
+	if err := api.ExtendWrite(wa.w, wa.h.cfg.WriteTimeout); err != nil {
+		return err
+	}
+	if _, err := wa.w.Write(event); err != nil {
+		return err
+	}
+	return http.NewResponseController(wa.w).Flush()
+}

@@ -1,0 +1,180 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// maxIdleLookups is how many look-ups in a row may defer every key before the store
+// counts as away. A guess: a store that defers three keys in ten does so to the last
+// key of a read once in 170,000 reads.
+const maxIdleLookups = 10
+
+// A reading reads tallies in one view, and so at one moment.
+type reading struct {
+	r       *Reader
+	view    View
+	tallies []*tally
+	pending []Key // asked for and not answered
+	owner   map[string]*tally
+}
+
+// readTotals reads the counters, no two of them the same, at one moment.
+func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
+	if err := r.checkStore(ctx); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	view := r.store.View()
+	defer view.Close()
+	rd := r.newReading(view)
+	for _, c := range counters {
+		rd.ask(c)
+	}
+	if err := rd.run(ctx); err != nil {
+		return nil, err
+	}
+	r.clock.learn(view.ReadTime(), began, time.Now())
+	totals := make([]Total, len(rd.tallies))
+	for i, t := range rd.tallies {
+		total, err := t.total()
+		if err != nil {
+			r.stats.overflows.Add(1)
+			return nil, err
+		}
+		total.AsOf = view.ReadTime()
+		totals[i] = total
+	}
+	return totals, nil
+}
+
+func (r *Reader) newReading(view View) *reading {
+	return &reading{r: r, view: view, owner: make(map[string]*tally)}
+}
+
+// ask asks for a counter's record and as many shards as it is remembered to have.
+func (rd *reading) ask(counter string) {
+	t := &tally{counter: counter}
+	rd.adopt(t)
+	rd.pending = append(rd.pending, Key{counter, RecordKey})
+	n, ok := rd.r.shards.Get(counter)
+	if !ok {
+		n = rd.r.cfg.Guess
+	}
+	rd.askShards(t, n)
+}
+
+// askRecorded asks for a counter whose record has been read in this view.
+func (rd *reading) askRecorded(rec Record) error {
+	t := &tally{counter: rec.Counter}
+	if err := t.takeRecord(Value{Exists: true, Value: int64(rec.Shards)}); err != nil {
+		return err
+	}
+	rd.adopt(t)
+	rd.askShards(t, t.shards)
+	return nil
+}
+
+func (rd *reading) adopt(t *tally) {
+	rd.tallies = append(rd.tallies, t)
+	rd.owner[t.counter] = t
+}
+
+// askShards asks for the shards below n that were not asked for before.
+func (rd *reading) askShards(t *tally, n int) {
+	for ; t.asked < n; t.asked++ {
+		rd.pending = append(rd.pending, Key{t.counter, t.asked})
+	}
+}
+
+// run looks keys up until none is pending: those asked for, those that the store
+// deferred, and the shards that a record names beyond what was remembered. All of it
+// happens in one view. Without that a total could be one that never was:
+//
+//	reader      looks up record (2 shards), shard 0, shard 1
+//	aggregator  raises to 3, folds +5 to shard 2 in one commit with -5 to another counter
+//	reader      looks up the other counter: the -5 without the +5
+func (rd *reading) run(ctx context.Context) error {
+	idle := 0
+	for len(rd.pending) > 0 {
+		n := min(len(rd.pending), rd.r.store.Keys())
+		keys := rd.pending[:n:n]
+		values, err := rd.r.lookup(ctx, rd.view, keys)
+		if err != nil {
+			return err
+		}
+		rd.pending = rd.pending[n:]
+		answered, err := rd.take(keys, values)
+		if err != nil {
+			return err
+		}
+		if idle++; answered {
+			idle = 0
+		}
+		if idle >= maxIdleLookups {
+			return fmt.Errorf("%w: the store deferred every key of %d look-ups", countmill.ErrUnavailable, idle)
+		}
+	}
+	return nil
+}
+
+// take notes the answers and asks for what they show to be missing. It reports whether
+// there was any answer at all.
+func (rd *reading) take(keys []Key, values []Value) (answered bool, err error) {
+	for i, key := range keys {
+		if values[i].Deferred {
+			rd.pending = append(rd.pending, key)
+			continue
+		}
+		answered = true
+		t := rd.owner[key.Counter]
+		if err := t.take(key.Shard, values[i]); err != nil {
+			return true, err
+		}
+		if key.Shard == RecordKey {
+			rd.r.remember(t)
+			rd.askShards(t, t.shards)
+		}
+	}
+	return answered, nil
+}
+
+// remember keeps the number of shards for the next read. It is only ever a hint: the
+// record is read every time, so an old number costs a look-up and never a count.
+func (r *Reader) remember(t *tally) {
+	if t.exists {
+		r.shards.Add(t.counter, t.shards)
+		return
+	}
+	r.shards.Remove(t.counter)
+}
+
+// lookup is one look-up, bounded in time and counted.
+func (r *Reader) lookup(ctx context.Context, view View, keys []Key) ([]Value, error) {
+	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	r.stats.lookups.Add(1)
+	r.stats.keys.Add(int64(len(keys)))
+	values, err := view.Lookup(call, keys)
+	if err == nil && len(values) != len(keys) {
+		err = fmt.Errorf("the store answered %d of %d keys", len(values), len(keys))
+	}
+	if err != nil {
+		return nil, r.storeError(ctx, "looking up shards", err)
+	}
+	return values, nil
+}
+
+// storeError makes countmill.ErrUnavailable of a store's error, but for a caller that
+// went away: that is no fault of the store.
+func (r *Reader) storeError(ctx context.Context, doing string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%s: %w", doing, context.Canceled)
+	}
+	r.stats.storeErrors.Add(1)
+	return fmt.Errorf("%w: %s: %w", countmill.ErrUnavailable, doing, err)
+}

@@ -1,0 +1,162 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/countmill/countmill"
+)
+
+// A Reader serves totals. It is safe for concurrent use and has nothing to close: no
+// read outlives the calls that wait for it, so when its calls have returned its store
+// may be closed.
+type Reader struct {
+	store Store
+	cache *cacheGuard // nil for none
+	cfg   Config
+
+	shards     *lru.Cache[string, int] // how many shards a counter was last seen to have
+	flights    flights[[]Total]
+	refreshing busy
+	clock      storeClock
+	checked    checker
+	workers    roster
+	stats      counts
+}
+
+// New returns a reader of the store. cache may be nil for none. The error reports all
+// that is wrong with the config.
+func New(store Store, cache Cache, cfg Config) (*Reader, error) {
+	if store == nil {
+		return nil, errors.New("reader: store is nil")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("reader: %w", err)
+	}
+	r := &Reader{store: store, cfg: cfg.withDefaults()}
+	r.workers.every = r.cfg.LagEvery
+	shards, err := lru.New[string, int](r.cfg.Remember)
+	if err != nil {
+		return nil, fmt.Errorf("reader: %w", err)
+	}
+	r.shards = shards
+	if cache != nil {
+		r.cache = &cacheGuard{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
+	}
+	return r, nil
+}
+
+// Totals returns the totals of the counters in the order asked; a counter may be asked
+// for twice. Those read from the store are of one moment, which is not before the call
+// where maxStaleness is 0. Above 0, totals of the cache or of a read that others wait
+// for are taken too, at most maxStaleness old; below 0 it is Config.DefaultStaleness.
+//
+// Errors match countmill.ErrInvalid for a name that cannot be a counter's,
+// countmill.ErrUnavailable where the store cannot be read, and countmill.ErrOverflow,
+// as an *OverflowError, where a counter has no total; one such counter fails the call.
+func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
+	for i, c := range counters {
+		if err := countmill.CheckCounter(c); err != nil {
+			return nil, atIndex(err, i, len(counters))
+		}
+	}
+	if maxStaleness < 0 {
+		maxStaleness = r.cfg.DefaultStaleness
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(counters)))
+	if len(distinct) == 0 {
+		return []Total{}, nil
+	}
+	found, err := r.find(ctx, distinct, maxStaleness)
+	if err != nil {
+		return nil, err
+	}
+	return r.serve(counters, found), nil
+}
+
+// atIndex says which of several names is wrong.
+func atIndex(err error, i, of int) error {
+	var field *countmill.FieldError
+	if of < 2 || !errors.As(err, &field) {
+		return err
+	}
+	at := *field
+	at.Index = &i
+	return &at
+}
+
+// find returns the totals of counters, which are sorted and distinct.
+func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) (map[string]Total, error) {
+	found := make(map[string]Total, len(counters))
+	if maxStaleness == 0 {
+		// A read of its own: any other may have begun before this call.
+		totals, err := r.readTotals(ctx, counters)
+		return addTotals(found, totals), err
+	}
+	addTotals(found, r.fromCache(ctx, counters, maxStaleness))
+	missing := slices.DeleteFunc(slices.Clone(counters), func(c string) bool { _, ok := found[c]; return ok })
+	if len(missing) == 0 {
+		return addTotals(found, r.refresh(ctx, found, maxStaleness)), nil
+	}
+	totals, err := r.share(ctx, missing, maxStaleness)
+	return addTotals(found, totals), err
+}
+
+// share reads the counters together with all callers that want the same ones at the
+// same age. Only the same set can share: of a read for {a, b} that took a from one for
+// {a}, the two totals would be of two moments. And only the same age: fill may find in
+// the cache what is young enough for the first caller alone.
+func (r *Reader) share(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
+	oldest := time.Now().Add(-maxStaleness)
+	key := maxStaleness.String() + "\x00" + strings.Join(counters, "\x00") // no name has a control character
+	totals, shared, err := r.flights.do(ctx, key, oldest, func(ctx context.Context) ([]Total, error) {
+		return r.fill(ctx, counters, maxStaleness)
+	})
+	if shared {
+		r.stats.shared.Add(1)
+	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, countmill.ErrUnavailable) {
+		err = r.callerGone(ctx)
+	}
+	return totals, err
+}
+
+// callerGone is the error of a caller whose context ended while others' read went on.
+func (r *Reader) callerGone(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: reading totals: %w", countmill.ErrUnavailable, ctx.Err())
+	}
+	return fmt.Errorf("reading totals: %w", ctx.Err())
+}
+
+func addTotals(found map[string]Total, totals []Total) map[string]Total {
+	for _, t := range totals {
+		found[t.Counter] = t
+	}
+	return found
+}
+
+// serve puts the totals in the order asked and accounts for them.
+func (r *Reader) serve(counters []string, found map[string]Total) []Total {
+	totals := make([]Total, len(counters))
+	for i, c := range counters {
+		totals[i] = found[c]
+		r.account(totals[i])
+	}
+	return totals
+}
+
+func (r *Reader) account(t Total) {
+	if t.Source == SourceCache {
+		r.stats.fromCache.Add(1)
+	} else {
+		r.stats.fromStore.Add(1)
+	}
+	r.cfg.OnServe(max(0, r.clock.now().Sub(t.AsOf)), t.Source)
+}

@@ -1,0 +1,345 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ignoreAsOf = cmpopts.IgnoreFields(reader.Total{}, "AsOf")
+
+func TestTotalsAreSumsInTheOrderAsked(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("a", 1)
+	store.put("b", 5, -7, 40)
+	store.put("z", -3)
+	r := newReader(t, store, nil, reader.Config{})
+	got, err := r.Totals(t.Context(), []string{"z", "b", "absent", "a", "b"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := reader.Total{Counter: "b", Total: 38, Source: "store", Shards: 3, Exists: true}
+	want := []reader.Total{
+		{Counter: "z", Total: -3, Source: "store", Shards: 1, Exists: true}, b,
+		{Counter: "absent", Source: "store"},
+		{Counter: "a", Total: 1, Source: "store", Shards: 1, Exists: true}, b,
+	}
+	if diff := cmp.Diff(want, got, ignoreAsOf); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	for _, total := range got {
+		if !total.AsOf.Equal(got[0].AsOf) || total.AsOf.IsZero() {
+			t.Errorf("%s is as of %s, %s as of %s: want one moment", total.Counter, total.AsOf, got[0].Counter, got[0].AsOf)
+		}
+	}
+	if store.open != 0 {
+		t.Errorf("%d views left open", store.open)
+	}
+}
+
+func TestTotalsRefuseBadNames(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, &fakeStore{}, nil, reader.Config{})
+	_, err := r.Totals(t.Context(), []string{"ok", ""}, 0)
+	var field *countmill.FieldError
+	if !errors.As(err, &field) || field.Index == nil || *field.Index != 1 || !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("error is %v, want a FieldError at 1", err)
+	}
+	if got, err := r.Totals(t.Context(), nil, 0); err != nil || len(got) != 0 {
+		t.Errorf("Totals of nothing = %v, %v; want nothing", got, err)
+	}
+}
+
+// An old idea of N must not undercount, whether N grew between two reads or within one.
+func TestRaisedShardsAreCounted(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("c", 1, 2)
+	r := newReader(t, store, nil, reader.Config{})
+	if got := one(t, r, "c", 0).Total; got != 3 {
+		t.Fatalf("total is %d, want 3", got)
+	}
+	store.put("c", 1, 2, 4, 8, 16)
+	if got := one(t, r, "c", 0); got.Total != 31 || got.Shards != 5 {
+		t.Errorf("after a raise from 2 to 5: %+v, want 31 of 5 shards", got)
+	}
+	if got, want := store.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
+		t.Errorf("look-ups had %v keys, want %v", got, want)
+	}
+	if one(t, r, "c", 0); len(store.lookupSizes()) != 5 {
+		t.Errorf("look-ups are %v, want one more: the number of shards is remembered", store.lookupSizes())
+	}
+	store.put("c", 100)
+	if got := one(t, r, "c", 0); got.Total != 100 || got.Shards != 1 {
+		t.Errorf("after delete and anew: %+v, want 100 of 1 shard", got)
+	}
+}
+
+// What a reader remembers must not change what it answers: the record decides.
+func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("c", 1, 2, 4, 8)
+	old := newReader(t, store, nil, reader.Config{})
+	one(t, old, "c", 0)
+	store.records = map[string]int{"c": 2}
+	for name, r := range map[string]*reader.Reader{"old": old, "new": newReader(t, store, nil, reader.Config{})} {
+		if got := one(t, r, "c", 0); got.Total != 3 || got.Shards != 2 {
+			t.Errorf("the %s reader says %+v, want 3 of 2 shards", name, got)
+		}
+	}
+}
+
+func TestRaiseWithinARead(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{keys: 1}
+	store.put("c", 1, 2, 3)
+	store.before = func(_ context.Context, n int) error {
+		if n > 1 { // the view is pinned: none of this may be seen
+			store.put("c", 10, 20, 30, 40)
+		}
+		return nil
+	}
+	r := newReader(t, store, nil, reader.Config{})
+	if got := one(t, r, "c", 0); got.Total != 6 || got.Shards != 3 {
+		t.Errorf("total is %+v, want 6 of 3 shards", got)
+	}
+	if got := one(t, r, "c", 0); got.Total != 100 || got.Shards != 4 {
+		t.Errorf("next total is %+v, want 100 of 4 shards", got)
+	}
+}
+
+func TestDeferredKeysAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.put("c", 1, 2, 4)
+	first := map[reader.Key]bool{}
+	store.deferred = func(_ int, key reader.Key) bool {
+		defer func() { first[key] = true }()
+		return !first[key] && key.Shard != 0 // the record comes after shard 0
+	}
+	r := newReader(t, store, nil, reader.Config{})
+	if got := one(t, r, "c", 0); got.Total != 7 || got.Shards != 3 {
+		t.Errorf("total is %+v, want 7 of 3 shards", got)
+	}
+	store.deferred = func(int, reader.Key) bool { return true }
+	if _, err := r.Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
+		t.Errorf("a store that defers for ever: error is %v, want ErrUnavailable", err)
+	}
+}
+
+// Commits move amounts between shards and counters and raise N while readers read. No
+// total of the whole may ever differ from what was there at the start.
+func TestReadsAreOfOneMoment(t *testing.T) {
+	t.Parallel()
+	const counters, whole = 40, 1000
+	store := &fakeStore{keys: 7}
+	store.deferred = func(int, reader.Key) bool { return rand.IntN(4) == 0 }
+	var names []string
+	for i := range counters {
+		names = append(names, fmt.Sprintf("c%02d", i))
+		store.put(names[i], 0)
+	}
+	store.put(names[0], whole)
+	ctx, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	writers.Go(func() {
+		for ctx.Err() == nil {
+			store.update(func(m map[string][]reader.Value) { move(m, names) })
+		}
+	})
+	r := newReader(t, store, nil, reader.Config{Remember: 10})
+	for range 100 {
+		totals, err := r.Totals(t.Context(), names, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int64
+		for _, total := range totals {
+			got += total.Total
+		}
+		if got != whole {
+			t.Fatalf("all totals sum to %d, want %d", got, whole)
+		}
+	}
+	stop()
+	writers.Wait()
+}
+
+func move(m map[string][]reader.Value, names []string) {
+	from, to := names[rand.IntN(len(names))], names[rand.IntN(len(names))]
+	if rand.IntN(10) == 0 && len(m[to]) < 20 {
+		m[to] = append(m[to], reader.Value{})
+	}
+	n := int64(rand.IntN(100))
+	m[from][rand.IntN(len(m[from]))].Value -= n
+	m[to][rand.IntN(len(m[to]))].Value += n
+}
+
+func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		shards []reader.Value
+		want   int64
+		over   bool
+	}{
+		"at the top":        {vals(math.MaxInt64-1, 1), math.MaxInt64, false},
+		"over the top":      {vals(math.MaxInt64, 1), 0, true},
+		"at the bottom":     {vals(math.MinInt64+1, -1), math.MinInt64, false},
+		"below the bottom":  {vals(math.MinInt64, -1), 0, true},
+		"fits in the end":   {vals(math.MaxInt64, math.MaxInt64, math.MinInt64, math.MinInt64), -2, false},
+		"twice round":       {vals(math.MaxInt64, math.MaxInt64, 2), 0, true},
+		"a shard saturated": {[]reader.Value{{Exists: true, Value: 5, Overflow: true}}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &fakeStore{}
+			store.put("fine", 1)
+			store.putValues("c", tc.shards...)
+			r := newReader(t, store, nil, reader.Config{})
+			totals, err := r.Totals(t.Context(), []string{"fine", "c"}, 0)
+			if !tc.over {
+				if err != nil || totals[1].Total != tc.want {
+					t.Errorf("Totals = %+v, %v; want %d", totals, err, tc.want)
+				}
+				return
+			}
+			var over *reader.OverflowError
+			if !errors.Is(err, countmill.ErrOverflow) || !errors.As(err, &over) || over.Counter != "c" || totals != nil {
+				t.Errorf("Totals = %+v, %v; want an OverflowError of c", totals, err)
+			}
+		})
+	}
+}
+
+func vals(vs ...int64) []reader.Value {
+	var values []reader.Value
+	for _, v := range vs {
+		values = append(values, reader.Value{Exists: true, Value: v})
+	}
+	return values
+}
+
+func TestRecordOutOfRange(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{}
+	store.putValues("c", make([]reader.Value, countmill.MaxShards+1)...)
+	r := newReader(t, store, nil, reader.Config{})
+	if _, err := r.Totals(t.Context(), []string{"c"}, 0); err == nil {
+		t.Error("a record of 1,000 shards was believed")
+	}
+}
+
+func TestStoreCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
+		r := newReader(t, store, nil, reader.Config{Timeout: 3 * time.Second})
+		for _, maxStaleness := range []time.Duration{0, time.Second} {
+			began := time.Now()
+			_, err := r.Totals(t.Context(), []string{"c"}, maxStaleness)
+			if !errors.Is(err, countmill.ErrUnavailable) {
+				t.Errorf("error is %v, want ErrUnavailable", err)
+			}
+			if took := time.Since(began); took != 3*time.Second {
+				t.Errorf("took %s, want the 3s of Timeout", took)
+			}
+		}
+	})
+}
+
+func TestCallerDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
+		r := newReader(t, store, nil, reader.Config{})
+		for _, maxStaleness := range []time.Duration{0, time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := r.Totals(ctx, []string{"c"}, maxStaleness)
+			if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("at the deadline the error is %v, want ErrUnavailable and DeadlineExceeded", err)
+			}
+			cancel()
+			_, err = r.Totals(ctx, []string{"c"}, maxStaleness)
+			if err == nil {
+				t.Error("an ended context was served")
+			}
+		}
+	})
+}
+
+// Another database has totals too, and they are wrong.
+func TestAnotherDatabaseIsNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.put("c", 7)
+		r := newReader(t, store, nil, reader.Config{})
+		one(t, r, "c", 0)
+		store.mu.Lock()
+		store.foreign = errors.New("meta id changed")
+		store.mu.Unlock()
+		time.Sleep(9 * time.Second)
+		one(t, r, "c", 0)
+		time.Sleep(time.Second)
+		for range 2 {
+			if _, err := r.Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
+				t.Errorf("error is %v, want ErrUnavailable", err)
+			}
+			if _, err := r.List(t.Context(), "", "", 1); !errors.Is(err, countmill.ErrUnavailable) {
+				t.Errorf("list: error is %v, want ErrUnavailable", err)
+			}
+		}
+		if _, err := r.Ready(t.Context()); !errors.Is(err, countmill.ErrUnavailable) || !strings.Contains(err.Error(), "meta id changed") {
+			t.Errorf("Ready: %v, want the reason", err)
+		}
+		store.mu.Lock()
+		store.foreign = nil
+		store.mu.Unlock()
+		one(t, r, "c", 0)
+	})
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	cache := &fakeCache{}
+	r := newReader(t, &fakeStore{}, cache, reader.Config{})
+	if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
+		t.Errorf("Ready = %q, %v; want all well", degraded, err)
+	}
+	cache.err = errors.New("connection refused")
+	if degraded, err := r.Ready(t.Context()); !strings.Contains(degraded, "connection refused") || err != nil {
+		t.Errorf("Ready without cache = %q, %v; want degraded with the reason", degraded, err)
+	}
+}
+
+func TestConfigReportsEverything(t *testing.T) {
+	t.Parallel()
+	_, err := reader.New(&fakeStore{}, nil, reader.Config{TTL: -1, Timeout: -1, Guess: 1000, Remember: -1})
+	for _, want := range []string{"TTL", "Timeout", "Guess", "Remember"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+	if _, err := reader.New(nil, nil, reader.Config{}); err == nil {
+		t.Error("a nil store was accepted")
+	}
+}

@@ -1,0 +1,72 @@
+package reader
+
+import (
+	"fmt"
+
+	"github.com/countmill/countmill"
+)
+
+// A tally is a counter while it is being read. The record decides how many shards it
+// has; values of shards that come before the record wait for it.
+type tally struct {
+	counter  string
+	asked    int  // shards 0..asked-1 have been asked for
+	known    bool // the record has been read
+	exists   bool
+	shards   int
+	sum      sum
+	overflow bool
+	early    []answer
+}
+
+type answer struct {
+	shard int
+	value Value
+}
+
+// take notes the answer to a key. The error is that of a record no countmill writes.
+func (t *tally) take(shard int, v Value) error {
+	switch {
+	case shard == RecordKey:
+		return t.takeRecord(v)
+	case !t.known:
+		t.early = append(t.early, answer{shard, v})
+	default:
+		t.add(shard, v)
+	}
+	return nil
+}
+
+func (t *tally) takeRecord(v Value) error {
+	if v.Value < 0 || v.Value > countmill.MaxShards || v.Overflow {
+		return fmt.Errorf("the record of counter %q names %d shards, not 0 to %d", t.counter, v.Value, countmill.MaxShards)
+	}
+	t.known, t.exists = true, v.Exists
+	if v.Exists {
+		t.shards = int(v.Value)
+	}
+	for _, a := range t.early {
+		t.add(a.shard, a.value)
+	}
+	t.early = nil
+	return nil
+}
+
+// add leaves out shards at or above the record's number. A reader that remembers more
+// (the counter was deleted and made anew) must give the same total as one that does not.
+func (t *tally) add(shard int, v Value) {
+	if shard >= t.shards {
+		return
+	}
+	t.overflow = t.overflow || v.Overflow
+	t.sum.add(v.Value)
+}
+
+// total is the counter's total, or an *OverflowError.
+func (t *tally) total() (Total, error) {
+	v, fits := t.sum.int64()
+	if !fits || t.overflow {
+		return Total{}, &OverflowError{Counter: t.counter}
+	}
+	return Total{Counter: t.counter, Total: v, Source: SourceStore, Shards: t.shards, Exists: t.exists}, nil
+}
