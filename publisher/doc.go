@@ -46,8 +46,10 @@
 // MaxBytes. A batch is sealed only when everything sealed before it is on the bus or in
 // one of MaxInFlight calls to the bus, so what is under way is at most one batch (its
 // sums and its encoded bytes, less than twice MaxBytes while they are made) and
-// MaxInFlight messages of 512 KiB. Counters at rest are remembered so that the next
-// increment needs no allocation; there are at most as many of them as MaxEntries. All
-// in all: under four times MaxBytes, and it takes a full open batch behind a full seal
-// to get there.
+// MaxInFlight messages of 512 KiB. Counters at rest are remembered, so that their next
+// increment needs no allocation, until they have not been used for a minute or two:
+// at most 2*min(MaxEntries, MaxBytes/628) of them, which is under twice MaxBytes even
+// where every name is as long as names may be. All in all: under six times MaxBytes at
+// worst, and it takes a full open batch behind a full seal after a flood of other names
+// to get there. Idempotency-Keys are remembered as 16 bytes each.
 package publisher

@@ -149,7 +149,8 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	}
 	p.open.maxEntries, p.open.maxBytes = int64(cfg.MaxEntries), int64(cfg.MaxBytes)
 	p.life, p.abort = context.WithCancel(context.Background())
-	most := 2 * (cfg.MaxEntries/stripeCount + minCells)
+	atRest := min(cfg.MaxEntries, cfg.MaxBytes/(entryCost+countmill.MaxCounterName))
+	most := 2 * (atRest/stripeCount + minCells)
 	for i := range p.stripes {
 		p.stripes[i].open, p.stripes[i].most = &p.open, most
 	}

@@ -186,6 +186,11 @@ func TestKeyConflictsUntilItsLastCopyIsWithdrawn(t *testing.T) {
 		}
 		must(t, p.PublishKeyed(ctx, "me", "k", inc("a", 1)))
 		must(t, p.PublishKeyed(ctx, "me", "k", inc("a", 1))) // a repeat is sent again
+		gone, cancel := context.WithCancel(ctx)
+		time.AfterFunc(time.Second, cancel)
+		if err := p.PublishKeyed(gone, "me", "k", inc("a", 1)); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("withdrawn repeat: got %v, want ErrUnavailable", err)
+		}
 		if err := other("me"); !errors.Is(err, countmill.ErrConflict) {
 			t.Errorf("sealed: got %v, want ErrConflict", err)
 		}

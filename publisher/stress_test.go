@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -142,6 +144,31 @@ func TestStripeForgetsCountersAtRest(t *testing.T) {
 	if got := len(bus.totals()); got != 200_000 {
 		t.Errorf("%d counters on the bus, want 200000", got)
 	}
+}
+
+// A flood of names is forgotten later, without a further flood.
+func TestCountersAreForgottenWithTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, newBus(t), Config{})
+		for i := range 50_000 {
+			must(t, p.Add(fmt.Sprint(i), 1))
+		}
+		for range 3 {
+			time.Sleep(2 * sweepEvery)
+			for i := range 1000 {
+				must(t, p.Add(fmt.Sprint(i), 1))
+			}
+		}
+		closeNow(t, p)
+		cells := 0
+		for i := range p.stripes {
+			cells += p.stripes[i].cells
+		}
+		if cells > 2000 {
+			t.Errorf("%d counters are remembered, 1000 are in use", cells)
+		}
+	})
 }
 
 func BenchmarkAdd(b *testing.B) {

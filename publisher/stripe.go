@@ -30,7 +30,7 @@ type stripe struct {
 	table atomic.Pointer[table]
 	since atomic.Int64 // when the oldest increment came, Unix microseconds; 0: none open
 	open  *gauge
-	most  int // cells
+	most  int // cells, unless more are listed
 
 	mu     sync.Mutex
 	closed bool
@@ -126,7 +126,10 @@ func (s *stripe) sweepLocked() {
 			}
 		}
 	}
-	s.cells, s.room, s.swept = len(kept), max(minCells, 2*len(kept)), time.Now()
+	// Twice the cells in use, but not beyond most; a quarter more where more than most
+	// are listed, so that sweeps stay rare.
+	room := min(2*len(kept), max(s.most, len(kept)*5/4))
+	s.cells, s.room, s.swept = len(kept), max(minCells, room, len(kept)+1), time.Now()
 	t := newTable(s.room)
 	for _, c := range kept {
 		t.insert(c)
