@@ -1,2 +1,55 @@
-// Package publisher coalesces increments and sends them over a bus.
+// Package publisher coalesces increments in memory and sends them over a bus, one
+// message for thousands. It is a library that services import.
+//
+//	Add, Counter.Add ──> cells: one sum a counter ─┐  open: at most
+//	Publish ───────────> requests ─────────────────┤  MaxEntries, MaxBytes
+//	PublishKeyed ──────> requests, cut already ────┘
+//	                                               │  linger, or a flush, and a free slot
+//	                                               v
+//	                        seal: sums in hash order, cut into parts, packed
+//	                                               │  bytes that never change again
+//	                                               v
+//	                        at most MaxInFlight messages on their way to the bus
+//
+// # The promise
+//
+// Every increment that was accepted is in exactly one part, and that part is sent
+// until the bus has it. Add never waits: what it accepted is lost only if the process
+// ends before the bus has its batch, or if Close says so. Publish returns nil when the
+// bus has the increments durably.
+//
+// A sealed message is sent again byte for byte: its parts keep their ids, so that a
+// second copy is harmless to whoever folds it.
+//
+// # When things fail
+//
+//	what happens                  Add                 Publish, PublishKeyed
+//	an increment is not valid     ErrInvalid          ErrInvalid, nothing of the call is counted
+//	the bus is slow or away       accepted            waits
+//	... until the open batch      ErrOverloaded       ErrOverloaded, nothing of the call is counted
+//	    is full
+//	the context ends before the   -                   ErrUnavailable: withdrawn whole, never counted
+//	    seal
+//	the context ends after it     -                   ErrOutcomeUnknown: it is still being sent
+//	the bus is closed (its error  accepted, and       ErrOutcomeUnknown
+//	    matches ErrClosed)        counted in Close's
+//	                              error
+//	the key was used before with  -                   ErrConflict, nothing of the call is counted
+//	    another body
+//	the publisher is closed       ErrClosed           ErrClosed
+//	the process ends              what was not on     the caller has no answer: repeat with ids or
+//	                              the bus is lost     a key
+//
+// # Memory
+//
+// The open batch is bounded by distinct counters, not by increments: MaxEntries and
+// MaxBytes. A batch is sealed only when everything sealed before it is on the bus or in
+// one of MaxInFlight calls to the bus, so what is under way is at most one batch (its
+// sums and its encoded bytes, less than twice MaxBytes while they are made) and
+// MaxInFlight messages of 512 KiB. Counters at rest are remembered, so that their next
+// increment needs no allocation, until they have not been used for a minute or two:
+// at most 2*min(MaxEntries, MaxBytes/628) of them, which is under twice MaxBytes even
+// where every name is as long as names may be. All in all: under six times MaxBytes at
+// worst, and it takes a full open batch behind a full seal after a flood of other names
+// to get there. Idempotency-Keys are remembered as 16 bytes each.
 package publisher

@@ -1,0 +1,222 @@
+package publisher
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+)
+
+// A Bus takes messages. It is the part of Watermill's message.Publisher that a
+// Publisher uses, one message a call, with concurrent calls.
+//
+// Publish returns nil when the bus has the message durably. After an error that
+// matches countmill.ErrClosed the message is not sent again and its outcome is unknown;
+// after any other error it is sent again, so a bus that cannot bear a second copy
+// must not answer so while the first may be taken. The bus bounds the time of a call
+// itself; the message's context ends only when Close has run out of time. The bus
+// must not change the payload.
+type Bus interface {
+	Publish(topic string, messages ...*message.Message) error
+}
+
+// A Config says how a Publisher batches. The zero value works.
+type Config struct {
+	// Topic is where batches are sent. Default "countmill".
+	Topic string
+
+	// Linger is how long a batch waits for more after its first increment. Negative:
+	// not at all, a batch is then sealed as soon as a call to the bus is free.
+	// Default 250ms.
+	Linger time.Duration
+
+	// MaxEntries is the most entries of the open batch: distinct counters of Add, and
+	// each increment of Publish. Half of it ends the linger; one call with more is
+	// always overloaded. Default 1,000,000.
+	MaxEntries int
+
+	// MaxBytes is the most memory of the open batch, roughly. Half of it ends the
+	// linger. Default 256 MiB.
+	MaxBytes int
+
+	// MaxInFlight is the most messages on their way to the bus at once. Default 8,
+	// which is a guess: a few, so that increments gather in the meantime.
+	MaxInFlight int
+
+	// Horizon is how old an increment's time may be. Default countmill.DefaultHorizon.
+	Horizon time.Duration
+
+	// KnownKeys is how many Idempotency-Keys are remembered to refuse one that comes
+	// with another body. Default 100,000.
+	KnownKeys int
+
+	// Logger gets a line when the bus does not take a message. Default none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Topic = cmp.Or(c.Topic, "countmill")
+	c.Linger = cmp.Or(c.Linger, 250*time.Millisecond)
+	c.MaxEntries = cmp.Or(c.MaxEntries, 1_000_000)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 8)
+	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
+	c.KnownKeys = cmp.Or(c.KnownKeys, 100_000)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	positive := func(field string, n int64) {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("%s must be at least 1, got %d", field, n))
+		}
+	}
+	positive("MaxEntries", int64(c.MaxEntries))
+	positive("MaxBytes", int64(c.MaxBytes))
+	positive("MaxInFlight", int64(c.MaxInFlight))
+	positive("KnownKeys", int64(c.KnownKeys))
+	if c.Horizon < 0 {
+		errs = append(errs, fmt.Errorf("Horizon must not be negative, got %s", c.Horizon))
+	}
+	return errors.Join(errs...)
+}
+
+// A Publisher coalesces increments and sends them. All its methods may be called at
+// once. Close it, or what it holds is lost.
+type Publisher struct {
+	bus  Bus
+	cfg  Config
+	wake chan struct{} // to the sender: something changed; holds one
+
+	stripes [stripeCount]stripe
+	open    gauge // what the open batch holds
+	refused atomic.Int64
+
+	// life ends when Close has run out of time. Messages carry it.
+	life  context.Context
+	abort context.CancelFunc
+
+	started atomic.Bool   // the sender runs, or has run
+	done    chan struct{} // closed when the sender has returned
+
+	deliveries sync.WaitGroup // waited for by the sender
+
+	mu       sync.Mutex // for all below; taken alone or before a stripe's, never after
+	closed   bool
+	final    *harvest           // what Close took out of the stripes, until it is sealed
+	requests *list.List         // of *request, admitted and not sealed, oldest first
+	urgent   bool               // a Flush waits, or Close: no linger
+	known    *knownKeys         // keys admitted
+	seals    map[*seal]struct{} // not settled
+	queue    []*sealed          // messages that wait for a slot
+	inFlight int
+	lost     error // why the latest message has an unknown outcome for good
+	stats    Stats
+	health   health
+}
+
+// New returns a Publisher that sends over bus. It starts nothing: the sender starts
+// with the first increment.
+func New(bus Bus, cfg Config) (*Publisher, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("publisher: %w", err)
+	}
+	if bus == nil {
+		return nil, errors.New("publisher: bus is nil")
+	}
+	p := &Publisher{
+		bus:      bus,
+		cfg:      cfg,
+		wake:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+		requests: list.New(),
+		known:    newKnownKeys(cfg.KnownKeys),
+		seals:    make(map[*seal]struct{}),
+	}
+	p.open.maxEntries, p.open.maxBytes = int64(cfg.MaxEntries), int64(cfg.MaxBytes)
+	p.life, p.abort = context.WithCancel(context.Background())
+	atRest := min(cfg.MaxEntries, cfg.MaxBytes/(entryCost+countmill.MaxCounterName))
+	most := 2 * (atRest/stripeCount + minCells)
+	for i := range p.stripes {
+		p.stripes[i].open, p.stripes[i].most = &p.open, most
+	}
+	return p, nil
+}
+
+// signal tells the sender that something changed, and starts it the first time.
+func (p *Publisher) signal() {
+	if !p.started.Load() && p.started.CompareAndSwap(false, true) {
+		go p.run()
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default: // it has not looked yet since the last one
+	}
+}
+
+// Close refuses new increments, sends what was accepted, and returns when the bus has
+// all of it. When ctx ends first, or when the bus was closed, the error matches
+// countmill.ErrOutcomeUnknown and says how many increments are not known to be durable;
+// those of an Add that runs at the same time may or may not be among them. It does not
+// wait longer than ctx for a bus that does not answer. A second Close returns
+// ErrClosed.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return countmill.ErrClosed
+	}
+	p.closed, p.urgent = true, true
+	p.final = p.harvest(true)
+	idle := !p.started.Load() && p.final.increments == 0 && p.requests.Len() == 0
+	p.mu.Unlock()
+	defer p.abort()
+	if idle && p.started.CompareAndSwap(false, true) {
+		close(p.done)
+		return nil
+	}
+	p.signal()
+	select {
+	case <-p.done:
+		return p.unsettled(nil)
+	case <-ctx.Done():
+		return p.unsettled(context.Cause(ctx))
+	}
+}
+
+// unsettled is the error for what is not known to be durable, nil for nothing.
+func (p *Publisher) unsettled(cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.stats.Unknown
+	for s := range p.seals {
+		n += s.increments
+	}
+	for e := p.requests.Front(); e != nil; e = e.Next() {
+		n += e.Value.(*request).increments
+	}
+	if p.final != nil {
+		n += p.final.increments
+	}
+	if n == 0 {
+		return nil
+	}
+	if cause == nil {
+		cause = p.lost
+	}
+	return fmt.Errorf("%w: %d increments are not known to be durable: %w", countmill.ErrOutcomeUnknown, n, cause)
+}

@@ -1,0 +1,245 @@
+package publisher
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// A request is a call of Publish, PublishKeyed or Flush that waits for its seal.
+type request struct {
+	items      []item      // increments to merge
+	parts      []wire.Part // parts of their own, in an order that is kept
+	known      *knownKey   // of a request with a key
+	at         time.Time   // admitted; zero for a Flush, which holds nothing
+	increments int64
+	bytes      int64
+
+	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
+	done  chan struct{} // closed when the outcome is known
+	err   error         // readable after done
+}
+
+// Publish sends increments and returns nil when the bus has all of them durably. The
+// increments are checked first: an error that matches countmill.ErrInvalid is a
+// *countmill.FieldError with the Index, and nothing of the call is counted, as with
+// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed,
+// nothing is or will be counted. ErrOutcomeUnknown: ctx ended later, or the bus was
+// closed; repeat only with the same ids.
+//
+// Increments without an ID are merged with all others; calls that wait at the same
+// time share messages, and wait for each other's.
+func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
+	now := time.Now()
+	if err := p.check(now, incs); err != nil {
+		return err
+	}
+	r, err := newRequest(incs)
+	if err != nil {
+		return err
+	}
+	return p.send(ctx, r, now)
+}
+
+// PublishKeyed is Publish for a request with an Idempotency-Key: repeated with the same
+// principal, key and increments it is counted once, however often and from wherever it
+// is sent, within the horizon. principal is who sent it, empty where callers are not
+// told apart. The error matches countmill.ErrConflict when this process knows the key
+// with other increments; nothing of the call is then counted.
+func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
+	now := time.Now()
+	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
+		return err
+	}
+	if err := p.check(now, incs); err != nil {
+		return err
+	}
+	parts, err := wire.CutRequest(principal, key, incs)
+	if err != nil {
+		return err
+	}
+	r := &request{parts: parts}
+	r.measure(incs)
+	return p.send(ctx, r, now)
+}
+
+// Flush sends what was added before the call, without linger, and returns nil when the
+// bus has it durably. The error matches countmill.ErrClosed, or ErrOutcomeUnknown when
+// ctx ended first or the bus was closed; what was not sent yet is sent later.
+func (p *Publisher) Flush(ctx context.Context) error {
+	r := &request{done: make(chan struct{})}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return countmill.ErrClosed
+	}
+	before := make([]*seal, 0, len(p.seals))
+	for s := range p.seals {
+		before = append(before, s)
+	}
+	r.place = p.requests.PushBack(r)
+	p.urgent = true
+	p.mu.Unlock()
+	p.signal()
+	for _, s := range before {
+		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
+			p.withdraw(r)
+			return err
+		}
+	}
+	if err := p.await(ctx, r.done, func() error { return r.err }); err != nil {
+		p.withdraw(r)
+		return err
+	}
+	return nil
+}
+
+// await waits for an outcome.
+func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome func() error) error {
+	select {
+	case <-done:
+		return outcome()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
+	case <-p.life.Done():
+		select {
+		case <-done: // Close came to its end, not to its deadline
+			return outcome()
+		default:
+			return fmt.Errorf("%w: the publisher was closed", countmill.ErrOutcomeUnknown)
+		}
+	}
+}
+
+func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
+	for i, inc := range incs {
+		if err := inc.Check(now, p.cfg.Horizon); err != nil {
+			return atIndex(err, i)
+		}
+	}
+	return nil
+}
+
+func atIndex(err error, i int) error {
+	var field *countmill.FieldError
+	if errors.As(err, &field) {
+		field.Index = &i
+	}
+	return err
+}
+
+// newRequest keeps nothing of incs but strings: the caller may have its slice back
+// while the request is being sealed.
+func newRequest(incs []countmill.Increment) (*request, error) {
+	type name struct{ counter, id string }
+	var seen map[name]int64
+	r := &request{}
+	for i, inc := range incs {
+		if inc.ID == "" {
+			r.items = append(r.items, item{wire.HashCounter(inc.Counter), inc.Counter, inc.Delta})
+			continue
+		}
+		if seen == nil {
+			seen = make(map[name]int64)
+		}
+		n := name{inc.Counter, inc.ID}
+		if delta, ok := seen[n]; ok {
+			if delta != inc.Delta {
+				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "stands twice in this request with different deltas"}
+			}
+			continue
+		}
+		seen[n] = inc.Delta
+		r.parts = append(r.parts, wire.CutIdentified(inc))
+	}
+	r.measure(incs)
+	return r, nil
+}
+
+func (r *request) measure(incs []countmill.Increment) {
+	r.increments = int64(len(incs))
+	r.bytes = r.increments * entryCost
+	for _, inc := range incs {
+		r.bytes += int64(len(inc.Counter) + len(inc.ID))
+	}
+}
+
+// send admits a request, and waits.
+func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.Cause(ctx))
+	}
+	r.at, r.done = now, make(chan struct{})
+	first, err := p.admit(r)
+	if err != nil {
+		p.refused.Add(r.increments)
+		return err
+	}
+	if first || p.open.half() {
+		p.signal()
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return p.giveUp(r, context.Cause(ctx))
+	case <-p.life.Done():
+		return p.giveUp(r, errors.New("the publisher was closed"))
+	}
+}
+
+// admit takes a request into the open batch. first: no other request was there.
+func (p *Publisher) admit(r *request) (first bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, countmill.ErrClosed
+	}
+	keyed := len(r.parts) > 0 && r.parts[0].Kind == wire.Head
+	if keyed && p.known.conflicts(&r.parts[0]) {
+		return false, fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
+	}
+	if !p.open.reserve(r.increments, r.bytes) {
+		return false, countmill.ErrOverloaded
+	}
+	if keyed {
+		r.known = p.known.admit(&r.parts[0])
+	}
+	first = p.requests.Len() == 0
+	r.place = p.requests.PushBack(r)
+	return first, nil
+}
+
+// giveUp withdraws a request that is not sealed yet. One that is sealed may be counted.
+func (p *Publisher) giveUp(r *request, cause error) error {
+	if p.withdraw(r) {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
+	}
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
+	}
+}
+
+// withdraw takes a request out of the open batch; false if it is sealed.
+func (p *Publisher) withdraw(r *request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.place == nil {
+		return false
+	}
+	p.requests.Remove(r.place)
+	r.place = nil
+	p.open.add(-r.increments, -r.bytes)
+	if r.known != nil {
+		p.known.withdraw(r.known)
+	}
+	return true
+}

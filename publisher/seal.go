@@ -1,0 +1,175 @@
+package publisher
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A seal is what was open at one moment, on its way to the bus.
+type seal struct {
+	requests   []*request
+	oldest     time.Time
+	increments int64
+
+	unsent int   // messages the bus does not have; under Publisher.mu
+	err    error // why the outcome is unknown; readable after done
+	done   chan struct{}
+}
+
+// A sealed message: these bytes, under this name, for as long as it takes.
+type sealed struct {
+	seal    *seal
+	uuid    string
+	payload []byte
+	entries int
+}
+
+// takeLocked takes everything that is open. From here on it is sent, whatever the
+// callers do.
+func (p *Publisher) takeLocked() (*seal, *harvest) {
+	h := p.final
+	p.final = nil
+	if h == nil {
+		h = p.harvest(p.closed)
+	}
+	s := &seal{done: make(chan struct{}), oldest: h.oldest, increments: h.increments}
+	var entries, bytes int64
+	for e := p.requests.Front(); e != nil; e = e.Next() {
+		r := e.Value.(*request)
+		r.place = nil
+		s.requests = append(s.requests, r)
+		s.increments += r.increments
+		if !r.at.IsZero() {
+			s.oldest = earlier(s.oldest, r.at)
+		}
+		if r.known != nil {
+			p.known.seal(r.known)
+		}
+		entries, bytes = entries+r.increments, bytes+r.bytes
+	}
+	p.open.add(-entries, -bytes)
+	p.requests.Init()
+	p.urgent = p.closed
+	p.seals[s] = struct{}{}
+	p.stats.Increments += s.increments
+	return s, h
+}
+
+// harvest takes what Add left in the stripes.
+func (p *Publisher) harvest(last bool) *harvest {
+	h := new(harvest)
+	for i := range p.stripes {
+		p.stripes[i].harvest(h, i, last)
+	}
+	return h
+}
+
+// pack merges, sorts, cuts and encodes what was taken.
+func (s *seal) pack(h *harvest) []*sealed {
+	var own []wire.Part
+	for _, r := range s.requests {
+		for _, it := range r.items {
+			h.add(int(stripeOf(it.hash)), it)
+		}
+		own = append(own, r.parts...)
+		r.items, r.parts = nil, nil
+	}
+	var parts []wire.Part
+	for _, entries := range layers(h.sorted()) {
+		parts = append(parts, wire.CutAnonymous(entries)...)
+	}
+	// A further part of a request follows the nearest head before it: keep the order.
+	parts = append(parts, own...)
+	payloads := wire.Pack(s.oldest, parts, wire.MaxBatch)
+	ids := make([]wire.PartID, len(payloads))
+	wire.RandomIDs(ids)
+	messages := make([]*sealed, len(payloads))
+	for i, payload := range payloads {
+		messages[i] = &sealed{seal: s, uuid: ids[i].String(), payload: payload}
+	}
+	countEntries(messages, parts)
+	return messages
+}
+
+// countEntries tells the first message about all entries: statistics need no more.
+func countEntries(messages []*sealed, parts []wire.Part) {
+	if len(messages) > 0 {
+		b := wire.Batch{Parts: parts}
+		messages[0].entries = b.Entries()
+	}
+}
+
+// sorted is all items in the order of wire.SortEntries. Stripes are in that order, so
+// each is sorted by itself.
+func (h *harvest) sorted() []item {
+	n := 0
+	for i := range h.items {
+		n += len(h.items[i])
+	}
+	all := make([]item, 0, n)
+	for i, items := range h.items {
+		slices.SortFunc(items, func(a, b item) int {
+			if a.hash != b.hash {
+				return cmp.Compare(a.hash, b.hash)
+			}
+			return strings.Compare(a.counter, b.counter)
+		})
+		all = append(all, items...)
+		h.items[i] = nil
+	}
+	return all
+}
+
+// layers sums the items of one counter and drops what sums to 0. A sum that would
+// leave +-wire.MaxSum becomes several entries: a counter stands at most once in a layer,
+// and layers are cut into parts one by one.
+func layers(sorted []item) [][]wire.Entry {
+	all := [][]wire.Entry{make([]wire.Entry, 0, len(sorted))}
+	for i := 0; i < len(sorted); {
+		end := i + 1
+		for end < len(sorted) && sorted[end].counter == sorted[i].counter {
+			end++
+		}
+		layer, sum := 0, int64(0)
+		for _, it := range sorted[i:end] {
+			if overflows(sum, it.delta) {
+				all = put(all, layer, wire.Entry{Counter: it.counter, Delta: sum})
+				layer, sum = layer+1, 0
+			}
+			sum += it.delta
+		}
+		all = put(all, layer, wire.Entry{Counter: sorted[i].counter, Delta: sum})
+		i = end
+	}
+	return all
+}
+
+func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
+	if e.Delta == 0 {
+		return all
+	}
+	if layer == len(all) {
+		all = append(all, nil)
+	}
+	all[layer] = append(all[layer], e)
+	return all
+}
+
+// settleLocked ends a seal.
+func (p *Publisher) settleLocked(s *seal) {
+	delete(p.seals, s)
+	if s.err == nil {
+		p.stats.Durable += s.increments
+	} else {
+		p.stats.Unknown += s.increments
+	}
+	for _, r := range s.requests {
+		r.err = s.err
+		close(r.done)
+	}
+	close(s.done)
+}

@@ -1,0 +1,208 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+)
+
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// run seals and hands messages to deliveries until the publisher is closed and empty,
+// or Close has run out of time. Deliveries that a bus does not let go of are left
+// behind only then.
+func (p *Publisher) run() {
+	defer close(p.done)
+	linger := time.NewTimer(time.Hour)
+	defer linger.Stop()
+	for {
+		wait, finished := p.advance()
+		if finished {
+			p.deliveries.Wait()
+			return
+		}
+		linger.Reset(wait)
+		select {
+		case <-p.wake:
+		case <-linger.C:
+		case <-p.life.Done():
+			p.drop()
+			return
+		}
+	}
+}
+
+// advance does what can be done now, and says how long to wait for the next thing that
+// time alone brings.
+func (p *Publisher) advance() (wait time.Duration, finished bool) {
+	for {
+		p.mu.Lock()
+		if p.life.Err() != nil {
+			p.mu.Unlock()
+			return time.Hour, false // run ends
+		}
+		p.dispatchLocked()
+		due, ok := p.dueLocked()
+		if !ok {
+			p.urgent = p.closed
+			finished = p.closed && p.final == nil && len(p.seals) == 0
+			p.mu.Unlock()
+			return time.Hour, finished
+		}
+		if len(p.queue) > 0 || p.inFlight >= p.cfg.MaxInFlight {
+			p.mu.Unlock()
+			return time.Hour, false // a delivery's end wakes the sender
+		}
+		if wait = time.Until(due); wait > 0 {
+			p.mu.Unlock()
+			return wait, false
+		}
+		s, h := p.takeLocked()
+		p.mu.Unlock()
+		p.enqueue(s, s.pack(h))
+	}
+}
+
+// dueLocked is when the open batch is to be sealed; false if it is empty.
+func (p *Publisher) dueLocked() (time.Time, bool) {
+	var oldest time.Time
+	for i := range p.stripes {
+		if us := p.stripes[i].since.Load(); us != 0 {
+			oldest = earlier(oldest, time.UnixMicro(us))
+		}
+	}
+	if e := p.requests.Front(); e != nil && !e.Value.(*request).at.IsZero() {
+		oldest = earlier(oldest, e.Value.(*request).at)
+	}
+	switch {
+	case p.final != nil, p.urgent && p.requests.Len() > 0, p.urgent && !oldest.IsZero():
+		return time.Time{}, true
+	case oldest.IsZero() && p.requests.Len() == 0:
+		return time.Time{}, false
+	case p.cfg.Linger < 0 || p.open.half():
+		return time.Time{}, true
+	}
+	return oldest.Add(p.cfg.Linger), true
+}
+
+// enqueue puts a seal's messages into line. A seal whose sums were all 0 has none.
+func (p *Publisher) enqueue(s *seal, messages []*sealed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.unsent = len(messages)
+	if s.unsent == 0 {
+		p.settleLocked(s)
+		return
+	}
+	p.queue = messages
+}
+
+// dispatchLocked starts deliveries while there are messages and slots.
+func (p *Publisher) dispatchLocked() {
+	for len(p.queue) > 0 && p.inFlight < p.cfg.MaxInFlight {
+		m := p.queue[0]
+		p.queue[0], p.queue = nil, p.queue[1:]
+		p.inFlight++
+		p.deliveries.Go(func() { p.deliver(m) })
+	}
+}
+
+// deliver sends one message until the bus has it, or never will.
+func (p *Publisher) deliver(m *sealed) {
+	for try := 0; ; try++ {
+		err := p.bus.Publish(p.cfg.Topic, m.message(p.life))
+		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
+		p.note(m, err, try)
+		if err == nil || final {
+			p.settle(m, err)
+			return
+		}
+		if !sleep(p.life, backoff(try)) {
+			p.settle(m, err)
+			return
+		}
+	}
+}
+
+// message is a fresh envelope: Watermill's carries the state of one delivery.
+func (m *sealed) message(ctx context.Context) *message.Message {
+	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
+}
+
+func (p *Publisher) settle(m *sealed, err error) {
+	p.mu.Lock()
+	p.inFlight--
+	p.settleMessageLocked(m, err)
+	p.mu.Unlock()
+	p.signal()
+}
+
+func (p *Publisher) settleMessageLocked(m *sealed, err error) {
+	if err == nil {
+		p.stats.Messages++
+		p.stats.Bytes += int64(len(m.payload))
+		p.stats.Entries += int64(m.entries)
+	} else {
+		p.lost = unclosed{err}
+		m.seal.err = fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, p.lost)
+	}
+	if m.seal.unsent--; m.seal.unsent == 0 {
+		p.settleLocked(m.seal)
+	}
+}
+
+// unclosed hides that the bus said ErrClosed: to a caller that means "certainly not
+// counted", which is not known here.
+type unclosed struct{ error }
+
+// drop gives up what is in line after Close has run out of time. Callers that wait for
+// it have been told by then.
+func (p *Publisher) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = nil
+}
+
+func (p *Publisher) note(m *sealed, err error, try int) {
+	p.mu.Lock()
+	if try > 0 {
+		p.stats.Resends++
+	}
+	p.health.note(err)
+	p.mu.Unlock()
+	if err != nil {
+		p.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the bus did not take a batch",
+			slog.String("batch", m.uuid), slog.Int("try", try), slog.Any("err", err))
+	}
+}
+
+// backoff has full jitter: publishers that failed together do not come back together.
+func backoff(try int) time.Duration {
+	most := maxBackoff
+	if try < 7 {
+		most = min(most, minBackoff<<try)
+	}
+	return rand.N(most) + 1
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
