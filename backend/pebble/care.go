@@ -45,7 +45,7 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(b, pebbledb.Sync)
+	return b.Commit(pebbledb.Sync)
 }
 
 // Dead returns up to limit dead letters in the order of their keys.
@@ -125,7 +125,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(b, pebbledb.NoSync)
+	return b.Commit(pebbledb.NoSync)
 }
 
 // Workers returns all workers' records in the order of their ids.

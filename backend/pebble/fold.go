@@ -42,7 +42,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("fold: %w", err)
 	}
-	return s.commit(b, pebbledb.Sync)
+	return b.Commit(pebbledb.Sync)
 }
 
 // foldMarkedLocked checks and inserts markers. It holds the lock until the batch is
@@ -68,7 +68,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	for _, e := range added {
 		s.addEpochLocked(e)
 	}
-	return s.commit(b, pebbledb.Sync)
+	return b.Commit(pebbledb.Sync)
 }
 
 // newBatch makes room for the whole commit at once.

@@ -100,7 +100,7 @@ func (s *Store) sweepLocked(now time.Time) error {
 		return nil
 	}
 	// Lost in a crash, it is done again at the next start.
-	if err := s.commit(b, pebbledb.NoSync); err != nil {
+	if err := b.Commit(pebbledb.NoSync); err != nil {
 		return err
 	}
 	s.epochs = slices.Delete(s.epochs, 0, ended)

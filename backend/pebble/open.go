@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,21 +39,28 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		cfg: cfg, keys: newKeyspace(cfg.Namespace),
-		health: &health{dir: cfg.Dir, log: cfg.Logger}, doom: &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit},
+		cfg: cfg, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
 	}
-	db, err := pebbledb.Open(cfg.Dir, s.options())
+	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
+	listener := s.health.listener()
+	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
+	var armed atomic.Bool
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, d, &armed}, logger{cfg.Logger, d}, listener))
 	if err != nil {
-		return nil, explain(cfg.Dir, err)
+		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
 	s.db = db
 	if err := s.start(); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, db.Close(), s.files.Close())
 	}
+	armed.Store(true)
 	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", s.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
 	return s, nil
 }
+
+// slowDisk is how long a write may take before it is logged.
+const slowDisk = 5 * time.Second
 
 // start reads what an open store keeps in memory.
 func (s *Store) start() error {
@@ -78,12 +86,12 @@ func (s *Store) start() error {
 func (s *Store) lockFile() string { return filepath.Join(s.cfg.Dir, "LOCK") }
 
 // options are measured in the package's benchmarks.
-func (s *Store) options() *pebbledb.Options {
+func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
 	opts := &pebbledb.Options{
-		FS:                 s.cfg.FS,
+		FS:                 files,
 		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
-		CacheSize:          s.cfg.Cache,
+		CacheSize:          cfg.Cache,
 		// A fold of 100,000 counters is some 4 MB; memtables this large merge the folds of
 		// a second or more into one run before anything is compacted.
 		MemTableSize:                64 << 20,
@@ -100,8 +108,8 @@ func (s *Store) options() *pebbledb.Options {
 		CompactionConcurrencyRange: func() (int, int) {
 			return 1, max(1, min(4, runtime.GOMAXPROCS(0)))
 		},
-		Logger:        logger{s.cfg.Logger, s.doom},
-		EventListener: s.health.listener(),
+		Logger:        log,
+		EventListener: listener,
 	}
 	opts.TargetFileSizes[0] = 8 << 20
 	for i := range opts.Levels {

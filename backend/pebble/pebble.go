@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -83,7 +84,7 @@ type Store struct {
 	id     string      // of this database, from its meta record
 	lock   os.FileInfo // of the lock file, nil with Config.FS
 	health *health
-	doom   *doom
+	files  io.Closer // ends the watch over the disk
 
 	// closing is held for reading by every call that uses db.
 	closing sync.RWMutex
@@ -142,7 +143,7 @@ func (s *Store) Close() error {
 	for v := range s.views {
 		v.closeLocked()
 	}
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(s.db.Close(), s.files.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", s.cfg.Dir, err)
 	}
 	s.cfg.Logger.Info("store closed", "dir", s.cfg.Dir)
@@ -156,15 +157,4 @@ func (s *Store) DiskUsage() uint64 {
 	}
 	defer s.closing.RUnlock()
 	return s.db.Metrics().DiskSpaceUsage()
-}
-
-// commit writes a batch. Pebble panics where the log cannot be rotated; after that no
-// write can ever succeed, so the process ends here as well.
-func (s *Store) commit(b *pebbledb.Batch, opts *pebbledb.WriteOptions) error {
-	defer func() {
-		if r := recover(); r != nil {
-			s.doom.end(fmt.Sprint(r))
-		}
-	}()
-	return b.Commit(opts)
 }

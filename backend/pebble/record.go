@@ -50,7 +50,7 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(b, pebbledb.NoSync)
+	return b.Commit(pebbledb.NoSync)
 }
 
 func getRecord(from pebbledb.Reader, key []byte) (shards int, exists bool, err error) {
