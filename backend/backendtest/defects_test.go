@@ -93,7 +93,7 @@ func TestDefectiveStore(t *testing.T) {
 		}
 		return defect.make(s)
 	}
-	backendtest.RunStore(t, open, backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
+	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
 }
 
 type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error)
