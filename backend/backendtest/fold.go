@@ -148,15 +148,19 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 // A repeat carries another expiry than the first: the marker must be found all the same.
 func testMarkerIsFoundWhateverItsExpiry(t *testing.T, su *suite) {
 	s := su.open(t)
-	for _, hours := range []int{0, 1, 24, 72, 96, 200, 24 * 40} {
-		m := marker()
-		m.ExpireAt = m.ExpireAt.Add(time.Duration(hours) * time.Hour)
-		mustFold(t, s, commit(one(m), add("a", 0, 1)))
+	expiries := []int{0, 1, 24, 72, 96, 200, 24 * 40}
+	markers := make([]aggregator.Marker, len(expiries))
+	for i, hours := range expiries {
+		markers[i] = marker()
+		markers[i].ExpireAt = markers[i].ExpireAt.Add(time.Duration(hours) * time.Hour)
+		mustFold(t, s, commit(one(markers[i]), add("a", 0, 1)))
+	}
+	for i, m := range markers { // all are there by now: none is found for being the newest
 		for _, later := range []int{-96, 0, 1, 30, 96, 24 * 100} {
 			again := m
 			again.ExpireAt = m.ExpireAt.Add(time.Duration(later) * time.Hour)
 			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {
-				t.Errorf("marker of +%dh repeated with %+dh: got error %v, want ErrMarkerExists", hours, later, err)
+				t.Errorf("marker of +%dh repeated with %+dh: got error %v, want ErrMarkerExists", expiries[i], later, err)
 			}
 		}
 	}
