@@ -221,3 +221,19 @@ func TestFoldSurvivesLossOfPower(t *testing.T) {
 		}
 	}
 }
+
+// A process that nobody sweeps does it by itself.
+func TestFoldSweepsOnceADay(t *testing.T) {
+	t.Parallel()
+	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()
+	fold(t, s, marker(now.Add(-10*24*time.Hour)), "a", 1)
+	fold(t, s, marker(now.Add(time.Hour)), "a", 1)
+	if len(s.epochs) != 2 {
+		t.Errorf("just opened: got epochs %v, want 2", s.epochs)
+	}
+	s.swept = now.Add(-25 * time.Hour)
+	fold(t, s, marker(now.Add(time.Hour)), "a", 1)
+	if len(s.epochs) != 1 {
+		t.Errorf("a day later: got epochs %v, want 1", s.epochs)
+	}
+}
