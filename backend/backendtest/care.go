@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func testBuryIsIdempotent(t *testing.T, su *suite) {
 	bury(t, s, a, b)
 	bury(t, s, a)
 	bury(t, s)
-	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes); diff != "" {
+	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }

@@ -205,7 +205,8 @@ func testReadTimeCoversFolds(t *testing.T, su *suite) {
 	testReadTimeIsRecent(t, s)
 }
 
-// The read time is not far behind either: it covers what was folded just now.
+// The read time is not far behind: it covers what was folded just now. And it is not
+// ahead: what is folded next is later.
 func testReadTimeIsRecent(t *testing.T, s Store) {
 	at := mustFold(t, s, commit(nil, add("b", 0, 1)))
 	if at.IsZero() {
@@ -218,6 +219,13 @@ func testReadTimeIsRecent(t *testing.T, s Store) {
 	}
 	if v.ReadTime().Before(at) {
 		t.Errorf("read time %s is before the last fold's %s", v.ReadTime(), at)
+	}
+	next := mustFold(t, s, commit(nil, add("b", 0, 1)))
+	if next.IsZero() {
+		next = time.Now()
+	}
+	if v.ReadTime().After(next) {
+		t.Errorf("read time %s is after the fold at %s, which is not in the view", v.ReadTime(), next)
 	}
 }
 

@@ -1,11 +1,18 @@
 package fakestore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 var _ backendtest.Store = (*fakestore.Store)(nil)
@@ -19,5 +26,142 @@ func TestStore(t *testing.T) {
 				return fakestore.New(fakestore.Options{Entities: entities, Errorf: t.Errorf, Defer: fakestore.DeferSome(0.3, 1)})
 			})
 		})
+	}
+}
+
+func add(counter string, shard int, delta int64) aggregator.Add {
+	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+}
+
+func marker(b byte) aggregator.Marker {
+	return aggregator.Marker{ID: wire.PartID{b}, ExpireAt: time.Now().Add(time.Hour)}
+}
+
+// Each answer, what the caller is told, and what is there afterwards.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer  fakestore.Answer
+		want    error
+		total   int64
+		markers int
+	}{
+		{fakestore.OK, nil, 5, 1},
+		{fakestore.MarkerExists, aggregator.ErrMarkerExists, 0, 0},
+		{fakestore.Refused, aggregator.ErrRefused, 0, 0},
+		{fakestore.Deployment, aggregator.ErrDeployment, 0, 0},
+		{fakestore.NotCounted, aggregator.ErrNotCounted, 0, 1},
+		{fakestore.UnknownApplied, context.DeadlineExceeded, 5, 1},
+		{fakestore.UnknownNotApplied, context.DeadlineExceeded, 0, 0},
+		{fakestore.SlowApplied, context.DeadlineExceeded, 5, 1},
+		{fakestore.SlowNotApplied, context.DeadlineExceeded, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+			s.OnFold(fakestore.FoldScript(c.answer))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := s.Fold(ctx, &aggregator.Commit{Markers: []aggregator.Marker{marker(1)}, Adds: []aggregator.Add{add("a", 0, 5)}})
+			if !errors.Is(err, c.want) {
+				t.Errorf("answer %d: got error %v, want %v", c.answer, err, c.want)
+			}
+			_, marked := s.Marker(wire.PartID{1})
+			if got := s.Total("a"); got != c.total || marked != (c.markers == 1) {
+				t.Errorf("answer %d: got %d, marker %t, want %d, %d", c.answer, got, marked, c.total, c.markers)
+			}
+		})
+	}
+}
+
+func TestRefusesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	a, b := add("a", 0, 1), add("a", 1, 1)
+	if b.Hash < a.Hash {
+		a, b = b, a
+	}
+	wrong := a
+	wrong.Hash++
+	many := make([]aggregator.Marker, 26)
+	for i := range many {
+		many[i] = marker(byte(i))
+	}
+	for name, c := range map[string]struct {
+		commit  aggregator.Commit
+		mistake bool
+	}{
+		"26 entities":   {aggregator.Commit{Markers: many}, false},
+		"marker twice":  {aggregator.Commit{Markers: []aggregator.Marker{marker(1), marker(1)}}, true},
+		"shard twice":   {aggregator.Commit{Adds: []aggregator.Add{a, a}}, true},
+		"out of order":  {aggregator.Commit{Adds: []aggregator.Add{b, a}}, true},
+		"wrong hash":    {aggregator.Commit{Adds: []aggregator.Add{wrong}}, true},
+		"delta 0":       {aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 0)}}, true},
+		"no record":     {aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}, true},
+		"empty":         {aggregator.Commit{}, true},
+		"no expiry":     {aggregator.Commit{Markers: []aggregator.Marker{{}}}, true},
+		"reserved name": {aggregator.Commit{Adds: []aggregator.Add{add("__a__", 0, 1)}}, true},
+	} {
+		told := 0
+		s := fakestore.New(fakestore.Options{Entities: 25, NeedRecords: true, Errorf: func(string, ...any) { told++ }})
+		if _, err := s.Fold(t.Context(), &c.commit); !errors.Is(err, aggregator.ErrRefused) {
+			t.Errorf("%s: got error %v, want ErrRefused", name, err)
+		}
+		if counts := s.Counts(); (told == 1) != c.mistake || counts.Mistakes != told || counts.Folds != 0 {
+			t.Errorf("%s: told %d times, counts %+v", name, told, counts)
+		}
+	}
+}
+
+func TestRefusesTooManyKeys(t *testing.T) {
+	t.Parallel()
+	s, n := fakestore.New(fakestore.Options{}), 1001
+	_, err1 := s.Applied(t.Context(), make([]wire.PartID, n))
+	_, err2 := s.Shards(t.Context(), make([]string, n))
+	err3 := s.Raise(t.Context(), make([]aggregator.Raise, n))
+	_, err4 := s.View().Lookup(t.Context(), make([]reader.Key, n))
+	for i, err := range []error{err1, err2, err3, err4} {
+		if !errors.Is(err, aggregator.ErrRefused) {
+			t.Errorf("call %d with 1,001 keys: got error %v, want ErrRefused", i, err)
+		}
+	}
+}
+
+func TestExclusiveSeesOpenFolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fakestore.New(fakestore.Options{Exclusive: true})
+		s.OnFold(fakestore.FoldScript(fakestore.SlowApplied))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _, _ = s.Fold(ctx, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}) }()
+		synctest.Wait()
+		if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}); !errors.Is(err, aggregator.ErrRefused) {
+			t.Errorf("a shard in two open folds: got error %v, want ErrRefused", err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}); err != nil || s.Total("a") != 2 {
+			t.Errorf("after the first has ended: got %v and a total of %d, want 2", err, s.Total("a"))
+		}
+	})
+}
+
+func TestHistoryIsReadable(t *testing.T) {
+	t.Parallel()
+	s := fakestore.New(fakestore.Options{History: true, ClockOffset: time.Hour})
+	for i := range 5 {
+		at, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+		if err != nil || time.Until(at) < 59*time.Minute {
+			t.Fatalf("fold at %s: %v, want a clock an hour ahead", at, err)
+		}
+		for back, want := range map[time.Duration]int64{0: int64(i + 1), time.Microsecond: int64(i)} {
+			v := s.ViewAt(at.Add(-back))
+			got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}})
+			v.Close()
+			if err != nil || got[0].Value != want && back == 0 || got[0].Value > want {
+				t.Errorf("%s before fold %d: got %v, %v, want %d", back, i+1, got, err, want)
+			}
+		}
+	}
+	if s.OpenViews() != 0 {
+		t.Errorf("%d views are open", s.OpenViews())
 	}
 }

@@ -1,0 +1,114 @@
+// Package memory is the cache of one process: totals in memory, the least recently used
+// forgotten first.
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// Config bounds the cache.
+type Config struct {
+	// Totals is the most totals kept, and the most locks. A total takes some 200 bytes
+	// and its counter's name. Default 100,000.
+	Totals int
+}
+
+// A Cache keeps totals in memory. All methods may be called at once. Expired totals
+// stay until they are asked for or others push them out.
+type Cache struct {
+	mu     sync.Mutex
+	totals *simplelru.LRU[string, entry]
+	locks  *simplelru.LRU[string, time.Time] // until when
+}
+
+type entry struct {
+	total   reader.Cached
+	expires time.Time
+}
+
+var _ reader.Cache = (*Cache)(nil)
+
+// New returns an empty cache.
+func New(cfg Config) (*Cache, error) {
+	size := cmp.Or(cfg.Totals, 100_000)
+	totals, err1 := simplelru.NewLRU[string, entry](size, nil)
+	locks, err2 := simplelru.NewLRU[string, time.Time](size, nil)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("memory cache: Totals must be positive, got %d", size)
+	}
+	return &Cache{totals: totals, locks: locks}, nil
+}
+
+// Get returns the totals that have not expired.
+func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := make([]reader.Cached, 0, len(counters))
+	for _, counter := range counters {
+		e, ok := c.totals.Get(counter)
+		switch {
+		case !ok:
+		case now.Before(e.expires):
+			found = append(found, e.total)
+		default:
+			c.totals.Remove(counter)
+		}
+	}
+	return found, nil
+}
+
+// Set keeps each total, unless there is one with a later AsOf that has not expired.
+func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, total := range totals {
+		if e, ok := c.totals.Peek(total.Counter); ok && now.Before(e.expires) && e.total.AsOf.After(total.AsOf) {
+			continue
+		}
+		c.totals.Add(total.Counter, entry{total, now.Add(ttl)})
+	}
+	return nil
+}
+
+// Lock is true for the first caller until ttl has passed or Unlock was called.
+func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until, ok := c.locks.Peek(counter); ok && now.Before(until) {
+		return false, nil
+	}
+	c.locks.Add(counter, now.Add(ttl))
+	return true, nil
+}
+
+// Unlock lets the next caller in.
+func (c *Cache) Unlock(ctx context.Context, counter string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.locks.Remove(counter)
+	return nil
+}

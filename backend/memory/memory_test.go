@@ -1,0 +1,79 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/backend/backendtest"
+	"github.com/countmill/countmill/reader"
+)
+
+func open(t *testing.T, cfg Config) *Cache {
+	t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return c
+}
+
+func TestCache(t *testing.T) {
+	t.Parallel()
+	backendtest.RunCache(t, func(t *testing.T) reader.Cache { return open(t, Config{}) })
+}
+
+func TestTotalsAndLocksExpireOnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, ctx := open(t, Config{}), t.Context()
+		if err := c.Set(ctx, []reader.Cached{{Counter: "a", Total: 1, AsOf: time.Now()}}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := c.Lock(ctx, "a", time.Second); !first {
+			t.Fatal("the first Lock is false")
+		}
+		time.Sleep(time.Second - 1)
+		if got, _ := c.Get(ctx, []string{"a"}); len(got) != 1 {
+			t.Errorf("just before it expires: got %v, want the total", got)
+		}
+		if again, _ := c.Lock(ctx, "a", time.Second); again {
+			t.Errorf("a second Lock just before the first expires is true")
+		}
+		time.Sleep(1)
+		if got, _ := c.Get(ctx, []string{"a"}); len(got) != 0 {
+			t.Errorf("expired: got %v, want nothing", got)
+		}
+		if again, _ := c.Lock(ctx, "a", time.Second); !again {
+			t.Errorf("Lock after the first has expired is false")
+		}
+	})
+}
+
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	c, ctx := open(t, Config{Totals: 10}), t.Context()
+	for i := range 100 {
+		name := fmt.Sprint("c", i)
+		if err := c.Set(ctx, []reader.Cached{{Counter: name}}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Lock(ctx, name, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.totals.Len() != 10 || c.locks.Len() != 10 {
+		t.Errorf("got %d totals and %d locks, want 10 of each", c.totals.Len(), c.locks.Len())
+	}
+	if got, _ := c.Get(ctx, []string{"c99", "c0"}); len(got) != 1 || got[0].Counter != "c99" {
+		t.Errorf("got %v, want the newest only", got)
+	}
+}
+
+func TestNewRefusesNegativeSize(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{Totals: -1}); err == nil {
+		t.Error("Totals -1: got no error")
+	}
+}

@@ -1,0 +1,73 @@
+package pebble
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// benchCommits are sorted commits of size counters, drawn from a million.
+func benchCommits(n, size int) []*aggregator.Commit {
+	random := rand.New(rand.NewPCG(1, 1))
+	all := make([]aggregator.Add, 1_000_000)
+	for i := range all {
+		name := fmt.Sprintf("page:/articles/%07d", i)
+		all[i] = aggregator.Add{Counter: name, Hash: wire.ShardHash(name, 0), Delta: int64(1 + i%9)}
+	}
+	commits := make([]*aggregator.Commit, n)
+	for i := range commits {
+		chosen := make(map[int]bool, size)
+		c := &aggregator.Commit{Adds: make([]aggregator.Add, 0, size)}
+		for len(c.Adds) < size {
+			if at := random.IntN(len(all)); !chosen[at] {
+				chosen[at] = true
+				c.Adds = append(c.Adds, all[at])
+			}
+		}
+		slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Hash, b.Hash) })
+		commits[i] = c
+	}
+	return commits
+}
+
+// BenchmarkFold is sorted, synced commits over a million names. adds/s is the figure to
+// compare with the design's.
+func BenchmarkFold(b *testing.B) {
+	for _, size := range []int{400, 10_000, 100_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			commits := benchCommits(min(16, 1_600_000/size), size)
+			s := open(b, Config{Dir: b.TempDir()})
+			for i := 0; b.Loop(); i++ {
+				if _, err := s.Fold(b.Context(), commits[i%len(commits)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*float64(size)/b.Elapsed().Seconds(), "adds/s")
+		})
+	}
+}
+
+// BenchmarkFoldMarked is commits of 100 parts with a marker each and 2,400 adds.
+func BenchmarkFoldMarked(b *testing.B) {
+	commits := benchCommits(16, 2400)
+	s := open(b, Config{Dir: b.TempDir()})
+	ids := make([]wire.PartID, 100)
+	expire := time.Now().Add(194 * time.Hour)
+	for i := 0; b.Loop(); i++ {
+		wire.RandomIDs(ids)
+		c := &aggregator.Commit{Adds: commits[i%len(commits)].Adds}
+		for _, id := range ids {
+			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), ExpireAt: expire})
+		}
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*float64(len(ids))/b.Elapsed().Seconds(), "markers/s")
+}

@@ -1,0 +1,179 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A deadRecord stands before the payload of a dead letter, in JSON, with its length as
+// an unsigned varint before it. Times are microseconds since 1970.
+type deadRecord struct {
+	Source string `json:"source"`
+	Time   int64  `json:"time"`
+	Reason string `json:"reason"`
+	Maybe  bool   `json:"maybe,omitempty"`
+	At     int64  `json:"at"`
+}
+
+// Bury writes dead letters in one synced batch.
+func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	b := s.db.NewBatch()
+	defer b.Close()
+	for i := range letters {
+		value, err := encodeDead(&letters[i])
+		if err != nil {
+			return err
+		}
+		if err := b.Set(s.keys.named(nil, kindDead, letters[i].Key), value, nil); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Commit(pebbledb.Sync)
+}
+
+// Dead returns up to limit dead letters in the order of their keys.
+func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	if err := ctx.Err(); err != nil || limit <= 0 {
+		return nil, err
+	}
+	var letters []aggregator.Dead
+	err := s.scan(kindDead, after, func(key string, value []byte) (bool, error) {
+		d, err := decodeDead(key, value)
+		if err != nil {
+			return false, fmt.Errorf("dead letter %q: %w", key, err)
+		}
+		letters = append(letters, d)
+		return len(letters) < limit, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return letters, nil
+}
+
+func encodeDead(d *aggregator.Dead) ([]byte, error) {
+	header, err := json.Marshal(deadRecord{d.Source, d.Time.UnixMicro(), d.Reason, d.Maybe, d.At.UnixMicro()})
+	if err != nil {
+		return nil, err
+	}
+	value := binary.AppendUvarint(make([]byte, 0, len(header)+len(d.Payload)+4), uint64(len(header)))
+	return append(append(value, header...), d.Payload...), nil
+}
+
+func decodeDead(key string, value []byte) (aggregator.Dead, error) {
+	length, n := binary.Uvarint(value)
+	if n <= 0 || length > uint64(len(value)-n) {
+		return aggregator.Dead{}, errors.New("cut off")
+	}
+	header, payload := value[n:n+int(length)], value[n+int(length):]
+	var r deadRecord
+	if err := json.Unmarshal(header, &r); err != nil {
+		return aggregator.Dead{}, err
+	}
+	return aggregator.Dead{
+		Key: key, Payload: append([]byte(nil), payload...), Source: r.Source, Reason: r.Reason, Maybe: r.Maybe,
+		Time: time.UnixMicro(r.Time).UTC(), At: time.UnixMicro(r.At).UTC(),
+	}, nil
+}
+
+// A workerRecord is what a worker says of itself, in JSON. Times are microseconds since
+// 1970, the lag is in nanoseconds.
+type workerRecord struct {
+	Lag        int64 `json:"lag"`
+	LastCommit int64 `json:"last_commit"`
+	Expires    int64 `json:"expires"`
+	Entries    int64 `json:"entries"`
+	Commits    int64 `json:"commits"`
+}
+
+// Announce replaces the worker's record, without a sync.
+func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits})
+	if err != nil {
+		return err
+	}
+	b := s.db.NewBatch()
+	defer b.Close()
+	if err := b.Set(s.keys.named(nil, kindWorker, w.ID), value, nil); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Commit(pebbledb.NoSync)
+}
+
+// Workers returns all workers' records in the order of their ids.
+func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var workers []reader.Worker
+	err := s.scan(kindWorker, "", func(id string, value []byte) (bool, error) {
+		var r workerRecord
+		if err := json.Unmarshal(value, &r); err != nil {
+			return false, fmt.Errorf("worker %q: %w", id, err)
+		}
+		workers = append(workers, reader.Worker{
+			ID: id, Lag: time.Duration(r.Lag), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits,
+		})
+		return true, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return workers, nil
+}
+
+// Check fails while the disk refuses Pebble's background writes, for good once damaged
+// data was seen, and when the directory was removed or replaced: folds would then go to
+// files that nobody can open again.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.lock != nil {
+		lock, err := os.Stat(s.lockFile())
+		if err != nil {
+			return fmt.Errorf("data directory %s is gone: restart: %w", s.cfg.Dir, err)
+		}
+		if !os.SameFile(lock, s.lock) {
+			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
+		}
+	}
+	return s.health.err()
+}

@@ -1,0 +1,152 @@
+package pebble
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// The tests in this file start this program again as another process.
+const childEnv = "COUNTMILL_PEBBLE_TEST_CHILD"
+
+// runChild is true in the other process.
+func runChild() bool {
+	dir := os.Getenv(childEnv + "_DIR")
+	switch os.Getenv(childEnv) {
+	case "hold":
+		holdDir(dir)
+	case "fill-log":
+		foldUntilFull(dir, false)
+	case "fill-rotation":
+		foldUntilFull(dir, true)
+	default:
+		return false
+	}
+	return true
+}
+
+func child(t *testing.T, task, dir string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), childEnv+"="+task, childEnv+"_DIR="+dir)
+	return cmd
+}
+
+func holdDir(dir string) {
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("open")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = s.Close()
+}
+
+func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := child(t, "hold", dir)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "open\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	wantRefused(t, Config{Dir: dir}, "in use by another process")
+	_ = stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Dir: dir})
+}
+
+// foldUntilFull folds, prints how many folds were acknowledged, and after a while has
+// no space left: in the log itself, or when a new log is made.
+func foldUntilFull(dir string, rotate bool) {
+	var full atomic.Bool
+	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		isLog := strings.HasSuffix(op.Path, ".log")
+		writes := op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileFlush
+		creates := op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite
+		if full.Load() && isLog && (rotate && creates || !rotate && writes) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	s, err := Open(Config{Dir: dir, FS: files, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; ; i++ {
+		full.Store(i == 20)
+		adds := []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}
+		if rotate && i >= 20 { // too large for the memtable, so the log is rotated
+			name := strings.Repeat("x", 500)
+			for n := range 100_000 {
+				adds = append(adds, aggregator.Add{Counter: name, Hash: uint64(n), Delta: 1})
+			}
+		}
+		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: adds}); err != nil {
+			panic(err)
+		}
+		fmt.Println(i + 1)
+	}
+}
+
+// A full disk ends the process with status 1 and one line that says what to do, and
+// everything that was acknowledged is there when it starts again.
+func TestFullDiskEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, task := range []string{"fill-log", "fill-rotation"} {
+		t.Run(task, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := child(t, task, dir)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			if cmd.ProcessState.ExitCode() != 1 {
+				t.Errorf("got %v, want exit status 1; it said:\n%s", err, stderr.String())
+			}
+			if lines := strings.Count(stderr.String(), "\n"); lines != 1 || !strings.Contains(stderr.String(), "free space") ||
+				!strings.Contains(stderr.String(), dir) || !strings.Contains(stderr.String(), "no space left") {
+				t.Errorf("want one line that names the directory, the cause and what to do, got:\n%s", stderr.String())
+			}
+			acked := strings.Fields(stdout.String())
+			want, err := strconv.ParseInt(acked[len(acked)-1], 10, 64)
+			if err != nil || want < 20 {
+				t.Fatalf("the other process acknowledged %v folds, %v", acked, err)
+			}
+			if got := total(t, open(t, Config{Dir: dir}), "a"); got < want {
+				t.Errorf("after a restart: got %d, but %d were acknowledged", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// Fold applies the commit in one synced batch. The context is looked at before the
+// commit only: a disk that hangs makes Fold hang. The time it returns is zero, as the
+// store's time is the machine's.
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+	if err := s.enter(); err != nil {
+		return time.Time{}, err
+	}
+	defer s.closing.RUnlock()
+	if len(c.Markers) == 0 {
+		return time.Time{}, s.foldUnmarked(ctx, c)
+	}
+	if err := s.lockMarking(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer s.unlockMarking()
+	return time.Time{}, s.foldMarkedLocked(ctx, c)
+}
+
+// foldUnmarked needs no lock: additions commute, and Pebble syncs concurrent ones
+// together.
+func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
+	b := s.newBatch(c)
+	defer b.Close()
+	if err := s.mergeAdds(b, c.Adds); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("fold: %w", err)
+	}
+	return b.Commit(pebbledb.Sync)
+}
+
+// foldMarkedLocked checks and inserts markers. It holds the lock until the batch is
+// synced: a marker that others can see must not be lost any more, as they acknowledge
+// because of it.
+func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) error {
+	if err := s.sweepDaily(); err != nil {
+		return err
+	}
+	b := s.newBatch(c)
+	defer b.Close()
+	added, err := s.insertMarkersLocked(b, c.Markers)
+	if err != nil {
+		return err
+	}
+	if err := s.mergeAdds(b, c.Adds); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("fold: %w", err)
+	}
+	// Before the commit, so that an error that leaves it open cannot hide an epoch.
+	for _, e := range added {
+		s.addEpochLocked(e)
+	}
+	return b.Commit(pebbledb.Sync)
+}
+
+// newBatch makes room for the whole commit at once.
+func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
+	const overhead = 2 + 3 + 1 + 16 // of an entry in a batch
+	size := len(c.Markers) * (len(s.keys.prefix) + 19 + markerLen + overhead)
+	for i := range c.Adds {
+		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
+	}
+	return s.db.NewBatchWithSize(size + 64)
+}
+
+func (s *Store) mergeAdds(b *pebbledb.Batch, adds []aggregator.Add) error {
+	for i := range adds {
+		a := &adds[i]
+		op := b.MergeDeferred(s.keys.shardLen(a.Counter), 8)
+		s.keys.shard(op.Key[:0], a.Hash, a.Counter, a.Shard)
+		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertMarkersLocked returns the epochs that the markers need.
+func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Marker) (added []epoch, err error) {
+	var key, value []byte
+	for i := range markers {
+		m := &markers[i]
+		_, found, err := s.findMarkerLocked(m.ID)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)
+		}
+		e, err := epochOf(m.ExpireAt)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
+		}
+		if len(added) == 0 || added[len(added)-1] != e {
+			added = append(added, e)
+		}
+		key, value = s.keys.marker(key[:0], e, m.ID), encodeMarker(value[:0], m)
+		if err := b.Set(key, value, nil); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// Applied looks markers up. It waits for a fold with markers that is under way: what it
+// reports is on disk.
+func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	if err := s.lockMarking(ctx); err != nil {
+		return nil, err
+	}
+	defer s.unlockMarking()
+	var found []aggregator.Marker
+	for _, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, ok, err := s.findMarkerLocked(id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, m)
+		}
+	}
+	return found, nil
+}
+
+// findMarkerLocked looks in every epoch there is, since a repeat may come with another
+// expiry. There are about four with the default horizon.
+func (s *Store) findMarkerLocked(id wire.PartID) (m aggregator.Marker, found bool, err error) {
+	var space [160]byte
+	for i := len(s.epochs) - 1; i >= 0; i-- {
+		value, closer, err := s.db.Get(s.keys.marker(space[:0], s.epochs[i], id))
+		if errors.Is(err, pebbledb.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return m, false, err
+		}
+		m, err = decodeMarker(id, value)
+		return m, true, errors.Join(err, closer.Close())
+	}
+	return m, false, nil
+}
+
+func (s *Store) lockMarking(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s.marking <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) unlockMarking() { <-s.marking }

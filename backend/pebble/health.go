@@ -1,0 +1,115 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+)
+
+// health is what Pebble's background work last ran into.
+type health struct {
+	dir string
+	log *slog.Logger
+
+	mu                      sync.Mutex
+	flush, compact, corrupt error
+}
+
+func (h *health) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := errors.Join(h.corrupt, h.flush, h.compact); err != nil {
+		return explain(h.dir, err)
+	}
+	return nil
+}
+
+func (h *health) listener() *pebbledb.EventListener {
+	return &pebbledb.EventListener{
+		// Errors come with the end of a flush or a compaction as well.
+		BackgroundError: func(error) {},
+		FlushEnd:        func(info pebbledb.FlushInfo) { h.set(&h.flush, "flush", info.Err) },
+		CompactionEnd: func(info pebbledb.CompactionInfo) {
+			if !errors.Is(info.Err, pebbledb.ErrCancelledCompaction) {
+				h.set(&h.compact, "compaction", info.Err)
+			}
+		},
+		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
+			h.set(&h.corrupt, "read", fmt.Errorf("%s: %w", info.Path, info.Details))
+		},
+		DiskSlow: func(info pebbledb.DiskSlowInfo) {
+			h.warn("disk is slow", slog.String("path", info.Path), slog.Duration("took", info.Duration))
+		},
+		LowDiskSpace: func(info pebbledb.LowDiskSpaceInfo) {
+			h.warn("disk is nearly full", slog.Uint64("free_bytes", info.AvailBytes), slog.Uint64("total_bytes", info.TotalBytes))
+		},
+		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
+			h.warn("folds wait for the disk", slog.String("reason", info.Reason))
+		},
+	}
+}
+
+func (h *health) warn(msg string, attrs ...slog.Attr) {
+	h.log.LogAttrs(context.Background(), slog.LevelWarn, msg, append(attrs, slog.String("dir", h.dir))...)
+}
+
+// set notes an error or its end, and logs both once: Pebble tries again at once and for
+// as long as it takes.
+func (h *health) set(field *error, what string, err error) {
+	h.mu.Lock()
+	before := *field
+	*field = err
+	h.mu.Unlock()
+	switch {
+	case before == nil && err != nil:
+		h.log.LogAttrs(context.Background(), slog.LevelError, "data directory is in trouble",
+			slog.String("dir", h.dir), slog.String("during", what), slog.Any("err", err))
+	case before != nil && err == nil:
+		h.log.LogAttrs(context.Background(), slog.LevelInfo, "data directory has recovered",
+			slog.String("dir", h.dir), slog.String("during", what))
+	}
+}
+
+// doom ends the process once.
+type doom struct {
+	dir  string
+	log  *slog.Logger
+	exit func(code int)
+	once sync.Once
+}
+
+// end logs one error and does not return.
+func (d *doom) end(reason string) {
+	d.once.Do(func() {
+		d.log.LogAttrs(context.Background(), slog.LevelError,
+			"data directory cannot be written: the process ends; nothing acknowledged is lost: free space or mend the disk, then start again",
+			slog.String("dir", d.dir), slog.String("err", reason))
+		d.exit(1)
+	})
+	select {} // only where another goroutine is just ending the process
+}
+
+// logger passes on what Pebble has to say.
+type logger struct {
+	log  *slog.Logger
+	doom *doom
+}
+
+var _ pebbledb.Logger = logger{}
+
+func (l logger) Infof(format string, args ...any) { l.say(slog.LevelDebug, format, args...) }
+
+func (l logger) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args...) }
+
+// Fatalf is called when the write-ahead log or the manifest cannot be written.
+func (l logger) Fatalf(format string, args ...any) { l.doom.end(fmt.Sprintf(format, args...)) }
+
+func (l logger) say(level slog.Level, format string, args ...any) {
+	if ctx := context.Background(); l.log.Enabled(ctx, level) {
+		l.log.LogAttrs(ctx, level, "pebble", slog.String("detail", fmt.Sprintf(format, args...)))
+	}
+}

@@ -1,0 +1,118 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// Keys. The meta key stands alone; every other key begins with the format version, the
+// length of the namespace, the namespace, and a kind.
+//
+//	0 "countmill"                          meta
+//	1 n namespace 's' hash name shard      a shard: 8 bytes of wire.ShardHash, so that
+//	                                       the adds of a sorted commit are in key order;
+//	                                       2 bytes of shard number
+//	1 n namespace 'r' name                 a counter's record, in byte order of names
+//	1 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
+//	1 n namespace 'd' key                  a dead letter
+//	1 n namespace 'w' id                   a worker
+//
+// Numbers are big-endian.
+const (
+	format = 1
+
+	kindShard  = 's'
+	kindRecord = 'r'
+	kindMarker = 'm'
+	kindDead   = 'd'
+	kindWorker = 'w'
+
+	maxNamespace = 100
+)
+
+var metaKey = []byte("\x00countmill")
+
+// A keyspace makes the keys of one namespace.
+type keyspace struct{ prefix string }
+
+func newKeyspace(namespace string) keyspace {
+	return keyspace{string([]byte{format, byte(len(namespace))}) + namespace}
+}
+
+// kindOf is the kind of a key, 0 where it has none.
+func kindOf(key []byte) byte {
+	if len(key) < 3 || key[0] != format {
+		return 0
+	}
+	if at := 2 + int(key[1]); at < len(key) {
+		return key[at]
+	}
+	return 0
+}
+
+// kind appends what all keys of a kind begin with.
+func (k keyspace) kind(dst []byte, kind byte) []byte {
+	return append(append(dst, k.prefix...), kind)
+}
+
+// named appends a key that is a kind and a name.
+func (k keyspace) named(dst []byte, kind byte, name string) []byte {
+	return append(k.kind(dst, kind), name...)
+}
+
+func (k keyspace) shardLen(counter string) int { return len(k.prefix) + 1 + 8 + len(counter) + 2 }
+
+func (k keyspace) shard(dst []byte, hash uint64, counter string, shard int) []byte {
+	dst = k.kind(dst, kindShard)
+	dst = binary.BigEndian.AppendUint64(dst, hash)
+	dst = append(dst, counter...)
+	return binary.BigEndian.AppendUint16(dst, uint16(shard))
+}
+
+// An epoch is four days at whose end all of its markers may be forgotten together.
+type epoch uint16
+
+const (
+	epochLength = 4 * 24 * time.Hour
+	lastEpoch   = 1<<16 - 1
+)
+
+// epochOf is the epoch that ends at expire or later.
+func epochOf(expire time.Time) (epoch, error) {
+	us := expire.UnixMicro()
+	if us <= 0 {
+		return 0, nil
+	}
+	length := epochLength.Microseconds()
+	n := (us-1)/length + 1
+	if n > lastEpoch {
+		return 0, errors.New("a marker expires after the year 2687")
+	}
+	return epoch(n), nil
+}
+
+// end is when the epoch's markers may be forgotten.
+func (e epoch) end() time.Time { return time.UnixMicro(int64(e) * epochLength.Microseconds()) }
+
+// epoch appends what all keys of an epoch begin with.
+func (k keyspace) epoch(dst []byte, e epoch) []byte {
+	return binary.BigEndian.AppendUint16(k.kind(dst, kindMarker), uint16(e))
+}
+
+func (k keyspace) marker(dst []byte, e epoch, id wire.PartID) []byte {
+	return append(k.epoch(dst, e), id[:]...)
+}
+
+// after is the first key behind all keys that begin with prefix. The prefix holds a
+// byte below 0xff, as every prefix of ours does.
+func after(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; ; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+}

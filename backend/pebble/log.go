@@ -1,0 +1,65 @@
+package pebble
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A logFS ends the process in order when the write-ahead log cannot be written. Left
+// alone, Pebble panics where it begins a new log, in a way that nobody can recover from.
+type logFS struct {
+	vfs.FS
+	doom *doom
+	// armed is false while the store opens: errors are returned then.
+	armed *atomic.Bool
+}
+
+func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return f.wrap(name, file, err)
+}
+
+func (f logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(oldname, newname, c)
+	return f.wrap(newname, file, err)
+}
+
+func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
+	if !strings.HasSuffix(name, ".log") {
+		return file, err
+	}
+	if f.check(err) != nil {
+		return file, err
+	}
+	return logFile{file, f}, nil
+}
+
+func (f logFS) check(err error) error {
+	if err != nil && f.armed.Load() {
+		f.doom.end("write-ahead log: " + err.Error())
+	}
+	return err
+}
+
+// Unwrap is for Pebble, which looks for features of the file system below.
+func (f logFS) Unwrap() vfs.FS { return f.FS }
+
+type logFile struct {
+	vfs.File
+	fs logFS
+}
+
+func (f logFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, f.fs.check(err)
+}
+
+func (f logFile) Sync() error     { return f.fs.check(f.File.Sync()) }
+func (f logFile) SyncData() error { return f.fs.check(f.File.SyncData()) }
+
+func (f logFile) SyncTo(length int64) (fullSync bool, err error) {
+	fullSync, err = f.File.SyncTo(length)
+	return fullSync, f.fs.check(err)
+}

@@ -1,0 +1,125 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+const markerLen = 24
+
+func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Fingerprint))
+	dst = binary.BigEndian.AppendUint64(dst, m.Fold)
+	return binary.BigEndian.AppendUint64(dst, uint64(m.ExpireAt.UnixMicro()))
+}
+
+func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
+	if len(b) != markerLen {
+		return aggregator.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
+	}
+	return aggregator.Marker{
+		ID:          id,
+		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b)),
+		Fold:        binary.BigEndian.Uint64(b[8:]),
+		ExpireAt:    time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC(),
+	}, nil
+}
+
+// loadEpochs finds the epochs that hold markers, with a seek for each.
+func (s *Store) loadEpochs() error {
+	first := s.keys.kind(nil, kindMarker)
+	iter, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: first, UpperBound: after(first)})
+	if err != nil {
+		return err
+	}
+	s.epochs = nil
+	for ok := iter.First(); ok; {
+		e := epoch(binary.BigEndian.Uint16(iter.Key()[len(first):]))
+		s.epochs = append(s.epochs, e)
+		if e == lastEpoch {
+			break
+		}
+		ok = iter.SeekGE(s.keys.epoch(nil, e+1))
+	}
+	return iter.Close()
+}
+
+func (s *Store) addEpochLocked(e epoch) {
+	if at, found := slices.BinarySearch(s.epochs, e); !found {
+		s.epochs = slices.Insert(s.epochs, at, e)
+	}
+}
+
+// Sweep forgets markers whose epoch has ended by now, and workers that have been silent
+// for a day. Call it about every hour; a fold does it by itself after a day.
+func (s *Store) Sweep(now time.Time) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	s.marking <- struct{}{}
+	defer s.unlockMarking()
+	return s.sweepLocked(now)
+}
+
+func (s *Store) sweepDaily() error {
+	if now := time.Now(); now.Sub(s.swept) > 24*time.Hour {
+		return s.sweepLocked(now)
+	}
+	return nil
+}
+
+func (s *Store) sweepLocked(now time.Time) error {
+	s.swept = now
+	b := s.db.NewBatch()
+	defer b.Close()
+	ended := 0
+	for ended < len(s.epochs) && !s.epochs[ended].end().After(now) {
+		ended++
+	}
+	if ended > 0 {
+		first, last := s.keys.epoch(nil, 0), s.keys.epoch(nil, s.epochs[ended-1])
+		if err := b.DeleteRange(first, after(last), nil); err != nil {
+			return err
+		}
+	}
+	if err := s.sweepWorkers(b, now); err != nil {
+		return err
+	}
+	if b.Empty() {
+		return nil
+	}
+	// Lost in a crash, it is done again at the next start.
+	if err := b.Commit(pebbledb.NoSync); err != nil {
+		return err
+	}
+	s.epochs = slices.Delete(s.epochs, 0, ended)
+	s.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "expired markers dropped",
+		slog.Int("epochs", ended), slog.Int("epochs_left", len(s.epochs)))
+	return nil
+}
+
+// sweepWorkers drops the records of aggregators that are long gone: each start of a
+// process may leave one.
+func (s *Store) sweepWorkers(b *pebbledb.Batch, now time.Time) error {
+	return s.scan(kindWorker, "", func(id string, value []byte) (more bool, err error) {
+		var w workerRecord
+		if err := json.Unmarshal(value, &w); err != nil {
+			return false, fmt.Errorf("worker %q: %w", id, err)
+		}
+		if time.UnixMicro(w.Expires).Before(now.Add(-24 * time.Hour)) {
+			return true, b.Delete(s.keys.named(nil, kindWorker, id), nil)
+		}
+		return true, nil
+	})
+}

@@ -1,0 +1,125 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+)
+
+// mergerName is stored in every database and can never change.
+const mergerName = "countmill.sum.v1"
+
+// merger adds up shards and keeps the largest of records. Pebble groups the operands of
+// a key as it likes, over years, so both must be associative: a sum that leaves int64
+// is kept in 128 bits rather than saturated, and is the right number again when later
+// deltas bring it back.
+var merger = &pebbledb.Merger{
+	Name: mergerName,
+	Merge: func(key, value []byte) (pebbledb.ValueMerger, error) {
+		switch kind := kindOf(key); kind {
+		case kindShard:
+			m := &sumMerger{}
+			return m, m.MergeNewer(value)
+		case kindRecord:
+			m := &maxMerger{}
+			return m, m.MergeNewer(value)
+		default:
+			return nil, fmt.Errorf("merge into a key of kind %q", kind)
+		}
+	},
+}
+
+// An int128 is a sum in two's complement.
+type int128 struct {
+	hi int64
+	lo uint64
+}
+
+func fromInt64(v int64) int128 { return int128{v >> 63, uint64(v)} }
+
+func (a int128) plus(b int128) int128 {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	return int128{a.hi + b.hi + int64(carry), lo}
+}
+
+func (a int128) fits64() bool { return a.hi == int64(a.lo)>>63 }
+
+// total is the sum as a number, and whether it can be taken for one: what left int64,
+// or stands at either end of it, cannot. A number that cannot is the nearest end.
+func (a int128) total() (v int64, overflow bool) {
+	switch v = int64(a.lo); {
+	case !a.fits64() && a.hi < 0:
+		return math.MinInt64, true
+	case !a.fits64():
+		return math.MaxInt64, true
+	default:
+		return v, v == math.MinInt64 || v == math.MaxInt64
+	}
+}
+
+// encode has 8 bytes where the sum fits int64, else 16: one encoding for each sum.
+func (a int128) encode(dst []byte) []byte {
+	if !a.fits64() {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(a.hi))
+	}
+	return binary.BigEndian.AppendUint64(dst, a.lo)
+}
+
+func decodeSum(b []byte) (int128, error) {
+	switch len(b) {
+	case 8:
+		return fromInt64(int64(binary.BigEndian.Uint64(b))), nil
+	case 16:
+		return int128{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])}, nil
+	}
+	return int128{}, fmt.Errorf("a sum of %d bytes", len(b))
+}
+
+type sumMerger struct {
+	sum int128
+	buf [16]byte
+}
+
+func (m *sumMerger) MergeNewer(value []byte) error {
+	v, err := decodeSum(value)
+	m.sum = m.sum.plus(v)
+	return err
+}
+
+func (m *sumMerger) MergeOlder(value []byte) error { return m.MergeNewer(value) }
+
+func (m *sumMerger) Finish(bool) ([]byte, io.Closer, error) {
+	return m.sum.encode(m.buf[:0]), nil, nil
+}
+
+func encodeRecord(dst []byte, shards int) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(shards))
+}
+
+func decodeRecord(b []byte) (int, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("a record of %d bytes", len(b))
+	}
+	return int(binary.BigEndian.Uint64(b)), nil
+}
+
+type maxMerger struct {
+	shards int
+	buf    [8]byte
+}
+
+func (m *maxMerger) MergeNewer(value []byte) error {
+	shards, err := decodeRecord(value)
+	m.shards = max(m.shards, shards)
+	return err
+}
+
+func (m *maxMerger) MergeOlder(value []byte) error { return m.MergeNewer(value) }
+
+func (m *maxMerger) Finish(bool) ([]byte, io.Closer, error) {
+	return encodeRecord(m.buf[:0], m.shards), nil, nil
+}

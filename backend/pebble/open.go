@@ -1,0 +1,245 @@
+package pebble
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Open opens the directory, or makes it. The errors name the directory and what to do.
+func Open(cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("pebble store: %w", err)
+	}
+	files := cfg.FS
+	if files == nil {
+		files = vfs.Default
+		dir, err := filepath.Abs(cfg.Dir) // one name for one directory: the lock goes by it
+		if err != nil {
+			return nil, explain(cfg.Dir, err)
+		}
+		cfg.Dir = dir
+	}
+	if err := checkDir(files, cfg.Dir); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		cfg: cfg, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger},
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
+	}
+	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
+	listener := s.health.listener()
+	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
+	var armed atomic.Bool
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, d, &armed}, logger{cfg.Logger, d}, listener))
+	if err != nil {
+		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
+	}
+	s.db = db
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, db.Close(), s.files.Close())
+	}
+	armed.Store(true)
+	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", s.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
+	return s, nil
+}
+
+// slowDisk is how long a write may take before it is logged.
+const slowDisk = 5 * time.Second
+
+// start reads what an open store keeps in memory.
+func (s *Store) start() error {
+	if err := s.readMeta(); err != nil {
+		return err
+	}
+	if err := s.loadEpochs(); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	if err := s.Sweep(time.Now()); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	if s.cfg.FS == nil {
+		lock, err := os.Stat(s.lockFile())
+		if err != nil {
+			return explain(s.cfg.Dir, err)
+		}
+		s.lock = lock
+	}
+	return nil
+}
+
+func (s *Store) lockFile() string { return filepath.Join(s.cfg.Dir, "LOCK") }
+
+// options are measured in the package's benchmarks.
+func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
+	opts := &pebbledb.Options{
+		FS:                 files,
+		Merger:             merger,
+		FormatMajorVersion: pebbledb.FormatValueSeparation,
+		CacheSize:          cfg.Cache,
+		// A fold of 100,000 counters is some 4 MB; memtables this large merge the folds of
+		// a second or more into one run before anything is compacted.
+		MemTableSize:                64 << 20,
+		MemTableStopWritesThreshold: 4,
+		// A fold waits when level 0 is this deep. Reads slow down before that; folds
+		// should not stand still.
+		L0CompactionThreshold: 2,
+		L0StopWritesThreshold: 64,
+		LBaseMaxBytes:         64 << 20,
+		MaxOpenFiles:          500,
+		BytesPerSync:          1 << 20,
+		// Dropped markers give their space back within this time.
+		FlushDelayDeleteRange: 10 * time.Second,
+		CompactionConcurrencyRange: func() (int, int) {
+			return 1, max(1, min(4, runtime.GOMAXPROCS(0)))
+		},
+		Logger:        log,
+		EventListener: listener,
+	}
+	opts.TargetFileSizes[0] = 8 << 20
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return opts
+}
+
+// checkDir makes the directory and refuses one that holds anything else.
+func checkDir(files vfs.FS, dir string) error {
+	if err := files.MkdirAll(dir, 0o750); err != nil {
+		return explain(dir, err)
+	}
+	names, err := files.List(dir)
+	if err != nil {
+		return explain(dir, err)
+	}
+	for _, name := range names {
+		if !ours(name) {
+			return fmt.Errorf("data directory %s holds %q, which is not countmill's: name an empty directory, or one that countmill made", dir, name)
+		}
+	}
+	desc, err := pebbledb.Peek(dir, files)
+	if err != nil {
+		return explain(dir, err)
+	}
+	if desc.Exists && desc.FormatMajorVersion > pebbledb.FormatNewest {
+		return newer(dir)
+	}
+	return nil
+}
+
+// ours reports whether a file can be one of Pebble's. A volume's own lost+found is no
+// reason to refuse it.
+func ours(name string) bool {
+	for _, prefix := range []string{"marker.", "MANIFEST-", "OPTIONS-", "temporary.", "CURRENT"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch filepath.Ext(name) {
+	case ".sst", ".log", ".blob", ".dbtmp":
+		return true
+	}
+	return name == "LOCK" || name == "lost+found" || name == "archive"
+}
+
+// meta is what the database says of itself, in JSON. Its key and its field format mean
+// the same in every version.
+type meta struct {
+	Format  int       `json:"format"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+}
+
+// readMeta refuses a database that is not ours, and writes the meta record of a new one.
+func (s *Store) readMeta() error {
+	value, closer, err := s.db.Get(metaKey)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return s.writeMeta()
+	}
+	if err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	var m meta
+	err = errors.Join(json.Unmarshal(value, &m), closer.Close())
+	if err != nil || m.Format < 1 {
+		return fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", s.cfg.Dir, value, err)
+	}
+	if m.Format > format {
+		return newer(s.cfg.Dir)
+	}
+	s.id = m.ID
+	return nil
+}
+
+// writeMeta makes the database ours, unless somebody else's keys are in it. A process
+// that was killed before this point leaves one without keys.
+func (s *Store) writeMeta() error {
+	iter, err := s.db.NewIter(nil)
+	if err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	empty := !iter.First()
+	if err := iter.Close(); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	if !empty {
+		return foreign(s.cfg.Dir)
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	m := meta{Format: format, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+	value, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.id = m.ID
+	return nil
+}
+
+func foreign(dir string) error {
+	return fmt.Errorf("data directory %s is a Pebble database of another program: name an empty directory, or one that countmill made", dir)
+}
+
+func newer(dir string) error {
+	return fmt.Errorf("data directory %s was written by a newer version of countmill: run that version or a later one", dir)
+}
+
+// explain adds the directory and what to do.
+func explain(dir string, err error) error {
+	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.EAGAIN), strings.Contains(text, "lock held by current process"):
+		return fmt.Errorf("data directory %s is in use by another process: stop that one, or name another directory: %w", dir, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("data directory %s is on a full disk: free space there: %w", dir, err)
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
+		return fmt.Errorf("data directory %s cannot be made, a file is in its way: name another directory: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("data directory %s cannot be written: give this user the right to write there, or name another directory: %w", dir, err)
+	case strings.Contains(text, "merger name from file"), strings.Contains(text, "comparer name from file"):
+		return fmt.Errorf("%w: %w", foreign(dir), err)
+	case strings.Contains(text, "format major version"):
+		return fmt.Errorf("%w: %w", newer(dir), err)
+	case pebbledb.IsCorruptionError(err):
+		return fmt.Errorf("data directory %s is damaged: restore a backup: %w", dir, err)
+	}
+	return fmt.Errorf("data directory %s: %w", dir, err)
+}

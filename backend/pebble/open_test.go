@@ -1,0 +1,222 @@
+package pebble
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// wantRefused opens a directory that must be refused with an error that names it and
+// says what to do.
+func wantRefused(t *testing.T, cfg Config, says ...string) {
+	t.Helper()
+	s, err := Open(cfg)
+	if err == nil {
+		_ = s.Close()
+		t.Fatalf("Open of %s: got no error, want one with %q", cfg.Dir, says)
+	}
+	for _, say := range append(says, cfg.Dir) {
+		if !strings.Contains(err.Error(), say) {
+			t.Errorf("Open: got %q, which does not say %q", err, say)
+		}
+	}
+}
+
+func TestOpenRefusesBadConfig(t *testing.T) {
+	t.Parallel()
+	wantRefused(t, Config{Namespace: strings.Repeat("x", 101), Cache: -1}, "Dir is empty", "Namespace must be", "Cache must not")
+}
+
+func TestOpenRefusesFileInTheWay(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, Config{Dir: file}, "a file is in its way")
+	wantRefused(t, Config{Dir: filepath.Join(file, "below")}, "a file is in its way")
+}
+
+// errorfs stands in for what root cannot be refused.
+func TestOpenExplainsTheFileSystem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		says string
+	}{{syscall.EROFS, "cannot be written"}, {syscall.EACCES, "cannot be written"}, {syscall.ENOSPC, "full disk"}, {syscall.EDQUOT, "full disk"}} {
+		files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpLock {
+				return &os.PathError{Op: "open", Path: op.Path, Err: c.err}
+			}
+			return nil
+		}))
+		wantRefused(t, Config{Dir: "/data", FS: files}, c.says)
+	}
+}
+
+func TestOpenRefusesForeignFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, Config{Dir: dir}, "thesis.txt", "empty directory")
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("a refused directory now holds %v, %v", left, err)
+	}
+}
+
+func TestOpenTakesAFreshVolume(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Dir: dir})
+}
+
+func TestOpenRefusesForeignPebble(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*pebbledb.Merger{"its own merger": pebbledb.DefaultMerger, "our merger": merger} {
+		dir := t.TempDir()
+		write(t, dir, m, []byte("key"), []byte("value"))
+		t.Log(name)
+		wantRefused(t, Config{Dir: dir}, "another program")
+	}
+}
+
+func write(t *testing.T, dir string, m *pebbledb.Merger, key, value []byte) {
+	t.Helper()
+	db, err := pebbledb.Open(dir, &pebbledb.Options{Merger: m, Logger: logger{log: Config{}.withDefaults().Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != nil {
+		if err := db.Set(key, value, pebbledb.Sync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that was killed in its first start left a database without a meta record.
+func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, merger, nil, nil)
+	open(t, Config{Dir: dir})
+}
+
+func TestOpenRefusesNewerFormat(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	value, err := json.Marshal(meta{Format: format + 1, ID: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, merger, metaKey, value)
+	wantRefused(t, Config{Dir: dir}, "newer version")
+}
+
+func TestOpenRefusesNewerPebble(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, Config{Dir: dir}).Close()
+	markers, err := filepath.Glob(filepath.Join(dir, "marker.format-version.*"))
+	if err != nil || len(markers) == 0 {
+		t.Fatalf("no marker of Pebble's format: %v", err)
+	}
+	if err := os.Rename(markers[len(markers)-1], filepath.Join(dir, "marker.format-version.000099.999")); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, Config{Dir: dir}, "newer version")
+}
+
+func TestOpenRefusesDamage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, merger, metaKey, []byte("not json"))
+	wantRefused(t, Config{Dir: dir}, "damaged", "restore a backup")
+}
+
+func TestOpenRefusesSecondOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := open(t, Config{Dir: dir})
+	wantRefused(t, Config{Dir: dir}, "in use by another process")
+	fold(t, first, nil, "a", 1)
+	id := first.ID()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again := open(t, Config{Dir: dir}); again.ID() != id || id == "" {
+		t.Errorf("the id changed from %q to %q", id, again.ID())
+	}
+}
+
+func TestCheckSeesRemovedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, Config{Dir: dir})
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Errorf("removed: got error %v, want one that says so", err)
+	}
+	// Another process could open it now; this one is kept from it by its own lock.
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.lockFile(), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was replaced") {
+		t.Errorf("replaced: got error %v, want one that says so", err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("back again: %v", err)
+	}
+}
+
+// A flush that fails is no loss yet, as the log has everything; Check says so until it
+// succeeds.
+func TestCheckSeesFailingFlush(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	s := open(t, Config{Dir: "/data", FS: files})
+	fold(t, s, nil, "a", 1)
+	full.Store(true)
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "Check fails", func() bool { return s.Check(t.Context()) != nil })
+	if err := s.Check(t.Context()); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/data is on a full disk") {
+		t.Errorf("got error %v, want one that says that the disk is full", err)
+	}
+	full.Store(false)
+	<-flushed
+	waitFor(t, "Check is fine", func() bool { return s.Check(t.Context()) == nil })
+	if got := total(t, s, "a"); got != 1 {
+		t.Errorf("got %d, want 1", got)
+	}
+}

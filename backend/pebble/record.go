@@ -1,0 +1,78 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// Shards reads records as they are now.
+func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	shards := make([]int, len(counters))
+	var key []byte
+	for i, counter := range counters {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		key = s.keys.named(key[:0], kindRecord, counter)
+		var err error
+		if shards[i], _, err = getRecord(s.db, key); err != nil {
+			return nil, err
+		}
+	}
+	return shards, ctx.Err()
+}
+
+// Raise merges records by their maximum. It does not sync: the write-ahead log keeps
+// the order of commits and each log is synced when the next one begins, so a fold that
+// was called later can only survive a crash together with the raise before it.
+func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	b := s.db.NewBatch()
+	defer b.Close()
+	var key, value []byte
+	for _, r := range raises {
+		key, value = s.keys.named(key[:0], kindRecord, r.Counter), encodeRecord(value[:0], r.Shards)
+		if err := b.Merge(key, value, nil); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Commit(pebbledb.NoSync)
+}
+
+func getRecord(from pebbledb.Reader, key []byte) (shards int, exists bool, err error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	shards, err = decodeRecord(value)
+	return shards, true, errors.Join(err, closer.Close())
+}
+
+func getSum(from pebbledb.Reader, key []byte) (sum int128, exists bool, err error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return int128{}, false, nil
+	}
+	if err != nil {
+		return int128{}, false, err
+	}
+	sum, err = decodeSum(value)
+	return sum, true, errors.Join(err, closer.Close())
+}

@@ -1,0 +1,159 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A view is a Pebble snapshot, taken at the first call.
+type view struct {
+	store    *Store
+	snapshot *pebbledb.Snapshot // nil before the first call and after Close
+	done     bool
+	at       time.Time
+	key      []byte
+}
+
+// View opens a view. An open view keeps old versions of everything on disk: close it.
+func (s *Store) View() reader.View { return &view{store: s} }
+
+// pin takes the snapshot.
+func (v *view) pin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if v.done {
+		return errors.New("the view is closed")
+	}
+	if v.snapshot != nil {
+		return nil
+	}
+	// The clock first: a fold that returned by this moment is in the snapshot, one that
+	// returns between the two may be.
+	v.at = time.Now().UTC().Truncate(time.Microsecond)
+	v.snapshot = v.store.db.NewSnapshot()
+	v.store.viewsMu.Lock()
+	defer v.store.viewsMu.Unlock()
+	v.store.views[v] = struct{}{}
+	return nil
+}
+
+// Lookup answers each key, never a deferred one.
+func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	if err := v.store.enter(); err != nil {
+		return nil, err
+	}
+	defer v.store.closing.RUnlock()
+	if err := v.pin(ctx); err != nil {
+		return nil, err
+	}
+	values := make([]reader.Value, len(keys))
+	for i, key := range keys {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var err error
+		if values[i], err = v.get(key); err != nil {
+			return nil, fmt.Errorf("shard %d of %q: %w", key.Shard, key.Counter, err)
+		}
+	}
+	return values, nil
+}
+
+func (v *view) get(key reader.Key) (reader.Value, error) {
+	keys := v.store.keys
+	if key.Shard == reader.RecordKey {
+		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
+		shards, exists, err := getRecord(v.snapshot, v.key)
+		return reader.Value{Exists: exists, Value: int64(shards)}, err
+	}
+	v.key = keys.shard(v.key[:0], wire.ShardHash(key.Counter, key.Shard), key.Counter, key.Shard)
+	sum, exists, err := getSum(v.snapshot, v.key)
+	total, overflow := sum.total()
+	return reader.Value{Exists: exists, Value: total, Overflow: overflow}, err
+}
+
+// List walks the records.
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+	s := v.store
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	if err := v.pin(ctx); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		return nil, nil
+	}
+	var records []reader.Record
+	err := scan(v.snapshot, s.keys, kindRecord, prefix, after, func(name string, value []byte) (bool, error) {
+		shards, err := decodeRecord(value)
+		if err != nil {
+			return false, fmt.Errorf("record of %q: %w", name, err)
+		}
+		records = append(records, reader.Record{Counter: name, Shards: shards})
+		return len(records) < limit, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// ReadTime is when the snapshot was taken, zero before that.
+func (v *view) ReadTime() time.Time { return v.at }
+
+// Close releases the snapshot.
+func (v *view) Close() {
+	v.store.closing.RLock()
+	defer v.store.closing.RUnlock()
+	v.closeLocked()
+}
+
+// closeLocked needs store.closing, in either way.
+func (v *view) closeLocked() {
+	v.store.viewsMu.Lock()
+	defer v.store.viewsMu.Unlock()
+	v.done = true
+	if v.snapshot == nil {
+		return
+	}
+	delete(v.store.views, v)
+	_ = v.snapshot.Close() // nil, unless it is closed already
+	v.snapshot = nil
+}
+
+// scan walks the keys of a kind whose names begin with prefix and come after a name.
+func scan(from pebbledb.Reader, keys keyspace, kind byte, prefix, afterName string, visit func(name string, value []byte) (more bool, err error)) error {
+	lower := keys.named(nil, kind, prefix)
+	upper := after(lower)
+	if afterName != "" && afterName >= prefix {
+		lower = append(keys.named(nil, kind, afterName), 0)
+	}
+	iter, err := from.NewIter(&pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return err
+	}
+	skip := len(keys.prefix) + 1
+	more := true
+	for ok := iter.First(); ok && more && err == nil; ok = more && iter.Next() {
+		var value []byte
+		if value, err = iter.ValueAndErr(); err == nil {
+			more, err = visit(string(iter.Key()[skip:]), value)
+		}
+	}
+	return errors.Join(err, iter.Close())
+}
+
+// scan walks the newest state.
+func (s *Store) scan(kind byte, after string, visit func(name string, value []byte) (more bool, err error)) error {
+	return scan(s.db, s.keys, kind, "", after, visit)
+}
