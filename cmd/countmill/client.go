@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+// maxAnswer is the most bytes of an answer that is read: 1,000 totals are below 1 MiB.
+const maxAnswer = 8 << 20
+
+// A client talks to one running countmill.
+type client struct {
+	base string // without a trailing slash
+	http *http.Client
+}
+
+// newClient takes http://HOST:PORT or HOST:PORT.
+func newClient(server string) (*client, error) {
+	text := server
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, app.Usagef("--server: must be http://HOST:PORT or https://HOST:PORT, got %q", server)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	transport.TLSHandshakeTimeout = 5 * time.Second
+	return &client{
+		base: strings.TrimRight(u.String(), "/"),
+		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+	}, nil
+}
+
+// noRedirect: countmill never redirects, and a POST that is redirected becomes a GET.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// An apiError is a problem that the server answered with.
+type apiError struct {
+	Status     int    `json:"status"`
+	Type       string `json:"type"`
+	Title      string `json:"title"`
+	Detail     string `json:"detail"`
+	retryAfter time.Duration
+}
+
+func (e *apiError) Error() string {
+	text := e.Detail
+	if text == "" {
+		text = e.Title
+	}
+	if text == "" {
+		text = "is that a countmill?"
+	}
+	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
+}
+
+// An unreachable error means that the request was never sent.
+type unreachable struct {
+	base  string
+	cause error
+}
+
+func (e *unreachable) Unwrap() error { return e.cause }
+
+func (e *unreachable) Error() string {
+	return fmt.Sprintf("nothing answers at %s (%v): start one with `countmill up`, or name another with --server URL", e.base, e.cause)
+}
+
+// post sends v as JSON and returns the body of a 2xx answer.
+func (c *client) post(ctx context.Context, path string, header http.Header, v any) ([]byte, error) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, &body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := c.do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	return answer, nil
+}
+
+// do returns the answer if its status is 2xx; its body is the caller's to close.
+func (c *client) do(req *http.Request) (*http.Response, error) {
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	problem := &apiError{Status: res.StatusCode}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	_ = json.Unmarshal(text, problem) // another server's error need not be JSON
+	problem.Status = res.StatusCode
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		problem.retryAfter = time.Duration(s) * time.Second
+	}
+	return nil, problem
+}
+
+// explain makes one line of net/http's error.
+func (c *client) explain(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return &unreachable{base: c.base, cause: dial.Err}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s did not answer within --timeout: %w", c.base, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("%s: %w", c.base, err)
+}

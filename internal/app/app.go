@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/reader"
+)
+
+// An App is roles on their backends behind one listener. Run it once, or Close it.
+type App struct {
+	cfg      Config
+	log      *slog.Logger
+	backends *backends
+	listener net.Listener
+	server   *api.Server
+
+	// The roles; nil for those that were not asked for.
+	publisher  *publisher.Publisher
+	aggregator *aggregator.Aggregator
+	reader     *reader.Reader
+
+	metrics  *metrics
+	ingest   *gate
+	stopping atomic.Bool
+	ran      atomic.Bool
+
+	// endStreams ends those requests whose answers have no end.
+	endStreams func()
+
+	// aggregating is closed when the aggregator has ended, with its error in
+	// aggregatorErr.
+	aggregating    chan struct{}
+	aggregatorErr  error
+	stopAggregator context.CancelFunc
+
+	sweeping   sync.WaitGroup
+	stopSweeps context.CancelFunc
+}
+
+// New binds the listener, opens the backends and makes the roles. From here on
+// connections are accepted by the system; Run answers them. The error matches ErrUsage
+// where the configuration is at fault.
+func New(cfg Config) (*App, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	return newApp(cfg, openBackends)
+}
+
+// newApp lets tests bring backends that fail or are shared.
+func newApp(cfg Config, open func(Config) (*backends, error)) (*App, error) {
+	cfg = cfg.withDefaults().resolve()
+	a := &App{cfg: cfg, log: cfg.Logger, aggregating: make(chan struct{}), endStreams: func() {}}
+	a.ingest = newGate(a.refuseStopping)
+	if err := a.open(open); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func (a *App) open(open func(Config) (*backends, error)) error {
+	var err error
+	if a.listener, err = listen(a.cfg.Listen); err != nil {
+		return err
+	}
+	if a.backends, err = open(a.cfg); err != nil {
+		return err
+	}
+	a.metrics = newMetrics()
+	if err := a.makeRoles(); err != nil {
+		return err
+	}
+	a.metrics.collect(a)
+	routes, err := a.routes()
+	if err != nil {
+		return err
+	}
+	a.server, err = newServer(routes, a.cfg)
+	return err
+}
+
+func listen(addr string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err == nil {
+		return ln, nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--listen %s: the address is in use; is another countmill running? Choose another with --listen HOST:PORT", addr)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return nil, fmt.Errorf("--listen %s: %w", addr, err)
+}
+
+// Close releases what New opened. It is for an App that is never run; Run does it by
+// itself.
+func (a *App) Close() error {
+	if a.ran.Swap(true) {
+		return nil
+	}
+	a.endStreams()
+	var errs []error
+	if a.listener != nil {
+		errs = append(errs, a.listener.Close())
+	}
+	return errors.Join(append(errs, a.backends.close())...)
+}
+
+// Addr is where the App listens.
+func (a *App) Addr() string { return a.listener.Addr().String() }
+
+// Kept says where the counters are, for the line that `countmill up` prints; empty
+// where that is not on this machine.
+func (a *App) Kept() string {
+	if a.backends.dir == "" {
+		return ""
+	}
+	dir, err := filepath.Abs(a.backends.dir)
+	if err != nil {
+		dir = a.backends.dir
+	}
+	return " and keeps counters in " + dir
+}
+
+// Run serves until ctx ends or a role fails, then stops everything in order within
+// Config.ShutdownTimeout. It returns nil if everything that was accepted is safe, and
+// otherwise what went wrong: the process must then end with an error.
+func (a *App) Run(ctx context.Context) error {
+	if a.ran.Swap(true) {
+		return errors.New("app: it was run or closed before")
+	}
+	a.startAggregator(ctx)
+	a.startSweeps(ctx)
+	served := make(chan error, 1)
+	go func() { served <- a.server.Serve(a.listener) }()
+	a.log.LogAttrs(ctx, slog.LevelInfo, "running", slog.String("roles", a.cfg.Roles.String()),
+		slog.String("listen", a.Addr()), slog.String("bus", a.cfg.Bus), slog.String("store", a.cfg.Store))
+
+	var cause error
+	select {
+	case <-ctx.Done():
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping; a second signal ends the process at once",
+			slog.Duration("shutdown_timeout", a.cfg.ShutdownTimeout))
+	case <-a.aggregating:
+		cause = fmt.Errorf("aggregator ended: %w", a.aggregatorErr)
+	case err := <-served:
+		cause = fmt.Errorf("serving on %s ended: %w", a.Addr(), err)
+		served <- nil
+	}
+	if cause != nil {
+		a.log.LogAttrs(ctx, slog.LevelError, "a role failed, stopping", slog.Any("err", cause))
+	}
+	err := errors.Join(cause, a.stop())
+	<-served
+	if err == nil {
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopped")
+	}
+	return err
+}
+
+// startAggregator runs it on a context of its own: it must outlive the signal, because
+// what the publisher still holds has to pass through it.
+func (a *App) startAggregator(ctx context.Context) {
+	if a.aggregator == nil {
+		return // aggregating is never closed
+	}
+	ctx, a.stopAggregator = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(a.aggregating)
+		a.aggregatorErr = a.aggregator.Run(ctx)
+		if a.aggregatorErr != nil {
+			// Who sends on a bus within the process would wait for an aggregator that is gone.
+			a.backends.closeLocalBus()
+		}
+	}()
+}
+
+// refuseStopping answers what comes after the signal.
+func (a *App) refuseStopping(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	api.WriteError(w, r, a.log, errStopping)
+}

@@ -1,0 +1,191 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is
+// held; the process ends then.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/vfs.(*diskHealthCheckingFS).startTickerLocked.func1"))
+}
+
+// It measures time, so nothing else of this package runs beside it.
+func TestUpAnswersWithinASecond(t *testing.T) {
+	begin := time.Now()
+	r := start(t, t.TempDir())
+	r.incr(t, `{"counter":"page:/home"}`)
+	r.wantTotal(t, "page:/home", 1)
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("the first total came after %s, want within 1s", took)
+	}
+}
+
+func TestGetIncrGetIsNeverStale(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			counter := fmt.Sprint("c", worker)
+			for i := range int64(50) {
+				r.wantTotal(t, counter, i)
+				r.incr(t, `{"counter":"`+counter+`"}`)
+				r.wantTotal(t, counter, i+1)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Repeats count once: in one request, in one window, in flight together, after a
+// restart.
+func TestRepeatsCountOnce(t *testing.T) {
+	t.Parallel()
+	const body = `[{"counter":"keyed","delta":5},{"counter":"other","delta":2}]`
+	const event = `{"counter":"event","delta":3,"id":"e1"}`
+	dir := t.TempDir()
+	r := start(t, dir)
+	check := func() {
+		t.Helper()
+		for counter, want := range map[string]int64{"keyed": 5, "other": 2, "event": 3} {
+			r.wantTotal(t, counter, want)
+		}
+	}
+	r.incr(t, "["+event+","+event+"]") // in one request
+	var wg sync.WaitGroup
+	for range 20 { // in one window or in flight together
+		wg.Go(func() { r.incr(t, body, "Idempotency-Key", "k1") })
+		wg.Go(func() { r.incr(t, event) })
+	}
+	wg.Wait()
+	check()
+	r.incr(t, body, "Idempotency-Key", "k1") // later
+	r.incr(t, event)
+	r.incr(t, event, "Idempotency-Key", "k2") // by another way
+	check()
+	r.stop(t)
+
+	r = start(t, dir) // after a restart
+	r.incr(t, body, "Idempotency-Key", "k1")
+	r.incr(t, event)
+	check()
+	if got := r.metric(t, "countmill_duplicate_parts_total"); got < 2 {
+		t.Errorf("countmill_duplicate_parts_total is %v, want at least 2", got)
+	}
+}
+
+func TestOneIDCountsOnTwoCounters(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.incr(t, `[{"counter":"a","id":"e"},{"counter":"b","id":"e"}]`)
+	r.incr(t, `{"counter":"c","id":"e"}`)
+	for _, counter := range []string{"a", "b", "c"} {
+		r.wantTotal(t, counter, 1)
+	}
+}
+
+// The process that knows the key refuses another body; one that was started since sets
+// it aside as a dead letter. The first counts in both cases.
+func TestKeyWithAnotherBody(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.incr(t, `{"counter":"a","delta":1}`, "Idempotency-Key", "k")
+	status, text := r.call(t, "POST", "/v1/increments", `{"counter":"a","delta":2}`, "Idempotency-Key", "k")
+	if status != http.StatusUnprocessableEntity || !strings.Contains(text, "id-reused") {
+		t.Errorf("got %d %s, want 422 id-reused", status, text)
+	}
+	r.wantTotal(t, "a", 1)
+	r.stop(t)
+
+	r = start(t, dir)
+	r.call(t, "POST", "/v1/increments", `{"counter":"a","delta":2}`, "Idempotency-Key", "k")
+	r.poll(t, "dead", func() bool { return r.metric(t, "countmill_dead_letters_total") == 1 })
+	r.wantTotal(t, "a", 1)
+}
+
+// Names that paths like to clean are three counters on every route.
+func TestAwkwardNamesOnEveryRoute(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	for i, name := range []string{"a//b", "https://x.org/p", "a/../b", "a/b", "b"} {
+		want := int64(i + 1)
+		r.incr(t, fmt.Sprintf(`{"counter":%q,"delta":%d}`, name, want))
+		r.wantTotal(t, name, want)
+		for _, get := range []struct{ method, path, body string }{
+			{"GET", "/v1/counters/" + url.PathEscape(name), ""},
+			{"GET", "/v1/counters?limit=1&prefix=" + url.QueryEscape(name), ""},
+			{"POST", "/v1/totals", fmt.Sprintf(`{"counters":[%q]}`, name)},
+		} {
+			status, text := r.call(t, get.method, get.path, get.body)
+			if status != 200 || !strings.Contains(text, fmt.Sprintf(`"counter":%q,"total":%d,`, name, want)) {
+				t.Errorf("%s %s: got %d %s, want %q with %d", get.method, get.path, status, text, name, want)
+			}
+		}
+		r.wantWatched(t, name, want)
+	}
+}
+
+// wantWatched reads the first event of a stream.
+func (r *running) wantWatched(t *testing.T, name string, want int64) {
+	t.Helper()
+	res, err := r.client.Get(r.url + "/v1/watch?counter=" + url.QueryEscape(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	buf := make([]byte, 4096)
+	n, _ := res.Body.Read(buf)
+	if !strings.Contains(string(buf[:n]), fmt.Sprintf(`"counter":%q,"total":%d,`, name, want)) {
+		t.Errorf("watch %q: got %s, want total %d", name, buf[:n], want)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.waitReady(t)
+	if status, text := r.call(t, "GET", "/healthz", ""); status != 200 || !strings.Contains(text, `"ok"`) {
+		t.Errorf("healthz: got %d %s", status, text)
+	}
+	r.stopping.Store(true)
+	if status, text := r.call(t, "GET", "/readyz", ""); status != 503 || !strings.Contains(text, "not-ready") || !strings.Contains(text, "stopping") {
+		t.Errorf("readyz of a process that stops: got %d %s", status, text)
+	}
+	if status, _ := r.call(t, "GET", "/healthz", ""); status != 200 {
+		t.Errorf("healthz of a process that stops: got %d, want 200", status)
+	}
+}
+
+func TestRunsOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.stop(t)
+	if err := r.Run(t.Context()); err == nil {
+		t.Error("a second Run returned nil")
+	}
+}
+
+func TestCloseReleasesWhatNewOpened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for range 2 { // the second needs the lock of the first
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(a.Close(), a.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}

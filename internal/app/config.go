@@ -1,0 +1,115 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// ErrUsage is matched by errors that a change of the command line or of the
+// environment mends.
+var ErrUsage = errors.New("usage")
+
+// usageError is one line for a person; it matches ErrUsage.
+type usageError struct{ text string }
+
+// Usagef is an error that matches ErrUsage.
+func Usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+func (e *usageError) Error() string        { return e.text }
+func (e *usageError) Is(target error) bool { return target == ErrUsage }
+
+// DefaultListen is where `countmill up` listens and where the verbs look for it.
+const DefaultListen = "127.0.0.1:8080"
+
+// Config sets up an App. The zero value is `countmill up` without flags. Flags say
+// more about each field (options.go).
+type Config struct {
+	// Roles to run. Default Up.
+	Roles Roles
+
+	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
+	Listen string
+	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
+	Bus, Store, Cache string
+
+	// Shards of a counter that nobody has seen. Default 0: what the store says.
+	Shards int
+	// Horizon is how long ids are remembered. Default 8 days.
+	Horizon time.Duration
+
+	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
+	// Negative: none. Default: none with loopback:, else 250ms and 100ms.
+	Linger, WindowLinger time.Duration
+	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB.
+	WindowMessages, WindowCounters, WindowBytes int
+	// Commits at once. Default 0: what the store gains from.
+	Commits int
+	// CommitTimeout bounds each call of the aggregator to the store. Default 10s.
+	CommitTimeout time.Duration
+	// DeadLetterRate is how many dead letters a second are written at most. Default 100.
+	DeadLetterRate int
+	// WorkerID names the aggregator. Default: random.
+	WorkerID string
+
+	// OpenEntries and OpenBytes bound the publisher's open batch. Defaults 1,000,000 and
+	// 256 MiB.
+	OpenEntries, OpenBytes int
+
+	// MaxStaleness is how old a total may be where the caller does not say. Negative:
+	// always read the store. Default: that.
+	MaxStaleness time.Duration
+
+	// RequestTimeout bounds one request for increments. Default 10s.
+	RequestTimeout time.Duration
+	// ShutdownTimeout bounds everything between the first signal and the end. Default 25s.
+	ShutdownTimeout time.Duration
+
+	// LogLevel is debug, info, warn or error, LogFormat text or json. Defaults info, text.
+	LogLevel, LogFormat string
+	// Logger. Default: discards. The command makes one of LogLevel and LogFormat.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Roles = cmp.Or(c.Roles, Up)
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.Bus = cmp.Or(c.Bus, "loopback:")
+	c.Store = cmp.Or(c.Store, "pebble:countmill-data")
+	c.Cache = cmp.Or(c.Cache, "memory:")
+	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
+	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
+	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
+	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
+	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
+	c.OpenEntries = cmp.Or(c.OpenEntries, 1_000_000)
+	c.OpenBytes = cmp.Or(c.OpenBytes, 256<<20)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
+	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.LogFormat = cmp.Or(c.LogFormat, "text")
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// resolve replaces what the backends decide. Within one process a commit is so cheap
+// that waiting for more gains nothing, and a read so cheap that an old total gains
+// nothing either.
+func (c Config) resolve() Config {
+	linger, window := 250*time.Millisecond, 100*time.Millisecond
+	if strings.HasPrefix(c.Bus, "loopback:") {
+		linger, window = -1, -1
+	}
+	c.Linger = cmp.Or(c.Linger, linger)
+	c.WindowLinger = cmp.Or(c.WindowLinger, window)
+	c.MaxStaleness = cmp.Or(c.MaxStaleness, -1)
+	return c
+}

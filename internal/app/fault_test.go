@@ -1,0 +1,186 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A faultyStore applies commits and loses the answers while broken is set. gate, if
+// set, holds commits back until it is closed, whatever their context says.
+type faultyStore struct {
+	store
+	broken atomic.Bool
+	gate   chan struct{}
+}
+
+func (f *faultyStore) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+	if f.gate != nil {
+		<-f.gate
+	}
+	at, err := f.store.Fold(ctx, c)
+	if f.broken.Load() {
+		return time.Time{}, errors.New("answer lost")
+	}
+	return at, err
+}
+
+// awayCache answers nothing.
+type awayCache struct{ reader.Cache }
+
+func (awayCache) Get(context.Context, []string) ([]reader.Cached, error) {
+	return nil, errors.New("connection refused")
+}
+
+// startFaulty runs `up` with backends that change puts its hands on. The caller ends it.
+func startFaulty(t *testing.T, cfg Config, change func(*backends)) *running {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
+	a, err := newApp(cfg, func(cfg Config) (*backends, error) {
+		b, err := openBackends(cfg)
+		if err == nil {
+			change(b)
+		}
+		return b, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run(t, a)
+}
+
+// Without markers an unknown outcome cannot be repeated: the process ends with an error
+// at once, the caller learns that the outcome is unknown, and nothing is applied twice.
+func TestLostAnswerOfTheStoreEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := &faultyStore{}
+	r := startFaulty(t, Config{Store: "pebble:" + dir}, func(b *backends) { f.store, b.store = b.store, f })
+	r.incr(t, `{"counter":"a"}`)
+	f.broken.Store(true)
+	begin := time.Now()
+	status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`)
+	if err != nil || status != http.StatusGatewayTimeout || !strings.Contains(text, "outcome-unknown") {
+		t.Errorf("got %d %s %v, want 504 outcome-unknown", status, text, err)
+	}
+	select {
+	case err = <-r.ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the App goes on")
+	}
+	r.client.CloseIdleConnections()
+	if err == nil || !strings.Contains(err.Error(), "aggregator ended") {
+		t.Errorf("Run returned %v, want that the aggregator ended", err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %s to end, want it at once", took)
+	}
+	start(t, dir).wantTotal(t, "a", 2)
+}
+
+// Messages that no aggregator will ever take do not hold up the end of a process whose
+// aggregator has failed.
+func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
+	t.Parallel()
+	f := &faultyStore{gate: make(chan struct{})}
+	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { f.store, b.store = b.store, f })
+	var posts sync.WaitGroup
+	post := func() {
+		posts.Go(func() {
+			if status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`); err == nil && status != http.StatusGatewayTimeout {
+				t.Errorf("got %d %s, want 504", status, text)
+			}
+		})
+	}
+	r.poll(t, "all calls to the bus busy", func() bool {
+		post()
+		return r.metric(t, "countmill_messages_in_flight") == 8 && r.metric(t, "countmill_open_entries") > 0
+	})
+	f.broken.Store(true)
+	close(f.gate)
+	begin := time.Now()
+	if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "aggregator ended") {
+		t.Errorf("Run returned %v, want that the aggregator ended", err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %s to end, want it at once", took)
+	}
+	posts.Wait()
+	r.client.CloseIdleConnections()
+}
+
+// A store that hangs does not keep the process from ending in time, with an error that
+// names what is not done.
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	f := &faultyStore{gate: make(chan struct{})}
+	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), ShutdownTimeout: 2 * time.Second},
+		func(b *backends) { f.store, b.store = b.store, f })
+	posted := make(chan int, 1)
+	go func() {
+		status, _, _ := r.try("POST", "/v1/increments", `{"counter":"a"}`)
+		posted <- status
+	}()
+	r.poll(t, "taken", func() bool { return r.metric(t, "countmill_held_messages") > 0 || len(posted) > 0 })
+	begin := time.Now()
+	err := r.end(t)
+	if took := time.Since(begin); err == nil || took > 4*time.Second {
+		t.Errorf("ended after %s with error %v, want an error within 2s", took, err)
+	}
+	if status := <-posted; status == http.StatusAccepted {
+		t.Errorf("an increment that was never committed was answered with 202")
+	}
+	close(f.gate)
+	<-r.aggregating
+}
+
+func TestCacheAwayIsDegraded(t *testing.T) {
+	t.Parallel()
+	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), MaxStaleness: time.Second},
+		func(b *backends) { b.cache = awayCache{b.cache} })
+	defer r.stop(t)
+	r.incr(t, `{"counter":"a"}`)
+	r.wantTotal(t, "a", 1)
+	r.poll(t, "degraded", func() bool {
+		status, text := r.call(t, "GET", "/readyz", "")
+		return status == 200 && strings.Contains(text, `"degraded"`) && strings.Contains(text, "cache is away")
+	})
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	used := t.TempDir()
+	start(t, used)
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Listen: ln.Addr().String(), Store: "pebble:" + t.TempDir()}, "the address is in use; is another countmill running?"},
+		{Config{Listen: "192.0.2.1:0", Store: "pebble:" + t.TempDir()}, "--listen 192.0.2.1:0: "},
+		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + used}, "is in use by another process"},
+		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(used, "LOCK", "x")}, "a file is in its way"},
+	} {
+		a, err := New(test.cfg)
+		if err == nil || errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("New(%+v): got error %v, want %q", test.cfg, err, test.want)
+		}
+		if a != nil {
+			t.Error(a.Close())
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+)
+
+// errStopping is what clients get after the signal: nothing of theirs was done.
+var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
+
+// readyTimeout bounds what /readyz may ask the outside. Supervisors wait a second or
+// more.
+const readyTimeout = 900 * time.Millisecond
+
+// A status is the answer of /healthz and /readyz.
+type status struct {
+	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// healthz says that the process answers; it looks at nothing outside, so that an outage
+// elsewhere restarts nothing here.
+func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
+	api.WriteJSON(w, http.StatusOK, status{Status: "ok"})
+}
+
+// readyz says whether the roles can do their work.
+func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	degraded, err := a.ready(ctx)
+	switch {
+	case err != nil:
+		api.WriteError(w, r, a.log, api.NewProblem(http.StatusServiceUnavailable, "not-ready", "not ready", err.Error()))
+	case degraded != "":
+		api.WriteJSON(w, http.StatusOK, status{Status: "degraded", Reason: degraded})
+	default:
+		api.WriteJSON(w, http.StatusOK, status{Status: "ready"})
+	}
+}
+
+// ready returns why the process cannot do its work, or what it does without.
+func (a *App) ready(ctx context.Context) (degraded string, err error) {
+	if a.stopping.Load() {
+		return "", errStopping
+	}
+	if a.publisher != nil {
+		if err := a.publisher.Ready(); err != nil {
+			return "", fmt.Errorf("publisher: %w", err)
+		}
+	}
+	if a.aggregator != nil {
+		if err := a.aggregator.Ready(); err != nil {
+			return "", fmt.Errorf("aggregator: %w", err)
+		}
+	}
+	if a.reader != nil {
+		degraded, err := a.reader.Ready(ctx)
+		if err != nil {
+			return "", fmt.Errorf("reader: %w", err)
+		}
+		return degraded, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics is everything that /metrics shows, on a registry of its own.
+type metrics struct {
+	registry *prometheus.Registry
+	folds    prometheus.Histogram
+	ages     *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		folds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "countmill_fold_duration_seconds",
+			Help:    "How long attempts to commit took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
+		}),
+		ages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "countmill_total_age_seconds",
+			Help:    "How old totals were when they were served.",
+			Buckets: []float64{0.001, 0.01, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60},
+		}, []string{"source"}),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(),
+	)
+	return m
+}
+
+func buildInfo() prometheus.Collector {
+	v := BuildVersion()
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "countmill_build_info",
+		Help:        "Which build this is; always 1.",
+		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "goversion": v.Go},
+	})
+	g.Set(1)
+	return g
+}
+
+// collect registers what the roles of the App count. Their numbers are read when
+// somebody asks for them.
+func (m *metrics) collect(a *App) {
+	if a.publisher != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.publisherSamples})
+	}
+	if a.aggregator != nil {
+		m.registry.MustRegister(m.folds, &statsCollector{gather: a.aggregatorSamples})
+	}
+	if a.reader != nil {
+		m.registry.MustRegister(m.ages, &statsCollector{gather: a.readerSamples})
+	}
+	if a.backends.disk != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
+	}
+}
+
+// A sample is one number under one name.
+type sample struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      float64
+	labels     []string // label, value, ...
+}
+
+func counter(name, help string, value int64, labels ...string) sample {
+	return sample{name, help, prometheus.CounterValue, float64(value), labels}
+}
+
+func gauge(name, help string, value float64) sample {
+	return sample{name, help, prometheus.GaugeValue, value, nil}
+}
+
+// A statsCollector makes metrics of samples that are gathered at once, so that those of
+// one role are of one moment.
+type statsCollector struct{ gather func() []sample }
+
+// Describe sends nothing: the names are those of what is collected.
+func (c *statsCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is called at each scrape, maybe by several at once.
+func (c *statsCollector) Collect(out chan<- prometheus.Metric) {
+	for _, s := range c.gather() {
+		var labels, values []string
+		for i := 0; i+1 < len(s.labels); i += 2 {
+			labels, values = append(labels, s.labels[i]), append(values, s.labels[i+1])
+		}
+		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(s.name, s.help, labels, nil), s.kind, s.value, values...)
+	}
+}
+
+func (a *App) aggregatorSamples() []sample {
+	s := a.aggregator.Stats()
+	return []sample{
+		counter("countmill_messages_received_total", "Messages taken from the bus.", s.Messages),
+		counter("countmill_parts_received_total", "Parts in the messages taken from the bus.", s.Parts),
+		counter("countmill_entries_folded_total", "Entries applied to the store.", s.Entries),
+		counter("countmill_commits_total", "Attempts to commit.", s.Commits),
+		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
+		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
+		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
+		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),
+		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
+		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
+		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
+		gauge("countmill_held_bytes", "Bytes of messages taken and not acknowledged.", float64(s.HeldBytes)),
+		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
+		gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted.", s.Lag.Seconds()),
+		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
+	}
+}
+
+func (a *App) readerSamples() []sample {
+	s := a.reader.Stats()
+	return []sample{
+		counter("countmill_totals_served_total", "Totals served.", s.FromStore, "source", "store"),
+		counter("countmill_totals_served_total", "Totals served.", s.FromCache, "source", "cache"),
+		counter("countmill_lookups_total", "Look-ups of the store for totals.", s.Lookups),
+		counter("countmill_entities_read_total", "Entities read from the store.", s.Keys, "role", "reader"),
+		counter("countmill_lists_total", "Pages of counters read.", s.Lists),
+		counter("countmill_store_read_errors_total", "Reads of the store that failed.", s.StoreErrors),
+		counter("countmill_cache_requests_total", "Counters looked for in the cache.", s.CacheHits, "result", "hit"),
+		counter("countmill_cache_requests_total", "Counters looked for in the cache.", s.CacheMisses, "result", "miss"),
+		counter("countmill_cache_errors_total", "Calls of the cache that failed; each is a miss.", s.CacheErrors),
+		counter("countmill_cache_skipped_total", "Calls of the cache not made because it had failed a moment ago.", s.CacheSkipped),
+		counter("countmill_shared_reads_total", "Calls answered by another call's read.", s.Shared),
+		counter("countmill_refreshes_total", "Totals read ahead of their expiry.", s.Refreshes),
+		counter("countmill_overflows_total", "Totals not given because they do not fit 64 bits.", s.Overflows),
+	}
+}
+
+func (a *App) diskSamples() []sample {
+	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
+}
+
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixNano()) / 1e9
+}
+
+func (a *App) publisherSamples() []sample {
+	s := a.publisher.Stats()
+	return []sample{
+		counter("countmill_increments_total", "Increments taken into batches.", s.Increments),
+		counter("countmill_increments_durable_total", "Increments whose batches the bus has.", s.Durable),
+		counter("countmill_increments_unknown_total", "Increments whose outcome will never be known.", s.Unknown),
+		counter("countmill_increments_refused_total", "Increments refused: overloaded, closed or in conflict.", s.Refused),
+		counter("countmill_entries_sent_total", "Entries in messages that the bus has.", s.Entries),
+		counter("countmill_messages_sent_total", "Messages that the bus has.", s.Messages),
+		counter("countmill_sent_bytes_total", "Bytes of messages that the bus has.", s.Bytes),
+		counter("countmill_message_resends_total", "Messages sent again.", s.Resends),
+		gauge("countmill_open_entries", "Entries that wait to be sent.", float64(s.OpenEntries)),
+		gauge("countmill_open_bytes", "Memory of the entries that wait to be sent.", float64(s.OpenBytes)),
+		gauge("countmill_messages_in_flight", "Messages on their way to the bus.", float64(s.InFlight)),
+		gauge("countmill_messages_queued", "Messages that wait for a free call to the bus.", float64(s.Queued)),
+	}
+}

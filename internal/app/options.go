@@ -1,0 +1,122 @@
+package app
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill"
+)
+
+// An option is a flag and its variable.
+type option struct {
+	name  string
+	arg   string // how help writes the value
+	roles Roles  // the roles that have it
+	help  string
+	bind  func(c *Config) pflag.Value
+}
+
+// Env is the variable of a flag. Kubernetes sets variables like COUNTMILL_PORT and
+// COUNTMILL_SERVICE_HOST for a service named countmill: no flag may be called so.
+func Env(flag string) string {
+	return "COUNTMILL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// options is every flag of every role, in the order of the help.
+var options = []option{
+	{"listen", "HOST:PORT", Up,
+		"Address to serve HTTP on. Port 0 picks a free port. It has no password: keep it away from strangers.",
+		func(c *Config) pflag.Value { return textValue{to: &c.Listen} }},
+	{"data", "DIR", Up,
+		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
+		func(c *Config) pflag.Value { return dirValue{&c.Store} }},
+	{"bus", "URL", Publisher | Aggregator,
+		"Where batches travel from publishers to aggregators: loopback: (within the process).",
+		func(c *Config) pflag.Value { return textValue{to: &c.Bus} }},
+	{"store", "URL", Aggregator | Reader,
+		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine).",
+		func(c *Config) pflag.Value { return textValue{to: &c.Store} }},
+	{"cache", "URL", Reader,
+		"Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process).",
+		func(c *Config) pflag.Value { return textValue{to: &c.Cache} }},
+	{"shards", "N", Aggregator,
+		"Number of shards of a counter that is counted for the first time. More shards take more commits a second and make totals dearer. auto: what suits the store; 1 with pebble:.",
+		func(c *Config) pflag.Value {
+			return countValue{to: &c.Shards, min: 1, max: countmill.MaxShards, auto: true}
+		}},
+	{"horizon", "DURATION", Publisher | Aggregator,
+		"How long ids and Idempotency-Keys are remembered, and how old an increment's time may be. The same for all processes of a deployment.",
+		func(c *Config) pflag.Value {
+			return durationValue{to: &c.Horizon, min: time.Hour, max: 366 * 24 * time.Hour}
+		}},
+	{"linger", "DURATION", Publisher,
+		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with loopback:, else 250ms.",
+		func(c *Config) pflag.Value { return durationValue{to: &c.Linger, max: time.Minute, auto: true} }},
+	{"open-entries", "N", Publisher,
+		"Most distinct counters that a publisher gathers while the bus is away; more are refused with 429.",
+		func(c *Config) pflag.Value { return countValue{to: &c.OpenEntries, min: 1000, max: math.MaxInt32} }},
+	{"open-bytes", "SIZE", Publisher,
+		"Most memory that a publisher's gathered increments may take; more are refused with 429.",
+		func(c *Config) pflag.Value { return sizeValue{&c.OpenBytes, 1 << 20, 16 << 30} }},
+	{"window-linger", "DURATION", Aggregator,
+		"How long an aggregator's window waits for more messages. auto: 0s with loopback:, else 100ms.",
+		func(c *Config) pflag.Value { return durationValue{to: &c.WindowLinger, max: time.Minute, auto: true} }},
+	{"window-messages", "N", Aggregator,
+		"A window closes at this many messages.",
+		func(c *Config) pflag.Value { return countValue{to: &c.WindowMessages, min: 1, max: 1_000_000} }},
+	{"window-counters", "N", Aggregator,
+		"A window closes at this many distinct counters.",
+		func(c *Config) pflag.Value { return countValue{to: &c.WindowCounters, min: 1, max: 10_000_000} }},
+	{"window-bytes", "SIZE", Aggregator,
+		"A window closes at this many bytes of messages.",
+		func(c *Config) pflag.Value { return sizeValue{&c.WindowBytes, 64 << 10, 4 << 30} }},
+	{"commits", "N", Aggregator,
+		"How many commits may be under way at once. auto: what the store gains from.",
+		func(c *Config) pflag.Value { return countValue{to: &c.Commits, min: 1, max: 1024, auto: true} }},
+	{"commit-timeout", "DURATION", Aggregator,
+		"How long an aggregator waits for one answer of the store.",
+		func(c *Config) pflag.Value {
+			return durationValue{to: &c.CommitTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
+		}},
+	{"dead-letter-rate", "N", Aggregator,
+		"Most dead letters written in a second. The rest is held: stuck is loud, full is silent.",
+		func(c *Config) pflag.Value { return countValue{to: &c.DeadLetterRate, min: 1, max: 100_000} }},
+	{"worker-id", "NAME", Aggregator,
+		"Name of this aggregator among others. auto: random.",
+		func(c *Config) pflag.Value { return autoTextValue{&c.WorkerID} }},
+	{"max-staleness", "DURATION", Reader,
+		"How old a total may be when the caller does not say. 0s always reads the store. auto: 0s with pebble:.",
+		func(c *Config) pflag.Value { return durationValue{to: &c.MaxStaleness, max: time.Hour, auto: true} }},
+	{"request-timeout", "DURATION", Up,
+		"How long a request may take before it is answered with an error.",
+		func(c *Config) pflag.Value {
+			return durationValue{to: &c.RequestTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
+		}},
+	{"shutdown-timeout", "DURATION", Up,
+		"How long everything may take between the signal to stop and the end. Keep it below what the supervisor waits before it kills.",
+		func(c *Config) pflag.Value {
+			return durationValue{to: &c.ShutdownTimeout, min: time.Second, max: 10 * time.Minute}
+		}},
+	{"log-level", "LEVEL", Up,
+		"What to log: debug, info, warn or error.",
+		func(c *Config) pflag.Value {
+			return textValue{to: &c.LogLevel, of: []string{"debug", "info", "warn", "error"}}
+		}},
+	{"log-format", "FORMAT", Up,
+		"How to log to standard error: text or json.",
+		func(c *Config) pflag.Value { return textValue{to: &c.LogFormat, of: []string{"text", "json"}} }},
+}
+
+// optionsOf is the flags that at least one of the roles has.
+func optionsOf(roles Roles) []option {
+	var of []option
+	for _, o := range options {
+		if o.roles.Has(roles) {
+			of = append(of, o)
+		}
+	}
+	return of
+}

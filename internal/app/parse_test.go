@@ -1,0 +1,191 @@
+package app
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// lookupIn is an environment for tests.
+func lookupIn(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func find(t *testing.T, settings []Setting, name string) Setting {
+	t.Helper()
+	i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no setting %q in %v", name, settings)
+	}
+	return settings[i]
+}
+
+// other is a valid value of each flag that is not its default. A new flag needs one.
+var other = map[string]string{
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "shards": "7",
+	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms",
+	"window-messages": "11", "window-counters": "12", "window-bytes": "128KiB", "commits": "3",
+	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s",
+	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
+}
+
+func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
+	t.Parallel()
+	for _, o := range options {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			value, shown := other[o.name], o.name
+			want := value
+			if o.name == "data" {
+				shown, want = "store", "pebble:d"
+			}
+			env := map[string]string{Env(o.name): value}
+			_, byDefault := parsed(t, nil, nil)
+			_, byEnv := parsed(t, nil, env)
+			_, byFlag := parsed(t, []string{"--" + o.name, value}, map[string]string{Env(o.name): "nonsense"})
+			_, byEmpty := parsed(t, nil, map[string]string{Env(o.name): ""})
+			if got := find(t, byDefault, shown); got.From != FromDefault || got.Value == want {
+				t.Errorf("unset: got %+v, want a default that is not %q", got, want)
+			}
+			if got := find(t, byEnv, shown); got.From != FromEnv || got.Value != want {
+				t.Errorf("by variable: got %+v, want %q from env", got, want)
+			}
+			if got := find(t, byFlag, shown); got.From != FromFlag || got.Value != want {
+				t.Errorf("by flag: got %+v, want %q from flag", got, want)
+			}
+			if diff := cmp.Diff(byDefault, byEmpty); diff != "" {
+				t.Errorf("an empty variable changes something:\n%s", diff)
+			}
+			if o.help == "" || !strings.Contains(FlagHelp(o.roles), "["+Env(o.name)+"]") {
+				t.Errorf("help does not say what --%s and %s are", o.name, Env(o.name))
+			}
+		})
+	}
+}
+
+func parsed(t *testing.T, args []string, env map[string]string) (Config, []Setting) {
+	t.Helper()
+	cfg, settings, err := Parse(Up, args, lookupIn(env))
+	if err != nil {
+		t.Fatalf("Parse(%q, %q): %v", args, env, err)
+	}
+	return cfg, settings
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		env  map[string]string
+		want string // in the error
+	}{
+		{[]string{"--colour", "red"}, nil, "unknown flag: --colour"},
+		{[]string{"--listen"}, nil, "--listen"},
+		{[]string{"--listen", ""}, nil, "--listen: must not be empty"},
+		{[]string{"extra"}, nil, `"extra"`},
+		{[]string{"--shards", "0"}, nil, "--shards: must be an integer from 1 to 999, or auto"},
+		{[]string{"--shards", "1000"}, nil, "from 1 to 999"},
+		{[]string{"--horizon", "8d"}, nil, "--horizon: must be a duration"},
+		{[]string{"--horizon", "1m"}, nil, "from 1h to"},
+		{[]string{"--linger", "-1s"}, nil, "--linger"},
+		{[]string{"--window-bytes", "1GB"}, nil, "--window-bytes: must be a size such as"},
+		{[]string{"--window-bytes", "4294967295GiB"}, nil, "--window-bytes"},
+		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
+		{[]string{"--data", "d", "--store", "pebble:e"}, nil, "--data DIR is short for --store"},
+		{nil, map[string]string{"COUNTMILL_DATA": "d", "COUNTMILL_STORE": "pebble:e"}, "COUNTMILL_DATA is short for"},
+		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_LINGER: must be"},
+		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_SHARDS: must be"},
+	} {
+		_, _, err := Parse(Up, test.args, lookupIn(test.env))
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Parse(%q, %q): got error %v, want a usage error with %q", test.args, test.env, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("Parse(%q, %q): error has several lines: %v", test.args, test.env, err)
+		}
+	}
+}
+
+func TestDataFlagWinsOverStoreVariable(t *testing.T) {
+	t.Parallel()
+	cfg, _ := parsed(t, []string{"--data", "a?b%c"}, map[string]string{"COUNTMILL_STORE": "pebble:e"})
+	u, err := parseURL("store", cfg.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := u.dir(); dir != "a?b%c" || err != nil {
+		t.Errorf("got directory %q (error %v), want a?b%%c", dir, err)
+	}
+}
+
+func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
+	t.Parallel()
+	for role, flag := range map[Roles]string{Publisher: "--store", Aggregator: "--cache", Reader: "--bus"} {
+		_, _, err := Parse(role, []string{flag, "x:"}, lookupIn(nil))
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
+			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:)`},
+		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
+		{Config{Bus: "loopback:?x=1"}, `unknown parameter "x" of loopback: (valid: none)`},
+		{Config{Bus: "loopback:x"}, "takes nothing after the colon"},
+		{Config{Store: "redis:x"}, "(valid: pebble:DIR)"},
+		{Config{Store: "pebble:"}, "names no directory"},
+		{Config{Store: "pebble://host/dir"}, "names a host"},
+		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
+		{Config{Store: "pebble:d?nmespace=a"}, `unknown parameter "nmespace" of pebble: (valid: namespace)`},
+		{Config{Store: "pebble:d?namespace=a&namespace=b"}, "stands 2 times"},
+		{Config{Cache: "memcached://h:1"}, "--cache: unknown scheme"},
+		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
+		{Config{Listen: "localhost"}, "--listen: must be HOST:PORT"},
+		{Config{Listen: ":99999"}, "--listen: must be HOST:PORT"},
+		{Config{Roles: Publisher}, "use `countmill up`"},
+		{Config{Roles: Aggregator}, "use `countmill up`"},
+		{Config{Roles: Reader}, "use `countmill up`"},
+	} {
+		err := test.cfg.Check()
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Check(%+v): got error %v, want a usage error with %q", test.cfg, err, test.want)
+		}
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	got := UnknownEnv([]string{
+		"COUNTMILL_LISTN=x", "COUNTMILL_LISTEN=x", "COUNTMILL_SERVER=x", "COUNTMILL_TIMEOUT=1s", "PATH=x",
+		"COUNTMILL_SERVICE_HOST=10.0.0.1", "COUNTMILL_PORT=tcp://10.0.0.1:80", "COUNTMILL_READER_SERVICE_PORT=80",
+	})
+	if diff := cmp.Diff([]string{"COUNTMILL_LISTN"}, got); diff != "" {
+		t.Errorf("unknown variables (-want +got):\n%s", diff)
+	}
+}
+
+// Within one process nothing is gained by waiting; elsewhere messages and entities cost.
+func TestLingersSuitTheBus(t *testing.T) {
+	t.Parallel()
+	here, there := Config{}.withDefaults().resolve(), Config{Bus: "elsewhere:"}.withDefaults().resolve()
+	if here.Linger >= 0 || here.WindowLinger >= 0 {
+		t.Errorf("loopback: got lingers %s and %s, want none", here.Linger, here.WindowLinger)
+	}
+	if there.Linger != 250*time.Millisecond || there.WindowLinger != 100*time.Millisecond {
+		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Linger, there.WindowLinger)
+	}
+	chosen, _ := parsed(t, []string{"--linger", "0s", "--window-linger", "5ms"}, nil)
+	if got := chosen.resolve(); got.Linger >= 0 || got.WindowLinger != 5*time.Millisecond {
+		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", got.Linger, got.WindowLinger)
+	}
+}

@@ -1,0 +1,32 @@
+package app
+
+import "strings"
+
+// Roles is a set of roles.
+type Roles uint8
+
+// The roles, and what `countmill up` runs.
+const (
+	Publisher Roles = 1 << iota
+	Aggregator
+	Reader
+
+	Up = Publisher | Aggregator | Reader
+)
+
+// Has reports whether any role of other is in r.
+func (r Roles) Has(other Roles) bool { return r&other != 0 }
+
+// String is the name of the command that runs the roles.
+func (r Roles) String() string {
+	if r == Up {
+		return "up"
+	}
+	var names []string
+	for role, name := range map[Roles]string{Publisher: "publisher", Aggregator: "aggregator", Reader: "reader"} {
+		if r.Has(role) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
+}

@@ -1,0 +1,92 @@
+package app
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/countmill/countmill/internal/api/apitest"
+)
+
+func TestRoutesAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	rt, err := a.routes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	apitest.Load(t).CheckRoutes(t, rt.Routes())
+}
+
+func TestOperationsAnswerAsDocumented(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	doc := apitest.Load(t)
+	check := func(path string, want int) {
+		t.Helper()
+		res, err := r.client.Get(r.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != want {
+			t.Errorf("%s: got %d %s (%v), want %d", path, res.StatusCode, body, err, want)
+		}
+		doc.CheckAnswer(t, http.MethodGet, path, res.StatusCode, res.Header, body)
+	}
+	r.waitReady(t)
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json"} {
+		check(path, 200)
+	}
+	r.stopping.Store(true)
+	check("/readyz", 503)
+}
+
+// The names of metrics are for ever, like those of routes.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.incr(t, `[{"counter":"a"},{"counter":"b","id":"x"}]`)
+	r.incr(t, `{"counter":"b","id":"x"}`)
+	r.wantTotal(t, "a", 1)
+	for name, want := range map[string]float64{
+		"countmill_increments_total":          3,
+		"countmill_increments_durable_total":  3,
+		"countmill_messages_sent_total":       2,
+		"countmill_messages_received_total":   2,
+		"countmill_entries_folded_total":      2,
+		"countmill_duplicate_parts_total":     1,
+		"countmill_dead_letters_total":        0,
+		"countmill_fold_duration_seconds_sum": -1,
+		"countmill_commits_total":             -1,
+		"countmill_entities_written_total":    -1,
+		"countmill_entities_read_total":       -1,
+		"countmill_totals_served_total":       1,
+		"countmill_total_age_seconds_count":   1,
+		"countmill_lag_seconds":               0,
+		"countmill_store_disk_bytes":          -1,
+		"countmill_build_info":                1,
+		"go_goroutines":                       -1,
+		"process_start_time_seconds":          -1,
+	} {
+		if got := r.metric(t, name); got != want && (want != -1 || got <= 0) {
+			t.Errorf("%s is %v, want %v (-1: more than 0)", name, got, want)
+		}
+	}
+	_, text := r.call(t, "GET", "/metrics", "")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/backend/pebble"
+)
+
+// A sharedStore is closed by the test and not by one of the Apps on it.
+type sharedStore struct{ store }
+
+func (sharedStore) Close() error { return nil }
+
+type sharedBus struct{ bus }
+
+func (sharedBus) Close() error { return nil }
+
+// Single roles are the same composition as `up`: each serves its own routes, and
+// together they count, with markers, as a bus between processes delivers again.
+func TestSingleRolesTogether(t *testing.T) {
+	t.Parallel()
+	s, err := pebble.Open(pebble.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b, err := loopback.New(loopback.Config{WaitForAck: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	cache, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := make(map[Roles]*running)
+	for _, role := range []Roles{Reader, Aggregator, Publisher} {
+		cfg := Config{Roles: role, Listen: "127.0.0.1:0", Linger: time.Millisecond, WindowLinger: time.Millisecond}
+		a, err := newApp(cfg, func(Config) (*backends, error) {
+			got := &backends{}
+			if role != Reader {
+				got.bus = sharedBus{b}
+			}
+			if role != Publisher {
+				got.store = sharedStore{s}
+			}
+			if role == Reader {
+				got.cache = cache
+			}
+			return got, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles[role] = run(t, a)
+		defer roles[role].stop(t) // publisher, aggregator, reader
+	}
+	for _, r := range roles {
+		r.waitReady(t)
+	}
+	roles[Publisher].incr(t, `{"counter":"a","delta":3}`)
+	roles[Reader].wantTotal(t, "a", 3)
+	if got := roles[Aggregator].metric(t, "countmill_entities_written_total"); got < 3 {
+		t.Errorf("the aggregator wrote %v entities, want a record, a marker and a shard", got)
+	}
+	for role, path := range map[Roles]string{Publisher: "/v1/totals?counter=a", Aggregator: "/v1/increments", Reader: "/v1/increments"} {
+		if status, text := roles[role].call(t, "GET", path, ""); status != 404 || !strings.Contains(text, "not-found") {
+			t.Errorf("%s: GET %s: got %d %s, want 404", role, path, status, text)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Whatever was answered with 202 around a stop is counted, and nothing else is.
+func TestStopUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	accepted, refused := load(r, 8)
+	r.stop(t)
+	ok, no := accepted(), refused()
+	if ok == 0 || no != 0 {
+		t.Errorf("%d accepted, %d neither accepted nor surely refused; want some and none", ok, no)
+	}
+	start(t, dir).wantTotal(t, "c", ok)
+}
+
+// A request that is being sent when the signal comes is accepted and counted: the roles
+// behind it are there until it is done.
+func TestStopWaitsForRequestsInside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.waitReady(t)
+	body, rest := io.Pipe()
+	req, err := http.NewRequest("POST", r.url+"/v1/increments", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	status := make(chan int, 1)
+	go func() {
+		res, err := r.client.Do(req)
+		if err != nil {
+			t.Error(err)
+			status <- 0
+			return
+		}
+		res.Body.Close()
+		status <- res.StatusCode
+	}()
+	io.WriteString(rest, `{"counter":`)
+	r.poll(t, "inside", func() bool {
+		r.ingest.mu.Lock()
+		defer r.ingest.mu.Unlock()
+		return r.ingest.inside == 1
+	})
+	r.cancel()
+	r.poll(t, "refusing others", func() bool {
+		code, _ := r.call(t, "POST", "/v1/increments", `{"counter":"other"}`)
+		return code == http.StatusServiceUnavailable
+	})
+	r.wantTotal(t, "a", 0) // reads go on
+	io.WriteString(rest, `"a"}`)
+	rest.Close()
+	if got := <-status; got != http.StatusAccepted {
+		t.Errorf("the request that was inside: got %d, want 202", got)
+	}
+	r.stop(t)
+	start(t, dir).wantTotal(t, "a", 1)
+}
+
+// A watcher does not keep the process from stopping.
+func TestStopEndsWatchers(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	res, err := r.client.Get(r.url + "/v1/watch?counter=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	begin := time.Now()
+	r.stop(t)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("stopping took %s", took)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+}
+
+// load posts until the server is gone, and counts what was accepted and what has an
+// unknown outcome.
+func load(r *running, workers int) (accepted, unknown func() int64) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var ok, maybe int64
+	for range workers {
+		wg.Go(func() {
+			for {
+				status, _, err := r.try("POST", "/v1/increments", `{"counter":"c"}`)
+				mu.Lock()
+				switch {
+				case err == nil && status == 202:
+					ok++
+				case err == nil && status != 503:
+					maybe++
+				}
+				mu.Unlock()
+				if err != nil || status != 202 {
+					return
+				}
+			}
+		})
+	}
+	for { // until the load is on
+		mu.Lock()
+		n := ok
+		mu.Unlock()
+		if n >= 50 {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	read := func(n *int64) func() int64 { return func() int64 { wg.Wait(); return *n } }
+	return read(&ok), read(&maybe)
+}

@@ -1,0 +1,177 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The values of flags. Set refuses what is out of range and names the range: a flag is
+// then wrong where it was typed and not somewhere later. They are pflag.Values.
+
+type textValue struct {
+	to *string
+	of []string // the words allowed; none for any text
+}
+
+func (v textValue) String() string { return *v.to }
+func (v textValue) Type() string   { return "text" }
+
+func (v textValue) Set(s string) error {
+	if len(v.of) > 0 && !slices.Contains(v.of, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(v.of, ", "))
+	}
+	if s == "" {
+		return fmt.Errorf("must not be empty")
+	}
+	*v.to = s
+	return nil
+}
+
+type countValue struct {
+	to       *int
+	min, max int
+	auto     bool // 0 is written auto
+}
+
+func (v countValue) Type() string { return "count" }
+
+func (v countValue) String() string {
+	if v.auto && *v.to == 0 {
+		return "auto"
+	}
+	return strconv.Itoa(*v.to)
+}
+
+func (v countValue) Set(s string) error {
+	if v.auto && s == "auto" {
+		*v.to = 0
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < v.min || n > v.max {
+		return fmt.Errorf("must be an integer from %d to %d%s", v.min, v.max, orAuto(v.auto))
+	}
+	*v.to = n
+	return nil
+}
+
+type durationValue struct {
+	to       *time.Duration
+	min, max time.Duration
+	auto     bool // 0 is written auto, and what is written 0 is negative
+}
+
+func (v durationValue) Type() string { return "duration" }
+
+func (v durationValue) String() string {
+	if v.auto && *v.to == 0 {
+		return "auto"
+	}
+	return formatDuration(max(*v.to, 0))
+}
+
+func (v durationValue) Set(s string) error {
+	if v.auto && s == "auto" {
+		*v.to = 0
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < v.min || d > v.max {
+		return fmt.Errorf("must be a duration such as 250ms or 2h from %s to %s%s",
+			formatDuration(v.min), formatDuration(v.max), orAuto(v.auto))
+	}
+	if v.auto && d == 0 {
+		d = -1
+	}
+	*v.to = d
+	return nil
+}
+
+type sizeValue struct {
+	to       *int
+	min, max int
+}
+
+func (v sizeValue) Type() string   { return "size" }
+func (v sizeValue) String() string { return formatSize(*v.to) }
+
+func (v sizeValue) Set(s string) error {
+	digits, unit := s, 1
+	for suffix, size := range units {
+		if rest, ok := strings.CutSuffix(s, suffix); ok {
+			digits, unit = rest, size
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || int(n) > v.max/unit || int(n)*unit < v.min {
+		return fmt.Errorf("must be a size such as 65536 or 64MiB from %s to %s", formatSize(v.min), formatSize(v.max))
+	}
+	*v.to = int(n) * unit
+	return nil
+}
+
+var units = map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+func formatSize(n int) string {
+	for _, suffix := range []string{"GiB", "MiB", "KiB"} {
+		if unit := units[suffix]; n >= unit && n%unit == 0 {
+			return strconv.Itoa(n/unit) + suffix
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+// formatDuration writes 192h for what Go writes 192h0m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func orAuto(auto bool) string {
+	if auto {
+		return ", or auto"
+	}
+	return ""
+}
+
+type autoTextValue struct{ to *string }
+
+func (v autoTextValue) Type() string { return "text" }
+
+func (v autoTextValue) String() string {
+	if *v.to == "" {
+		return "auto"
+	}
+	return *v.to
+}
+
+func (v autoTextValue) Set(s string) error {
+	if s == "auto" {
+		s = ""
+	}
+	*v.to = s
+	return nil
+}
+
+// dirValue writes a directory into the URL of the store.
+type dirValue struct{ store *string }
+
+func (v dirValue) Type() string   { return "dir" }
+func (v dirValue) String() string { return "countmill-data" }
+
+func (v dirValue) Set(s string) error {
+	if s == "" {
+		return fmt.Errorf("must not be empty")
+	}
+	*v.store = "pebble:" + escapeDir(s)
+	return nil
+}
