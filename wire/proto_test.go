@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire/internal/batchpb"
+)
+
+// everyKind is a batch with a part of every kind and entries at their limits.
+func everyKind(t testing.TB) *Batch {
+	t.Helper()
+	incs := []countmill.Increment{
+		{Counter: "é/日本", Delta: countmill.MaxDelta, Time: epoch.Add(-time.Hour)},
+		{Counter: "seen", Delta: 1, ID: "event-1", Time: epoch},
+	}
+	for i := range 2 * MaxEntries {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("page:/", i), Delta: int64(-i - 1)})
+	}
+	keyed, err := CutRequest("principal", "order-1", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Batch{Time: epoch, Parts: CutAnonymous([]Entry{{"least", -MaxSum}, {"most", MaxSum}})}
+	b.Parts = append(b.Parts, CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x", Time: epoch}))
+	b.Parts = append(b.Parts, keyed...)
+	b.Parts = append(b.Parts, Part{ID: KeyID("", "empty", 0), Kind: Head, Request: 7})
+	return b
+}
+
+// toProto is what a program with generated code would send.
+func toProto(b *Batch) *batchpb.Batch {
+	m := &batchpb.Batch{Version: Version, TimeUs: b.Time.UnixMicro(), Parts: make([]*batchpb.Part, len(b.Parts))}
+	for i := range b.Parts {
+		p := &b.Parts[i]
+		q := &batchpb.Part{Id: p.ID[:], Kind: uint32(p.Kind), Request: uint64(p.Request)}
+		if !p.Time.IsZero() {
+			q.TimeUs = p.Time.UnixMicro()
+		}
+		q.Entries = make([]*batchpb.Entry, len(p.Entries))
+		for j, e := range p.Entries {
+			q.Entries[j] = &batchpb.Entry{Counter: e.Counter, Delta: e.Delta}
+		}
+		m.Parts[i] = q
+	}
+	return m
+}
+
+// fromProto makes a Batch of what generated code read, without checking it.
+func fromProto(m *batchpb.Batch) *Batch {
+	b := &Batch{Time: time.UnixMicro(m.GetTimeUs()), Parts: make([]Part, len(m.GetParts()))}
+	for i, q := range m.GetParts() {
+		p := &b.Parts[i]
+		copy(p.ID[:], q.GetId())
+		p.Kind, p.Request = Kind(q.GetKind()), Fingerprint(q.GetRequest())
+		if q.GetTimeUs() != 0 {
+			p.Time = time.UnixMicro(q.GetTimeUs())
+		}
+		p.Entries = make([]Entry, len(q.GetEntries()))
+		for j, e := range q.GetEntries() {
+			p.Entries[j] = Entry{e.GetCounter(), e.GetDelta()}
+		}
+	}
+	return b
+}
+
+var sameBatch = cmp.Options{
+	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+	cmp.Transformer("entries", func(es []Entry) string { return fmt.Sprint(es) }), // nil and empty are one
+}
+
+func TestGeneratedCodeReadsWhatAppendWrote(t *testing.T) {
+	t.Parallel()
+	want := everyKind(t)
+	var m batchpb.Batch
+	if err := (proto.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(Append(nil, want), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.GetVersion() != Version {
+		t.Errorf("generated code read version %d, want %d", m.GetVersion(), Version)
+	}
+	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
+		t.Errorf("%d bytes of the batch are unknown to batch.proto", n)
+	}
+	for i, p := range m.GetParts() {
+		if n := len(p.ProtoReflect().GetUnknown()); n > 0 {
+			t.Errorf("%d bytes of part %d are unknown to batch.proto", n, i)
+		}
+		for j, e := range p.GetEntries() {
+			if n := len(e.ProtoReflect().GetUnknown()); n > 0 {
+				t.Errorf("%d bytes of part %d, entry %d are unknown to batch.proto", n, i, j)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, fromProto(&m), sameBatch); diff != "" {
+		t.Errorf("generated code reads another batch (-wrote +read):\n%s", diff)
+	}
+}
+
+func TestDecodeReadsWhatGeneratedCodeWrote(t *testing.T) {
+	t.Parallel()
+	want := everyKind(t)
+	payload, err := proto.Marshal(toProto(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, sameBatch); diff != "" {
+		t.Errorf("Decode reads another batch (-wrote +read):\n%s", diff)
+	}
+	if diff := cmp.Diff(payload, Append(nil, want)); diff != "" {
+		t.Errorf("Append and generated code write different bytes (-generated +Append):\n%s", diff)
+	}
+}
+
+// benchBatch is an ordinary batch: 10,000 entries of anonymous parts, with names of
+// some 20 bytes and small deltas.
+func benchBatch() *Batch {
+	r := rand.New(rand.NewPCG(1, 2))
+	entries := make([]Entry, 10_000)
+	for i := range entries {
+		entries[i] = Entry{fmt.Sprintf("page:/products/%06d", i), 1 + r.Int64N(500)}
+	}
+	SortEntries(entries)
+	return &Batch{Time: epoch, Parts: CutAnonymous(entries)}
+}
+
+// The generated code is measured twice: alone, and with the conversion from and to the
+// types that the publisher and the aggregator work on.
+func BenchmarkEncode(b *testing.B) {
+	batch := benchBatch()
+	message := toProto(batch)
+	size := len(Append(nil, batch))
+	var sink []byte
+	for _, bm := range []struct {
+		name string
+		run  func() ([]byte, error)
+	}{
+		{"wire", func() ([]byte, error) { return Append(make([]byte, 0, size), batch), nil }},
+		{"generated", func() ([]byte, error) { return proto.Marshal(message) }},
+		{"generated+convert", func() ([]byte, error) { return proto.Marshal(toProto(batch)) }},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				var err error
+				if sink, err = bm.run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perEntry(b, batch)
+		})
+	}
+	_ = sink
+}
+
+// wire checks every name, delta, kind and head while it decodes; generated code checks
+// only that names are UTF-8.
+func BenchmarkDecode(b *testing.B) {
+	batch := benchBatch()
+	payload := Append(nil, batch)
+	for _, bm := range []struct {
+		name string
+		run  func() error
+	}{
+		{"wire", func() error { _, err := Decode(payload); return err }},
+		{"generated", func() error { return proto.Unmarshal(payload, new(batchpb.Batch)) }},
+		{"generated+convert", func() error {
+			var m batchpb.Batch
+			err := proto.Unmarshal(payload, &m)
+			benchSink = fromProto(&m)
+			return err
+		}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(payload)))
+			for b.Loop() {
+				if err := bm.run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perEntry(b, batch)
+		})
+	}
+}
+
+var benchSink *Batch
+
+func perEntry(b *testing.B, batch *Batch) {
+	b.Helper()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(batch.Entries()), "ns/entry")
+}
