@@ -1,0 +1,174 @@
+// Command identifiers counts every identifier in the Go standard library's source
+// twice: with a running countmill, one increment for each occurrence, and with a plain
+// map. The two must agree on every name, also where countmill was killed in between.
+//
+// It shares no code with countmill: it speaks HTTP like any other client, and sends
+// each request under an Idempotency-Key of its own, so that repeating one whose answer
+// was lost is harmless.
+//
+//	go run ./cmd/countmill up &
+//	go run ./examples/identifiers
+//
+// With --kill it starts countmill itself and ends it with SIGKILL while increments are
+// on their way:
+//
+//	go build -o /tmp/countmill ./cmd/countmill
+//	go run ./examples/identifiers --kill 5 --binary /tmp/countmill
+//
+// Every counter is named id: and the identifier. Without the prefix some identifiers
+// could not be counters: __spare__ has a form that is reserved.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "identifiers:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+type config struct {
+	server  string // where countmill answers; empty with kill
+	source  string // the directory whose Go files are read
+	prefix  string // of every counter
+	limit   int    // identifiers to count; 0 for all
+	batch   int    // increments of one request
+	workers int    // requests at once
+	kill    int    // how often countmill is killed
+	binary  string // countmill, to be started with kill
+	data    string // its data directory
+}
+
+func parseFlags(args []string, stderr io.Writer) (config, error) {
+	var c config
+	flags := flag.NewFlagSet("identifiers", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&c.server, "server", "http://127.0.0.1:8080", "`URL` of a running countmill")
+	flags.StringVar(&c.source, "source", "", "`directory` whose Go files are read; default src of what go env GOROOT says")
+	flags.StringVar(&c.prefix, "prefix", "id:", "what every counter's name begins with")
+	flags.IntVar(&c.limit, "limit", 0, "count only the first `N` identifiers; 0 for all")
+	flags.IntVar(&c.batch, "batch", 5000, "increments of one request")
+	flags.IntVar(&c.workers, "workers", 4, "requests at once")
+	flags.IntVar(&c.kill, "kill", 0, "start countmill, and kill and restart it `N` times on the way; needs --binary")
+	flags.StringVar(&c.binary, "binary", "", "`path` of countmill, for --kill")
+	flags.StringVar(&c.data, "data", "", "data `directory` for --kill; default a temporary one, removed at the end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return c, err
+		}
+		return c, errUsage
+	}
+	var errs []error
+	if c.limit < 0 || c.batch < 1 || c.workers < 1 || c.kill < 0 {
+		errs = append(errs, errors.New("--limit and --kill must not be negative, --batch and --workers must be at least 1"))
+	}
+	if (c.kill > 0) != (c.binary != "") {
+		errs = append(errs, errors.New("--kill and --binary belong together"))
+	}
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unknown argument %q", flags.Arg(0)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintln(stderr, err)
+		return c, errUsage
+	}
+	return c, nil
+}
+
+// run is the whole program. It returns an error also where the two counts differ.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	cfg, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	if cfg.source == "" {
+		goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		if err != nil {
+			return fmt.Errorf("go env GOROOT: %w", err)
+		}
+		cfg.source = filepath.Join(strings.TrimSpace(string(goroot)), "src")
+	}
+	want, increments, err := count(cfg)
+	if err != nil {
+		return fmt.Errorf("count %s: %w", cfg.source, err)
+	}
+	target := newClient(cfg.server)
+	var victim *victim
+	if cfg.kill > 0 {
+		if victim, err = newVictim(cfg, increments); err != nil {
+			return err
+		}
+		defer func() {
+			victim.close(err == nil)
+			if err != nil {
+				err = fmt.Errorf("%w\n(countmill's data and its log are in %s)", err, filepath.Dir(victim.data))
+			}
+		}()
+		target = victim.client
+		if err := victim.start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := target.mustBeEmpty(ctx, cfg.prefix); err != nil {
+		return err
+	}
+	began := time.Now()
+	s := newSender(cfg, target, victim, newProgress(stderr, increments))
+	if err := s.send(ctx); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	got, err := target.totals(ctx, cfg.prefix)
+	if err != nil {
+		return fmt.Errorf("read the totals: %w", err)
+	}
+	r := report{increments: increments, names: len(want), requests: s.requests.Load(), repeats: s.repeats.Load(), took: took}
+	if err := r.addMetrics(ctx, target, victim); err != nil {
+		return err
+	}
+	r.print(stdout)
+	return compare(cfg.prefix, want, got)
+}
+
+// compare reports every name on which the two counts differ, the first few by name.
+func compare(prefix string, want, got map[string]int64) error {
+	var differences []string
+	for name, n := range want {
+		if total, ok := got[prefix+name]; !ok || total != n {
+			differences = append(differences, fmt.Sprintf("%s%s: countmill says %d, the map %d", prefix, name, total, n))
+		}
+	}
+	for counter, total := range got {
+		if _, ok := want[strings.TrimPrefix(counter, prefix)]; !ok {
+			differences = append(differences, fmt.Sprintf("%s: countmill says %d, the map has no such name", counter, total))
+		}
+	}
+	if len(differences) == 0 {
+		return nil
+	}
+	shown := differences[:min(5, len(differences))]
+	return fmt.Errorf("%d names differ:\n  %s", len(differences), strings.Join(shown, "\n  "))
+}

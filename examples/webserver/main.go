@@ -1,0 +1,84 @@
+// Command webserver is an HTTP server that counts its requests by route and status,
+// with countmill inside: nothing else runs, and the counts survive a restart.
+//
+//	go run ./examples/webserver
+//	curl http://127.0.0.1:8081/hello/gopher
+//	curl http://127.0.0.1:8081/counts
+//
+// middleware.go is what a service of yours would copy. counts.go is countmill on one
+// machine, made of the same parts as `countmill up`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8081", "`address` to serve on")
+	data := flag.String("data", "webserver-data", "`directory` of the counters")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ln, err := net.Listen("tcp", *listen)
+	if err == nil {
+		err = run(ctx, ln, *data)
+	}
+	if err != nil {
+		slog.Error("webserver ended", "err", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends or the counting fails.
+func run(ctx context.Context, ln net.Listener, data string) error {
+	c, err := openCounts(data)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	srv := &http.Server{Handler: countRoutes(routes(c.reader), c.publisher), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	select {
+	case <-ctx.Done():
+	case <-c.ended:
+		err = errors.New("counting ended by itself")
+	case err = <-served:
+		served <- http.ErrServerClosed
+	}
+	// Detached: a stop request must not cut what it waits for.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	err = errors.Join(err, srv.Shutdown(ctx))
+	<-served
+	return errors.Join(err, c.close(ctx)) // after the last request was counted
+}
+
+func routes(r *reader.Reader) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "Hello, %s!\n", r.PathValue("name"))
+	})
+	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, req *http.Request) {
+		page, err := r.List(req.Context(), prefix, "", reader.MaxPage)
+		if err != nil {
+			http.Error(w, "the counts cannot be read", http.StatusServiceUnavailable)
+			return
+		}
+		for _, t := range page.Totals {
+			fmt.Fprintf(w, "%8d  %s\n", t.Total, t.Counter)
+		}
+	})
+	return mux
+}
