@@ -1,0 +1,46 @@
+# Everything here also works by hand: see CONTRIBUTING.md.
+.DEFAULT_GOAL := help
+.PHONY: help up test race lint bench e2e examples identifiers generate ci
+
+TMP ?= $(or $(TMPDIR),/tmp)
+KILLS ?= 5
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: ## run everything in one process on http://127.0.0.1:8080, data in ./countmill-data
+	go run ./cmd/countmill up
+
+test: ## all tests
+	go test ./...
+
+race: ## all tests under the race detector
+	go test -race ./...
+
+lint: ## gofmt, vet, staticcheck, go mod tidy
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
+	go vet ./...
+	go tool -modfile=tools/go.mod staticcheck ./...
+	go mod tidy -diff
+
+bench: ## all benchmarks, one second each
+	go test -run '^$$' -bench . -benchmem ./...
+
+e2e: ## the tests that build countmill, run it and kill it
+	go test -count 1 -v ./internal/archtest ./cmd/... ./examples/...
+
+examples: ## build and test the examples
+	go build -o /dev/null ./examples/webserver
+	go build -o /dev/null ./examples/identifiers
+	go test ./examples/...
+
+identifiers: ## count the identifiers of Go's source, countmill killed KILLS times (5) on the way
+	go build -o $(TMP)/countmill-identifiers ./cmd/countmill
+	go run ./examples/identifiers --kill $(KILLS) --binary $(TMP)/countmill-identifiers
+	rm $(TMP)/countmill-identifiers
+
+generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
+	go generate ./wire/...
+
+ci: ## what .ci/run does
+	.ci/run

@@ -1,0 +1,15 @@
+//go:build unix
+
+package archtest
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// inGroup makes cmd, before it is started, the head of a process group, and returns
+// what interrupts the whole group.
+func inGroup(cmd *exec.Cmd) (interrupt func()) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+}
