@@ -139,7 +139,7 @@ func checkBackends(cfg Config) (map[string]backendURL, error) {
 		}
 		i := slices.IndexFunc(schemes[flag], func(s scheme) bool { return s.name == u.scheme })
 		if cfg.Roles != Up && schemes[flag][i].local {
-			return nil, Usagef("--%s: %s: lives within one process, which a %s alone cannot share; use `countmill up`, which runs all roles in one",
+			return nil, Usagef("--%s: %s: lives within one process, which the %s role alone cannot share; use `countmill up`, which runs all roles in one",
 				flag, u.scheme, cfg.Roles)
 		}
 		if err := u.check(); err != nil {
