@@ -3,10 +3,13 @@ package aggregator
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // A letter is a dead letter on its way to the store. The messages that it came in are
@@ -21,8 +24,10 @@ type letter struct {
 func (l *loop) refuse(p *part, reason string, maybe bool) {
 	parts := append([]*part{p}, p.followers...)
 	p.followers = nil
+	kept := distinct(parts)
 	dead := &letter{dead: Dead{
-		Source: p.ID.String(), Payload: batchOf(parts...), Time: p.at, Reason: reason, Maybe: maybe,
+		Key: letterKey(p.ID.String(), reason, content(kept)), Source: p.ID.String(),
+		Payload: batchOf(kept...), Time: p.at, Reason: reason, Maybe: maybe,
 	}}
 	for _, q := range parts {
 		q.eachHolder(func(h *held) { dead.holders = append(dead.holders, h) })
@@ -31,16 +36,38 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	l.setAside(dead)
 }
 
+// distinct leaves out the copies that followers of copies of a head are.
+func distinct(parts []*part) (kept []*part) {
+	seen := make(map[wire.PartID]struct{}, len(parts))
+	for _, p := range parts {
+		if _, ok := seen[p.ID]; !ok {
+			seen[p.ID] = struct{}{}
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// content names what parts hold, the same in every delivery: times may differ.
+func content(parts []*part) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint64(append(b, p.ID[:]...), uint64(p.Fingerprint()))
+	}
+	return b
+}
+
 func (l *loop) setAside(dead *letter) {
 	dead.dead.At = l.a.clock.now()
-	dead.dead.Key = letterKey(dead.dead.Source, dead.dead.Reason)
 	l.letters = append(l.letters, dead)
 	l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
 }
 
-// letterKey is the same for the same thing set aside for the same reason.
-func letterKey(source, reason string) string {
-	sum := sha256.Sum256([]byte(source + "\x00" + reason))
+// letterKey is the same for the same thing set aside for the same reason. The source
+// alone does not tell things apart: one id may be reused with ever other deltas, and
+// every message of a request begins with a copy of its head.
+func letterKey(source, reason string, content []byte) string {
+	sum := sha256.Sum256(append([]byte(source+"\x00"+reason+"\x00"), content...))
 	return hex.EncodeToString(sum[:16])
 }
 

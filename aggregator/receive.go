@@ -23,7 +23,10 @@ func (l *loop) receive(m *message.Message) {
 	if err != nil {
 		h.open = 1
 		l.setAside(&letter{
-			dead:    Dead{Source: h.source, Payload: m.Payload, Time: h.time, Reason: err.Error()},
+			dead: Dead{
+				Key: letterKey(h.source, err.Error(), m.Payload), Source: h.source,
+				Payload: m.Payload, Time: h.time, Reason: err.Error(),
+			},
 			holders: []*held{h},
 		})
 		return

@@ -1,0 +1,80 @@
+package aggregator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+func identified(id string, delta int64) wire.Part {
+	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
+}
+
+// buried is the sum of the deltas of all dead letters by counter. Every one of them
+// has to be a batch that can be read again.
+func (r *rig) buried(t *testing.T) map[string]int64 {
+	t.Helper()
+	sums := make(map[string]int64)
+	for _, d := range r.store.Letters() {
+		b, err := wire.Decode(d.Payload)
+		if err != nil {
+			t.Errorf("dead letter %s (%s) cannot be replayed: %v", d.Key, d.Reason, err)
+			continue
+		}
+		for _, p := range b.Parts {
+			for _, e := range p.Entries {
+				sums[e.Counter] += e.Delta
+			}
+		}
+	}
+	return sums
+}
+
+func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		for _, delta := range []int64{1, 10, 100, 10} { // the last is a repeat
+			r.send(t, identified("x", delta))
+			settle(time.Minute)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
+			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
+		}
+	})
+}
+
+// Each message of a request begins with a copy of the head.
+func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 72, 7)
+		r.send(t, parts[0], parts[1])
+		settle(time.Minute)
+		r.send(t, parts[0], parts[2])
+		settle(time.Minute)
+		r.want(t, map[string]int64{"c0": 1})
+		held := make(map[wire.PartID]bool)
+		for _, d := range r.store.Letters() {
+			b, err := wire.Decode(d.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range b.Parts {
+				held[p.ID] = true
+			}
+		}
+		if len(held) != len(parts) {
+			t.Errorf("the dead letters hold %d of %d parts", len(held), len(parts))
+		}
+	})
+}
+
+// A part that follows a head can be refused alone, after its head was applied.
+// Beyond the horizon nobody knows whether an earlier delivery was applied.
+// A client that sends one id with ever other deltas must not slow the others down.
