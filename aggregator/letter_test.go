@@ -1,13 +1,16 @@
 package aggregator_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
+
 
 func identified(id string, delta int64) wire.Part {
 	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
@@ -76,5 +79,36 @@ func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
 }
 
 // A part that follows a head can be refused alone, after its head was applied.
+func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		poison := func(c *aggregator.Commit) bool {
+			return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == "ids" })
+		}
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if poison(c) {
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		r.send(t, keyed(t, "k", 30, 1, "e1")...)
+		settle(time.Minute)
+		letters := store.Letters()
+		if len(letters) != 1 {
+			t.Fatalf("dead letters %q, want one", r.reasons())
+		}
+		store.OnFold(nil)
+		r.sendBytes(t, letters[0].Payload)
+		settle(time.Minute)
+		if got := store.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
+			t.Errorf("after a replay: %v, want 1 each", got)
+		}
+		if got := r.reasons(); len(got) != 1 {
+			t.Errorf("dead letters %q after a replay, want the first only", got)
+		}
+	})
+}
+
 // Beyond the horizon nobody knows whether an earlier delivery was applied.
 // A client that sends one id with ever other deltas must not slow the others down.

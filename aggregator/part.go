@@ -32,6 +32,7 @@ type part struct {
 
 	holder  *held
 	holders []*held // of further copies
+	head    *part   // that it follows; nil for most
 	// followers of a head wait here until it is settled.
 	followers []*part
 	// rivals have the same id and another fingerprint. Which of them is refused is the
@@ -68,6 +69,7 @@ func partsOf(b *wire.Batch, h *held, skipAnonymous bool, foldID func() uint64) [
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()
 		}
 		if p.Kind.Follows() {
+			p.head = head
 			head.followers = append(head.followers, p)
 			continue
 		}

@@ -122,9 +122,13 @@ func (l *loop) dropExpired(j *job) {
 	j.parts = kept
 }
 
-// batchOf is a batch that holds only these parts.
+// batchOf is a batch that holds only these parts, and a copy of the head where the
+// first follows one: without it the batch could not be read again.
 func batchOf(parts ...*part) []byte {
 	b := wire.Batch{Time: parts[0].holder.time}
+	if head := parts[0].head; head != nil {
+		b.Parts = append(b.Parts, head.Part)
+	}
 	for _, p := range parts {
 		b.Parts = append(b.Parts, p.Part)
 	}
