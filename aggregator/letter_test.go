@@ -111,4 +111,19 @@ func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
 }
 
 // Beyond the horizon nobody knows whether an earlier delivery was applied.
+func TestALetterBeyondTheHorizonSaysMaybeApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Horizon: time.Hour})
+		p, now := anonymous(one("a", 1)), time.Now()
+		r.sendAt(t, now, p)
+		settle(2 * time.Hour)
+		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !letters[0].Maybe {
+			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+		}
+	})
+}
+
 // A client that sends one id with ever other deltas must not slow the others down.

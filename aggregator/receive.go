@@ -103,7 +103,7 @@ func (l *loop) forget(p *part) {
 }
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
-// so it can no longer be told from a duplicate.
+// so it can no longer be told from a duplicate, and its dead letter says maybe applied.
 func (l *loop) expired(p *part) bool {
 	return l.a.clock.now().After(p.at.Add(l.a.cfg.Horizon))
 }
@@ -114,7 +114,7 @@ func (l *loop) dropExpired(j *job) {
 	kept := j.parts[:0]
 	for _, p := range j.parts {
 		if l.expired(p) {
-			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), p.maybe)
+			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
 			continue
 		}
 		kept = append(kept, p)
