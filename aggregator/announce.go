@@ -109,6 +109,8 @@ func (l *loop) reason() error {
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
 		return fmt.Errorf("the last %d commits got nowhere", l.failures)
+	case l.full() && (l.buryFails > 0 || len(l.letters) > l.a.cfg.DeadLetterRate):
+		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")
 	}

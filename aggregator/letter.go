@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -87,13 +88,16 @@ func (l *loop) bury(now time.Time) {
 		return
 	}
 	n := min(len(l.letters), maxBurial, int(l.limiter.TokensAt(now)))
+	if l.buryFails > 0 {
+		n = min(n, 1) // it may be one of them that cannot be written
+	}
 	if n < 1 {
 		l.buryAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
 		return
 	}
 	l.limiter.AllowN(now, n)
-	batch := l.letters[:n:n]
-	l.letters, l.burying = l.letters[n:], true
+	batch := slices.Clone(l.letters[:n])
+	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
 	go func() { l.buried <- burial{batch, l.a.buryAll(batch)} }()
 }
 
@@ -111,7 +115,7 @@ func (l *loop) afterBurial(b burial) {
 	l.burying = false
 	if b.err != nil {
 		l.buryFails++
-		l.letters = append(b.letters, l.letters...)
+		l.letters = append(l.letters, b.letters...) // at the end: they hold up no others
 		l.buryAfter = time.Now().Add(backoff(l.buryFails))
 		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.letters), "err", b.err)
 		return

@@ -1,7 +1,8 @@
 package aggregator_test
 
 import (
-	"slices"
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
-
 
 func identified(id string, delta int64) wire.Part {
 	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
@@ -36,92 +36,45 @@ func (r *rig) buried(t *testing.T) map[string]int64 {
 	return sums
 }
 
-func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		for _, delta := range []int64{1, 10, 100, 10} { // the last is a repeat
-			r.send(t, identified("x", delta))
-			settle(time.Minute)
-		}
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
-			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
-		}
-	})
-}
-
 // Each message of a request begins with a copy of the head.
-func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
+// A part that follows a head can be refused alone, after its head was applied.
+// Beyond the horizon nobody knows whether an earlier delivery was applied.
+func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
-		r.send(t, keyed(t, "k", 1, 1)...)
-		settle(time.Minute)
-		parts := keyed(t, "k", 72, 7)
-		r.send(t, parts[0], parts[1])
-		settle(time.Minute)
-		r.send(t, parts[0], parts[2])
-		settle(time.Minute)
-		r.want(t, map[string]int64{"c0": 1})
-		held := make(map[wire.PartID]bool)
-		for _, d := range r.store.Letters() {
-			b, err := wire.Decode(d.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range b.Parts {
-				held[p.ID] = true
-			}
+		huge := r.sendBytes(t, bytes.Repeat([]byte("x"), 2<<20)) // more than an entity takes
+		for range 30 {
+			r.sendBytes(t, []byte(strings.Repeat("y", len(r.sent))))
 		}
-		if len(held) != len(parts) {
-			t.Errorf("the dead letters hold %d of %d parts", len(held), len(parts))
+		settle(10 * time.Minute)
+		if got := len(r.store.Letters()); got != 30 {
+			t.Errorf("%d dead letters, want the 30 that can be written", got)
+		}
+		if acked(huge) {
+			t.Error("acknowledged although its dead letter is not written")
+		}
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("not ready although messages are taken: %v", err)
 		}
 	})
 }
 
-// A part that follows a head can be refused alone, after its head was applied.
-func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
+func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		poison := func(c *aggregator.Commit) bool {
-			return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == "ids" })
+		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{HeldMessages: 20})
+		for i := range 20 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
 		}
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
-			if poison(c) {
-				return fakestore.Refused
-			}
-			return fakestore.OK
-		})
-		r := run(t, store, aggregator.Config{})
-		r.send(t, keyed(t, "k", 30, 1, "e1")...)
 		settle(time.Minute)
-		letters := store.Letters()
-		if len(letters) != 1 {
-			t.Fatalf("dead letters %q, want one", r.reasons())
+		if r.agg.Ready() == nil {
+			t.Error("ready although no message is taken")
 		}
-		store.OnFold(nil)
-		r.sendBytes(t, letters[0].Payload)
-		settle(time.Minute)
-		if got := store.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
-			t.Errorf("after a replay: %v, want 1 each", got)
-		}
-		if got := r.reasons(); len(got) != 1 {
-			t.Errorf("dead letters %q after a replay, want the first only", got)
-		}
-	})
-}
-
-// Beyond the horizon nobody knows whether an earlier delivery was applied.
-func TestALetterBeyondTheHorizonSaysMaybeApplied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{Horizon: time.Hour})
-		p, now := anonymous(one("a", 1)), time.Now()
-		r.sendAt(t, now, p)
-		settle(2 * time.Hour)
-		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
-		settle(time.Minute)
-		letters := r.store.Letters()
-		if len(letters) != 1 || !letters[0].Maybe {
-			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+		store.On(fakestore.Bury, nil)
+		settle(2 * time.Minute)
+		if err := r.agg.Ready(); err != nil || len(store.Letters()) != 20 {
+			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(store.Letters()))
 		}
 	})
 }

@@ -166,11 +166,15 @@ func (l *loop) waitAttempts() {
 // intake is where messages come from, nil while none are to be taken: while too much is
 // held, the store is away, or the aggregator drains.
 func (l *loop) intake() <-chan *message.Message {
-	full := len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
-	if full || l.draining || l.isAway() {
+	if l.full() || l.draining || l.isAway() {
 		return nil
 	}
 	return l.messages
+}
+
+// full reports whether no more may be held.
+func (l *loop) full() bool {
+	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
 }
 
 // isAway reports whether the store gets nothing done at the moment.
