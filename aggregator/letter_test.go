@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +37,96 @@ func (r *rig) buried(t *testing.T) map[string]int64 {
 	return sums
 }
 
+func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		for _, delta := range []int64{1, 10, 100, 10} { // the last is a repeat
+			r.send(t, identified("x", delta))
+			settle(time.Minute)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
+			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
+		}
+	})
+}
+
 // Each message of a request begins with a copy of the head.
+func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 72, 7)
+		r.send(t, parts[0], parts[1])
+		settle(time.Minute)
+		r.send(t, parts[0], parts[2])
+		settle(time.Minute)
+		r.want(t, map[string]int64{"c0": 1})
+		held := make(map[wire.PartID]bool)
+		for _, d := range r.store.Letters() {
+			b, err := wire.Decode(d.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range b.Parts {
+				held[p.ID] = true
+			}
+		}
+		if len(held) != len(parts) {
+			t.Errorf("the dead letters hold %d of %d parts", len(held), len(parts))
+		}
+	})
+}
+
 // A part that follows a head can be refused alone, after its head was applied.
+func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		poison := func(c *aggregator.Commit) bool {
+			return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == "ids" })
+		}
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if poison(c) {
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		r.send(t, keyed(t, "k", 30, 1, "e1")...)
+		settle(time.Minute)
+		letters := store.Letters()
+		if len(letters) != 1 {
+			t.Fatalf("dead letters %q, want one", r.reasons())
+		}
+		store.OnFold(nil)
+		r.sendBytes(t, letters[0].Payload)
+		settle(time.Minute)
+		if got := store.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
+			t.Errorf("after a replay: %v, want 1 each", got)
+		}
+		if got := r.reasons(); len(got) != 1 {
+			t.Errorf("dead letters %q after a replay, want the first only", got)
+		}
+	})
+}
+
 // Beyond the horizon nobody knows whether an earlier delivery was applied.
+func TestALetterBeyondTheHorizonSaysMaybeApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Horizon: time.Hour})
+		p, now := anonymous(one("a", 1)), time.Now()
+		r.sendAt(t, now, p)
+		settle(2 * time.Hour)
+		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !letters[0].Maybe {
+			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+		}
+	})
+}
+
 func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -80,3 +168,40 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 }
 
 // A client that sends one id with ever other deltas must not slow the others down.
+func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1000})
+		for i := range 1000 {
+			r.send(t, identified("x", int64(i+1)))
+		}
+		settle(3 * time.Second)
+		if got := len(r.store.Letters()); got != 999 {
+			t.Errorf("%d dead letters after 3 s, want 999", got)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.store.FoldCalls(); got > 2 {
+			t.Errorf("%d commits for one part that counts", got)
+		}
+	})
+}
+
+func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if c.Adds[0].Delta == 1 {
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		for _, delta := range []int64{1, 2, 3, 2} {
+			r.send(t, identified("x", delta))
+		}
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 2})
+		if got := r.buried(t)["a"]; got != 4 {
+			t.Errorf("dead letters hold %d, want 1 and 3", got)
+		}
+	})
+}

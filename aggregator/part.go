@@ -35,8 +35,8 @@ type part struct {
 	head    *part   // that it follows; nil for most
 	// followers of a head wait here until it is settled.
 	followers []*part
-	// rivals have the same id and another fingerprint. Which of them is refused is the
-	// store's decision, so they wait until this one is settled.
+	// rivals have the same id and another fingerprint. They wait until this one is
+	// settled: applied, it has won; if not, the next has its turn.
 	rivals []*part
 }
 

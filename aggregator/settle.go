@@ -16,7 +16,7 @@ func (l *loop) settle(o outcome) {
 		l.applied(p)
 	}
 	for _, p := range o.conflicts {
-		l.refuse(p, "id reused: applied before with other counters or deltas", false)
+		l.refuse(p, idReused, false)
 	}
 	if o.verdict == blocked {
 		l.wait(o)
@@ -34,9 +34,16 @@ func (l *loop) settle(o outcome) {
 	l.retry(o)
 }
 
-// applied is the end of a part whose increments are in the store.
+const idReused = "id reused: applied before with other counters or deltas"
+
+// applied is the end of a part whose increments are in the store. The store need not be
+// asked about its rivals any more.
 func (l *loop) applied(p *part) {
 	p.holder.counted = p.holder.counted || !p.marked
+	for _, rival := range p.rivals {
+		l.refuse(rival, idReused, false)
+	}
+	p.rivals = nil
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
