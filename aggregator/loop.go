@@ -33,6 +33,7 @@ type loop struct {
 	running  int
 	outcomes chan outcome
 	failures int // attempts in a row that got nowhere
+	halved   int // parts of what the job that was taken apart meanwhile has come down to
 	stuck    bool
 	halted   error // the store does not count: for good
 	checked  error // the last check of the database

@@ -64,7 +64,7 @@ func (l *loop) wakeBlocked() {
 }
 
 // answered notes that the store works, whatever it said.
-func (l *loop) answered() { l.failures, l.stuck = 0, false }
+func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
 
 // retry queues what is left of a job by the verdict.
 func (l *loop) retry(o outcome) {
@@ -130,11 +130,25 @@ func (l *loop) afterUnknown(j *job, err error) {
 	l.later(j)
 	j.lookup = true
 	l.warn("commit has an unknown outcome, will be tried again", err, j)
-	if j.attempts >= 3 {
+	if j.attempts >= 3 && l.mayHalve(j) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
 	}
 	l.jobs = append(l.jobs, j)
+}
+
+// mayHalve reports whether size can be why the job has no answer. While nothing at all
+// is answered one job is taken apart to find out, and the others stay as they are
+// packed: in single parts they would cost many times the commits once the store is back.
+func (l *loop) mayHalve(j *job) bool {
+	if l.failures < away {
+		return true
+	}
+	if l.halved > 0 && len(j.parts) > l.halved {
+		return false
+	}
+	l.halved = (len(j.parts) + 1) / 2
+	return true
 }
 
 func (l *loop) later(j *job) {

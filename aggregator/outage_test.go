@@ -1,0 +1,63 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// hot sends messages of one full part each, all over the same counters, and returns
+// what they sum to.
+func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
+	t.Helper()
+	want := make(map[string]int64)
+	for range messages {
+		var entries []wire.Entry
+		for c := range wire.MaxEntries {
+			entries = append(entries, one(fmt.Sprint("hot", c), 1))
+			want[fmt.Sprint("hot", c)]++
+		}
+		r.send(t, anonymous(entries...))
+	}
+	return want
+}
+
+// A store that is away for ten minutes says nothing about the size of commits.
+func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		want := r.hot(t, 4000) // some 11 commits
+		settle(10 * time.Minute)
+		store.OnFold(nil)
+		before := store.FoldCalls()
+		settle(time.Hour)
+		r.want(t, want)
+		if got := store.FoldCalls() - before; got > 500 {
+			t.Errorf("%d commits after an outage for what fits 11: taken apart into single parts", got)
+		}
+	})
+}
+
+func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if c.Entities() > 100 {
+				return fakestore.SlowNotApplied
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		want := r.hot(t, 4000)
+		settle(time.Hour)
+		r.want(t, want)
+	})
+}
+
+// One lost answer of Check must not stop folding for as long as checks are apart.
