@@ -11,6 +11,9 @@ import (
 // checkEvery is how often the store is asked whether it is still the same database.
 const checkEvery = 10 * time.Second
 
+// lastWord is how long the end of Run may take to say that this worker has gone.
+const lastWord = time.Second
+
 // An announcer writes the worker's record and checks the database, beside the loop.
 type announcer struct {
 	cancel context.CancelFunc
@@ -36,19 +39,19 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.AnnounceEvery)
 	defer tick.Stop()
 	for {
-		a.announce(a.clock.now().Add(3 * a.cfg.AnnounceEvery))
+		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.now().Add(3*a.cfg.AnnounceEvery))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			a.announce(a.clock.now())
+			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.now())
 			return
 		}
 	}
 }
 
-func (a *Aggregator) announce(expires time.Time) {
+func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
 	s := a.Stats()
-	ctx, cancel := context.WithTimeout(context.Background(), min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery))
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.store.Announce(ctx, Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, LastCommit: s.LastCommit, Expires: expires,

@@ -53,7 +53,8 @@ type Config struct {
 	// an unknown outcome of a commit then ends Run with an error.
 	SkipAnonymousMarkers bool
 
-	// DrainTimeout bounds how long Run goes on after its context ended. Default 20s.
+	// DrainTimeout bounds how long Run goes on after its context ended; its last word to
+	// the store takes up to a second more. Default 20s.
 	DrainTimeout time.Duration
 
 	// WorkerID names this aggregator among others. Default: random.

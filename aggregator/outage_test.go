@@ -60,4 +60,26 @@ func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 	})
 }
 
+func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		hang := func(int) fakestore.Answer { return fakestore.SlowNotApplied }
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
+		for _, op := range []fakestore.Op{fakestore.Announce, fakestore.Check, fakestore.Applied, fakestore.Bury} {
+			store.On(op, hang)
+		}
+		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		r.send(t, anonymous(one("a", 1)))
+		r.sendBytes(t, []byte("garbage"))
+		settle(time.Minute + time.Second)
+		started := time.Now()
+		if err := r.finish(); err == nil {
+			t.Error("Run returned nil with messages held")
+		}
+		if took := time.Since(started); took > 5*time.Second {
+			t.Errorf("Run returned %s after its context, want 3 s and at most 2 s for the last word", took)
+		}
+	})
+}
+
 // One lost answer of Check must not stop folding for as long as checks are apart.
