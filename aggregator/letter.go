@@ -116,7 +116,7 @@ func (l *loop) afterBurial(b burial) {
 	if b.err != nil {
 		l.buryFails++
 		l.letters = append(l.letters, b.letters...) // at the end: they hold up no others
-		l.buryAfter = time.Now().Add(backoff(l.buryFails))
+		l.buryAfter = time.Now().Add(l.backoff(l.buryFails))
 		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.letters), "err", b.err)
 		return
 	}

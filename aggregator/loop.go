@@ -121,6 +121,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.timer.C:
 		case <-stop:
 			stop, l.draining = nil, true
+			l.hurry()
 			t := time.NewTimer(l.a.cfg.DrainTimeout)
 			defer t.Stop()
 			deadline = t.C
@@ -130,6 +131,14 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.waitAttempts()
 	return l.fatal
+}
+
+// hurry ends all back-offs: a drain has no time for them, and the store may be back.
+func (l *loop) hurry() {
+	for _, j := range l.jobs {
+		j.after = time.Time{}
+	}
+	l.buryAfter = time.Time{}
 }
 
 // giveUp ends a drain whose time is up: calls to the store are cut off, and what is
@@ -317,7 +326,11 @@ func (l *loop) setTimer() {
 // backoff is how long to wait after that many attempts: full jitter, so that
 // aggregators that failed together do not come back together
 // (Brooker, Exponential Backoff And Jitter, 2015).
-func backoff(attempts int) time.Duration {
+// During a drain it stays below a second.
+func (l *loop) backoff(attempts int) time.Duration {
+	if l.draining {
+		attempts = min(attempts, 4)
+	}
 	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
 	return rand.N(ceiling) + time.Millisecond
 }

@@ -60,6 +60,25 @@ func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 	})
 }
 
+func TestADrainDoesNotSitOutABackoff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		want := r.hot(t, 100)
+		settle(time.Hour)
+		calls := store.FoldCalls()
+		for store.FoldCalls() == calls { // a back-off of up to 30 s begins
+			settle(time.Millisecond)
+		}
+		store.OnFold(nil)
+		if err := r.finish(); err != nil {
+			t.Errorf("the store is back, but: %v", err)
+		}
+		r.want(t, want)
+	})
+}
+
 func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)

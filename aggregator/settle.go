@@ -153,7 +153,7 @@ func (l *loop) mayHalve(j *job) bool {
 
 func (l *loop) later(j *job) {
 	j.attempts++
-	j.after = time.Now().Add(backoff(j.attempts))
+	j.after = time.Now().Add(l.backoff(j.attempts))
 }
 
 func (l *loop) warn(message string, err error, j *job) {
