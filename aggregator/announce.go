@@ -11,6 +11,10 @@ import (
 // checkEvery is how often the store is asked whether it is still the same database.
 const checkEvery = 10 * time.Second
 
+// recheckEvery is how often while it says no: folding stands still meanwhile, and it may
+// have been one lost answer.
+const recheckEvery = time.Second
+
 // lastWord is how long the end of Run may take to say that this worker has gone.
 const lastWord = time.Second
 
@@ -74,6 +78,11 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 		err := a.store.Check(call)
 		cancel()
+		if err != nil {
+			tick.Reset(recheckEvery)
+		} else {
+			tick.Reset(checkEvery)
+		}
 		select {
 		case checks <- err:
 		case <-ctx.Done():

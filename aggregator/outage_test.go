@@ -102,3 +102,23 @@ func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 }
 
 // One lost answer of Check must not stop folding for as long as checks are apart.
+func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		store.On(fakestore.Check, func(n int) fakestore.Answer {
+			if n == 1 {
+				return fakestore.UnknownNotApplied
+			}
+			return fakestore.OK
+		})
+		settle(10*time.Second + time.Millisecond)
+		if r.agg.Ready() == nil {
+			t.Error("ready although the check failed")
+		}
+		settle(1500 * time.Millisecond)
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("1.5 s later: %v", err)
+		}
+	})
+}
