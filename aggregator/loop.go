@@ -174,9 +174,11 @@ func (l *loop) waitAttempts() {
 }
 
 // intake is where messages come from, nil while none are to be taken: while too much is
-// held, the store is away, or the aggregator drains.
+// held, the window is full and waits for a commit slot (a store without a limit gets it
+// as one commit, which has to stay below its time-out), the store is away, or the
+// aggregator drains.
 func (l *loop) intake() <-chan *message.Message {
-	if l.full() || l.draining || l.isAway() {
+	if l.full() || l.window.full(&l.a.cfg) || l.draining || l.isAway() {
 		return nil
 	}
 	return l.messages

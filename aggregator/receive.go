@@ -38,14 +38,14 @@ func (l *loop) receive(m *message.Message) {
 		l.done(h)
 		return
 	}
-	if l.window.empty() {
-		l.window.opened = time.Now()
-	}
-	l.window.messages++
-	l.window.bytes += h.bytes
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
+	before := len(l.window.parts)
 	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, rand.Uint64) {
 		l.admit(p)
+	}
+	if len(l.window.parts) > before { // a message of copies is none of the window's
+		l.window.messages++
+		l.window.bytes += h.bytes
 	}
 }
 
