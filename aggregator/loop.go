@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -265,7 +266,7 @@ func (l *loop) nextJob(now time.Time) *job {
 		if j.waits || now.Before(j.after) {
 			continue
 		}
-		l.jobs = append(l.jobs[:i], l.jobs[i+1:]...)
+		l.jobs = slices.Delete(l.jobs, i, i+1)
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}
