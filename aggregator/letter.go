@@ -18,6 +18,9 @@ import (
 type letter struct {
 	dead    Dead
 	holders []*held // one entry per part that the letter settles
+	// unmarked is true for a part without a marker: if its message came again the part
+	// could be counted and stand here as well.
+	unmarked bool
 }
 
 // refuse sets a part aside for good. Followers of a head share its fate and its
@@ -26,7 +29,7 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	parts := append([]*part{p}, p.followers...)
 	p.followers = nil
 	kept := distinct(parts)
-	dead := &letter{dead: Dead{
+	dead := &letter{unmarked: !p.marked, dead: Dead{
 		Key: letterKey(p.ID.String(), reason, content(kept)), Source: p.ID.String(),
 		Payload: batchOf(kept...), Time: p.at, Reason: reason, Maybe: maybe,
 	}}
@@ -97,6 +100,11 @@ func (l *loop) bury(now time.Time) {
 	}
 	l.limiter.AllowN(now, n)
 	batch := slices.Clone(l.letters[:n])
+	for _, dead := range batch {
+		if dead.unmarked {
+			dead.holders[0].final = true // whatever the answer to the write will be
+		}
+	}
 	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
 	go func() { l.buried <- burial{batch, l.a.buryAll(batch)} }()
 }

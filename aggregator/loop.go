@@ -155,7 +155,7 @@ func (l *loop) giveUp() error {
 		return nil
 	}
 	for h := range l.holding {
-		if !h.counted {
+		if !h.final {
 			h.msg.Nack()
 		}
 	}

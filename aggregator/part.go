@@ -15,9 +15,9 @@ type held struct {
 	time   time.Time // when its oldest increment was added
 	bytes  int
 	open   int // parts that are not settled
-	// counted is true when a part without a marker was applied: the message can then
-	// not be delivered again.
-	counted bool
+	// final is true when a part without a marker was applied or may stand in a dead
+	// letter: the message can then not be delivered again.
+	final bool
 }
 
 // A part in process. Only the loop touches its fields after admission, but for the

@@ -39,7 +39,7 @@ const idReused = "id reused: applied before with other counters or deltas"
 // applied is the end of a part whose increments are in the store. The store need not be
 // asked about its rivals any more.
 func (l *loop) applied(p *part) {
-	p.holder.counted = p.holder.counted || !p.marked
+	p.holder.final = p.holder.final || !p.marked
 	for _, rival := range p.rivals {
 		l.refuse(rival, idReused, false)
 	}
