@@ -205,3 +205,18 @@ func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 		}
 	})
 }
+
+// The horizon of a foreign message counts from its publish time, also of one that
+// cannot be read.
+func TestADeadLetterHasTheBrokersTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		published := time.Now().Add(-time.Hour)
+		r.sendJSON(t, "m1", `{"counter":""}`, published)
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !letters[0].Time.Equal(published) {
+			t.Errorf("dead letters %+v, want one with time %s", letters, published)
+		}
+	})
+}

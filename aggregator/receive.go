@@ -16,6 +16,9 @@ const maxAhead = 24 * time.Hour
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.now()}
+	if published, err := publishedAt(m); err == nil {
+		h.time = published
+	}
 	l.holding[h] = struct{}{}
 	l.heldBytes += h.bytes
 	l.a.stats.messages.Add(1)
