@@ -122,3 +122,14 @@ func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 		}
 	})
 }
+
+// The time-out is for one call: however many a window of new counters needs, each of
+// them has its own.
+func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, strict(t, fakestore.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
+		want := r.hot(t, 1)
+		settle(time.Minute)
+		r.want(t, want)
+	})
+}
