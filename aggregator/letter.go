@@ -64,7 +64,6 @@ func content(parts []*part) []byte {
 func (l *loop) setAside(dead *letter) {
 	dead.dead.At = l.a.clock.now()
 	l.letters = append(l.letters, dead)
-	l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
 }
 
 // letterKey is the same for the same thing set aside for the same reason. The source
@@ -131,6 +130,8 @@ func (l *loop) afterBurial(b burial) {
 	l.buryFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.letters)))
 	for _, dead := range b.letters {
+		// Not before: the rate keeps a flood out of the log as well.
+		l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
 		for _, h := range dead.holders {
 			l.done(h)
 		}

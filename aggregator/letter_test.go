@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +218,22 @@ func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 		letters := r.store.Letters()
 		if len(letters) != 1 || !letters[0].Time.Equal(published) {
 			t.Errorf("dead letters %+v, want one with time %s", letters, published)
+		}
+	})
+}
+
+// A flood of dead letters must not flood the log as well.
+func TestDeadLettersAreLoggedAtTheirRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 5, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		for i := range 200 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		settle(2 * time.Second)
+		_ = r.finish() // writes what its 20 s are enough for, and gives the rest back
+		if got, want := strings.Count(out.String(), `msg="dead letter"`), len(r.store.Letters()); got != want {
+			t.Errorf("%d lines for %d dead letters", got, want)
 		}
 	})
 }
