@@ -66,11 +66,14 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := large(t)
 				trouble(store)
-				r := run(t, store, aggregator.Config{})
+				r := run(t, store, aggregator.Config{Linger: 15 * time.Second}) // the check comes first
 				m := r.send(t, anonymous(one("a", 1)))
 				settle(10 * time.Minute)
 				if r.takes(t) || r.agg.Ready() == nil {
 					t.Errorf("takes messages; Ready: %v", r.agg.Ready())
+				}
+				if acked(m) || store.Counts().Folds > 0 {
+					t.Error("folds")
 				}
 				store.OnFold(nil)
 				store.On(fakestore.Check, nil)

@@ -28,3 +28,16 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 		}
 	}
 }
+
+// The shard that a job waits for may have become free before the loop hears of it. With
+// no commit under way nothing would wake the job.
+func TestAJobWaitsOnlyWhileACommitIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, running := range []int{0, 1} {
+		l := &loop{running: running}
+		l.wait(outcome{job: &job{}})
+		if got := l.jobs[0].waits; got != (running > 0) {
+			t.Errorf("with %d commits under way a job waits: %v", running, got)
+		}
+	}
+}
