@@ -185,3 +185,32 @@ func TestRunOutlivesAWriteOfDeadLetters(t *testing.T) {
 		}
 	})
 }
+
+func TestNothingIsTriedAgainOnAnotherDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("a", 1)))
+		settle(11 * time.Second)
+		before := store.FoldCalls()
+		settle(10 * time.Minute)
+		if got := store.FoldCalls() - before; got > 0 {
+			t.Errorf("%d commits after the check failed", got)
+		}
+	})
+}
+
+// Without markers there is nothing to write for parts that cancel out.
+func TestUnmarkedPartsThatCancelOutAreNotCommitted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+		a := r.send(t, anonymous(one("a", 5)))
+		b := r.send(t, anonymous(one("a", -5)))
+		settle(time.Minute)
+		if got := r.store.FoldCalls(); got > 0 || !acked(a) || !acked(b) {
+			t.Errorf("%d commits, acknowledged %v and %v, want none and both", got, acked(a), acked(b))
+		}
+	})
+}
