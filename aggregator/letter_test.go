@@ -237,3 +237,21 @@ func TestDeadLettersAreLoggedAtTheirRate(t *testing.T) {
 		}
 	})
 }
+
+func TestCopiesOfARefusedRequestStandOnceInItsDeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 72, 7)
+		first, second := r.send(t, parts...), r.send(t, parts...)
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !acked(first) || !acked(second) {
+			t.Fatalf("dead letters %q, acknowledged %v, %v, want one and both", r.reasons(), acked(first), acked(second))
+		}
+		if b, err := wire.Decode(letters[0].Payload); err != nil || len(b.Parts) != len(parts) {
+			t.Errorf("the dead letter holds %v, %v, want %d parts", b, err, len(parts))
+		}
+	})
+}
