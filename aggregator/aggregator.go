@@ -46,6 +46,7 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	}
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
+	a.records.limit = cfg.CommitTimeout
 	a.lanes = &lanes{alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.calls, a.endCalls = context.WithCancel(context.Background())

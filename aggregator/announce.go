@@ -11,6 +11,13 @@ import (
 // checkEvery is how often the store is asked whether it is still the same database.
 const checkEvery = 10 * time.Second
 
+// recheckEvery is how often while it says no: folding stands still meanwhile, and it may
+// have been one lost answer.
+const recheckEvery = time.Second
+
+// lastWord is how long the end of Run may take to say that this worker has gone.
+const lastWord = time.Second
+
 // An announcer writes the worker's record and checks the database, beside the loop.
 type announcer struct {
 	cancel context.CancelFunc
@@ -36,19 +43,19 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.AnnounceEvery)
 	defer tick.Stop()
 	for {
-		a.announce(a.clock.now().Add(3 * a.cfg.AnnounceEvery))
+		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.now().Add(3*a.cfg.AnnounceEvery))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			a.announce(a.clock.now())
+			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.now())
 			return
 		}
 	}
 }
 
-func (a *Aggregator) announce(expires time.Time) {
+func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
 	s := a.Stats()
-	ctx, cancel := context.WithTimeout(context.Background(), min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery))
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.store.Announce(ctx, Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, LastCommit: s.LastCommit, Expires: expires,
@@ -71,6 +78,11 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 		err := a.store.Check(call)
 		cancel()
+		if err != nil {
+			tick.Reset(recheckEvery)
+		} else {
+			tick.Reset(checkEvery)
+		}
 		select {
 		case checks <- err:
 		case <-ctx.Done():
@@ -109,6 +121,8 @@ func (l *loop) reason() error {
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
 		return fmt.Errorf("the last %d commits got nowhere", l.failures)
+	case l.full() && (l.buryFails > 0 || len(l.letters) > l.a.cfg.DeadLetterRate):
+		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")
 	}

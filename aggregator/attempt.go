@@ -78,9 +78,7 @@ func withoutCommit(err error) verdict {
 }
 
 func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, bool) {
-	ctx, cancel := a.callContext()
-	defer cancel()
-	shards, cost, err := a.records.learn(ctx, adds)
+	shards, cost, err := a.records.learn(a.calls, adds)
 	o.work.read += cost.read
 	o.work.written += cost.raised
 	o.work.raised += cost.raised

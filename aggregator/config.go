@@ -19,8 +19,8 @@ type Config struct {
 	// Negative: not at all, a window closes as soon as a commit slot is free.
 	Linger time.Duration
 
-	// A window closes early at this many messages (default 10,000), distinct counters
-	// (default 100,000) or bytes of messages (default 64 MiB).
+	// A window closes early at this many messages (default 10,000), distinct counters and
+	// markers (default 100,000) or bytes of messages (default 64 MiB).
 	WindowMessages, WindowCounters, WindowBytes int
 
 	// HeldMessages and HeldBytes bound what is held unacknowledged; at the bound no
@@ -53,7 +53,8 @@ type Config struct {
 	// an unknown outcome of a commit then ends Run with an error.
 	SkipAnonymousMarkers bool
 
-	// DrainTimeout bounds how long Run goes on after its context ended. Default 20s.
+	// DrainTimeout bounds how long Run goes on after its context ended; its last word to
+	// the store takes up to a second more. Default 20s.
 	DrainTimeout time.Duration
 
 	// WorkerID names this aggregator among others. Default: random.

@@ -31,7 +31,7 @@ func decode(m *message.Message, topic string, horizon time.Duration) (*wire.Batc
 	if id == "" {
 		return nil, fmt.Errorf("%w: JSON without a broker's message id: a second delivery could not be told", countmill.ErrInvalid)
 	}
-	published, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(MetaPublished))
+	published, err := publishedAt(m)
 	if err != nil {
 		return nil, fmt.Errorf("%w: JSON without a broker's publish time: %w", countmill.ErrInvalid, err)
 	}
@@ -44,6 +44,11 @@ func decode(m *message.Message, topic string, horizon time.Duration) (*wire.Batc
 		topic = name
 	}
 	return wire.CutMessage(topic, id, published, incs)
+}
+
+// publishedAt is the broker's time of a message.
+func publishedAt(m *message.Message) (time.Time, error) {
+	return time.Parse(time.RFC3339Nano, m.Metadata.Get(MetaPublished))
 }
 
 // isJSON tells the two apart: a batch of ours begins with the tag of its version, 8.

@@ -46,6 +46,7 @@
 //	error of a look-up, a raise   nothing applied          try again later
 //	any other error of Fold       maybe applied            the same markers on new random shards, with
 //	                                                       full jitter; from the third time in halves
+//	                                                       (one job only while nothing is answered)
 //
 // With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
 // be repeated after it.

@@ -3,10 +3,14 @@ package aggregator
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // A letter is a dead letter on its way to the store. The messages that it came in are
@@ -14,6 +18,9 @@ import (
 type letter struct {
 	dead    Dead
 	holders []*held // one entry per part that the letter settles
+	// unmarked is true for a part without a marker: if its message came again the part
+	// could be counted and stand here as well.
+	unmarked bool
 }
 
 // refuse sets a part aside for good. Followers of a head share its fate and its
@@ -21,8 +28,10 @@ type letter struct {
 func (l *loop) refuse(p *part, reason string, maybe bool) {
 	parts := append([]*part{p}, p.followers...)
 	p.followers = nil
-	dead := &letter{dead: Dead{
-		Source: p.ID.String(), Payload: batchOf(parts...), Time: p.at, Reason: reason, Maybe: maybe,
+	kept := distinct(parts)
+	dead := &letter{unmarked: !p.marked, dead: Dead{
+		Key: letterKey(p.ID.String(), reason, content(kept)), Source: p.ID.String(),
+		Payload: batchOf(kept...), Time: p.at, Reason: reason, Maybe: maybe,
 	}}
 	for _, q := range parts {
 		q.eachHolder(func(h *held) { dead.holders = append(dead.holders, h) })
@@ -31,16 +40,37 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	l.setAside(dead)
 }
 
-func (l *loop) setAside(dead *letter) {
-	dead.dead.At = l.a.clock.now()
-	dead.dead.Key = letterKey(dead.dead.Source, dead.dead.Reason)
-	l.letters = append(l.letters, dead)
-	l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
+// distinct leaves out the copies that followers of copies of a head are.
+func distinct(parts []*part) (kept []*part) {
+	seen := make(map[wire.PartID]struct{}, len(parts))
+	for _, p := range parts {
+		if _, ok := seen[p.ID]; !ok {
+			seen[p.ID] = struct{}{}
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
-// letterKey is the same for the same thing set aside for the same reason.
-func letterKey(source, reason string) string {
-	sum := sha256.Sum256([]byte(source + "\x00" + reason))
+// content names what parts hold, the same in every delivery: times may differ.
+func content(parts []*part) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint64(append(b, p.ID[:]...), uint64(p.Fingerprint()))
+	}
+	return b
+}
+
+func (l *loop) setAside(dead *letter) {
+	dead.dead.At = l.a.clock.now()
+	l.letters = append(l.letters, dead)
+}
+
+// letterKey is the same for the same thing set aside for the same reason. The source
+// alone does not tell things apart: one id may be reused with ever other deltas, and
+// every message of a request begins with a copy of its head.
+func letterKey(source, reason string, content []byte) string {
+	sum := sha256.Sum256(append([]byte(source+"\x00"+reason+"\x00"), content...))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -60,13 +90,21 @@ func (l *loop) bury(now time.Time) {
 		return
 	}
 	n := min(len(l.letters), maxBurial, int(l.limiter.TokensAt(now)))
+	if l.buryFails > 0 {
+		n = min(n, 1) // it may be one of them that cannot be written
+	}
 	if n < 1 {
 		l.buryAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
 		return
 	}
 	l.limiter.AllowN(now, n)
-	batch := l.letters[:n:n]
-	l.letters, l.burying = l.letters[n:], true
+	batch := slices.Clone(l.letters[:n])
+	for _, dead := range batch {
+		if dead.unmarked {
+			dead.holders[0].final = true // whatever the answer to the write will be
+		}
+	}
+	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
 	go func() { l.buried <- burial{batch, l.a.buryAll(batch)} }()
 }
 
@@ -84,14 +122,16 @@ func (l *loop) afterBurial(b burial) {
 	l.burying = false
 	if b.err != nil {
 		l.buryFails++
-		l.letters = append(b.letters, l.letters...)
-		l.buryAfter = time.Now().Add(backoff(l.buryFails))
+		l.letters = append(l.letters, b.letters...) // at the end: they hold up no others
+		l.buryAfter = time.Now().Add(l.backoff(l.buryFails))
 		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.letters), "err", b.err)
 		return
 	}
 	l.buryFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.letters)))
 	for _, dead := range b.letters {
+		// Not before: the rate keeps a flood out of the log as well.
+		l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
 		for _, h := range dead.holders {
 			l.done(h)
 		}

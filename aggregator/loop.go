@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -33,6 +34,7 @@ type loop struct {
 	running  int
 	outcomes chan outcome
 	failures int // attempts in a row that got nowhere
+	halved   int // parts of what the job that was taken apart meanwhile has come down to
 	stuck    bool
 	halted   error // the store does not count: for good
 	checked  error // the last check of the database
@@ -120,6 +122,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.timer.C:
 		case <-stop:
 			stop, l.draining = nil, true
+			l.hurry()
 			t := time.NewTimer(l.a.cfg.DrainTimeout)
 			defer t.Stop()
 			deadline = t.C
@@ -129,6 +132,14 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.waitAttempts()
 	return l.fatal
+}
+
+// hurry ends all back-offs: a drain has no time for them, and the store may be back.
+func (l *loop) hurry() {
+	for _, j := range l.jobs {
+		j.after = time.Time{}
+	}
+	l.buryAfter = time.Time{}
 }
 
 // giveUp ends a drain whose time is up: calls to the store are cut off, and what is
@@ -144,7 +155,7 @@ func (l *loop) giveUp() error {
 		return nil
 	}
 	for h := range l.holding {
-		if !h.counted {
+		if !h.final {
 			h.msg.Nack()
 		}
 	}
@@ -164,13 +175,19 @@ func (l *loop) waitAttempts() {
 }
 
 // intake is where messages come from, nil while none are to be taken: while too much is
-// held, the store is away, or the aggregator drains.
+// held, the window is full and waits for a commit slot (a store without a limit gets it
+// as one commit, which has to stay below its time-out), the store is away, or the
+// aggregator drains.
 func (l *loop) intake() <-chan *message.Message {
-	full := len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
-	if full || l.draining || l.isAway() {
+	if l.full() || l.window.full(&l.a.cfg) || l.draining || l.isAway() {
 		return nil
 	}
 	return l.messages
+}
+
+// full reports whether no more may be held.
+func (l *loop) full() bool {
+	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
 }
 
 // isAway reports whether the store gets nothing done at the moment.
@@ -249,7 +266,7 @@ func (l *loop) nextJob(now time.Time) *job {
 		if j.waits || now.Before(j.after) {
 			continue
 		}
-		l.jobs = append(l.jobs[:i], l.jobs[i+1:]...)
+		l.jobs = slices.Delete(l.jobs, i, i+1)
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}
@@ -312,7 +329,11 @@ func (l *loop) setTimer() {
 // backoff is how long to wait after that many attempts: full jitter, so that
 // aggregators that failed together do not come back together
 // (Brooker, Exponential Backoff And Jitter, 2015).
-func backoff(attempts int) time.Duration {
+// During a drain it stays below a second.
+func (l *loop) backoff(attempts int) time.Duration {
+	if l.draining {
+		attempts = min(attempts, 4)
+	}
 	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
 	return rand.N(ceiling) + time.Millisecond
 }

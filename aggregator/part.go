@@ -15,9 +15,9 @@ type held struct {
 	time   time.Time // when its oldest increment was added
 	bytes  int
 	open   int // parts that are not settled
-	// counted is true when a part without a marker was applied: the message can then
-	// not be delivered again.
-	counted bool
+	// final is true when a part without a marker was applied or may stand in a dead
+	// letter: the message can then not be delivered again.
+	final bool
 }
 
 // A part in process. Only the loop touches its fields after admission, but for the
@@ -32,10 +32,11 @@ type part struct {
 
 	holder  *held
 	holders []*held // of further copies
+	head    *part   // that it follows; nil for most
 	// followers of a head wait here until it is settled.
 	followers []*part
-	// rivals have the same id and another fingerprint. Which of them is refused is the
-	// store's decision, so they wait until this one is settled.
+	// rivals have the same id and another fingerprint. They wait until this one is
+	// settled: applied, it has won; if not, the next has its turn.
 	rivals []*part
 }
 
@@ -68,6 +69,7 @@ func partsOf(b *wire.Batch, h *held, skipAnonymous bool, foldID func() uint64) [
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()
 		}
 		if p.Kind.Follows() {
+			p.head = head
 			head.followers = append(head.followers, p)
 			continue
 		}

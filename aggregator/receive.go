@@ -16,6 +16,9 @@ const maxAhead = 24 * time.Hour
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.now()}
+	if published, err := publishedAt(m); err == nil {
+		h.time = published
+	}
 	l.holding[h] = struct{}{}
 	l.heldBytes += h.bytes
 	l.a.stats.messages.Add(1)
@@ -23,7 +26,10 @@ func (l *loop) receive(m *message.Message) {
 	if err != nil {
 		h.open = 1
 		l.setAside(&letter{
-			dead:    Dead{Source: h.source, Payload: m.Payload, Time: h.time, Reason: err.Error()},
+			dead: Dead{
+				Key: letterKey(h.source, err.Error(), m.Payload), Source: h.source,
+				Payload: m.Payload, Time: h.time, Reason: err.Error(),
+			},
 			holders: []*held{h},
 		})
 		return
@@ -35,14 +41,14 @@ func (l *loop) receive(m *message.Message) {
 		l.done(h)
 		return
 	}
-	if l.window.empty() {
-		l.window.opened = time.Now()
-	}
-	l.window.messages++
-	l.window.bytes += h.bytes
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
+	before := len(l.window.parts)
 	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, rand.Uint64) {
 		l.admit(p)
+	}
+	if len(l.window.parts) > before { // a message of copies is none of the window's
+		l.window.messages++
+		l.window.bytes += h.bytes
 	}
 }
 
@@ -100,7 +106,7 @@ func (l *loop) forget(p *part) {
 }
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
-// so it can no longer be told from a duplicate.
+// so it can no longer be told from a duplicate, and its dead letter says maybe applied.
 func (l *loop) expired(p *part) bool {
 	return l.a.clock.now().After(p.at.Add(l.a.cfg.Horizon))
 }
@@ -111,7 +117,7 @@ func (l *loop) dropExpired(j *job) {
 	kept := j.parts[:0]
 	for _, p := range j.parts {
 		if l.expired(p) {
-			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), p.maybe)
+			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
 			continue
 		}
 		kept = append(kept, p)
@@ -119,9 +125,13 @@ func (l *loop) dropExpired(j *job) {
 	j.parts = kept
 }
 
-// batchOf is a batch that holds only these parts.
+// batchOf is a batch that holds only these parts, and a copy of the head where the
+// first follows one: without it the batch could not be read again.
 func batchOf(parts ...*part) []byte {
 	b := wire.Batch{Time: parts[0].holder.time}
+	if head := parts[0].head; head != nil {
+		b.Parts = append(b.Parts, head.Part)
+	}
 	for _, p := range parts {
 		b.Parts = append(b.Parts, p.Part)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // records remembers how many shards counters have. It is bounded: when the newer half
@@ -14,6 +15,7 @@ type records struct {
 	keys  int // per call
 	first int // shards of a counter without a record
 	half  int
+	limit time.Duration // of a look-up and the raise after it; 0: none
 
 	mu           sync.Mutex
 	newer, older map[string]int
@@ -67,6 +69,11 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 	names := make([]string, len(positions))
 	for i, at := range positions {
 		names[i] = adds[at].Counter
+	}
+	if r.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.limit)
+		defer cancel()
 	}
 	found, err := r.store.Shards(ctx, names)
 	if err != nil {

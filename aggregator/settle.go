@@ -16,7 +16,7 @@ func (l *loop) settle(o outcome) {
 		l.applied(p)
 	}
 	for _, p := range o.conflicts {
-		l.refuse(p, "id reused: applied before with other counters or deltas", false)
+		l.refuse(p, idReused, false)
 	}
 	if o.verdict == blocked {
 		l.wait(o)
@@ -34,9 +34,16 @@ func (l *loop) settle(o outcome) {
 	l.retry(o)
 }
 
-// applied is the end of a part whose increments are in the store.
+const idReused = "id reused: applied before with other counters or deltas"
+
+// applied is the end of a part whose increments are in the store. The store need not be
+// asked about its rivals any more.
 func (l *loop) applied(p *part) {
-	p.holder.counted = p.holder.counted || !p.marked
+	p.holder.final = p.holder.final || !p.marked
+	for _, rival := range p.rivals {
+		l.refuse(rival, idReused, false)
+	}
+	p.rivals = nil
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
@@ -57,7 +64,7 @@ func (l *loop) wakeBlocked() {
 }
 
 // answered notes that the store works, whatever it said.
-func (l *loop) answered() { l.failures, l.stuck = 0, false }
+func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
 
 // retry queues what is left of a job by the verdict.
 func (l *loop) retry(o outcome) {
@@ -123,16 +130,30 @@ func (l *loop) afterUnknown(j *job, err error) {
 	l.later(j)
 	j.lookup = true
 	l.warn("commit has an unknown outcome, will be tried again", err, j)
-	if j.attempts >= 3 {
+	if j.attempts >= 3 && l.mayHalve(j) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
 	}
 	l.jobs = append(l.jobs, j)
 }
 
+// mayHalve reports whether size can be why the job has no answer. While nothing at all
+// is answered one job is taken apart to find out, and the others stay as they are
+// packed: in single parts they would cost many times the commits once the store is back.
+func (l *loop) mayHalve(j *job) bool {
+	if l.failures < away {
+		return true
+	}
+	if l.halved > 0 && len(j.parts) > l.halved {
+		return false
+	}
+	l.halved = (len(j.parts) + 1) / 2
+	return true
+}
+
 func (l *loop) later(j *job) {
 	j.attempts++
-	j.after = time.Now().Add(backoff(j.attempts))
+	j.after = time.Now().Add(l.backoff(j.attempts))
 }
 
 func (l *loop) warn(message string, err error, j *job) {

@@ -105,8 +105,8 @@ type Raise struct {
 
 // A Dead is a dead letter: a part or message that can never be counted.
 type Dead struct {
-	// Key is a hash of what it stands for and the reason, so that writing it again is
-	// harmless.
+	// Key is a hash of the source, what it holds and the reason, so that writing it
+	// again is harmless.
 	Key string
 	// Payload is the message as it came, or a batch that holds only the parts.
 	Payload []byte

@@ -13,6 +13,7 @@ type window struct {
 	bytes    int
 	opened   time.Time
 	counters map[uint64]struct{} // by hash: two counters of one hash count as one here
+	markers  int
 }
 
 func (w *window) empty() bool { return len(w.parts) == 0 }
@@ -22,6 +23,9 @@ func (w *window) add(p *part, now time.Time) {
 		w.opened = now
 	}
 	w.parts = append(w.parts, p)
+	if p.marked {
+		w.markers++
+	}
 	if w.counters == nil {
 		w.counters = make(map[uint64]struct{})
 	}
@@ -32,7 +36,7 @@ func (w *window) add(p *part, now time.Time) {
 
 // full reports whether the window closes before its linger.
 func (w *window) full(c *Config) bool {
-	return w.messages >= c.WindowMessages || len(w.counters) >= c.WindowCounters || w.bytes >= c.WindowBytes
+	return w.messages >= c.WindowMessages || len(w.counters)+w.markers >= c.WindowCounters || w.bytes >= c.WindowBytes
 }
 
 // take empties the window and returns its parts.

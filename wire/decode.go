@@ -36,7 +36,7 @@ func Decode(payload []byte) (*Batch, error) {
 	}
 	b := &Batch{Time: time.UnixMicro(int64(us))}
 	entries := make([]Entry, 0, len(payload)/24)
-	headed := false
+	head := -1 // the nearest before the part at hand
 	for !fields.done() {
 		body, err := fields.message(batchParts)
 		if err != nil {
@@ -47,9 +47,9 @@ func Decode(payload []byte) (*Batch, error) {
 			return nil, invalid("part %d: %w", len(b.Parts), err)
 		}
 		if p.Kind == Head {
-			headed = true
+			head = len(b.Parts)
 		}
-		if p.Kind.Follows() && !(headed && lastHead(b.Parts) == p.Request) {
+		if p.Kind.Follows() && (head < 0 || b.Parts[head].Request != p.Request) {
 			return nil, invalid("part %d: follows no head of its request", len(b.Parts))
 		}
 		b.Parts = append(b.Parts, p)
@@ -58,15 +58,6 @@ func Decode(payload []byte) (*Batch, error) {
 		return nil, invalid("batch: has no parts")
 	}
 	return b, nil
-}
-
-func lastHead(parts []Part) Fingerprint {
-	for i := len(parts) - 1; i >= 0; i-- {
-		if parts[i].Kind == Head {
-			return parts[i].Request
-		}
-	}
-	return 0
 }
 
 // decodePart appends the part's entries to the array that all parts of a batch share.

@@ -1,0 +1,216 @@
+package aggregator_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+)
+
+// takes reports whether the aggregator would take a message now.
+func (r *rig) takes(t *testing.T) bool {
+	t.Helper()
+	m := message.NewMessage("", []byte("{}"))
+	select {
+	case r.out <- m:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestNoMoreIsHeldThanConfigured(t *testing.T) {
+	for name, cfg := range map[string]aggregator.Config{
+		"messages": {HeldMessages: 10}, "bytes": {HeldBytes: 10 * 43},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				store := large(t)
+				store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				cfg.CommitTimeout = time.Hour
+				r := run(t, store, cfg)
+				for i := range 10 {
+					r.send(t, anonymous(one(fmt.Sprint("abcde", i), 1)))
+				}
+				settle(time.Minute)
+				if r.takes(t) {
+					t.Error("takes an eleventh message")
+				}
+				close(gate)
+				settle(time.Minute)
+				if !r.takes(t) {
+					t.Error("takes nothing although nothing is held")
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
+	for name, trouble := range map[string]func(*fakestore.Store){
+		"no answers": func(s *fakestore.Store) {
+			s.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		},
+		"another database": func(s *fakestore.Store) {
+			s.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := large(t)
+				trouble(store)
+				r := run(t, store, aggregator.Config{Linger: 15 * time.Second}) // the check comes first
+				m := r.send(t, anonymous(one("a", 1)))
+				settle(10 * time.Minute)
+				if r.takes(t) || r.agg.Ready() == nil {
+					t.Errorf("takes messages; Ready: %v", r.agg.Ready())
+				}
+				if acked(m) || store.Counts().Folds > 0 {
+					t.Error("folds")
+				}
+				store.OnFold(nil)
+				store.On(fakestore.Check, nil)
+				settle(time.Minute)
+				if err := r.agg.Ready(); err != nil || !acked(m) {
+					t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
+				}
+			})
+		})
+	}
+}
+
+// With nothing left to try nobody would notice that the store is back.
+func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		r.send(t, anonymous(one("a", 1)))
+		settle(2 * time.Hour) // it becomes a dead letter
+		store.OnFold(nil)
+		m := r.send(t, anonymous(one("b", 1)))
+		settle(time.Minute)
+		if !acked(m) {
+			t.Error("not acknowledged")
+		}
+	})
+}
+
+// Jobs that wait for the one shard of a counter must not spin meanwhile: virtual time
+// would stand still.
+func TestJobsWaitForAFreeShard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := strict(t, fakestore.Options{Entities: 25, Shards: 1, Latency: time.Second})
+		r := run(t, store, aggregator.Config{Commits: 4})
+		settle(2 * time.Minute) // no look-ups any more
+		want := r.hot(t, 20)
+		settle(time.Minute)
+		r.want(t, want)
+		if got := store.FoldCalls(); got != 20 {
+			t.Errorf("%d commits, want 20", got)
+		}
+	})
+}
+
+// Most duplicates come when a dead aggregator's messages are delivered again.
+func TestMarkersAreLookedUpFirstAfterAStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		first := run(t, store, aggregator.Config{})
+		p := anonymous(one("a", 1))
+		first.send(t, p)
+		settle(time.Second)
+		second := run(t, store, aggregator.Config{})
+		m := second.send(t, p, anonymous(one("b", 1)))
+		settle(time.Second)
+		if got := store.Counts().Collisions; got > 0 || !acked(m) {
+			t.Errorf("%d commits met a marker, acknowledged %v", got, acked(m))
+		}
+		second.want(t, map[string]int64{"a": 1, "b": 1})
+	})
+}
+
+type closingBus struct{ calls atomic.Int64 }
+
+func (b *closingBus) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	b.calls.Add(1)
+	out := make(chan *message.Message)
+	close(out)
+	return out, nil
+}
+
+func TestABusThatEndsAtOnceIsNotAskedAllTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := new(closingBus)
+		a, err := aggregator.New(bus, large(t), aggregator.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := a.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if got := bus.calls.Load(); got > 12 {
+			t.Errorf("%d subscriptions in 10 s", got)
+		}
+	})
+}
+
+func TestRunOutlivesAWriteOfDeadLetters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		var open atomic.Bool
+		store.On(fakestore.Bury, func(int) fakestore.Answer {
+			open.Store(true)
+			time.Sleep(5 * time.Second)
+			open.Store(false)
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		m := r.sendBytes(t, []byte("garbage"))
+		settle(time.Second)
+		if err := r.finish(); err == nil || acked(m) || !nacked(m) {
+			t.Errorf("Run returned %v, acknowledged %v, given back %v", err, acked(m), nacked(m))
+		}
+		if open.Load() {
+			t.Error("Run returned while dead letters were being written")
+		}
+	})
+}
+
+func TestNothingIsTriedAgainOnAnotherDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("a", 1)))
+		settle(11 * time.Second)
+		before := store.FoldCalls()
+		settle(10 * time.Minute)
+		if got := store.FoldCalls() - before; got > 0 {
+			t.Errorf("%d commits after the check failed", got)
+		}
+	})
+}
+
+// Without markers there is nothing to write for parts that cancel out.
+func TestUnmarkedPartsThatCancelOutAreNotCommitted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+		a := r.send(t, anonymous(one("a", 5)))
+		b := r.send(t, anonymous(one("a", -5)))
+		settle(time.Minute)
+		if got := r.store.FoldCalls(); got > 0 || !acked(a) || !acked(b) {
+			t.Errorf("%d commits, acknowledged %v and %v, want none and both", got, acked(a), acked(b))
+		}
+	})
+}

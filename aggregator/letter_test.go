@@ -1,0 +1,257 @@
+package aggregator_test
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+func identified(id string, delta int64) wire.Part {
+	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
+}
+
+// buried is the sum of the deltas of all dead letters by counter. Every one of them
+// has to be a batch that can be read again.
+func (r *rig) buried(t *testing.T) map[string]int64 {
+	t.Helper()
+	sums := make(map[string]int64)
+	for _, d := range r.store.Letters() {
+		b, err := wire.Decode(d.Payload)
+		if err != nil {
+			t.Errorf("dead letter %s (%s) cannot be replayed: %v", d.Key, d.Reason, err)
+			continue
+		}
+		for _, p := range b.Parts {
+			for _, e := range p.Entries {
+				sums[e.Counter] += e.Delta
+			}
+		}
+	}
+	return sums
+}
+
+func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		for _, delta := range []int64{1, 10, 100, 10} { // the last is a repeat
+			r.send(t, identified("x", delta))
+			settle(time.Minute)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
+			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
+		}
+	})
+}
+
+// Each message of a request begins with a copy of the head.
+func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 72, 7)
+		r.send(t, parts[0], parts[1])
+		settle(time.Minute)
+		r.send(t, parts[0], parts[2])
+		settle(time.Minute)
+		r.want(t, map[string]int64{"c0": 1})
+		held := make(map[wire.PartID]bool)
+		for _, d := range r.store.Letters() {
+			b, err := wire.Decode(d.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range b.Parts {
+				held[p.ID] = true
+			}
+		}
+		if len(held) != len(parts) {
+			t.Errorf("the dead letters hold %d of %d parts", len(held), len(parts))
+		}
+	})
+}
+
+// A part that follows a head can be refused alone, after its head was applied.
+func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		poison := func(c *aggregator.Commit) bool {
+			return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == "ids" })
+		}
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if poison(c) {
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		r.send(t, keyed(t, "k", 30, 1, "e1")...)
+		settle(time.Minute)
+		letters := store.Letters()
+		if len(letters) != 1 {
+			t.Fatalf("dead letters %q, want one", r.reasons())
+		}
+		store.OnFold(nil)
+		r.sendBytes(t, letters[0].Payload)
+		settle(time.Minute)
+		if got := store.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
+			t.Errorf("after a replay: %v, want 1 each", got)
+		}
+		if got := r.reasons(); len(got) != 1 {
+			t.Errorf("dead letters %q after a replay, want the first only", got)
+		}
+	})
+}
+
+// Beyond the horizon nobody knows whether an earlier delivery was applied.
+func TestALetterBeyondTheHorizonSaysMaybeApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Horizon: time.Hour})
+		p, now := anonymous(one("a", 1)), time.Now()
+		r.sendAt(t, now, p)
+		settle(2 * time.Hour)
+		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !letters[0].Maybe {
+			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+		}
+	})
+}
+
+func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		huge := r.sendBytes(t, bytes.Repeat([]byte("x"), 2<<20)) // more than an entity takes
+		for range 30 {
+			r.sendBytes(t, []byte(strings.Repeat("y", len(r.sent))))
+		}
+		settle(10 * time.Minute)
+		if got := len(r.store.Letters()); got != 30 {
+			t.Errorf("%d dead letters, want the 30 that can be written", got)
+		}
+		if acked(huge) {
+			t.Error("acknowledged although its dead letter is not written")
+		}
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("not ready although messages are taken: %v", err)
+		}
+	})
+}
+
+func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{HeldMessages: 20})
+		for i := range 20 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		settle(time.Minute)
+		if r.agg.Ready() == nil {
+			t.Error("ready although no message is taken")
+		}
+		store.On(fakestore.Bury, nil)
+		settle(2 * time.Minute)
+		if err := r.agg.Ready(); err != nil || len(store.Letters()) != 20 {
+			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(store.Letters()))
+		}
+	})
+}
+
+// A client that sends one id with ever other deltas must not slow the others down.
+func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1000})
+		for i := range 1000 {
+			r.send(t, identified("x", int64(i+1)))
+		}
+		settle(3 * time.Second)
+		if got := len(r.store.Letters()); got != 999 {
+			t.Errorf("%d dead letters after 3 s, want 999", got)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.store.FoldCalls(); got > 2 {
+			t.Errorf("%d commits for one part that counts", got)
+		}
+	})
+}
+
+func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if c.Adds[0].Delta == 1 {
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		for _, delta := range []int64{1, 2, 3, 2} {
+			r.send(t, identified("x", delta))
+		}
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 2})
+		if got := r.buried(t)["a"]; got != 4 {
+			t.Errorf("dead letters hold %d, want 1 and 3", got)
+		}
+	})
+}
+
+// The horizon of a foreign message counts from its publish time, also of one that
+// cannot be read.
+func TestADeadLetterHasTheBrokersTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		published := time.Now().Add(-time.Hour)
+		r.sendJSON(t, "m1", `{"counter":""}`, published)
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !letters[0].Time.Equal(published) {
+			t.Errorf("dead letters %+v, want one with time %s", letters, published)
+		}
+	})
+}
+
+// A flood of dead letters must not flood the log as well.
+func TestDeadLettersAreLoggedAtTheirRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 5, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		for i := range 200 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		settle(2 * time.Second)
+		_ = r.finish() // writes what its 20 s are enough for, and gives the rest back
+		if got, want := strings.Count(out.String(), `msg="dead letter"`), len(r.store.Letters()); got != want {
+			t.Errorf("%d lines for %d dead letters", got, want)
+		}
+	})
+}
+
+func TestCopiesOfARefusedRequestStandOnceInItsDeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 72, 7)
+		first, second := r.send(t, parts...), r.send(t, parts...)
+		settle(time.Minute)
+		letters := r.store.Letters()
+		if len(letters) != 1 || !acked(first) || !acked(second) {
+			t.Fatalf("dead letters %q, acknowledged %v, %v, want one and both", r.reasons(), acked(first), acked(second))
+		}
+		if b, err := wire.Decode(letters[0].Payload); err != nil || len(b.Parts) != len(parts) {
+			t.Errorf("the dead letter holds %v, %v, want %d parts", b, err, len(parts))
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// hot sends messages of one full part each, all over the same counters, and returns
+// what they sum to.
+func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
+	t.Helper()
+	want := make(map[string]int64)
+	for range messages {
+		var entries []wire.Entry
+		for c := range wire.MaxEntries {
+			entries = append(entries, one(fmt.Sprint("hot", c), 1))
+			want[fmt.Sprint("hot", c)]++
+		}
+		r.send(t, anonymous(entries...))
+	}
+	return want
+}
+
+// A store that is away for ten minutes says nothing about the size of commits.
+func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		want := r.hot(t, 4000) // some 11 commits
+		settle(10 * time.Minute)
+		store.OnFold(nil)
+		before := store.FoldCalls()
+		settle(time.Hour)
+		r.want(t, want)
+		if got := store.FoldCalls() - before; got > 500 {
+			t.Errorf("%d commits after an outage for what fits 11: taken apart into single parts", got)
+		}
+	})
+}
+
+func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if c.Entities() > 100 {
+				return fakestore.SlowNotApplied
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		want := r.hot(t, 4000)
+		settle(time.Hour)
+		r.want(t, want)
+	})
+}
+
+func TestADrainDoesNotSitOutABackoff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		want := r.hot(t, 100)
+		settle(time.Hour)
+		calls := store.FoldCalls()
+		for store.FoldCalls() == calls { // a back-off of up to 30 s begins
+			settle(time.Millisecond)
+		}
+		store.OnFold(nil)
+		if err := r.finish(); err != nil {
+			t.Errorf("the store is back, but: %v", err)
+		}
+		r.want(t, want)
+	})
+}
+
+func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		hang := func(int) fakestore.Answer { return fakestore.SlowNotApplied }
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
+		for _, op := range []fakestore.Op{fakestore.Announce, fakestore.Check, fakestore.Applied, fakestore.Bury} {
+			store.On(op, hang)
+		}
+		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		r.send(t, anonymous(one("a", 1)))
+		r.sendBytes(t, []byte("garbage"))
+		settle(time.Minute + time.Second)
+		started := time.Now()
+		if err := r.finish(); err == nil {
+			t.Error("Run returned nil with messages held")
+		}
+		if took := time.Since(started); took > 5*time.Second {
+			t.Errorf("Run returned %s after its context, want 3 s and at most 2 s for the last word", took)
+		}
+	})
+}
+
+// One lost answer of Check must not stop folding for as long as checks are apart.
+func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		store.On(fakestore.Check, func(n int) fakestore.Answer {
+			if n == 1 {
+				return fakestore.UnknownNotApplied
+			}
+			return fakestore.OK
+		})
+		settle(10*time.Second + time.Millisecond)
+		if r.agg.Ready() == nil {
+			t.Error("ready although the check failed")
+		}
+		settle(1500 * time.Millisecond)
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("1.5 s later: %v", err)
+		}
+	})
+}
+
+// The time-out is for one call: however many a window of new counters needs, each of
+// them has its own.
+func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, strict(t, fakestore.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
+		want := r.hot(t, 1)
+		settle(time.Minute)
+		r.want(t, want)
+	})
+}

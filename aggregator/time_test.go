@@ -1,0 +1,132 @@
+package aggregator_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// Markers expire by the store's clock.
+func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		offset, age time.Duration
+		refused     bool
+	}{
+		"ahead, beyond the horizon":  {3 * time.Hour, 22 * time.Hour, true},
+		"ahead, within":              {3 * time.Hour, 20 * time.Hour, false},
+		"behind, beyond the horizon": {-3 * time.Hour, 28 * time.Hour, true},
+		"behind, within":             {-3 * time.Hour, 26 * time.Hour, false},
+		"behind, too far ahead":      {-3 * time.Hour, -22 * time.Hour, true},
+		"ahead, not too far":         {3 * time.Hour, -26 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset}), aggregator.Config{Horizon: 24 * time.Hour})
+				r.send(t, anonymous(one("first", 1))) // teaches the offset
+				settle(2 * time.Second)
+				if r.agg.Ready() == nil {
+					t.Error("ready although the clocks differ by hours")
+				}
+				r.sendAt(t, time.Now().Add(-c.age), anonymous(one("a", 1)))
+				settle(time.Minute)
+				if got := r.store.Total("a") == 0; got != c.refused {
+					t.Errorf("refused %v, want %v; dead letters %q", got, c.refused, r.reasons())
+				}
+			})
+		})
+	}
+}
+
+func TestADrainDoesNotLinger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Linger: time.Hour})
+		m := r.send(t, anonymous(one("a", 1)))
+		if err := r.finish(); err != nil || !acked(m) {
+			t.Errorf("Run returned %v, acknowledged %v", err, acked(m))
+		}
+	})
+}
+
+func TestTheFirstRetryComesSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{Linger: -1})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(110 * time.Millisecond)
+		if !acked(m) {
+			t.Error("not tried again within 110 ms")
+		}
+	})
+}
+
+// A copy that is refused for its time leaves the part that is under way where it is:
+// the store sees to it that no id is in two open commits.
+func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, strict(t, fakestore.Options{Latency: 5 * time.Second}), aggregator.Config{Commits: 4})
+		settle(2 * time.Minute)
+		good := countmill.Increment{Counter: "a", Delta: 1, ID: "x"}
+		ahead := good
+		ahead.Time = time.Now().Add(48 * time.Hour)
+		r.send(t, wire.CutIdentified(good))
+		settle(time.Second)
+		r.send(t, wire.CutIdentified(ahead))
+		r.send(t, wire.CutIdentified(good))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); !slices.Equal(got, []string{"time is more than 24h ahead"}) {
+			t.Errorf("dead letters %q, want the one that is ahead", got)
+		}
+		if got := r.store.Counts().Collisions; got > 0 {
+			t.Errorf("%d commits met a marker, want the copy to wait", got)
+		}
+	})
+}
+
+// A marker that exists and is not found says nothing: ask again, but not all the time.
+func TestAMarkerThatIsNeverFoundIsNotAskedForAllTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := strict(t, fakestore.Options{Latency: time.Millisecond})
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.MarkerExists })
+		r := run(t, store, aggregator.Config{})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.FoldCalls(); got > 50 || acked(m) {
+			t.Errorf("%d commits in a minute, acknowledged %v", got, acked(m))
+		}
+	})
+}
+
+func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
+		store.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.Refused))
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.Letters(); len(got) != 1 || !got[0].Maybe {
+			t.Errorf("dead letters %+v, want one that says maybe applied", got)
+		}
+	})
+}
+
+func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		settle(2 * time.Minute)
+		store.OnFold(fakestore.FoldScript(fakestore.UnknownApplied))
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.FoldCalls(); got != 1 || !acked(m) {
+			t.Errorf("%d commits, acknowledged %v, want one and then a look-up", got, acked(m))
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+func TestDecodeRefusesFollowersWithoutTheirHead(t *testing.T) {
+	t.Parallel()
+	request := func(key string) []Part {
+		parts, err := CutRequest("", key, []countmill.Increment{{Counter: "a" + key, Delta: 1}, {Counter: "b", Delta: 1, ID: "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parts
+	}
+	a, b, lone := request("1"), request("2"), CutIdentified(countmill.Increment{Counter: "c", Delta: 1, ID: "x"})
+	for name, c := range map[string]struct {
+		parts []Part
+		good  bool
+	}{
+		"with its head":         {[]Part{a[0], a[1]}, true},
+		"after another part":    {[]Part{a[0], lone, a[1]}, true},
+		"two requests":          {[]Part{a[0], a[1], b[0], b[1]}, true},
+		"no head":               {[]Part{a[1]}, false},
+		"head after it":         {[]Part{a[1], a[0]}, false},
+		"head of another":       {[]Part{b[0], a[1]}, false},
+		"not the nearest":       {[]Part{a[0], b[0], a[1]}, false},
+		"behind an increment":   {[]Part{lone, a[1]}, false},
+		"nearest head is right": {[]Part{b[0], a[0], a[1]}, true},
+	} {
+		_, err := Decode(Append(nil, &Batch{Time: time.Now(), Parts: c.parts}))
+		if c.good != (err == nil) || err != nil && !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("%s: got %v, want it taken: %v", name, err, c.good)
+		}
+	}
+}
+
+// BenchmarkDecodeFollowers is a full batch of one request in which every increment has
+// an id: its time per byte must not grow with the number of parts.
+func BenchmarkDecodeFollowers(b *testing.B) {
+	for _, n := range []int{500, 8000} {
+		incs := make([]countmill.Increment, n)
+		for i := range incs {
+			incs[i] = countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint(i)}
+		}
+		parts, err := CutRequest("", "k", incs)
+		if err != nil {
+			b.Fatal(err)
+		}
+		payload := Append(nil, &Batch{Time: time.Now(), Parts: parts})
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(len(payload)))
+			for range b.N {
+				if _, err := Decode(payload); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
