@@ -130,3 +130,23 @@ func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
 		}
 	})
 }
+
+func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		p := anonymous(one("a", 1))
+		r.send(t, p)
+		settle(2 * time.Minute) // markers are not looked up first any more
+		before := store.FoldCalls()
+		for range 40 {
+			r.send(t, anonymous(one("a", 1)))
+		}
+		r.send(t, p)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 41})
+		if got := store.FoldCalls() - before; got != 2 {
+			t.Errorf("%d commits, want one that meets the marker and one without the duplicate", got)
+		}
+	})
+}
