@@ -61,7 +61,9 @@ func (s *Store) addEpochLocked(e epoch) {
 }
 
 // Sweep forgets markers whose epoch has ended by now, and workers that have been silent
-// for a day. Call it about every hour; a fold does it by itself after a day.
+// for a day. Call it about every hour, and not right after a start, when the machine's
+// clock may not be set yet: what a wrong clock drops is gone. A fold does it by itself
+// after a day.
 func (s *Store) Sweep(now time.Time) error {
 	if err := s.enter(); err != nil {
 		return err
