@@ -1,9 +1,11 @@
 package aggregator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -609,11 +611,15 @@ func TestAClosedBusEndsRunWithAnError(t *testing.T) {
 func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		var out bytes.Buffer
+		r := run(t, store, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
-		settle(11 * time.Second)
+		settle(15 * time.Second)
 		if r.agg.Ready() == nil {
 			t.Error("ready although the database is another one")
+		}
+		if n := strings.Count(out.String(), "folding waits"); n != 1 {
+			t.Errorf("the log says %d times that folding waits, want once:\n%s", n, out.String())
 		}
 		store.On(fakestore.Check, nil)
 		settle(11 * time.Second)
@@ -621,6 +627,9 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		settle(time.Second)
 		if err := r.agg.Ready(); err != nil || !acked(m) {
 			t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
+		}
+		if !strings.Contains(out.String(), "folding goes on") {
+			t.Errorf("the log does not say that folding goes on:\n%s", out.String())
 		}
 	})
 }

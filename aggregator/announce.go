@@ -69,6 +69,7 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
+	var before error
 	for {
 		select {
 		case <-tick.C:
@@ -78,6 +79,10 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 		err := a.store.Check(call)
 		cancel()
+		if ctx.Err() == nil {
+			a.logCheck(before, err)
+			before = err
+		}
 		if err != nil {
 			tick.Reset(recheckEvery)
 		} else {
@@ -88,6 +93,16 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// logCheck logs the first no of several, and the first yes after it.
+func (a *Aggregator) logCheck(before, err error) {
+	switch {
+	case before == nil && err != nil:
+		a.cfg.Logger.Error("folding waits: the store is not the one that was opened, or cannot be used", "err", err)
+	case before != nil && err == nil:
+		a.cfg.Logger.Info("folding goes on: the store can be used again")
 	}
 }
 

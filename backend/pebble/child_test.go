@@ -34,6 +34,8 @@ func runChild() bool {
 		foldUntilFull(dir, false)
 	case "fill-rotation":
 		foldUntilFull(dir, true)
+	case "open-full":
+		openWhileFull(dir)
 	default:
 		return false
 	}
@@ -117,6 +119,40 @@ func foldUntilFull(dir string, rotate bool) {
 			panic(err)
 		}
 		fmt.Println(i + 1)
+	}
+}
+
+// openWhileFull opens a directory whose log has to be flushed, without room for that.
+func openWhileFull(dir string) {
+	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	_, err := Open(Config{Dir: dir, FS: files, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	panic(fmt.Sprintf("Open returned %v", err))
+}
+
+// A process that was killed leaves a log that the next one flushes while it opens. Where
+// the disk has no room for that it ends, and does not wait without a word.
+func TestOpenOnAFullDiskEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var acked bytes.Buffer
+	filled := child(t, "fill-log", dir)
+	filled.Stdout = &acked
+	_ = filled.Run() // ends with status 1: TestFullDiskEndsTheProcess
+	var stderr bytes.Buffer
+	cmd := child(t, "open-full", dir)
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	if cmd.ProcessState.ExitCode() != 1 || strings.Count(stderr.String(), "\n") != 1 ||
+		!strings.Contains(stderr.String(), "free space") || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("got %v, want exit status 1 and one line that names the cause and what to do; it said:\n%s", err, stderr.String())
+	}
+	if got, want := total(t, open(t, Config{Dir: dir}), "a"), int64(strings.Count(acked.String(), "\n")); got < want {
+		t.Errorf("with room again: got %d, but %d were acknowledged", got, want)
 	}
 }
 

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
 // health is what Pebble's background work last ran into.
 type health struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	doom *doom
 
 	mu                      sync.Mutex
 	flush, compact, corrupt error
@@ -32,7 +34,7 @@ func (h *health) listener() *pebbledb.EventListener {
 	return &pebbledb.EventListener{
 		// Errors come with the end of a flush or a compaction as well.
 		BackgroundError: func(error) {},
-		FlushEnd:        func(info pebbledb.FlushInfo) { h.set(&h.flush, "flush", info.Err) },
+		FlushEnd:        func(info pebbledb.FlushInfo) { h.flushed(info.Err) },
 		CompactionEnd: func(info pebbledb.CompactionInfo) {
 			if !errors.Is(info.Err, pebbledb.ErrCancelledCompaction) {
 				h.set(&h.compact, "compaction", info.Err)
@@ -51,6 +53,22 @@ func (h *health) listener() *pebbledb.EventListener {
 			h.warn("folds wait for the disk", slog.String("reason", info.Reason))
 		},
 	}
+}
+
+// emptyTable is how Pebble says that there was nothing to flush, as in a directory that
+// a process left before it wrote anything. It has no name for that error.
+const emptyTable = "pebble: empty table"
+
+// flushed ends the process if the store is not open yet: Pebble would try again without
+// an end and without returning from its Open, and nobody would be told but the log.
+func (h *health) flushed(err error) {
+	if err != nil && err.Error() == emptyTable {
+		err = nil
+	}
+	if err != nil && !h.doom.opened.Load() {
+		h.doom.end("flush of the write-ahead log: " + err.Error())
+	}
+	h.set(&h.flush, "flush", err)
 }
 
 func (h *health) warn(msg string, attrs ...slog.Attr) {
@@ -80,6 +98,8 @@ type doom struct {
 	log  *slog.Logger
 	exit func(code int)
 	once sync.Once
+	// opened is false while Open runs, which returns most errors.
+	opened atomic.Bool
 }
 
 // end logs one error and does not return.

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"strings"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -12,8 +11,6 @@ import (
 type logFS struct {
 	vfs.FS
 	doom *doom
-	// armed is false while the store opens: errors are returned then.
-	armed *atomic.Bool
 }
 
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -37,7 +34,7 @@ func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 }
 
 func (f logFS) check(err error) error {
-	if err != nil && f.armed.Load() {
+	if err != nil && f.doom.opened.Load() { // Open returns the error
 		f.doom.end("write-ahead log: " + err.Error())
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,15 +37,14 @@ func Open(cfg Config) (*Store, error) {
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
 	}
+	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
-		cfg: cfg, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger},
+		cfg: cfg, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
 	}
-	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	var armed atomic.Bool
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, d, &armed}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, d}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
@@ -54,7 +52,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, db.Close(), s.files.Close())
 	}
-	armed.Store(true)
+	d.opened.Store(true)
 	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", s.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
 	return s, nil
 }

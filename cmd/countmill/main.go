@@ -62,6 +62,9 @@ func run(ctx context.Context, c call) int {
 	if name == "-h" || name == "--help" {
 		name = "help"
 	}
+	if name == "--version" {
+		name = "version"
+	}
 	cmd, ok := find(name)
 	if !ok {
 		return report(c, app.Usagef("unknown command %q (try one of: %s)", name, names()), "countmill help")

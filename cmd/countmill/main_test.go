@@ -71,6 +71,10 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"config", "--shards", "x"}, "--shards: must be an integer"},
 		{[]string{"config", "--bus", "x:"}, "--bus: unknown scheme"},
 		{[]string{"version", "x"}, "version takes no argument"},
+		{[]string{"config", "extra"}, `the command takes no arguments, got "extra" (see countmill help config)`},
+		{[]string{"up", "--commits", "x", "--log-level", "y"}, `got "x"; --log-level: must be`},
+		{[]string{"get", "a", "--timeout", "x"}, `--timeout: must be a duration such as 15s, got "x"`},
+		{[]string{"get", "a", "--json=x"}, `--json: must be true or false, got "x"`},
 		{[]string{"incr"}, "NAME is missing"},
 		{[]string{"incr", "-3"}, "stands where NAME is expected"},
 		{[]string{"incr", ""}, `NAME "": counter is empty`},
@@ -156,6 +160,9 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	if got := cli(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
 		t.Errorf("got exit %d and %q", got.code, got.out)
+	}
+	if got := cli(t, nil, "--version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
+		t.Errorf("--version: got exit %d and %q", got.code, got.out)
 	}
 	if got := cli(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.out, `"go": "go1.`) {
 		t.Errorf("--json: got exit %d and %q", got.code, got.out)

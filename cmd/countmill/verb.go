@@ -55,7 +55,7 @@ func (v *verbFlags) parse(c call) ([]string, error) {
 			continue
 		}
 		if err := v.set.Set(name, text); err != nil {
-			return nil, app.Usagef("%s: %s is wrong, got %q", app.Env(name), name, text)
+			return nil, app.Usagef("%s: must be a duration such as %s, got %q", app.Env(name), defaultTimeout, text)
 		}
 	}
 	if v.timeout <= 0 {

@@ -21,7 +21,8 @@ var watchCommand = command{
 	short: "print totals as they change, until Ctrl-C",
 	long: `Prints a line whenever the total of one of the counters changes: the total, a tab and the
 name. At most 100 names. A total that cannot be read for a while is a line on standard
-error. --json prints each of the server's events as one line. Ctrl-C ends it.
+error. --json prints each of the server's events as one line. Ctrl-C ends it with 0; when
+the server ends or falls silent, it ends with 1 and does not come back by itself.
 `,
 	flags: func() string {
 		return `  --server URL

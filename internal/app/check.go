@@ -1,19 +1,17 @@
 package app
 
 import (
+	"errors"
 	"net"
 	"strconv"
 )
 
-// Check reports what is wrong with the configuration without opening anything. The
+// Check reports all that is wrong with the configuration without opening anything. The
 // error matches ErrUsage.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	_, err := checkBackends(c)
-	if err != nil {
-		return err
-	}
-	return checkListen(c.Listen)
+	return errors.Join(err, checkListen(c.Listen))
 }
 
 func checkListen(addr string) error {

@@ -30,7 +30,7 @@ var options = []option{
 	{"listen", "HOST:PORT", Up,
 		"Address to serve HTTP on. Port 0 picks a free port. It has no password: keep it away from strangers.",
 		func(c *Config) pflag.Value { return textValue{to: &c.Listen} }},
-	{"data", "DIR", Up,
+	{"data", "DIR", Aggregator | Reader,
 		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
 		func(c *Config) pflag.Value { return dirValue{&c.Store} }},
 	{"bus", "URL", Publisher | Aggregator,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -34,25 +35,26 @@ type Setting struct {
 var ErrHelp = pflag.ErrHelp
 
 // Parse reads flags and variables: a flag wins over its variable, that over the
-// default, and an empty variable is none. The error matches ErrUsage, names the flag or
-// variable, and names all wrong variables at once. args must hold flags only.
+// default, and an empty variable is none. The error matches ErrUsage and names all flags
+// and variables that are wrong at once. args must hold flags only.
 func Parse(roles Roles, args []string, lookup func(string) (string, bool)) (Config, []Setting, error) {
 	cfg := Config{Roles: roles}.withDefaults()
 	set := pflag.NewFlagSet(roles.String(), pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
+	var wrong []string
 	for _, o := range optionsOf(roles) {
-		set.Var(o.bind(&cfg), o.name, o.help)
+		set.Var(notedValue{o.bind(&cfg), o.name, &wrong}, o.name, o.help)
 	}
 	if err := set.Parse(args); err != nil {
 		return cfg, nil, FlagError(err)
 	}
 	if extra := set.Args(); len(extra) > 0 {
-		return cfg, nil, Usagef("%s takes no arguments, got %q", roles, extra[0])
+		return cfg, nil, Usagef("the command takes no arguments, got %q", extra[0])
 	}
-	from, err := readEnv(set, lookup)
-	if err != nil {
-		return cfg, nil, err
+	from := readEnv(set, lookup)
+	if wrong != nil {
+		return cfg, nil, Usagef("%s", strings.Join(wrong, "; "))
 	}
 	if err := storeOnce(from); err != nil {
 		return cfg, nil, err
@@ -70,19 +72,26 @@ func FlagError(err error) error {
 	}
 	var wrong *pflag.InvalidValueError
 	if errors.As(err, &wrong) {
-		return Usagef("--%s: %s, got %q", wrong.GetFlag().Name, wrong.Unwrap(), wrong.GetValue())
+		return Usagef("--%s: must be %s, got %q", wrong.GetFlag().Name, wanted(wrong.GetFlag()), wrong.GetValue())
 	}
 	return Usagef("%s", err)
+}
+
+// wanted is what pflag's own values take; they say so in words of the Go library.
+func wanted(f *pflag.Flag) string {
+	if f.Value.Type() == "bool" {
+		return "true or false"
+	}
+	return "a " + f.Value.Type() + " such as " + f.DefValue
 }
 
 // readEnv sets what the flags left open and says where each setting comes from. --data
 // and --store are one setting: a flag for one of them wins over the variable of the
 // other.
-func readEnv(set *pflag.FlagSet, lookup func(string) (string, bool)) (map[string]From, error) {
+func readEnv(set *pflag.FlagSet, lookup func(string) (string, bool)) map[string]From {
 	from := make(map[string]From)
 	set.Visit(func(f *pflag.Flag) { from[f.Name] = FromFlag })
 	storeByFlag := from["data"] == FromFlag || from["store"] == FromFlag
-	var errs []string
 	set.VisitAll(func(f *pflag.Flag) {
 		text, ok := lookup(Env(f.Name))
 		isStore := f.Name == "data" || f.Name == "store"
@@ -90,14 +99,9 @@ func readEnv(set *pflag.FlagSet, lookup func(string) (string, bool)) (map[string
 			return
 		}
 		from[f.Name] = FromEnv
-		if err := f.Value.Set(text); err != nil {
-			errs = append(errs, fmt.Sprintf("%s: %s, got %q", Env(f.Name), err, text))
-		}
+		f.Value.(notedValue).set(Env(f.Name), text)
 	})
-	if errs != nil {
-		return nil, Usagef("%s", strings.Join(errs, "; "))
-	}
-	return from, nil
+	return from
 }
 
 func storeOnce(from map[string]From) error {
@@ -155,11 +159,23 @@ func UnknownEnv(environ []string) []string {
 func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // the flag takes level names only
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: plain}
 	if cfg.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// plain writes an error as its one line, where slog's text would add Pebble's stack
+// traces, and a duration as 25s, where its JSON would count nanoseconds.
+func plain(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case error:
+		a.Value = slog.StringValue(v.Error())
+	case time.Duration:
+		a.Value = slog.StringValue(v.String())
+	}
+	return a
 }
 
 // FlagHelp is what help says about the flags of the roles.

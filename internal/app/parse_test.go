@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,41 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, _, err := Parse(Up, []string{"--shards", "0", "--horizon=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
+	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
+		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, got "1s"; ` +
+		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
+	if !errors.Is(err, ErrUsage) || err.Error() != want {
+		t.Errorf("Parse: got error %v, want %s", err, want)
+	}
+	err = Config{Listen: "x", Bus: "y:", Store: "pebble:", Cache: "z:"}.Check()
+	for _, flag := range []string{"--listen: ", "--bus: ", "--store: ", "--cache: "} {
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("Check: got error %v, want a usage error that names %s", err, flag)
+		}
+	}
+}
+
+// verbose is an error like Pebble's.
+type verbose struct{}
+
+func (verbose) Error() string              { return "no space" }
+func (verbose) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte("no space\nstack trace")) }
+
+func TestLogsAreForPeople(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		var b strings.Builder
+		log := NewLogger(Config{LogFormat: format, LogLevel: "info"}.withDefaults(), &b)
+		log.Error("x", "err", verbose{}, "took", 25*time.Second)
+		if got := b.String(); strings.Contains(got, "stack trace") || !strings.Contains(got, "no space") || !strings.Contains(got, "25s") {
+			t.Errorf("%s: want the error's one line and 25s, got %s", format, got)
+		}
+	}
+}
+
 func TestDataFlagWinsOverStoreVariable(t *testing.T) {
 	t.Parallel()
 	cfg, _ := parsed(t, []string{"--data", "a?b%c"}, map[string]string{"COUNTMILL_STORE": "pebble:e"})
@@ -124,7 +160,7 @@ func TestDataFlagWinsOverStoreVariable(t *testing.T) {
 
 func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
 	t.Parallel()
-	for role, flag := range map[Roles]string{Publisher: "--store", Aggregator: "--cache", Reader: "--bus"} {
+	for role, flag := range map[Roles]string{Publisher: "--data", Aggregator: "--cache", Reader: "--bus"} {
 		_, _, err := Parse(role, []string{flag, "x:"}, lookupIn(nil))
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
 			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)

@@ -128,26 +128,27 @@ func checkBackends(cfg Config) (map[string]backendURL, error) {
 		"store": {cfg.Store, Aggregator | Reader},
 		"cache": {cfg.Cache, Reader},
 	}
+	var errs []error
 	for _, flag := range []string{"bus", "store", "cache"} {
-		need := needs[flag]
-		if !cfg.Roles.Has(need.roles) {
-			continue
+		if need := needs[flag]; cfg.Roles.Has(need.roles) {
+			u, err := checkBackend(cfg.Roles, flag, need.text)
+			urls[flag], errs = u, append(errs, err)
 		}
-		u, err := parseURL(flag, need.text)
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(schemes[flag], func(s scheme) bool { return s.name == u.scheme })
-		if cfg.Roles != Up && schemes[flag][i].local {
-			return nil, Usagef("--%s: %s: lives within one process, which the %s role alone cannot share; use `countmill up`, which runs all roles in one",
-				flag, u.scheme, cfg.Roles)
-		}
-		if err := u.check(); err != nil {
-			return nil, err
-		}
-		urls[flag] = u
 	}
-	return urls, nil
+	return urls, errors.Join(errs...)
+}
+
+func checkBackend(roles Roles, flag, text string) (backendURL, error) {
+	u, err := parseURL(flag, text)
+	if err != nil {
+		return u, err
+	}
+	i := slices.IndexFunc(schemes[flag], func(s scheme) bool { return s.name == u.scheme })
+	if roles != Up && schemes[flag][i].local {
+		return u, Usagef("--%s: %s: lives within one process, which the %s role alone cannot share; use `countmill up`, which runs all roles in one",
+			flag, u.scheme, roles)
+	}
+	return u, u.check()
 }
 
 // check refuses what only this kind of backend cannot have.

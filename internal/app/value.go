@@ -6,10 +6,32 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // The values of flags. Set refuses what is out of range and names the range: a flag is
 // then wrong where it was typed and not somewhere later. They are pflag.Values.
+
+// A notedValue notes what is wrong and goes on, so that everything wrong is named at
+// once.
+type notedValue struct {
+	pflag.Value
+	flag  string
+	wrong *[]string
+}
+
+func (v notedValue) Set(s string) error {
+	v.set("--"+v.flag, s)
+	return nil
+}
+
+// set notes an error under name.
+func (v notedValue) set(name, s string) {
+	if err := v.Value.Set(s); err != nil {
+		*v.wrong = append(*v.wrong, fmt.Sprintf("%s: %s, got %q", name, err, s))
+	}
+}
 
 type textValue struct {
 	to *string
