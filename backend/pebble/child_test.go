@@ -89,6 +89,38 @@ func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
 	open(t, Config{Dir: dir})
 }
 
+// A process that is killed while it has nothing to do leaves nothing to flush, which
+// Pebble reports as an error. The next one must fold all the same.
+func TestKilledWhileIdle(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for range 3 {
+		cmd := child(t, "hold", dir)
+		if _, err := cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "open\n" {
+			t.Fatalf("the other process says %q, %v", line, err)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		s := open(t, Config{Dir: dir})
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check: %v", err)
+		}
+		_ = s.Close()
+	}
+}
+
 // foldUntilFull folds, prints how many folds were acknowledged, and after a while has
 // no space left: in the log itself, or when a new log is made.
 func foldUntilFull(dir string, rotate bool) {
