@@ -69,7 +69,7 @@ func TestTheFirstRetryComesSoon(t *testing.T) {
 // the store sees to it that no id is in two open commits.
 func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Latency: 5 * time.Second}), aggregator.Config{Commits: 4})
+		r := run(t, strict(t, fakestore.Options{Latency: 3 * time.Second}), aggregator.Config{Commits: 4})
 		settle(2 * time.Minute)
 		good := countmill.Increment{Counter: "a", Delta: 1, ID: "x"}
 		ahead := good
