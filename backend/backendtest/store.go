@@ -9,6 +9,7 @@ package backendtest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
@@ -40,10 +41,33 @@ func Durable(reopen func(t *testing.T, s Store) Store) Feature {
 // Slow cuts the rounds of the concurrent tests to a tenth, for stores behind a network.
 func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
 
+// Settles says that the server shows a commit that it is just applying in parts, and
+// completely at the latest d after the moment that a view was pinned to. Tests of what a
+// view sees beside commits under way then wait for d after pinning it. It is for
+// emulators: a store that needs it in production gives totals that never existed.
+func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d } }
+
+// Unpinned says that the server cannot read at a moment, and skips the tests that need
+// it. It is for emulators, for the same reason.
+func Unpinned() Feature { return func(su *suite) { su.unpinned = true } }
+
 type suite struct {
-	open   func(t *testing.T) Store
-	reopen func(t *testing.T, s Store) Store
-	rounds int
+	open     func(t *testing.T) Store
+	reopen   func(t *testing.T, s Store) Store
+	rounds   int
+	settle   time.Duration
+	unpinned bool
+}
+
+// view opens a view beside commits that are under way.
+func (su *suite) view(t testing.TB, s Store) reader.View {
+	t.Helper()
+	v := s.View()
+	if su.settle > 0 {
+		lookup(t, v, reader.Key{Counter: "nobody's", Shard: 0})
+		<-time.After(su.settle)
+	}
+	return v
 }
 
 // RunStore holds a store to everything that the roles rely on. open returns an empty

@@ -42,6 +42,9 @@ func forbidden() []arrow {
 		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 	}
+	for _, from := range []string{"/cmd/...", "/internal/app/...", "/backend/..."} {
+		arrows = append(arrows, arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"})
+	}
 	for _, role := range roles {
 		under := role + "/..."
 		arrows = append(arrows,
@@ -135,11 +138,15 @@ func violations(pkgs []listed, arrows []arrow) []string {
 				complain(p, dep, why)
 			}
 		}
-		if slices.Contains(p.Imports, "testing") && !strings.HasSuffix(p.ImportPath, "test") {
-			complain(p, "testing", "only tests and packages that serve tests (their names end in test) do")
+		if slices.Contains(p.Imports, "testing") && !servesTests(p.ImportPath) {
+			complain(p, "testing", "only tests and packages that serve tests (names that end in test, and emulator) do")
 		}
 	}
 	return problems
+}
+
+func servesTests(path string) bool {
+	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator")
 }
 
 // broken says why from must not depend on dep, for the rules that no table holds.

@@ -1,0 +1,119 @@
+package datastore
+
+import (
+	"context"
+	"math"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// rollback bounds the end of a transaction that came to nothing.
+const rollbackTimeout = 5 * time.Second
+
+// foldClassic reads the counts and writes the sums, with the markers, in a transaction.
+// It tries once: after an unclear answer only the aggregator may try again, with the
+// same markers.
+func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+	refs := make([]ref, len(c.Adds))
+	for i := range c.Adds {
+		refs[i] = shardRef(c.Adds[i].Hash, c.Adds[i].Counter, c.Adds[i].Shard)
+	}
+	return s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity) ([]*pb.Mutation, error) {
+		mutations := s.insertMarkers(c.Markers)
+		for i := range c.Adds {
+			a := &c.Adds[i]
+			count := int64(0)
+			if e := found[refs[i]]; e != nil {
+				f := fields{entity: e}
+				if count = f.integer("count"); f.err != nil {
+					return nil, f.err
+				}
+			}
+			mutations = append(mutations, s.upsert(refs[i], map[string]*pb.Value{
+				"counter": indexedText(a.Counter), "count": integer(addSaturating(count, a.Delta)),
+			}))
+		}
+		return mutations, nil
+	})
+}
+
+// addSaturating stops at either end of int64, as the Increment of the service does; a
+// reader takes both ends as an overflow.
+func addSaturating(a, b int64) int64 {
+	switch {
+	case a == math.MaxInt64 || a == math.MinInt64:
+		return a // it has overflowed before: no later delta makes it a sum again
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// upsert sets properties and leaves the others as they are.
+func (s *Store) upsert(r ref, properties map[string]*pb.Value) *pb.Mutation {
+	mask := make([]string, 0, len(properties))
+	for name := range properties {
+		mask = append(mask, name)
+	}
+	return &pb.Mutation{
+		Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(r), Properties: properties}},
+		PropertyMask: &pb.PropertyMask{Paths: mask},
+	}
+}
+
+// readModifyWrite is one try of a transaction. Nothing is applied when plan returns an
+// error or no mutations.
+func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan func(map[ref]*pb.Entity) ([]*pb.Mutation, error)) (time.Time, error) {
+	begun, err := s.stub.BeginTransaction(ctx, &pb.BeginTransactionRequest{
+		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
+	})
+	if err != nil {
+		return time.Time{}, s.explain("begin a transaction", err)
+	}
+	tx := begun.GetTransaction()
+	found, err := s.lookupIn(ctx, tx, refs)
+	if err != nil {
+		s.rollback(ctx, tx)
+		return time.Time{}, s.explain("read in a transaction", err)
+	}
+	mutations, err := plan(found)
+	if err != nil || len(mutations) == 0 {
+		s.rollback(ctx, tx)
+		return time.Time{}, err
+	}
+	resp, err := s.commitIn(ctx, tx, mutations)
+	if err != nil {
+		s.rollback(ctx, tx)
+		return time.Time{}, s.explain("commit a transaction", err)
+	}
+	return commitTime(resp), nil
+}
+
+func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (map[ref]*pb.Entity, error) {
+	options := &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
+	all := make(map[ref]*pb.Entity, len(refs))
+	for len(refs) > 0 {
+		found, deferred, _, err := s.lookup(ctx, options, refs)
+		if err != nil {
+			return nil, err
+		}
+		for r, e := range found {
+			all[r] = e
+		}
+		refs = deferred
+	}
+	return all, nil
+}
+
+// rollback gives the transaction's locks back: others would wait for them until the
+// server ends it. Its answer changes nothing.
+func (s *Store) rollback(ctx context.Context, tx []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, _ = s.stub.Rollback(ctx, &pb.RollbackRequest{ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Transaction: tx})
+}

@@ -1,0 +1,120 @@
+package datastore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// How a store folds.
+const (
+	// Auto is Single where the server can, else Classic.
+	Auto = "auto"
+	// Single is one commit with a single-use transaction and transforms.
+	Single = "single"
+	// Classic reads the counts and writes the sums in a transaction: three calls, and
+	// folds that share a shard stand in each other's way.
+	Classic = "classic"
+)
+
+// Config says where a store lies and how it is used.
+type Config struct {
+	// Project is the id of the Google Cloud project. Required.
+	Project string
+	// Database is the id of the database. Default "", the project's default database.
+	Database string
+	// Namespace keeps counters of several deployments apart in one database. Default "".
+	Namespace string
+
+	// Commit is Auto, Single or Classic. Default Auto.
+	Commit string
+	// EntityGroups says that the database's concurrency mode is
+	// OPTIMISTIC_WITH_ENTITY_GROUPS, where a commit takes 25 entities. The probe finds
+	// that out by itself; without the probe nothing does. Default false.
+	EntityGroups bool
+	// ReadOnly opens the store for reading totals: there is no probe, and what writes
+	// answers aggregator.ErrDeployment. Default false.
+	ReadOnly bool
+	// Create makes the meta record of a database that has none. Default false, but true
+	// against an emulator.
+	Create bool
+
+	// Emulator is HOST:PORT of an emulator: no credentials, no encryption. Default the
+	// variable DATASTORE_EMULATOR_HOST, as in Google's own libraries.
+	Emulator string
+	// Endpoint is HOST:PORT of the service. Default Google's.
+	Endpoint string
+
+	// OpenTimeout bounds Open, which waits for a server that is not there yet. Default
+	// 20s.
+	OpenTimeout time.Duration
+	// Timeout bounds a call whose context has no earlier deadline. Default 30s.
+	Timeout time.Duration
+
+	// Logger is told of lifecycle and of what a person should know. Default discards.
+	Logger *slog.Logger
+	// DialOptions are added to the connection's. Default none.
+	DialOptions []grpc.DialOption
+}
+
+func (c Config) withDefaults() Config {
+	c.Emulator = strings.TrimPrefix(cmp.Or(c.Emulator, os.Getenv("DATASTORE_EMULATOR_HOST")), "http://")
+	c.Create = c.Create || c.Emulator != ""
+	c.Commit = cmp.Or(c.Commit, Auto)
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 20*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+var (
+	projectPattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]{0,99}$`)
+	databasePattern  = regexp.MustCompile(`^([a-z][a-z0-9-]{2,61}[a-z0-9])?$`)
+	namespacePattern = regexp.MustCompile(`^[0-9A-Za-z._-]{0,100}$`)
+)
+
+func (c Config) validate() error {
+	var errs []error
+	if !projectPattern.MatchString(c.Project) {
+		errs = append(errs, fmt.Errorf("Project must be the id of a Google Cloud project, got %q", c.Project))
+	}
+	if !databasePattern.MatchString(c.Database) {
+		errs = append(errs, fmt.Errorf("Database must be 4 to 63 of a-z, 0-9 and -, or empty for the default database, got %q", c.Database))
+	}
+	if !namespacePattern.MatchString(c.Namespace) {
+		errs = append(errs, fmt.Errorf("Namespace must be at most 100 of 0-9, A-Z, a-z, . _ and -, got %q", c.Namespace))
+	}
+	switch c.Commit {
+	case Auto, Single, Classic:
+	default:
+		errs = append(errs, fmt.Errorf("Commit must be %s, %s or %s, got %q", Auto, Single, Classic, c.Commit))
+	}
+	if c.Emulator != "" && c.Endpoint != "" {
+		errs = append(errs, fmt.Errorf("Endpoint %s and an emulator %s (DATASTORE_EMULATOR_HOST) cannot both be meant", c.Endpoint, c.Emulator))
+	}
+	if c.OpenTimeout < 0 || c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("OpenTimeout and Timeout must not be negative, got %s and %s", c.OpenTimeout, c.Timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// String names the database as its URL does.
+func (c Config) String() string {
+	name := "datastore://" + c.Project
+	if c.Database != "" {
+		name += "/" + c.Database
+	}
+	if c.Namespace != "" {
+		name += "?namespace=" + c.Namespace
+	}
+	return name
+}

@@ -1,0 +1,171 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/auth/credentials"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+const (
+	// maxEntities is ours: the documentation has no number any more, and 500 was the
+	// last one.
+	maxEntities = 400
+	// maxGroups is the limit of the older emulator and of databases with entity groups.
+	maxGroups = 25
+	// maxKeys is the limit of a look-up.
+	maxKeys = 1000
+)
+
+// A Store is an open database. All methods may be called at once.
+type Store struct {
+	cfg  Config
+	conn *grpc.ClientConn
+	stub pb.DatastoreClient
+
+	id       string // of this database, from its meta record
+	classic  bool   // folds read and write instead of incrementing
+	entities int    // of a commit
+	unpinned bool   // the server does not say when it read
+
+	links   *links
+	checked atomic.Int64 // the number of links at whose last the database was ours
+
+	closed  atomic.Bool
+	advised atomic.Bool // the log has the advice about entity groups
+	tidied  atomic.Int64
+}
+
+var (
+	_ aggregator.Store = (*Store)(nil)
+	_ reader.Store     = (*Store)(nil)
+)
+
+// Open connects, makes sure that the database is countmill's, and finds out how to fold.
+// Without credentials it fails within 5 seconds.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	return open(ctx, cfg, credentials.DetectDefault)
+}
+
+func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("datastore store: %w", err)
+	}
+	made := &links{}
+	cfg.DialOptions = append(slices.Clip(cfg.DialOptions), grpc.WithStatsHandler(made))
+	conn, err := dial(ctx, cfg, detect)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg, err)
+	}
+	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), entities: maxEntities, links: made}
+	if err := s.start(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	if s.unpinned {
+		cfg.Logger.Warn("this server does not say when it read: totals of several calls may mix moments; use the Firestore emulator in Datastore mode",
+			"store", cfg.String())
+	}
+	cfg.Logger.Info("store opened", "store", cfg.String(), "id", s.id, "emulator", cfg.Emulator,
+		"read_only", cfg.ReadOnly, "classic", s.classic, "entities", s.entities)
+	return s, nil
+}
+
+// start learns what an open store has to know. It waits for a server that is not there
+// yet, or busy with others that start, but not for one that says no.
+func (s *Store) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
+	defer cancel()
+	var last error
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := s.learn(ctx)
+		if err == nil || saysNo(err) {
+			s.checked.Store(s.links.made.Load())
+			return err
+		}
+		if last == nil || ctx.Err() == nil { // the end of ctx says less than what came before
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not usable within %s: %w", s.cfg, s.cfg.OpenTimeout, last)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func saysNo(err error) bool {
+	return errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) || errors.Is(err, aggregator.ErrNotCounted)
+}
+
+func (s *Store) learn(ctx context.Context) error {
+	if err := s.readMeta(ctx); err != nil || s.cfg.ReadOnly {
+		return err
+	}
+	return s.probe(ctx)
+}
+
+// Limits is what a commit takes here.
+func (s *Store) Limits() aggregator.Limits {
+	return aggregator.Limits{Entities: s.entities, Keys: maxKeys, Commits: 4, Shards: 20}
+}
+
+// Keys is the most keys of one Lookup.
+func (s *Store) Keys() int { return maxKeys }
+
+// ID tells this database from every other.
+func (s *Store) ID() string { return s.id }
+
+// Close ends the connection. Calls under way end with an error. It may be called twice.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	if err := s.conn.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.cfg, err)
+	}
+	s.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "store closed", slog.String("store", s.cfg.String()))
+	return nil
+}
+
+// call begins a call and bounds it; the caller defers cancel. A call over a connection
+// that was made anew first makes sure that the same database is at its end.
+func (s *Store) call(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
+	ctx, cancel, err = s.bound(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.recheck(ctx); err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return ctx, cancel, nil
+}
+
+func (s *Store) bound(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
+	if s.closed.Load() {
+		return nil, nil, fmt.Errorf("%w: the store %s is closed", countmill.ErrUnavailable, s.cfg)
+	}
+	ctx, cancel = context.WithTimeout(ctx, s.cfg.Timeout)
+	return ctx, cancel, nil
+}
+
+// write is call for what a store opened for reading must not do.
+func (s *Store) write(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
+	if s.cfg.ReadOnly {
+		return nil, nil, fmt.Errorf("%w: %s was opened for reading only", aggregator.ErrDeployment, s.cfg)
+	}
+	return s.call(ctx)
+}

@@ -1,0 +1,150 @@
+package datastore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+const (
+	// maxPayload is the most bytes of a payload in one entity, which may have 1 MiB.
+	maxPayload = 900 << 10
+	// maxText bounds what stands beside a payload.
+	maxText = 32 << 10
+)
+
+// Bury writes dead letters. The pieces of a large one are there before the letter that
+// names them, and have its content in their names: a letter is never read half.
+func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	var mutations, heads []*pb.Mutation
+	for i := range letters {
+		chunks, head := s.letter(&letters[i])
+		mutations, heads = append(mutations, chunks...), append(heads, head)
+	}
+	if err := s.commitLots(ctx, append(mutations, heads...)); err != nil {
+		return s.explain("bury", err)
+	}
+	return s.confirm(ctx, "bury")
+}
+
+func (s *Store) letter(d *aggregator.Dead) (chunks []*pb.Mutation, head *pb.Mutation) {
+	sum := sha256.Sum256(d.Payload)
+	properties := map[string]*pb.Value{
+		"source": text(clean(d.Source)), "time": instant(d.Time), "reason": text(clean(d.Reason)),
+		"maybe": boolean(d.Maybe), "at": instant(d.At), "sha256": text(hex.EncodeToString(sum[:])), "chunks": integer(0),
+	}
+	if len(d.Payload) <= maxPayload {
+		properties["payload"] = blob(d.Payload)
+	} else {
+		refs := chunkRefs(d.Key, sum[:], (len(d.Payload)+maxPayload-1)/maxPayload)
+		for i, r := range refs {
+			piece := d.Payload[i*maxPayload : min((i+1)*maxPayload, len(d.Payload))]
+			chunks = append(chunks, s.replace(r, map[string]*pb.Value{"payload": blob(piece)}))
+		}
+		properties["chunks"] = integer(int64(len(refs)))
+	}
+	return chunks, s.replace(ref{kindDead, d.Key}, properties)
+}
+
+func (s *Store) replace(r ref, properties map[string]*pb.Value) *pb.Mutation {
+	return &pb.Mutation{Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(r), Properties: properties}}}
+}
+
+func chunkRefs(key string, sum []byte, n int) []ref {
+	refs := make([]ref, n)
+	for i := range refs {
+		refs[i] = ref{kindChunk, key + ":" + hex.EncodeToString(sum[:8]) + ":" + strconv.Itoa(i)}
+	}
+	return refs
+}
+
+// clean makes text storable: what cannot be written would be held for ever.
+func clean(v string) string {
+	if len(v) > maxText {
+		v = v[:maxText]
+	}
+	return strings.ToValidUTF8(v, "\ufffd")
+}
+
+// Dead returns dead letters in the order of their keys.
+func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if limit <= 0 {
+		return nil, nil
+	}
+	var heads []*pb.Entity
+	_, err = s.query(ctx, nil, span{kind: kindDead, past: after}, min(limit, math.MaxInt32), func(e *pb.Entity) error {
+		heads = append(heads, e)
+		return nil
+	})
+	if err != nil {
+		return nil, s.explain("list dead letters", err)
+	}
+	letters := make([]aggregator.Dead, len(heads))
+	for i, e := range heads {
+		if letters[i], err = s.readLetter(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return letters, nil
+}
+
+func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (aggregator.Dead, error) {
+	f := fields{entity: e}
+	d := aggregator.Dead{
+		Key: refOf(e.GetKey()).name, Source: f.text("source"), Time: f.instant("time"), Reason: f.text("reason"),
+		Maybe: f.boolean("maybe"), At: f.instant("at"),
+	}
+	chunks, sum := f.integer("chunks"), f.text("sha256")
+	if chunks == 0 {
+		d.Payload = f.blob("payload")
+		return d, f.err
+	}
+	want, err := hex.DecodeString(sum)
+	if f.err != nil || err != nil || len(want) != sha256.Size || chunks < 0 || chunks > maxKeys {
+		return d, fmt.Errorf("dead letter %q names %d pieces of %q: %w", d.Key, chunks, sum, f.err)
+	}
+	d.Payload, err = s.readChunks(ctx, chunkRefs(d.Key, want, int(chunks)))
+	if got := sha256.Sum256(d.Payload); err == nil && !bytes.Equal(got[:], want) {
+		err = fmt.Errorf("dead letter %q: its pieces do not make up its payload", d.Key)
+	}
+	return d, err
+}
+
+func (s *Store) readChunks(ctx context.Context, refs []ref) ([]byte, error) {
+	found, err := s.lookupAll(ctx, refs)
+	if err != nil {
+		return nil, s.explain("look the pieces of a dead letter up", err)
+	}
+	var payload []byte
+	for _, r := range refs {
+		e := found[r]
+		if e == nil {
+			return nil, fmt.Errorf("piece %q of a dead letter is gone", r.name)
+		}
+		f := fields{entity: e}
+		payload = append(payload, f.blob("payload")...)
+		if f.err != nil {
+			return nil, f.err
+		}
+	}
+	return payload, nil
+}

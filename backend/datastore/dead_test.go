@@ -1,0 +1,79 @@
+package datastore
+
+import (
+	"bytes"
+	"crypto/rand"
+	"strings"
+	"testing"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+func payload(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// The largest message of Pub/Sub is 10 MB; an entity is at most 1 MiB.
+func TestDeadLettersInPieces(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
+		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
+		var want []aggregator.Dead
+		for i, size := range []int{0, 1, maxPayload, maxPayload + 1, 2 * maxPayload, 10_000_000} {
+			want = append(want, aggregator.Dead{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
+		}
+		for range 2 { // it may be repeated
+			if err := s.Bury(t.Context(), want); err != nil {
+				t.Fatalf("%s: Bury: %v", name, err)
+			}
+		}
+		got, err := s.Dead(t.Context(), "", 100)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%s: Dead: %d letters, %v; want %d", name, len(got), err, len(want))
+		}
+		for i := range want {
+			if got[i].Key != want[i].Key || !bytes.Equal(got[i].Payload, want[i].Payload) {
+				t.Errorf("%s: letter %q of %d bytes came back as %q of %d", name, want[i].Key, len(want[i].Payload), got[i].Key, len(got[i].Payload))
+			}
+		}
+		if n := rows(t, s, kindChunk); n != 2+2+11 {
+			t.Errorf("%s: %d pieces, want 15", name, n)
+		}
+	}
+}
+
+// A letter whose pieces are not all there is an error, not half a letter.
+func TestDeadLetterWithoutAPiece(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	d := aggregator.Dead{Key: "k", Payload: payload(maxPayload + 1), Time: now(), At: now()}
+	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
+		t.Fatal(err)
+	}
+	chunks, _ := s.letter(&d)
+	if _, err := s.commitOnce(t.Context(), []*pb.Mutation{{Operation: &pb.Mutation_Delete{Delete: chunks[1].GetUpsert().GetKey()}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Dead(t.Context(), "", 10); err == nil {
+		t.Errorf("got %d letters and no error", len(got))
+	}
+}
+
+// What cannot be stored as it is must not be held for ever.
+func TestDeadLetterWithOddText(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	d := aggregator.Dead{Key: "k", Source: "\xff\x00", Reason: strings.Repeat("é", 1<<20) + "\xff", Payload: payload(maxPayload), At: now()}
+	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
+		t.Fatalf("Bury: %v", err)
+	}
+	got, err := s.Dead(t.Context(), "", 10)
+	if err != nil || len(got) != 1 || got[0].Source != "\ufffd\x00" || !strings.HasPrefix(got[0].Reason, "éé") || !got[0].Time.IsZero() {
+		t.Errorf("Dead: %v", err)
+	}
+}

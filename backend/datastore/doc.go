@@ -1,0 +1,35 @@
+// Package datastore is the store on Google's Firestore in Datastore mode.
+//
+// # Entities
+//
+//	kind               key                              properties, unindexed unless said
+//	CountmillCounter   the counter's name               shards, created (microseconds since 1970)
+//	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count
+//	CountmillApplied   the part's id in hex             fingerprint, fold, expire_at (for a TTL policy)
+//	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
+//	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
+//	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at
+//	CountmillMeta      "meta"                           format, id, created
+//	CountmillProbe     random                           for a moment, when a store is opened
+//
+// HHHHHHHH are the upper 32 bits of wire.ShardHash: neighbouring keys would heat one
+// tablet.
+//
+// # A fold
+//
+// A fold is one call: a commit with a single-use transaction that inserts the markers
+// and increments the counts with property transforms. It reads nothing. Nothing below
+// this package repeats a call that may have reached the server: an increment that is
+// sent twice counts twice, unless its marker is in the same transaction.
+//
+// A server may not know transforms: Google's older Datastore emulator ignores them and
+// answers OK. [Open] finds that out with a probe, and folds then read the counts and
+// write the sums in a transaction, at most 25 entities at a time. Every later answer is
+// checked as well.
+//
+// # Reading
+//
+// The first look-up of a view is strong, and its read_time pins all further ones. The
+// older emulator has no read_time: totals of several calls may then mix moments, and
+// Open says so.
+package datastore

@@ -1,0 +1,166 @@
+package datastore
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// The kinds. All begin alike: Google's own example of a sharded counter has a kind
+// Counter that is keyed by the counter's name.
+const (
+	kindCounter = "CountmillCounter"
+	kindShard   = "CountmillShard"
+	kindApplied = "CountmillApplied"
+	kindDead    = "CountmillDead"
+	kindChunk   = "CountmillDeadChunk"
+	kindWorker  = "CountmillWorker"
+	kindMeta    = "CountmillMeta"
+	kindProbe   = "CountmillProbe"
+)
+
+// A ref is a key without its partition.
+type ref struct{ kind, name string }
+
+func refOf(k *pb.Key) ref {
+	path := k.GetPath()
+	if len(path) != 1 {
+		return ref{}
+	}
+	return ref{path[0].GetKind(), path[0].GetName()}
+}
+
+func (s *Store) key(r ref) *pb.Key {
+	return &pb.Key{
+		PartitionId: s.partition(),
+		Path:        []*pb.Key_PathElement{{Kind: r.kind, IdType: &pb.Key_PathElement_Name{Name: r.name}}},
+	}
+}
+
+// partition is nil for the default namespace, as Google's client has it.
+func (s *Store) partition() *pb.PartitionId {
+	if s.cfg.Namespace == "" {
+		return nil
+	}
+	return &pb.PartitionId{NamespaceId: s.cfg.Namespace}
+}
+
+// shardRef names a shard; hash is its wire.ShardHash.
+func shardRef(hash uint64, counter string, shard int) ref {
+	const digits = "0123456789abcdef"
+	name := make([]byte, 0, 8+1+len(counter)+1+3)
+	for shift := 60; shift >= 32; shift -= 4 {
+		name = append(name, digits[hash>>shift&0xf])
+	}
+	name = append(name, ':')
+	name = append(name, counter...)
+	name = append(name, ':')
+	return ref{kindShard, string(strconv.AppendInt(name, int64(shard), 10))}
+}
+
+// readerRef is what a reader's key asks for.
+func readerRef(k reader.Key) ref {
+	if k.Shard == reader.RecordKey {
+		return ref{kindCounter, k.Counter}
+	}
+	return shardRef(wire.ShardHash(k.Counter, k.Shard), k.Counter, k.Shard)
+}
+
+// Properties are not indexed: an index costs a write, and one on times or counts would
+// bound the whole kind to 500 writes a second.
+
+func integer(n int64) *pb.Value {
+	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
+}
+
+func text(v string) *pb.Value {
+	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_StringValue{StringValue: v}}
+}
+
+func indexedText(v string) *pb.Value {
+	return &pb.Value{ValueType: &pb.Value_StringValue{StringValue: v}}
+}
+
+func blob(v []byte) *pb.Value {
+	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BlobValue{BlobValue: v}}
+}
+
+func boolean(v bool) *pb.Value {
+	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BooleanValue{BooleanValue: v}}
+}
+
+// instant is null for the zero time.
+func instant(t time.Time) *pb.Value {
+	if t.IsZero() {
+		return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_NullValue{}}
+	}
+	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_TimestampValue{
+		TimestampValue: timestamppb.New(t.Truncate(time.Microsecond)),
+	}}
+}
+
+// fields reads the properties of an entity and keeps the first thing that is wrong.
+type fields struct {
+	entity *pb.Entity
+	err    error
+}
+
+func (f *fields) wrong(name, want string) {
+	if f.err == nil {
+		r := refOf(f.entity.GetKey())
+		f.err = fmt.Errorf("entity %s %q: property %s is not %s: somebody else wrote it", r.kind, r.name, name, want)
+	}
+}
+
+func (f *fields) integer(name string) int64 {
+	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_IntegerValue)
+	if !ok {
+		f.wrong(name, "an integer")
+		return 0
+	}
+	return v.IntegerValue
+}
+
+func (f *fields) text(name string) string {
+	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_StringValue)
+	if !ok {
+		f.wrong(name, "a string")
+		return ""
+	}
+	return v.StringValue
+}
+
+func (f *fields) boolean(name string) bool {
+	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_BooleanValue)
+	if !ok {
+		f.wrong(name, "a boolean")
+		return false
+	}
+	return v.BooleanValue
+}
+
+func (f *fields) blob(name string) []byte {
+	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_BlobValue)
+	if !ok {
+		f.wrong(name, "bytes")
+		return nil
+	}
+	return v.BlobValue
+}
+
+func (f *fields) instant(name string) time.Time {
+	switch v := f.entity.GetProperties()[name].GetValueType().(type) {
+	case *pb.Value_NullValue:
+		return time.Time{}
+	case *pb.Value_TimestampValue:
+		return v.TimestampValue.AsTime()
+	}
+	f.wrong(name, "a time")
+	return time.Time{}
+}

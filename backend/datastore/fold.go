@@ -1,0 +1,111 @@
+package datastore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// Fold applies the commit in one call, or in a transaction of three where the server
+// does not know transforms.
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer cancel()
+	if n := c.Entities(); n > s.entities {
+		return time.Time{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, s.entities)
+	}
+	if s.classic && len(c.Adds) > 0 {
+		t, err := s.foldClassic(ctx, c)
+		if err == nil {
+			err = s.confirm(ctx, "fold")
+		}
+		return t, err
+	}
+	mutations := s.insertMarkers(c.Markers)
+	for i := range c.Adds {
+		a := &c.Adds[i]
+		mutations = append(mutations, s.increment(shardRef(a.Hash, a.Counter, a.Shard), a.Counter, a.Delta))
+	}
+	resp, err := s.commitOnce(ctx, mutations)
+	if err != nil {
+		s.adviseGroups(err)
+		return time.Time{}, s.explain("fold", err)
+	}
+	if err := checkResults(mutations, resp); err != nil {
+		return time.Time{}, s.explain("fold", err)
+	}
+	s.reportOverflow(c, resp)
+	return commitTime(resp), s.confirm(ctx, "fold")
+}
+
+// reportOverflow calls for a person when a count has come to either end of int64, where
+// increments stop: readers refuse to show it, but a later delta may lead it off again.
+func (s *Store) reportOverflow(c *aggregator.Commit, resp *pb.CommitResponse) {
+	for i, r := range resp.GetMutationResults()[len(c.Markers):] {
+		if n := r.GetTransformResults()[0].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
+			s.cfg.Logger.Error("a shard does not fit 64 bits any more; its counter has no total until it is reset",
+				"store", s.cfg.String(), "counter", c.Adds[i].Counter, "shard", c.Adds[i].Shard)
+		}
+	}
+}
+
+// increment adds delta to the count of a shard. It is the only function that builds this
+// mutation: without the mask the upsert would wipe the count first, and an operand that
+// is not marked would have the count indexed.
+func (s *Store) increment(r ref, counter string, delta int64) *pb.Mutation {
+	return &pb.Mutation{
+		Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{
+			Key: s.key(r), Properties: map[string]*pb.Value{"counter": indexedText(counter)},
+		}},
+		PropertyMask: &pb.PropertyMask{Paths: []string{"counter"}},
+		PropertyTransforms: []*pb.PropertyTransform{{
+			Property: "count", TransformType: &pb.PropertyTransform_Increment{Increment: integer(delta)},
+		}},
+	}
+}
+
+// insertMarkers sorts them: commits that share markers then meet in one order and queue
+// up, instead of waiting for each other in a circle. The adds come sorted.
+func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
+	sorted := slices.Clone(markers)
+	slices.SortFunc(sorted, func(a, b aggregator.Marker) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	mutations := make([]*pb.Mutation, 0, len(sorted)+maxEntities)
+	for i := range sorted {
+		m := &sorted[i]
+		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
+			Key: s.key(ref{kindApplied, m.ID.String()}),
+			Properties: map[string]*pb.Value{
+				"fingerprint": integer(int64(m.Fingerprint)),
+				"fold":        integer(int64(m.Fold)),
+				"expire_at":   instant(m.ExpireAt),
+			},
+		}}})
+	}
+	return mutations
+}
+
+// adviseGroups says once what a refusal for entity groups means. Commits that are too
+// large shrink by themselves until they fit, but each is refused first.
+func (s *Store) adviseGroups(err error) {
+	if status.Code(err) == codes.InvalidArgument && tooManyGroups(err) && !s.advised.Swap(true) {
+		s.cfg.Logger.Warn("the database takes 25 entities a commit and no TTL policy, as with the concurrency mode OPTIMISTIC_WITH_ENTITY_GROUPS; another mode is cheaper",
+			"store", s.cfg.String(), "err", err)
+	}
+}
+
+func tooManyGroups(err error) bool {
+	return strings.Contains(strings.ToLower(status.Convert(err).Message()), "entity groups")
+}

@@ -1,0 +1,202 @@
+package datastore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+func TestFoldIsOneCall(t *testing.T) {
+	t.Parallel()
+	cfg, p := fresh(t), &tap{}
+	cfg.DialOptions = []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	p.take()
+	c := &aggregator.Commit{}
+	for i := range 16 {
+		c.Markers = append(c.Markers, newMarker())
+		for range 24 {
+			c.Adds = append(c.Adds, add(fmt.Sprintf("c%d/%d", i, len(c.Adds)), 0, 1))
+		}
+	}
+	if c.Entities() != 400 {
+		t.Fatalf("%d entities, want 400", c.Entities())
+	}
+	mustFold(t, s, c)
+	if got := p.take(); !slices.Equal(got, []string{"Commit"}) {
+		t.Errorf("a fold of 400 entities made the calls %v, want one Commit", got)
+	}
+	if _, err := s.Fold(t.Context(), c); !errors.Is(err, aggregator.ErrMarkerExists) {
+		t.Errorf("the same again: got error %v, want ErrMarkerExists", err)
+	}
+	if got := p.take(); !slices.Equal(got, []string{"Commit"}) {
+		t.Errorf("a refused fold made the calls %v, want one Commit", got)
+	}
+}
+
+// An answer that is lost is not asked for again, nor by gRPC: the increments would count
+// twice. The server counts what comes.
+func TestFoldIsNeverRepeated(t *testing.T) {
+	t.Parallel()
+	r := &recorder{}
+	s := openStore(t, Config{Project: "p-1", Emulator: serve(t, r), Commit: Classic})
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		r.fail = func(req any) error {
+			if _, ok := req.(*pb.CommitRequest); ok {
+				return status.Error(code, "lost")
+			}
+			return nil
+		}
+		before := r.count("Commit")
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
+		if n := r.count("Commit") - before; status.Code(err) != code || n != 1 {
+			t.Errorf("%s: error %v after %d commits, want one", code, err, n)
+		}
+	}
+}
+
+func TestAnswerTable(t *testing.T) {
+	t.Parallel()
+	want := map[codes.Code]error{
+		codes.AlreadyExists: aggregator.ErrMarkerExists,
+		// nothing applied, for good
+		codes.InvalidArgument: aggregator.ErrRefused, codes.OutOfRange: aggregator.ErrRefused,
+		// the deployment
+		codes.PermissionDenied: aggregator.ErrDeployment, codes.Unauthenticated: aggregator.ErrDeployment, codes.NotFound: aggregator.ErrDeployment,
+		codes.FailedPrecondition: aggregator.ErrDeployment, codes.Unimplemented: aggregator.ErrDeployment,
+	}
+	s := &Store{cfg: Config{Project: "test"}}
+	for code := codes.Canceled; code <= codes.Unauthenticated+3; code++ { // also those to come
+		err := s.explain("fold", status.Error(code, "said so"))
+		for _, sentinel := range []error{aggregator.ErrMarkerExists, aggregator.ErrRefused, aggregator.ErrDeployment, aggregator.ErrNotCounted} {
+			if got := errors.Is(err, sentinel); got != (want[code] == sentinel) {
+				t.Errorf("%s matches %q: %t, want %v", code, sentinel, got, want[code])
+			}
+		}
+		if got := status.Code(err); got != code {
+			t.Errorf("%s became %s in %v", code, got, err)
+		}
+	}
+}
+
+// A server that says OK without having counted must be found out in every answer.
+func TestMissingTransformResult(t *testing.T) {
+	t.Parallel()
+	cfg, p := fresh(t), &tap{}
+	cfg.DialOptions = []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	result := func(values ...*pb.Value) *pb.MutationResult { return &pb.MutationResult{TransformResults: values} }
+	one := integer(1)
+	for name, results := range map[string][]*pb.MutationResult{
+		"no results":         nil,
+		"one is missing":     {result(), result(one), result()},
+		"one too few":        {result(), result(one)},
+		"a double":           {result(), result(one), result(&pb.Value{ValueType: &pb.Value_DoubleValue{DoubleValue: 1}})},
+		"one for the marker": {result(one), result(one), result()},
+	} {
+		p.set(func(_ string, _, reply any) (bool, error) {
+			resp, ok := reply.(*pb.CommitResponse)
+			if ok {
+				proto.Merge(resp, &pb.CommitResponse{MutationResults: results})
+			}
+			return ok, nil
+		})
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 1), add("a", 1, 1)}})
+		if !errors.Is(err, aggregator.ErrNotCounted) {
+			t.Errorf("%s: got error %v, want ErrNotCounted", name, err)
+		}
+		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}, {Counter: "b", Shards: 1}, {Counter: "c", Shards: 1}}); !errors.Is(err, aggregator.ErrNotCounted) {
+			t.Errorf("%s: Raise got error %v, want ErrNotCounted", name, err)
+		}
+	}
+}
+
+func TestCommitTooLarge(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	c := &aggregator.Commit{}
+	for i := range 401 {
+		c.Adds = append(c.Adds, add(fmt.Sprint(i), 0, 1))
+	}
+	if _, err := s.Fold(t.Context(), c); !errors.Is(err, aggregator.ErrRefused) {
+		t.Errorf("401 entities: got error %v, want ErrRefused", err)
+	}
+}
+
+// Commits with a single-use transaction keep what else an entity holds.
+func TestFoldKeepsOtherProperties(t *testing.T) {
+	t.Parallel()
+	for name, commit := range map[string]string{"single": Single, "classic": Classic} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := fresh(t)
+			cfg.Commit = commit
+			s := openStore(t, cfg)
+			a := add("a", 0, 5)
+			r := shardRef(a.Hash, "a", 0)
+			for _, of := range []ref{r, {kindCounter, "a"}} {
+				if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(of, map[string]*pb.Value{
+					"count": integer(1), "shards": integer(1), "created": integer(3), "baseline": integer(9),
+				})}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{a}})
+			if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+				t.Fatal(err)
+			}
+			found, err := s.lookupAll(t.Context(), []ref{r, {kindCounter, "a"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shard, record := fields{entity: found[r]}, fields{entity: found[ref{kindCounter, "a"}]}
+			if shard.integer("count") != 6 || shard.integer("baseline") != 9 || shard.text("counter") != "a" {
+				t.Errorf("the shard is %v", found[r])
+			}
+			if record.integer("shards") != 4 || record.integer("baseline") != 9 || record.integer("created") != 3 {
+				t.Errorf("the record is %v", found[ref{kindCounter, "a"}])
+			}
+		})
+	}
+}
+
+func TestAddSaturating(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ a, b, want int64 }{
+		{1, 2, 3}, {-1, -2, -3}, {math.MaxInt64 - 1, 1, math.MaxInt64}, {math.MaxInt64 - 1, 2, math.MaxInt64}, {1, math.MaxInt64, math.MaxInt64},
+		{math.MinInt64 + 1, -1, math.MinInt64}, {-5, math.MinInt64, math.MinInt64}, {math.MaxInt64, -1, math.MaxInt64}, {math.MinInt64, 1, math.MinInt64},
+		{math.MaxInt64 - 1, -1, math.MaxInt64 - 2}, {math.MinInt64 + 1, 1, math.MinInt64 + 2},
+	} {
+		if got := addSaturating(c.a, c.b); got != c.want {
+			t.Errorf("%d + %d: got %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// A count that somebody else put there is never taken for a number, nor written over.
+func TestForeignCount(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Project: emulator.Project(), Emulator: emulator.Datastore(t)}
+	s := openStore(t, cfg)
+	r := shardRef(add("a", 0, 1).Hash, "a", 0)
+	if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(r, map[string]*pb.Value{"count": text("7")})}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}); err == nil {
+		t.Error("a fold onto a count that is text: got no error")
+	}
+	if found, err := s.lookupAll(t.Context(), []ref{r}); err != nil || found[r].GetProperties()["count"].GetStringValue() != "7" {
+		t.Errorf("the count became %v (%v)", found[r], err)
+	}
+}

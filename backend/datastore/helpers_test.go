@@ -1,0 +1,96 @@
+package datastore
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A tap sees every call on its way to the server, and may answer in its place.
+type tap struct {
+	mu     sync.Mutex
+	calls  []string
+	answer func(method string, req, reply any) (done bool, err error)
+}
+
+func (p *tap) option() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		p.mu.Lock()
+		p.calls = append(p.calls, method[len("/google.datastore.v1.Datastore/"):])
+		answer := p.answer
+		p.mu.Unlock()
+		if answer != nil {
+			if done, err := answer(method, req, reply); done {
+				return err
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+}
+
+// take returns the calls since the last take.
+func (p *tap) take() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.calls
+	p.calls = nil
+	return calls
+}
+
+func (p *tap) set(answer func(method string, req, reply any) (bool, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// fresh is a database of the test's own on the Firestore emulator.
+func fresh(t testing.TB) Config {
+	t.Helper()
+	return Config{Project: emulator.Project(), Emulator: emulator.Firestore(t)}
+}
+
+func newMarker() aggregator.Marker {
+	var ids [1]wire.PartID
+	wire.RandomIDs(ids[:])
+	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, ExpireAt: now()}
+}
+
+func add(counter string, shard int, delta int64) aggregator.Add {
+	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+}
+
+func mustFold(t testing.TB, s *Store, c *aggregator.Commit) {
+	t.Helper()
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatalf("Fold: %v", err)
+	}
+}
+
+func value(t testing.TB, s *Store, counter string, shard int) reader.Value {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	values, err := v.Lookup(t.Context(), []reader.Key{{Counter: counter, Shard: shard}})
+	if err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	return values[0]
+}
+
+// rows counts the entities of a kind.
+func rows(t testing.TB, s *Store, kind string) int {
+	t.Helper()
+	n := 0
+	if _, err := s.query(t.Context(), nil, span{kind: kind}, 1<<20, func(*pb.Entity) error { n++; return nil }); err != nil {
+		t.Fatalf("query of %s: %v", kind, err)
+	}
+	return n
+}

@@ -1,0 +1,143 @@
+package datastore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// at reads the database as it was at a moment; nil reads it as it is.
+func at(t *timestamppb.Timestamp) *pb.ReadOptions {
+	if t == nil {
+		return nil
+	}
+	return &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_ReadTime{ReadTime: t}}
+}
+
+// lookup is one call: it returns what it found, what the server deferred, and the answer.
+func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref) (found map[ref]*pb.Entity, deferred []ref, resp *pb.LookupResponse, err error) {
+	keys := make([]*pb.Key, 0, len(refs))
+	found = make(map[ref]*pb.Entity, len(refs))
+	for _, r := range refs {
+		if _, twice := found[r]; twice {
+			continue
+		}
+		found[r] = nil
+		keys = append(keys, s.key(r))
+	}
+	resp, err = s.stub.Lookup(ctx, &pb.LookupRequest{
+		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, ReadOptions: options, Keys: keys,
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if n := len(resp.GetFound()) + len(resp.GetMissing()) + len(resp.GetDeferred()); n != len(keys) {
+		return nil, nil, nil, fmt.Errorf("%d answers for %d keys", n, len(keys))
+	}
+	clear(found)
+	for _, e := range resp.GetFound() {
+		found[refOf(e.GetEntity().GetKey())] = e.GetEntity()
+	}
+	for _, k := range resp.GetDeferred() {
+		deferred = append(deferred, refOf(k))
+	}
+	return found, deferred, resp, nil
+}
+
+// lookupAll asks until nothing is deferred. What it returns may be of several moments.
+func (s *Store) lookupAll(ctx context.Context, refs []ref) (map[ref]*pb.Entity, error) {
+	all := make(map[ref]*pb.Entity, len(refs))
+	for len(refs) > 0 {
+		found, deferred, _, err := s.lookup(ctx, nil, refs)
+		if err != nil {
+			return nil, err
+		}
+		for r, e := range found {
+			all[r] = e
+		}
+		refs = deferred
+	}
+	return all, nil
+}
+
+// A span is a range of one kind's keys.
+type span struct {
+	kind string
+	from string // the first name; empty for the lowest
+	past string // names come after it; empty for none
+	to   string // names come before it; empty for the highest
+}
+
+func (s *Store) filter(sp span) *pb.Filter {
+	var filters []*pb.Filter
+	for _, bound := range []struct {
+		name string
+		op   pb.PropertyFilter_Operator
+	}{
+		{sp.from, pb.PropertyFilter_GREATER_THAN_OR_EQUAL},
+		{sp.past, pb.PropertyFilter_GREATER_THAN},
+		{sp.to, pb.PropertyFilter_LESS_THAN},
+	} {
+		if bound.name != "" {
+			filters = append(filters, &pb.Filter{FilterType: &pb.Filter_PropertyFilter{PropertyFilter: &pb.PropertyFilter{
+				Property: &pb.PropertyReference{Name: "__key__"}, Op: bound.op,
+				Value: &pb.Value{ValueType: &pb.Value_KeyValue{KeyValue: s.key(ref{sp.kind, allowed(bound.name)})}},
+			}}})
+		}
+	}
+	if len(filters) == 0 {
+		return nil
+	}
+	return &pb.Filter{FilterType: &pb.Filter_CompositeFilter{CompositeFilter: &pb.CompositeFilter{Op: pb.CompositeFilter_AND, Filters: filters}}}
+}
+
+// allowed is a bound that means the same and that Datastore does not reserve. No name is
+// of the form __x__ or ends in a space, and none holds a character below the space.
+func allowed(bound string) string {
+	if len(bound) >= 4 && strings.HasPrefix(bound, "__") && strings.HasSuffix(bound, "__") {
+		return bound + " "
+	}
+	return bound
+}
+
+// query visits up to limit entities of a span in the order of their names, all at one
+// moment: when, where that is given, else that of the first answer. It returns the moment.
+func (s *Store) query(ctx context.Context, when *timestamppb.Timestamp, sp span, limit int, visit func(*pb.Entity) error) (*timestamppb.Timestamp, error) {
+	q := &pb.Query{
+		Kind:   []*pb.KindExpression{{Name: sp.kind}},
+		Filter: s.filter(sp),
+		Order:  []*pb.PropertyOrder{{Property: &pb.PropertyReference{Name: "__key__"}, Direction: pb.PropertyOrder_ASCENDING}},
+	}
+	for {
+		q.Limit = wrapperspb.Int32(int32(limit))
+		resp, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
+			ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, PartitionId: s.partition(),
+			ReadOptions: at(when), QueryType: &pb.RunQueryRequest_Query{Query: q},
+		})
+		if err != nil {
+			return when, err
+		}
+		batch := resp.GetBatch()
+		if when == nil {
+			when = batch.GetReadTime()
+		}
+		for _, e := range batch.GetEntityResults() {
+			if err := visit(e.GetEntity()); err != nil {
+				return when, err
+			}
+		}
+		limit -= len(batch.GetEntityResults())
+		if limit <= 0 || batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED {
+			return when, nil
+		}
+		q.StartCursor = batch.GetEndCursor()
+	}
+}
+
+// now is the local clock in the service's granularity.
+func now() time.Time { return time.Now().Truncate(time.Microsecond) }

@@ -1,0 +1,117 @@
+package datastore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// format is the version of what this package writes. It is raised when older versions
+// could no longer read it.
+const format = 1
+
+var metaRef = ref{kindMeta, "meta"}
+
+// readMeta refuses a database that is not ours, and makes the meta record where that was
+// asked for.
+func (s *Store) readMeta(ctx context.Context) error {
+	id, err := s.lookupMeta(ctx)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		if !s.cfg.Create {
+			return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", aggregator.ErrDeployment, s.cfg)
+		}
+		if id, err = s.createMeta(ctx); err != nil {
+			return err
+		}
+	}
+	s.id = id
+	return nil
+}
+
+// lookupMeta returns the id of the database, empty where it has none.
+func (s *Store) lookupMeta(ctx context.Context) (string, error) {
+	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
+		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
+	})
+	if err != nil {
+		return "", s.explain("look the meta record up", err)
+	}
+	if s.id == "" {
+		s.unpinned = resp.GetReadTime() == nil
+	}
+	if len(resp.GetDeferred()) > 0 {
+		return "", fmt.Errorf("%s: the server deferred the meta record", s.cfg)
+	}
+	if len(resp.GetFound()) == 0 {
+		return "", nil
+	}
+	f := fields{entity: resp.GetFound()[0].GetEntity()}
+	version, id := f.integer("format"), f.text("id")
+	switch {
+	case f.err != nil:
+		return "", fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
+	case version > format:
+		return "", fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
+	case version < 1 || id == "":
+		return "", fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, id)
+	}
+	return id, nil
+}
+
+// createMeta makes the record, or finds the one of a process that was quicker.
+func (s *Store) createMeta(ctx context.Context) (string, error) {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	id := hex.EncodeToString(b[:])
+	_, err := s.commitOnce(ctx, []*pb.Mutation{{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
+		Key: s.key(metaRef), Properties: map[string]*pb.Value{"format": integer(format), "id": text(id), "created": instant(now())},
+	}}}})
+	if err == nil {
+		s.cfg.Logger.Info("meta record made", "store", s.cfg.String(), "id", id)
+		return id, nil
+	}
+	if status.Code(err) != codes.AlreadyExists {
+		return "", s.explain("make the meta record", err)
+	}
+	id, err = s.lookupMeta(ctx)
+	if err == nil && id == "" {
+		err = fmt.Errorf("%w: %s: the meta record comes and goes", aggregator.ErrDeployment, s.cfg)
+	}
+	return id, err
+}
+
+// Check compares the meta record with the one that was opened. One that is gone or has
+// changed is another database: an emulator that was restarted empty, a restored backup.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel, err := s.bound(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return s.compareMeta(ctx)
+}
+
+func (s *Store) compareMeta(ctx context.Context) error {
+	id, err := s.lookupMeta(ctx)
+	switch {
+	case err != nil:
+		return err
+	case id == "":
+		return fmt.Errorf("%w: the meta record of %s is gone: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
+			aggregator.ErrDeployment, s.cfg)
+	case id != s.id:
+		return fmt.Errorf("%w: the meta record of %s has changed from id %s to %s: this is another database than the one that was opened; start again only if that is meant",
+			aggregator.ErrDeployment, s.cfg, s.id, id)
+	}
+	return nil
+}

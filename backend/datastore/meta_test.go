@@ -1,0 +1,139 @@
+package datastore
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
+)
+
+// putMeta replaces or, without properties, removes the meta record.
+func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
+	t.Helper()
+	m := s.replace(metaRef, properties)
+	if properties == nil {
+		m = &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(metaRef)}}
+	}
+	if _, err := s.commitOnce(t.Context(), []*pb.Mutation{m}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMetaGoneOrChanged(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	for _, c := range []struct {
+		properties map[string]*pb.Value
+		says       string
+	}{
+		{nil, "another database"},
+		{map[string]*pb.Value{"format": integer(1), "id": text("other")}, "another database"},
+		{map[string]*pb.Value{"format": integer(2), "id": text(s.id)}, "newer version"},
+		{map[string]*pb.Value{"format": text("1"), "id": text(s.id)}, "format"},
+		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, ""},
+	} {
+		putMeta(t, s, c.properties)
+		err := s.Check(t.Context())
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("Check of the record as it was: %v", err)
+		case c.says != "" && (!errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("meta record %v: got error %v, want one that says %q", c.properties, err, c.says)
+		}
+	}
+}
+
+func TestOpenRefusesNewerFormat(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	putMeta(t, s, map[string]*pb.Value{"format": integer(2), "id": text("x")})
+	if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("got error %v, want one about a newer version", err)
+	}
+}
+
+// Without Create a database is not made countmill's. An emulator's always is.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	putMeta(t, s, nil)
+	s.cfg.Create, s.id = false, ""
+	if err := s.readMeta(t.Context()); !errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), "--create") {
+		t.Errorf("without Create: got error %v, want one that names --create", err)
+	}
+	if c := (Config{Project: "p", Endpoint: "x:443"}).withDefaults(); c.Create && c.Emulator == "" {
+		t.Error("Create is on against the service")
+	}
+}
+
+// Processes that start at once agree on one id, and namespaces have ids of their own.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
+		cfg := Config{Project: emulator.Project(), Emulator: host, ReadOnly: true}
+		ids := make([]string, 5)
+		var wg sync.WaitGroup
+		for i := range ids {
+			wg.Go(func() {
+				s, err := Open(t.Context(), cfg)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				ids[i] = s.ID()
+				_ = s.Close()
+			})
+		}
+		wg.Wait()
+		for _, id := range ids {
+			if id != ids[0] || id == "" {
+				t.Errorf("%s: ids %q, want one", name, ids)
+			}
+		}
+		cfg.Namespace = "other"
+		if s := openStore(t, cfg); s.ID() == ids[0] {
+			t.Errorf("%s: two namespaces have the id %s", name, ids[0])
+		}
+	}
+}
+
+// An emulator that was restarted is empty. Not one fold that went there may be taken for
+// applied, nor a total come from it, although the next Check is still to come.
+func TestServerComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	before, after := &recorder{}, &recorder{empty: true}
+	host, stop := serveOn(t, before, "127.0.0.1:0")
+	s := openStore(t, Config{Project: "p-1", Emulator: host, Commit: Classic})
+	fold := func() error {
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
+		return err
+	}
+	if err := fold(); err != nil {
+		t.Fatalf("Fold: %v", err)
+	}
+	stop()
+	serveOn(t, after, host)
+	deadline := time.Now().Add(10 * time.Second)
+	err := fold()
+	for ; !errors.Is(err, aggregator.ErrDeployment) && time.Now().Before(deadline); err = fold() {
+		if err == nil {
+			t.Fatal("a fold went to the empty database")
+		}
+	}
+	if !strings.Contains(err.Error(), "another database") {
+		t.Errorf("Fold: got error %v, want one about another database", err)
+	}
+	v := s.View()
+	if got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err == nil {
+		t.Errorf("a total of the empty database: %v", got)
+	}
+}

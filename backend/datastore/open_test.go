@@ -1,0 +1,318 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/auth/credentials"
+	"cloud.google.com/go/compute/metadata"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcmetadata "google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+// A recorder is a server that keeps the headers of every call and answers as an empty
+// database would.
+type recorder struct {
+	pb.UnimplementedDatastoreServer
+	empty bool                // has no meta record
+	fail  func(req any) error // nil for none
+
+	mu      sync.Mutex
+	headers []grpcmetadata.MD
+	methods []string
+}
+
+func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	md, _ := grpcmetadata.FromIncomingContext(ctx)
+	r.mu.Lock()
+	r.headers, r.methods = append(r.headers, md), append(r.methods, filepath.Base(info.FullMethod))
+	r.mu.Unlock()
+	if r.fail != nil {
+		if err := r.fail(req); err != nil {
+			return nil, err
+		}
+	}
+	switch info.FullMethod {
+	case pb.Datastore_Lookup_FullMethodName:
+		if r.empty {
+			return &pb.LookupResponse{Missing: []*pb.EntityResult{{}}, ReadTime: timestamppb.Now()}, nil
+		}
+		return &pb.LookupResponse{Found: []*pb.EntityResult{{Entity: &pb.Entity{
+			Key:        &pb.Key{Path: []*pb.Key_PathElement{{Kind: kindMeta, IdType: &pb.Key_PathElement_Name{Name: "meta"}}}},
+			Properties: map[string]*pb.Value{"format": integer(1), "id": text("x")},
+		}}}}, nil
+	case pb.Datastore_Commit_FullMethodName:
+		if req.(*pb.CommitRequest).GetTransaction() != nil {
+			return nil, status.Error(codes.Aborted, "contention")
+		}
+		return &pb.CommitResponse{MutationResults: make([]*pb.MutationResult, len(req.(*pb.CommitRequest).Mutations))}, nil
+	case pb.Datastore_BeginTransaction_FullMethodName:
+		return &pb.BeginTransactionResponse{Transaction: []byte("t")}, nil
+	case pb.Datastore_RunQuery_FullMethodName:
+		return &pb.RunQueryResponse{Batch: &pb.QueryResultBatch{}}, nil
+	}
+	return &pb.RollbackResponse{}, nil
+}
+
+func serve(t *testing.T, r *recorder) (host string) {
+	t.Helper()
+	host, _ = serveOn(t, r, "127.0.0.1:0")
+	return host
+}
+
+func serveOn(t *testing.T, r *recorder, address string) (host string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	for wait := 0; err != nil && wait < 100; wait++ { // somebody's outgoing connection may have the port
+		time.Sleep(100 * time.Millisecond)
+		l, err = net.Listen("tcp", address)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(r.note))
+	pb.RegisterDatastoreServer(server, r)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	stop = func() { server.Stop(); <-done }
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+func (r *recorder) count(method string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, m := range r.methods {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+// Google finds a named database by these two headers, in every call.
+func TestRoutingHeaders(t *testing.T) {
+	t.Parallel()
+	for database, want := range map[string][2]string{
+		"":         {"projects/p-1", "project_id=p-1"},
+		"counters": {"projects/p-1/databases/counters", "project_id=p-1&database_id=counters"},
+	} {
+		r := &recorder{}
+		s := openStore(t, Config{Project: "p-1", Database: database, Emulator: serve(t, r), Commit: Classic})
+		v := s.View()
+		_, _ = v.List(t.Context(), "", "", 1)
+		_, _ = s.Applied(t.Context(), nil)
+		mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
+		_, _ = s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+		for i, md := range r.headers {
+			got := [2]string{strings.Join(md["google-cloud-resource-prefix"], "|"), strings.Join(md["x-goog-request-params"], "|")}
+			if got != want {
+				t.Errorf("database %q, %s: headers %q, want %q", database, r.methods[i], got, want)
+			}
+		}
+		for _, method := range []string{"Lookup", "RunQuery", "Commit", "BeginTransaction", "Rollback"} {
+			if !slices.Contains(r.methods, method) {
+				t.Errorf("database %q: no call of %s among %v", database, method, r.methods)
+			}
+		}
+	}
+}
+
+func TestConfigProblems(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), Config{
+		Project: "P!", Database: "no", Namespace: "a b", Commit: "twice", Emulator: "127.0.0.1:1", Endpoint: "x:1", Timeout: -1,
+	})
+	for _, field := range []string{"Project", "Database", "Namespace", "Commit", "Endpoint", "Timeout"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("the problem with %s is not in %v", field, err)
+		}
+	}
+}
+
+func TestNoCredentials(t *testing.T) { // not parallel: it sets variables
+	for _, name := range []string{"DATASTORE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", t.TempDir())
+	if metadata.OnGCE() {
+		t.Skip("this machine has credentials")
+	}
+	started := time.Now()
+	_, err := Open(t.Context(), Config{Project: "p-1"})
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("took %s, want at most 5s", took)
+	}
+	wantAdvice(t, err)
+}
+
+// The search may hang: it asks the network.
+func TestCredentialsSearchEnds(t *testing.T) {
+	t.Setenv("DATASTORE_EMULATOR_HOST", "")
+	stop := make(chan struct{})
+	defer close(stop)
+	started := time.Now()
+	_, err := open(t.Context(), Config{Project: "p-1"}, func(*credentials.DetectOptions) (*auth.Credentials, error) {
+		<-stop
+		return nil, nil
+	})
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("took %s, want at most 5s", took)
+	}
+	wantAdvice(t, err)
+}
+
+func wantAdvice(t *testing.T, err error) {
+	t.Helper()
+	for _, advice := range []string{"application default credentials", "DATASTORE_EMULATOR_HOST"} {
+		if err == nil || !strings.Contains(err.Error(), advice) {
+			t.Errorf("error %v does not name %s", err, advice)
+		}
+	}
+}
+
+func TestOpenGivesUp(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // accepts, and never says anything
+	_, err = Open(t.Context(), Config{Project: "p-1", Emulator: l.Addr().String(), OpenTimeout: 200 * time.Millisecond})
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got error %v, want one of a deadline", err)
+	}
+}
+
+// A logbook keeps the messages of a log.
+type logbook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(b))
+	return len(b), nil
+}
+
+func (l *logbook) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines, func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func TestProbeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
+		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
+		if n := rows(t, s, kindProbe); n != 0 {
+			t.Errorf("%s: the probe left %d entities", name, n)
+		}
+	}
+}
+
+func TestProbeFallsBackAloud(t *testing.T) {
+	t.Parallel()
+	log := &logbook{}
+	cfg := Config{Project: emulator.Project(), Emulator: emulator.Datastore(t), Logger: log.logger()}
+	openStore(t, cfg)
+	for _, said := range []string{"does not know property transforms", "does not say when it read"} {
+		if !log.has(said) {
+			t.Errorf("the log does not say %q: %v", said, log.lines)
+		}
+	}
+	cfg.Commit = Single
+	if s, err := Open(t.Context(), cfg); err == nil || !errors.Is(err, aggregator.ErrNotCounted) {
+		t.Errorf("commit=single there: got %v, %v; want ErrNotCounted", s, err)
+	}
+}
+
+// A database with entity groups takes 25 entities, and transforms.
+func TestProbeFindsEntityGroups(t *testing.T) {
+	t.Parallel()
+	log, p := &logbook{}, &tap{}
+	p.set(func(_ string, req, _ any) (bool, error) {
+		if c, ok := req.(*pb.CommitRequest); ok && len(c.Mutations) > 25 {
+			return true, status.Error(codes.InvalidArgument, "operating on too many entity groups in a single transaction.")
+		}
+		return false, nil
+	})
+	cfg := fresh(t)
+	cfg.Logger, cfg.DialOptions = log.logger(), []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	if s.classic || s.Limits().Entities != 25 {
+		t.Errorf("classic %t with %d entities, want false with 25", s.classic, s.Limits().Entities)
+	}
+	if !log.has("OPTIMISTIC_WITH_ENTITY_GROUPS") {
+		t.Errorf("the log does not name the mode: %v", log.lines)
+	}
+	cfg = fresh(t)
+	cfg.EntityGroups = true
+	if s := openStore(t, cfg); s.classic || s.Limits().Entities != 25 {
+		t.Errorf("with EntityGroups: classic %t with %d entities, want false with 25", s.classic, s.Limits().Entities)
+	}
+}
+
+func TestProbePassesOtherErrorsOn(t *testing.T) {
+	t.Parallel()
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.Unavailable} {
+		p := &tap{}
+		cfg := fresh(t)
+		openStore(t, cfg) // makes the meta record
+		p.set(func(method string, _, _ any) (bool, error) {
+			return method == pb.Datastore_Commit_FullMethodName, status.Error(code, "no")
+		})
+		cfg.DialOptions, cfg.OpenTimeout = []grpc.DialOption{p.option()}, 2*time.Second
+		if s, err := Open(t.Context(), cfg); status.Code(err) != code {
+			t.Errorf("%s: got %v, %v", code, s, err)
+		}
+	}
+}
+
+// A reader needs no right to write.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	cfg, p := fresh(t), &tap{}
+	mustFold(t, openStore(t, cfg), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 3)}})
+	cfg.ReadOnly, cfg.DialOptions = true, []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	if got := value(t, s, "a", 0).Value; got != 3 {
+		t.Errorf("got %d, want 3", got)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+	_, foldErr := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+	for name, err := range map[string]error{
+		"Fold": foldErr, "Raise": s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}),
+		"Bury": s.Bury(t.Context(), nil), "Announce": s.Announce(t.Context(), aggregator.Worker{ID: "a"}),
+	} {
+		if !errors.Is(err, aggregator.ErrDeployment) {
+			t.Errorf("%s: got error %v, want ErrDeployment", name, err)
+		}
+	}
+	if calls := p.take(); slices.ContainsFunc(calls, func(c string) bool { return c != "Lookup" }) {
+		t.Errorf("a store opened for reading made the calls %v", calls)
+	}
+}

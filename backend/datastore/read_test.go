@@ -1,0 +1,284 @@
+package datastore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+
+	ds "cloud.google.com/go/datastore"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
+)
+
+// plain is Google's own client of the same database: nothing of this package is in it.
+func plain(t *testing.T, cfg Config) *ds.Client {
+	t.Helper()
+	if os.Getenv("DATASTORE_EMULATOR_HOST") != "" {
+		t.Skip("DATASTORE_EMULATOR_HOST would send Google's client elsewhere")
+	}
+	c, err := ds.NewClient(t.Context(), cfg.Project, option.WithEndpoint("passthrough:///"+cfg.Emulator), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// An index on count or shards would bound the kind to 500 writes a second: a query on a
+// property finds only what is indexed.
+func TestCountsAreNotIndexed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ host, commit string }{
+		{emulator.Firestore(t), Single}, {emulator.Firestore(t), Classic}, {emulator.Datastore(t), Auto},
+	} {
+		cfg := Config{Project: emulator.Project(), Emulator: c.host, Commit: c.commit}
+		s := openStore(t, cfg)
+		for range 2 { // the second finds the entities there
+			if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 3}}); err != nil {
+				t.Fatal(err)
+			}
+			mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 5)}})
+		}
+		if err := s.Announce(t.Context(), aggregator.Worker{ID: "w", Expires: now()}); err != nil {
+			t.Fatal(err)
+		}
+		client := plain(t, cfg)
+		for kind, properties := range map[string][]string{
+			kindShard: {"count"}, kindCounter: {"shards", "created"}, kindApplied: {"fingerprint", "fold", "expire_at"},
+			kindWorker: {"lag", "expire_at", "entries"}, kindMeta: {"id", "format"},
+		} {
+			if all := find(t, client, ds.NewQuery(kind)); all == 0 {
+				t.Errorf("%s: there is no %s", c.commit, kind)
+			}
+			for _, p := range properties {
+				if n := find(t, client, ds.NewQuery(kind).Order(p)); n != 0 {
+					t.Errorf("%s: a query on %s.%s finds %d entities, want none", c.commit, kind, p, n)
+				}
+			}
+		}
+		if n := find(t, client, ds.NewQuery(kindShard).FilterField("counter", "=", "a")); n != 1 {
+			t.Errorf("%s: a query on %s.counter finds %d entities, want 1", c.commit, kindShard, n)
+		}
+	}
+}
+
+func find(t *testing.T, c *ds.Client, q *ds.Query) int {
+	t.Helper()
+	keys, err := c.GetAll(t.Context(), q.KeysOnly(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(keys)
+}
+
+// Whoever adds the shards up with Google's client gets the reader's totals.
+func TestTotalsAreTheSumsOfShards(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Project: emulator.Project(), Emulator: host}
+			s := openStore(t, cfg)
+			want := foldRandomly(t, s, 100, 20)
+			if diff := gocmp.Diff(want, sumShards(t, plain(t, cfg))); diff != "" {
+				t.Errorf("sums of the shards (-want +got):\n%s", diff)
+			}
+			if diff := gocmp.Diff(want, readTotals(t, s, slices.Sorted(maps.Keys(want)))); diff != "" {
+				t.Errorf("the reader's totals (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// foldRandomly folds from three writers at once, as aggregators do, and returns the sums.
+func foldRandomly(t *testing.T, s *Store, counters, commits int) map[string]int64 {
+	t.Helper()
+	names := make([]string, counters)
+	raises := make([]aggregator.Raise, counters)
+	for i := range names {
+		names[i] = fmt.Sprintf("päge/%d", i)
+		raises[i] = aggregator.Raise{Counter: names[i], Shards: 20}
+	}
+	if err := s.Raise(t.Context(), raises); err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]int64)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for range commits {
+				c := randomCommit(names)
+				if !settle(t, s, c) {
+					return
+				}
+				mu.Lock()
+				for _, a := range c.Adds {
+					want[a.Counter] += a.Delta
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return want
+}
+
+func randomCommit(names []string) *aggregator.Commit {
+	c := &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}}
+	for _, i := range rand.Perm(len(names))[:20] {
+		c.Adds = append(c.Adds, add(names[i], rand.IntN(20), rand.Int64N(2000)-1000|1))
+	}
+	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Hash, b.Hash) })
+	return c
+}
+
+// settle repeats a commit until it is known to be applied.
+func settle(t *testing.T, s *Store, c *aggregator.Commit) bool {
+	for range 500 {
+		_, err := s.Fold(t.Context(), c)
+		if err == nil || errors.Is(err, aggregator.ErrMarkerExists) { // nobody else has this marker
+			return true
+		}
+		if errors.Is(err, aggregator.ErrRefused) || errors.Is(err, aggregator.ErrDeployment) {
+			t.Errorf("Fold: %v", err)
+			return false
+		}
+	}
+	t.Error("Fold: 500 tries")
+	return false
+}
+
+func sumShards(t *testing.T, c *ds.Client) map[string]int64 {
+	t.Helper()
+	var shards []struct {
+		Counter string `datastore:"counter"`
+		Count   int64  `datastore:"count,noindex"`
+	}
+	if _, err := c.GetAll(t.Context(), ds.NewQuery("CountmillShard"), &shards); err != nil {
+		t.Fatal(err)
+	}
+	sums := make(map[string]int64)
+	for _, sh := range shards {
+		sums[sh.Counter] += sh.Count
+	}
+	return sums
+}
+
+func readTotals(t *testing.T, s *Store, names []string) map[string]int64 {
+	t.Helper()
+	cache, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(s, cache, reader.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, err := r.Totals(t.Context(), names, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := make(map[string]int64)
+	for _, total := range totals {
+		sums[total.Counter] = total.Total
+	}
+	return sums
+}
+
+// A server may answer a part of a look-up and defer the rest.
+func TestDeferredKeys(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	cfg.DialOptions = []grpc.DialOption{deferLast()}
+	s := openStore(t, cfg)
+	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1), add("a", 1, 2)}})
+	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Shards(t.Context(), []string{"a", "b", "c"}); err != nil || !slices.Equal(got, []int{2, 3, 0}) {
+		t.Errorf("Shards: %v, %v; want 2, 3 and 0", got, err)
+	}
+	v := s.View()
+	defer v.Close()
+	first, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}, {Counter: "a", Shard: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]reader.Value{{Exists: true, Value: 1}, {Deferred: true}}, first); diff != "" {
+		t.Errorf("first look-up (-want +got):\n%s", diff)
+	}
+	at := v.ReadTime()
+	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 1, 10)}})
+	second, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 1}})
+	if err != nil || second[0].Value != 2 || !v.ReadTime().Equal(at) {
+		t.Errorf("second look-up at %s: %v, %v; want 2 at %s", v.ReadTime(), second, err, at)
+	}
+}
+
+// deferLast has the server answer all but the last key of each look-up of several.
+func deferLast() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		in, ok := req.(*pb.LookupRequest)
+		if !ok || len(in.Keys) < 2 {
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}
+		last := len(in.Keys) - 1
+		short := &pb.LookupRequest{ProjectId: in.ProjectId, DatabaseId: in.DatabaseId, ReadOptions: in.ReadOptions, Keys: in.Keys[:last]}
+		err := invoke(ctx, method, short, reply, cc, opts...)
+		reply.(*pb.LookupResponse).Deferred = in.Keys[last:]
+		return err
+	})
+}
+
+// What a person types as a prefix may be a name that Datastore reserves.
+func TestListOfReservedNames(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
+		s := openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{refuseReserved()}})
+		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "__x__y", Shards: 1}, {Counter: "__x_", Shards: 1}, {Counter: "a", Shards: 1}}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, c := range []struct {
+			prefix, after string
+			want          int
+		}{{"__x__", "", 1}, {"", "__x__", 2}, {"__", "__x__", 1}, {"____", "", 0}, {"__x__", "__x__", 1}, {"__x__y", "", 1}, {"____", "__zz__", 0}} {
+			v := s.View()
+			got, err := v.List(t.Context(), c.prefix, c.after, 10)
+			if err != nil || len(got) != c.want {
+				t.Errorf("%s: List(%q, %q): %v, %v; want %d", name, c.prefix, c.after, got, err, c.want)
+			}
+		}
+		if _, err := s.Dead(t.Context(), "__x__", 1); err != nil {
+			t.Errorf("%s: Dead after a reserved name: %v", name, err)
+		}
+	}
+}
+
+// refuseReserved has the server refuse reserved names in filters, as the service may.
+func refuseReserved() grpc.DialOption {
+	reserved := regexp.MustCompile(`kind:"[A-Za-z]+" +name:"__[^"]*__"`)
+	p := &tap{answer: func(_ string, req, _ any) (bool, error) {
+		return reserved.MatchString(fmt.Sprint(req)), status.Error(codes.InvalidArgument, "reserved")
+	}}
+	return p.option()
+}

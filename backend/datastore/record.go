@@ -1,0 +1,165 @@
+package datastore
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// Applied looks markers up. Those whose TTL has passed are found until they are gone.
+func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if len(ids) > maxKeys {
+		return nil, tooManyKeys(len(ids))
+	}
+	refs := make([]ref, len(ids))
+	for i, id := range ids {
+		refs[i] = ref{kindApplied, id.String()}
+	}
+	found, err := s.lookupAll(ctx, refs)
+	if err != nil {
+		return nil, s.explain("look markers up", err)
+	}
+	markers := make([]aggregator.Marker, 0, len(found))
+	for _, e := range found {
+		m, err := markerOf(e)
+		if err != nil {
+			return nil, err
+		}
+		markers = append(markers, m)
+	}
+	return markers, nil
+}
+
+func markerOf(e *pb.Entity) (aggregator.Marker, error) {
+	f := fields{entity: e}
+	m := aggregator.Marker{
+		Fingerprint: wire.Fingerprint(f.integer("fingerprint")),
+		Fold:        uint64(f.integer("fold")),
+		ExpireAt:    f.instant("expire_at"),
+	}
+	name := refOf(e.GetKey()).name
+	if n, err := hex.Decode(m.ID[:], []byte(name)[:min(len(name), 2*len(m.ID))]); err != nil || n != len(m.ID) {
+		return m, fmt.Errorf("marker %q is not a part's id", name)
+	}
+	return m, f.err
+}
+
+func tooManyKeys(n int) error {
+	return fmt.Errorf("%w: %d keys in a look-up (limit: %d)", aggregator.ErrRefused, n, maxKeys)
+}
+
+// Shards reads records as they are now.
+func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if len(counters) > maxKeys {
+		return nil, tooManyKeys(len(counters))
+	}
+	refs := make([]ref, len(counters))
+	for i, counter := range counters {
+		refs[i] = ref{kindCounter, counter}
+	}
+	found, err := s.lookupAll(ctx, refs)
+	if err != nil {
+		return nil, s.explain("look records up", err)
+	}
+	shards := make([]int, len(counters))
+	for i, r := range refs {
+		if e := found[r]; e != nil {
+			f := fields{entity: e}
+			if shards[i] = int(f.integer("shards")); f.err != nil {
+				return nil, f.err
+			}
+		}
+	}
+	return shards, nil
+}
+
+// Raise writes records, in the order of their names, as many at a time as a commit takes.
+func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if len(raises) > maxKeys {
+		return tooManyKeys(len(raises))
+	}
+	sorted := slices.Clone(raises)
+	slices.SortFunc(sorted, func(a, b aggregator.Raise) int { return strings.Compare(a.Counter, b.Counter) })
+	for lot := range slices.Chunk(sorted, s.entities) {
+		if s.classic {
+			err = s.raiseClassic(ctx, lot)
+		} else {
+			err = s.raiseSingle(ctx, lot)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseSingle takes the larger number of shards and the earlier time; neither reads.
+func (s *Store) raiseSingle(ctx context.Context, raises []aggregator.Raise) error {
+	mutations := make([]*pb.Mutation, len(raises))
+	created := now().UnixMicro()
+	for i, r := range raises {
+		mutations[i] = &pb.Mutation{
+			Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
+			PropertyMask: &pb.PropertyMask{}, // without it the upsert would wipe the record first
+			PropertyTransforms: []*pb.PropertyTransform{
+				{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(r.Shards))}},
+				{Property: "created", TransformType: &pb.PropertyTransform_Minimum{Minimum: integer(created)}},
+			},
+		}
+	}
+	resp, err := s.commitOnce(ctx, mutations)
+	if err != nil {
+		s.adviseGroups(err)
+		return s.explain("raise", err)
+	}
+	return checkResults(mutations, resp)
+}
+
+func (s *Store) raiseClassic(ctx context.Context, raises []aggregator.Raise) error {
+	refs := make([]ref, len(raises))
+	for i, r := range raises {
+		refs[i] = ref{kindCounter, r.Counter}
+	}
+	_, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity) ([]*pb.Mutation, error) {
+		var mutations []*pb.Mutation
+		for i, r := range raises {
+			properties := map[string]*pb.Value{"shards": integer(int64(r.Shards))}
+			if e := found[refs[i]]; e == nil {
+				properties["created"] = integer(now().UnixMicro())
+			} else {
+				f := fields{entity: e}
+				if f.integer("shards") >= int64(r.Shards) || f.err != nil {
+					if f.err != nil {
+						return nil, f.err
+					}
+					continue
+				}
+			}
+			mutations = append(mutations, s.upsert(refs[i], properties))
+		}
+		return mutations, nil
+	})
+	return err
+}

@@ -1,0 +1,171 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+// View opens a view. It costs nothing until the first call.
+func (s *Store) View() reader.View { return &view{store: s} }
+
+// A view reads at one moment. There is nothing to release: the service keeps the past
+// for an hour.
+type view struct {
+	store *Store
+	when  *timestamppb.Timestamp // nil before the first call, and where the server is unpinned
+	asOf  time.Time
+	done  bool
+}
+
+func (v *view) call(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if v.done {
+		return nil, nil, errors.New("the view is closed")
+	}
+	return v.store.call(ctx)
+}
+
+// pin fixes the view's moment: that of its first answer. A server that does not say when
+// it read has read after the call was sent.
+func (v *view) pin(when *timestamppb.Timestamp, sent time.Time) error {
+	switch {
+	case !v.asOf.IsZero():
+	case when != nil:
+		v.when, v.asOf = when, when.AsTime()
+	case v.store.unpinned:
+		v.asOf = sent
+	default:
+		return fmt.Errorf("%w: %s: the server does not say when it read", countmill.ErrUnavailable, v.store.cfg)
+	}
+	return nil
+}
+
+// Lookup is one call.
+func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if len(keys) > maxKeys {
+		return nil, tooManyKeys(len(keys))
+	}
+	refs := make([]ref, len(keys))
+	for i, k := range keys {
+		refs[i] = readerRef(k)
+	}
+	sent := now()
+	found, deferred, resp, err := v.store.lookup(ctx, at(v.when), refs)
+	if err != nil {
+		return nil, v.store.explain("look up", err)
+	}
+	if err := v.pin(resp.GetReadTime(), sent); err != nil {
+		return nil, err
+	}
+	if err := v.store.confirm(ctx, "look up"); err != nil {
+		return nil, err
+	}
+	later := make(map[ref]bool, len(deferred))
+	for _, r := range deferred {
+		later[r] = true
+	}
+	values := make([]reader.Value, len(keys))
+	for i, r := range refs {
+		if later[r] {
+			values[i].Deferred = true
+			continue
+		}
+		if values[i], err = valueOf(r, found[r]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// valueOf reads a record or a shard. Increments stop at either end of int64, so a count
+// that stands there is not a sum.
+func valueOf(r ref, e *pb.Entity) (reader.Value, error) {
+	if e == nil {
+		return reader.Value{}, nil
+	}
+	f := fields{entity: e}
+	if r.kind == kindCounter {
+		return reader.Value{Exists: true, Value: f.integer("shards")}, f.err
+	}
+	count := f.integer("count")
+	if count == math.MaxInt64 || count == math.MinInt64 {
+		return reader.Value{Exists: true, Overflow: true}, f.err
+	}
+	return reader.Value{Exists: true, Value: count}, f.err
+}
+
+// List queries the keys of records.
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	sp, some := prefixSpan(prefix, after)
+	if limit <= 0 || !some {
+		return nil, nil
+	}
+	sent := now()
+	var records []reader.Record
+	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
+		f := fields{entity: e}
+		records = append(records, reader.Record{Counter: refOf(e.GetKey()).name, Shards: int(f.integer("shards"))})
+		return f.err
+	})
+	if err != nil {
+		return nil, v.store.explain("list", err)
+	}
+	return records, v.pin(when, sent)
+}
+
+// prefixSpan is the range of counters that begin with prefix and come after after. There
+// are none where the two are not UTF-8, as names are.
+func prefixSpan(prefix, after string) (sp span, some bool) {
+	if !utf8.ValidString(prefix) || !utf8.ValidString(after) {
+		return span{}, false
+	}
+	sp = span{kind: kindCounter, to: successor(prefix)}
+	if after >= prefix {
+		sp.past = after
+	} else {
+		sp.from = prefix
+	}
+	return sp, sp.to == "" || after < sp.to
+}
+
+// successor is the first string after all that begin with prefix, empty where there is
+// none. It is UTF-8: the last character that has a successor moves on to it.
+func successor(prefix string) string {
+	for prefix != "" {
+		r, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		if r == utf8.MaxRune {
+			continue
+		}
+		if r++; r == 0xd800 {
+			r = 0xe000 // what lies between is no character
+		}
+		return prefix + string(r)
+	}
+	return ""
+}
+
+// ReadTime is the view's moment, zero before the first call.
+func (v *view) ReadTime() time.Time { return v.asOf }
+
+// Close ends the view.
+func (v *view) Close() { v.done = true }

@@ -1,0 +1,79 @@
+package datastore
+
+import (
+	"context"
+	"math"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+const (
+	// tidyEvery is how often an aggregator looks for records of workers that have gone.
+	tidyEvery = time.Hour
+	// forgotten is how long after its expiry a worker's record is removed.
+	forgotten = 24 * time.Hour
+)
+
+// Announce replaces the worker's record, and now and then removes those of workers that
+// have gone for good.
+func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, map[string]*pb.Value{
+		"lag": integer(int64(w.Lag)), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
+		"commits": integer(w.Commits), "expire_at": instant(w.Expires),
+	})})
+	if err != nil {
+		return s.explain("announce", err)
+	}
+	s.tidy(ctx)
+	return nil
+}
+
+// tidy fails in silence: the next one does it.
+func (s *Store) tidy(ctx context.Context) {
+	last, at := s.tidied.Load(), now()
+	if at.Sub(time.UnixMicro(last)) < tidyEvery || !s.tidied.CompareAndSwap(last, at.UnixMicro()) {
+		return
+	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return
+	}
+	var deletes []*pb.Mutation
+	for _, w := range workers {
+		if at.Sub(w.Expires) > forgotten {
+			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(ref{kindWorker, w.ID})}})
+		}
+	}
+	_ = s.commitLots(ctx, deletes)
+}
+
+// Workers returns all workers' records in the order of their ids.
+func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	var workers []reader.Worker
+	_, err = s.query(ctx, nil, span{kind: kindWorker}, math.MaxInt32, func(e *pb.Entity) error {
+		f := fields{entity: e}
+		workers = append(workers, reader.Worker{
+			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), LastCommit: f.instant("last_commit"),
+			Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
+		})
+		return f.err
+	})
+	if err != nil {
+		return nil, s.explain("list workers", err)
+	}
+	return workers, nil
+}

@@ -1,0 +1,37 @@
+package datastore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// Each start of an aggregator may take a new id: records of those that have gone must not
+// pile up, as readers read them all.
+func TestRecordsOfGoneWorkersAreRemoved(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	for id, age := range map[string]time.Duration{"gone": 25 * time.Hour, "stale": 23 * time.Hour, "fresh": -time.Minute} {
+		s := openStore(t, cfg)
+		s.tidied.Store(now().UnixMicro()) // not yet
+		if err := s.Announce(t.Context(), aggregator.Worker{ID: id, Expires: now().Add(-age)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, cfg)
+	if err := s.Announce(t.Context(), aggregator.Worker{ID: "new", Expires: now()}); err != nil {
+		t.Fatal(err)
+	}
+	workers, err := s.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, w := range workers {
+		ids = append(ids, w.ID)
+	}
+	if len(ids) != 3 || ids[0] != "fresh" || ids[1] != "new" || ids[2] != "stale" {
+		t.Errorf("workers %q, want fresh, new and stale", ids)
+	}
+}

@@ -1,0 +1,238 @@
+package gcppubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/iterator"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// What a subscription of ours is made with.
+const (
+	ackDeadline      = 10 * time.Second
+	retention        = 7 * 24 * time.Hour
+	minRetry         = time.Second
+	maxRetry         = 10 * time.Second
+	deliveryAttempts = 100
+)
+
+// prepare makes what is missing where it may, and checks what will be used.
+func (b *Bus) prepare(ctx context.Context) error {
+	if b.cfg.Create {
+		if err := b.create(ctx); err != nil {
+			return err
+		}
+	}
+	if !b.cfg.ReceiveOnly {
+		if err := b.checkTopic(ctx); err != nil {
+			return err
+		}
+	}
+	if b.cfg.Subscription == "" || b.cfg.Create {
+		return nil // one that was there before is checked by Subscribe
+	}
+	_, err := b.lookUp(ctx)
+	if !b.cfg.ReceiveOnly && status.Code(err) == codes.PermissionDenied {
+		return nil // a process that only publishes may be given a name it has no rights on
+	}
+	return err
+}
+
+// create makes topic, dead-letter topic and subscription. Others may do so at the same
+// time.
+func (b *Bus) create(ctx context.Context) error {
+	topics := []string{b.cfg.topicName()}
+	dead := ""
+	if b.cfg.DeadLetterTopic != "" {
+		dead = "projects/" + b.cfg.Project + "/topics/" + b.cfg.DeadLetterTopic
+		topics = append(topics, dead)
+	}
+	for _, name := range topics {
+		if err := b.createTopic(ctx, name); err != nil {
+			return err
+		}
+	}
+	if dead != "" {
+		keep := subscriptionOf("projects/"+b.cfg.Project+"/subscriptions/"+b.cfg.DeadLetterTopic, dead)
+		if err := b.createSubscription(ctx, keep); err != nil {
+			return err
+		}
+	}
+	if b.cfg.Subscription == "" {
+		return nil
+	}
+	s := subscriptionOf(b.cfg.subscriptionName(), b.cfg.topicName())
+	if dead != "" {
+		s.DeadLetterPolicy = &pubsubpb.DeadLetterPolicy{DeadLetterTopic: dead, MaxDeliveryAttempts: deliveryAttempts}
+	}
+	return b.createSubscription(ctx, s)
+}
+
+// subscriptionOf is a subscription with the settings of the README's production block.
+func subscriptionOf(name, topic string) *pubsubpb.Subscription {
+	return &pubsubpb.Subscription{
+		Name:                     name,
+		Topic:                    topic,
+		AckDeadlineSeconds:       int32(ackDeadline / time.Second),
+		MessageRetentionDuration: durationpb.New(retention),
+		ExpirationPolicy:         &pubsubpb.ExpirationPolicy{}, // without a TTL: never
+		RetryPolicy: &pubsubpb.RetryPolicy{
+			MinimumBackoff: durationpb.New(minRetry),
+			MaximumBackoff: durationpb.New(maxRetry),
+		},
+	}
+}
+
+// createTopic looks first: the right to look is more common than the right to make.
+func (b *Bus) createTopic(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := b.admin.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name})
+	if status.Code(err) != codes.NotFound {
+		return b.explain(err, "topic "+name)
+	}
+	_, err = b.admin.TopicAdminClient.CreateTopic(ctx, &pubsubpb.Topic{Name: name})
+	if status.Code(err) == codes.AlreadyExists {
+		return nil
+	}
+	return b.explain(err, "create topic "+name)
+}
+
+// createSubscription leaves the retry policy out against an emulator: Google's delivers
+// nothing again with one, once several messages of a killed process expire a second
+// time in one millisecond. It then notes one of them twice, does not find it the second
+// time, and the thread that delivers again ends.
+func (b *Bus) createSubscription(ctx context.Context, s *pubsubpb.Subscription) error {
+	if b.cfg.EmulatorHost != "" {
+		s.RetryPolicy = nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := b.admin.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: s.Name})
+	if status.Code(err) != codes.NotFound {
+		return b.explain(err, "subscription "+s.Name)
+	}
+	_, err = b.admin.SubscriptionAdminClient.CreateSubscription(ctx, s)
+	if status.Code(err) == codes.AlreadyExists {
+		return nil
+	}
+	return b.explain(err, "create subscription "+s.Name)
+}
+
+// checkTopic also asks for one subscription: what is published without one is gone.
+func (b *Bus) checkTopic(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	name := b.cfg.topicName()
+	if _, err := b.admin.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name}); err != nil {
+		return b.explain(err, "topic "+name)
+	}
+	_, err := b.admin.TopicAdminClient.ListTopicSubscriptions(ctx, &pubsubpb.ListTopicSubscriptionsRequest{Topic: name, PageSize: 1}).Next()
+	if errors.Is(err, iterator.Done) {
+		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops what is published to it; %s", name, b.subscriptionCommand())
+	}
+	return b.explain(err, "topic "+name)
+}
+
+// lookUp asks for the subscription and refuses one that this process cannot use.
+func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	name := b.cfg.subscriptionName()
+	s, err := b.admin.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: name})
+	switch {
+	case err != nil:
+		return nil, b.explain(err, "subscription "+name)
+	case s.Topic == "_deleted-topic_":
+		return nil, fmt.Errorf("the topic of subscription %s was deleted: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())
+	case s.Topic != b.cfg.topicName():
+		return nil, fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName())
+	case s.Detached:
+		return nil, fmt.Errorf("subscription %s is detached from its topic: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())
+	case s.PushConfig.GetPushEndpoint() != "" || s.BigqueryConfig != nil || s.CloudStorageConfig != nil:
+		return nil, fmt.Errorf("subscription %s delivers elsewhere by itself: it must be a pull subscription", name)
+	}
+	return s, nil
+}
+
+// warn logs settings of the subscription that harm.
+func (b *Bus) warn(s *pubsubpb.Subscription) {
+	if harm := harmful(s); len(harm) > 0 {
+		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the subscription has settings that harm",
+			slog.String("subscription", s.Name), slog.String("settings", strings.Join(harm, "; ")))
+	}
+}
+
+func harmful(s *pubsubpb.Subscription) []string {
+	var harm []string
+	add := func(bad bool, text string) {
+		if bad {
+			harm = append(harm, text)
+		}
+	}
+	add(s.Filter != "", "a filter drops messages uncounted")
+	add(len(s.MessageTransforms) > 0, "message transforms change or drop messages uncounted")
+	add(s.EnableMessageOrdering, "message ordering keeps windows small")
+	add(s.EnableExactlyOnceDelivery, "exactly-once delivery is slower and gains nothing here")
+	add(s.ExpirationPolicy.GetTtl() != nil, "it expires when unused")
+	add(s.MessageRetentionDuration != nil && s.MessageRetentionDuration.AsDuration() < 24*time.Hour, "it keeps messages for less than a day")
+	dead := s.DeadLetterPolicy
+	add(dead != nil && dead.MaxDeliveryAttempts < deliveryAttempts,
+		fmt.Sprintf("fewer than %d delivery attempts take messages away during an outage", deliveryAttempts))
+	return harm
+}
+
+// explain says what to do about the answers that need a person. It returns nil for nil.
+func (b *Bus) explain(err error, what string) error {
+	hint := ""
+	code := status.Code(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = codes.DeadlineExceeded
+	}
+	switch code {
+	case codes.OK:
+		return nil
+	case codes.NotFound:
+		hint = b.missing(what)
+	case codes.PermissionDenied:
+		hint = "grant roles/pubsub.publisher and roles/pubsub.viewer on the topic to publishers, " +
+			"roles/pubsub.subscriber and roles/pubsub.viewer on the subscription to aggregators"
+	case codes.Unauthenticated:
+		hint = credentialsHint
+	case codes.Unavailable, codes.DeadlineExceeded:
+		hint = "Pub/Sub does not answer"
+		if b.cfg.EmulatorHost != "" {
+			hint = "is the emulator at " + b.cfg.EmulatorHost + " running?"
+		}
+	}
+	if hint != "" {
+		return fmt.Errorf("%s: %w (%s)", what, err, hint)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// missing names the command that makes what was not found.
+func (b *Bus) missing(what string) string {
+	if strings.Contains(what, "subscription") {
+		return b.subscriptionCommand()
+	}
+	return "create it: gcloud pubsub topics create " + b.cfg.Topic + " --project=" + b.cfg.Project
+}
+
+func (b *Bus) subscriptionCommand() string {
+	name := b.cfg.Subscription
+	if name == "" {
+		name = "SUBSCRIPTION"
+	}
+	return fmt.Sprintf("create it: gcloud pubsub subscriptions create %s --topic=%s --project=%s --ack-deadline=10 "+
+		"--message-retention-duration=7d --expiration-period=never --min-retry-delay=1s --max-retry-delay=10s",
+		name, b.cfg.Topic, b.cfg.Project)
+}

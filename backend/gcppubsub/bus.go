@@ -1,0 +1,172 @@
+package gcppubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"cloud.google.com/go/pubsub/v2"
+	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"google.golang.org/api/option"
+
+	"github.com/countmill/countmill"
+)
+
+// A Bus is one topic, and at most one subscription of it. All its methods may be called
+// at once. Close it.
+type Bus struct {
+	cfg       Config
+	options   []option.ClientOption
+	admin     *pubsub.Client
+	publisher *googlecloud.Publisher // nil with ReceiveOnly
+	stats     stats
+	health    health
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu         sync.Mutex // for all below
+	closed     bool
+	publishing sync.WaitGroup // added to only while not closed
+	receiving  chan struct{}  // of the subscription there is: closed when it has ended
+	endErr     error          // how the latest one ended
+	closing    sync.Once
+	closeErr   error
+}
+
+var (
+	_ message.Publisher  = (*Bus)(nil)
+	_ message.Subscriber = (*Bus)(nil)
+)
+
+// Publish sends the messages one after the other and waits for each; send several by
+// several calls at once. The package comment says what the answers mean. It takes at
+// most PublishTimeout.
+func (b *Bus) Publish(topic string, messages ...*message.Message) error {
+	if err := b.checkName(topic); err != nil {
+		return err
+	}
+	if b.publisher == nil {
+		return errors.New("gcppubsub: opened with ReceiveOnly")
+	}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return fmt.Errorf("gcppubsub: %w", countmill.ErrClosed)
+	}
+	b.publishing.Add(1)
+	b.mu.Unlock()
+	defer b.publishing.Done()
+	if err := b.publisher.Publish(topic, messages...); err != nil {
+		return fmt.Errorf("gcppubsub: %w", b.explain(err, "publish to topic "+b.cfg.topicName()))
+	}
+	return nil
+}
+
+func (b *Bus) checkName(topic string) error {
+	if topic != b.cfg.Topic {
+		return fmt.Errorf("gcppubsub: this bus carries topic %q, not %q", b.cfg.Topic, topic)
+	}
+	return nil
+}
+
+// Subscribe receives messages until ctx ends; the package comment says what becomes of
+// those that are here then. The channel is closed when that has been done, and also
+// when Pub/Sub ends the stream for good: subscribe again. There is one subscription at
+// a time.
+func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := b.checkName(topic); err != nil {
+		return nil, err
+	}
+	if b.cfg.Subscription == "" {
+		return nil, errors.New("gcppubsub: no subscription is named")
+	}
+	ended, err := b.claim()
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.subscribe(ctx)
+	if err != nil {
+		err = fmt.Errorf("gcppubsub: %w", err)
+		b.release(ended, err)
+		return nil, err
+	}
+	go func() {
+		err := s.run()
+		defer close(s.out) // last: whoever sees it may subscribe again
+		b.release(ended, err)
+	}()
+	return s.out, nil
+}
+
+// claim takes the place of the one subscription.
+func (b *Bus) claim() (ended chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, fmt.Errorf("gcppubsub: %w", countmill.ErrClosed)
+	case b.receiving != nil:
+		return nil, errors.New("gcppubsub: there is a subscription already; Pub/Sub shares messages among processes")
+	}
+	b.receiving = make(chan struct{})
+	return b.receiving, nil
+}
+
+func (b *Bus) release(ended chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.receiving, b.endErr = nil, err
+	close(ended)
+}
+
+// Ready returns nil while messages can come in, else why not: nothing is subscribed,
+// the stream is broken, or the subscription cannot be asked for. A process that only
+// publishes does not ask.
+func (b *Bus) Ready() error {
+	b.mu.Lock()
+	closed, receiving, endErr := b.closed, b.receiving != nil, b.endErr
+	b.mu.Unlock()
+	switch {
+	case closed:
+		return fmt.Errorf("gcppubsub: %w", countmill.ErrClosed)
+	case !receiving && endErr != nil:
+		return endErr
+	case !receiving:
+		return errors.New("gcppubsub: not subscribed")
+	}
+	return b.health.err()
+}
+
+// Close ends the subscription as the end of its context does, waits for calls of
+// Publish, and disconnects. Close it after its publisher and aggregator: later calls
+// get countmill.ErrClosed. It may be called again.
+func (b *Bus) Close() error {
+	b.closing.Do(func() { b.closeErr = b.close() })
+	return b.closeErr
+}
+
+func (b *Bus) close() error {
+	b.mu.Lock()
+	b.closed = true
+	receiving := b.receiving
+	b.mu.Unlock()
+	b.end()
+	var errs []error
+	if receiving != nil {
+		<-receiving
+		b.mu.Lock()
+		errs = append(errs, b.endErr)
+		b.mu.Unlock()
+	}
+	b.publishing.Wait()
+	if b.publisher != nil {
+		errs = append(errs, b.publisher.Close())
+	}
+	if b.admin != nil {
+		errs = append(errs, b.admin.Close())
+	}
+	return errors.Join(errs...)
+}

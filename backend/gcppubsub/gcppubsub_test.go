@@ -1,0 +1,257 @@
+package gcppubsub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest"
+	"github.com/countmill/countmill/backend/gcppubsub"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+// open opens a bus in a project of the test's own, and changes the configuration before.
+func open(t testing.TB, host string, change ...func(*gcppubsub.Config)) *gcppubsub.Bus {
+	t.Helper()
+	cfg := gcppubsub.Config{
+		Project: emulator.Project(), Topic: "increments", Subscription: "aggregators",
+		EmulatorHost: host, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	bus, err := gcppubsub.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bus.Close() })
+	return bus
+}
+
+func project(name string) func(*gcppubsub.Config) {
+	return func(c *gcppubsub.Config) { c.Project = name }
+}
+
+func subscribe(t testing.TB, bus *gcppubsub.Bus) <-chan *message.Message {
+	t.Helper()
+	messages, err := bus.Subscribe(t.Context(), "increments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+func publish(t testing.TB, bus *gcppubsub.Bus, id string, payload []byte) {
+	t.Helper()
+	if err := bus.Publish("increments", message.NewMessage(id, payload)); err != nil {
+		t.Error(err)
+	}
+}
+
+// publishMany publishes n messages by several calls at once.
+func publishMany(t testing.TB, bus *gcppubsub.Bus, n, size int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	const at = 50
+	for g := range at {
+		wg.Go(func() {
+			for i := g; i < n; i += at {
+				publish(t, bus, fmt.Sprint(i), make([]byte, size))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func receive(t testing.TB, messages <-chan *message.Message, within time.Duration) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-messages:
+		if !ok {
+			t.Fatal("the channel was closed")
+		}
+		return m
+	case <-time.After(within):
+		t.Fatalf("no message within %s", within)
+	}
+	return nil
+}
+
+func TestBus(t *testing.T) {
+	t.Parallel()
+	host := emulator.PubSub(t)
+	backendtest.RunBus(t, func(t *testing.T) backendtest.Bus {
+		bus := open(t, host)
+		return backendtest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
+	})
+}
+
+// TestForeignMessages come over the REST interface, as curl would send them.
+func TestForeignMessages(t *testing.T) {
+	t.Parallel()
+	host := emulator.PubSub(t)
+	id := emulator.Project()
+	bus := open(t, host, project(id))
+	for _, payload := range []string{`{"counter":"a"}`, "\xff\x00garbage", "-"} {
+		sent := post(t, host, id, []byte(payload))
+		messages := subscribe(t, bus)
+		for range 2 { // the second time after a nack
+			m := receive(t, messages, 20*time.Second)
+			if string(m.Payload) != payload {
+				t.Errorf("got payload %q, want %q", m.Payload, payload)
+			}
+			if got := m.Metadata.Get(aggregator.MetaBrokerID); got != sent {
+				t.Errorf("got broker id %q, want %q", got, sent)
+			}
+			if got, want := m.Metadata.Get(aggregator.MetaTopic), "projects/"+id+"/topics/increments"; got != want {
+				t.Errorf("got topic %q, want %q", got, want)
+			}
+			published, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(aggregator.MetaPublished))
+			if age := time.Since(published); err != nil || age < -time.Second || age > time.Minute {
+				t.Errorf("got publish time %s ago, error %v", age, err)
+			}
+			m.Nack()
+		}
+		receive(t, messages, 20*time.Second).Ack()
+		bus = reopen(t, bus, host, id)
+	}
+}
+
+func reopen(t *testing.T, bus *gcppubsub.Bus, host, id string) *gcppubsub.Bus {
+	t.Helper()
+	if err := bus.Close(); err != nil {
+		t.Error(err)
+	}
+	return open(t, host, project(id))
+}
+
+// post publishes over HTTP and returns the message id. Attributes that claim our names
+// come with it.
+func post(t *testing.T, host, project string, payload []byte) string {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{
+		"data": payload, "attributes": map[string]string{aggregator.MetaBrokerID: "forged", aggregator.MetaTopic: "forged"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Post("http://"+host+"/v1/projects/"+project+"/topics/increments:publish", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct{ MessageIds []string }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.MessageIds) != 1 {
+		t.Fatalf("got %s, %v, error %v", resp.Status, answer, err)
+	}
+	return answer.MessageIds[0]
+}
+
+// TestRedeliveriesAreCounted where Pub/Sub tells them.
+func TestRedeliveriesAreCounted(t *testing.T) {
+	t.Parallel()
+	bus := open(t, emulator.PubSub(t), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
+	messages := subscribe(t, bus)
+	publish(t, bus, "x", nil)
+	receive(t, messages, 20*time.Second).Nack()
+	receive(t, messages, 20*time.Second).Ack()
+	if err := bus.Close(); err != nil {
+		t.Error(err)
+	}
+	want := gcppubsub.Stats{Deliveries: 2, Redeliveries: 1, Acks: 1, Nacks: 1}
+	if got := bus.Stats(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestOneSubscription also after the first has ended.
+func TestOneSubscription(t *testing.T) {
+	t.Parallel()
+	bus := open(t, emulator.PubSub(t))
+	ctx, cancel := contextOf(t)
+	first, err := bus.Subscribe(ctx, "increments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.Subscribe(t.Context(), "increments"); err == nil {
+		t.Error("a second subscription: got no error")
+	}
+	cancel()
+	for range first { // until it is closed
+	}
+	second := subscribe(t, bus)
+	publish(t, bus, "x", nil)
+	receive(t, second, 20*time.Second).Ack()
+}
+
+var underRace bool
+
+// TestHeldMessages holds as many messages as an aggregator may, for longer than their
+// leases last, and counts what each takes.
+func TestHeldMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	if underRace {
+		t.Skip("the race detector takes no more than 8,128 goroutines; it runs without")
+	}
+	const n = 20_000
+	bus := open(t, emulator.PubSub(t))
+	publishMany(t, bus, n, 100)
+	before := memory()
+	messages := subscribe(t, bus)
+	begin := time.Now()
+	held := make(map[string]*message.Message, n)
+	again := 0
+	for len(held) < n {
+		m := receive(t, messages, 30*time.Second)
+		id := m.Metadata.Get(aggregator.MetaBrokerID)
+		if held[id] != nil {
+			again++
+		}
+		held[id] = m
+	}
+	t.Logf("%d messages after %s: %d bytes and %.1f goroutines each", n, time.Since(begin).Round(time.Millisecond),
+		(memory()-before)/n, float64(runtime.NumGoroutine())/n)
+	timer := time.After(15 * time.Second)
+	for done := false; !done; {
+		select {
+		case <-messages:
+			again++
+		case <-timer:
+			done = true
+		}
+	}
+	if again > 0 {
+		t.Errorf("%d messages came again while they were held", again)
+	}
+	if got := bus.Stats().Held; got < n {
+		t.Errorf("Stats: got %d held, want %d", got, n)
+	}
+	for _, m := range held {
+		m.Ack()
+	}
+	if err := bus.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := bus.Stats(); got.Acks != n || got.Nacks != 0 || got.Held != 0 {
+		t.Errorf("got %+v after acks of %d messages", got, n)
+	}
+}
+
+func memory() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}

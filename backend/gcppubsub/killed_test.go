@@ -1,0 +1,72 @@
+package gcppubsub_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+const (
+	childHost    = "COUNTMILL_PUBSUB_CHILD_HOST"
+	childProject = "COUNTMILL_PUBSUB_CHILD_PROJECT"
+)
+
+// TestChild is the process that TestKilled kills: it holds a message until then.
+func TestChild(t *testing.T) {
+	if os.Getenv(childHost) == "" {
+		t.Skip("not the other process")
+	}
+	bus := open(t, os.Getenv(childHost), project(os.Getenv(childProject)))
+	messages := subscribe(t, bus)
+	m := receive(t, messages, 20*time.Second)
+	_, _ = os.Stdout.WriteString("\nheld " + m.Metadata.Get(aggregator.MetaBrokerID) + "\n")
+	<-t.Context().Done()
+}
+
+// TestKilled: the messages of a process that was killed come to another when their
+// lease of AckExtension is over. The emulator goes on to send them to the stream that is
+// dead until that stream's deadline, 20s after it began: hence a bound of twice that.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	host, id := emulator.PubSub(t), emulator.Project()
+	bus := open(t, host, project(id))
+	publish(t, bus, "x", nil)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), exe, "-test.run", "^TestChild$", "-test.v")
+	child.Env = append(os.Environ(), childHost+"="+host, childProject+"="+id)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	held := ""
+	for lines := bufio.NewScanner(out); held == "" && lines.Scan(); {
+		held, _ = strings.CutPrefix(lines.Text(), "held ")
+		if held == lines.Text() {
+			held = ""
+		}
+	}
+	<-time.After(6 * time.Second) // its lease has been extended when it dies
+	begin := time.Now()
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	m := receive(t, subscribe(t, bus), 40*time.Second)
+	m.Ack()
+	if got := m.Metadata.Get(aggregator.MetaBrokerID); got != held {
+		t.Errorf("got message %q, the other process held %q", got, held)
+	}
+	t.Logf("came again %s after the other process was killed", time.Since(begin).Round(time.Millisecond))
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package gcppubsub_test
+
+func init() { underRace = true }

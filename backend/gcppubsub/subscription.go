@@ -1,0 +1,205 @@
+package gcppubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+)
+
+// A subscription hands the messages of a Watermill subscriber over and ends it in the
+// right order. That subscriber passes a message's ack on from a goroutine of the
+// message's own, and the end of that goroutine ends the message's context: this is how
+// a subscription knows which acks are still here.
+type subscription struct {
+	b      *Bus
+	inner  interface{ Close() error } // the Watermill subscriber, of this subscription alone
+	in     <-chan *message.Message
+	out    chan *message.Message
+	stop   context.Context // ends when the subscription shall
+	cancel context.CancelFunc
+	failed chan error // gets why Pub/Sub ended the stream
+
+	mu   sync.Mutex
+	held map[*message.Message]context.Context // handed over, and their own goroutine runs
+}
+
+// subscribe makes a Watermill subscriber for each subscription: one cannot receive a
+// second time while its first Receive backs off.
+func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
+	settings, err := b.lookUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.warn(settings)
+	s := &subscription{
+		b:      b,
+		out:    make(chan *message.Message),
+		failed: make(chan error, 1),
+		held:   make(map[*message.Message]context.Context),
+	}
+	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), logger{b.cfg.Logger, s.fail})
+	if err != nil {
+		return nil, err
+	}
+	s.inner = inner
+	// Not ctx: its end would give back messages whose acks are on their way.
+	receiving, endReceiving := context.WithCancel(context.WithoutCancel(ctx))
+	timer := time.AfterFunc(callTimeout, endReceiving)
+	if s.in, err = inner.Subscribe(receiving, b.cfg.Topic); err == nil && !timer.Stop() {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		endReceiving()
+		return nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
+	}
+	var done context.CancelFunc
+	s.stop, done = context.WithCancel(ctx)
+	unlink := context.AfterFunc(b.life, done)
+	s.cancel = func() { unlink(); done(); endReceiving() }
+	return s, nil
+}
+
+func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
+	var limit time.Duration
+	if b.cfg.EmulatorHost != "" {
+		limit = emulatorStream
+	}
+	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.stats, limit)))
+	return googlecloud.SubscriberConfig{
+		GenerateSubscriptionName: func(string) string { return b.cfg.Subscription },
+		ProjectID:                b.cfg.Project,
+		// lookUp has seen to these.
+		DoNotCreateSubscriptionIfMissing:        true,
+		DoNotCreateTopicIfMissing:               true,
+		DoNotEnforceSubscriptionAttachedToTopic: true,
+		ReceiveSettings:                         b.cfg.receiveSettings(),
+		ClientOptions:                           slices.Concat(b.options, []option.ClientOption{watch}),
+		Unmarshaler:                             unmarshaler{topic: b.cfg.topicName(), stats: &b.stats},
+	}
+}
+
+// fail is told by Watermill's subscriber that receiving has ended.
+func (s *subscription) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// run hands messages over until the subscription shall end or Pub/Sub has ended it.
+// It returns when nothing of it is left here, or CloseTimeout is over.
+func (s *subscription) run() error {
+	defer s.cancel()
+	probing, endProbing := context.WithCancel(s.stop)
+	var probes sync.WaitGroup
+	probes.Go(func() { s.b.probe(probing) })
+	err := s.pump()
+	endProbing()
+	if err != nil {
+		s.b.cfg.Logger.LogAttrs(s.stop, slog.LevelWarn, "Pub/Sub has ended the stream", slog.Any("err", err))
+		s.b.health.ended(err)
+	}
+	err = errors.Join(err, s.close())
+	probes.Wait()
+	return err
+}
+
+// pump returns nil when the subscription shall end, an error when it has.
+func (s *subscription) pump() error {
+	for {
+		select {
+		case m, ok := <-s.in:
+			if !ok {
+				return errors.New("gcppubsub: receiving has ended")
+			}
+			s.deliver(m)
+		case err := <-s.failed:
+			return fmt.Errorf("gcppubsub: %w", s.b.explain(err, "subscription "+s.b.cfg.subscriptionName()))
+		case <-s.stop.Done():
+			return nil
+		}
+	}
+}
+
+// deliver waits for somebody to take the message, and gives it back if nobody will.
+func (s *subscription) deliver(m *message.Message) {
+	ctx := m.Context()
+	s.track(m, ctx)
+	select {
+	case s.out <- m:
+	case <-ctx.Done(): // the stream has broken
+	case <-s.stop.Done():
+		m.Nack()
+	}
+}
+
+// track counts a message as held until its own goroutine has ended.
+func (s *subscription) track(m *message.Message, ctx context.Context) {
+	s.mu.Lock()
+	s.held[m] = ctx
+	s.mu.Unlock()
+	s.b.stats.held.Add(1)
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		delete(s.held, m)
+		s.mu.Unlock()
+		s.b.stats.held.Add(-1)
+		if acked(m) {
+			s.b.stats.acks.Add(1)
+		} else {
+			s.b.stats.nacks.Add(1)
+		}
+	})
+}
+
+func acked(m *message.Message) bool {
+	select {
+	case <-m.Acked():
+		return true
+	default:
+		return false
+	}
+}
+
+// close lets the acks that were given pass, then ends the Watermill subscriber, which
+// gives everything else back and sends what is in its buffers.
+func (s *subscription) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.b.cfg.CloseTimeout)
+	defer cancel()
+	s.passAcks(ctx)
+	closed := make(chan error, 1)
+	go func() { closed <- s.inner.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("gcppubsub: Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
+	}
+}
+
+// passAcks waits until no message is held that was acked before the call.
+func (s *subscription) passAcks(ctx context.Context) {
+	s.mu.Lock()
+	held := maps.Clone(s.held)
+	s.mu.Unlock()
+	for m, passed := range held {
+		if !acked(m) {
+			continue
+		}
+		select {
+		case <-passed.Done():
+		case <-ctx.Done():
+			s.b.stats.acksLost.Add(1)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package gcppubsub
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// An innerFake notes when the Watermill subscriber would be closed.
+type innerFake struct {
+	closed bool
+	hangs  <-chan struct{}
+}
+
+func (i *innerFake) Close() error {
+	i.closed = true
+	if i.hangs != nil {
+		<-i.hangs
+	}
+	return nil
+}
+
+func newSubscription(inner *innerFake) *subscription {
+	b := &Bus{cfg: Config{}.withDefaults()}
+	return &subscription{b: b, inner: inner, held: make(map[*message.Message]context.Context)}
+}
+
+// hold makes a message whose own goroutine ends when passed is called.
+func (s *subscription) hold() (m *message.Message, passed context.CancelFunc) {
+	m = message.NewMessage("", nil)
+	ctx, passed := context.WithCancel(context.Background())
+	s.track(m, ctx)
+	return m, passed
+}
+
+// TestAckWins: Watermill's subscriber chooses at random between an ack and its end when
+// a message's own goroutine sees both at once. So it must not end before.
+func TestAckWins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := &innerFake{}
+		s := newSubscription(inner)
+		acked, passed := s.hold()
+		acked.Ack()
+		_, unsettled := s.hold() // does not keep anything from ending
+		defer unsettled()
+		done := make(chan error, 1)
+		go func() { done <- s.close() }()
+		time.Sleep(s.b.cfg.CloseTimeout / 2)
+		synctest.Wait()
+		if inner.closed {
+			t.Fatal("the subscriber was closed with an ack under way")
+		}
+		passed()
+		if err := <-done; err != nil || !inner.closed {
+			t.Errorf("got %v, closed %t", err, inner.closed)
+		}
+		if got := s.b.Stats(); got.Acks != 1 || got.AcksLost != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestCloseIsBounded both for acks that do not pass and for a server that hangs.
+func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		s := newSubscription(&innerFake{hangs: hang})
+		m, passed := s.hold()
+		defer passed()
+		m.Ack()
+		begin := time.Now()
+		wantMention(t, s.close(), "within 10s")
+		if took := time.Since(begin); took > s.b.cfg.CloseTimeout {
+			t.Errorf("took %s", took)
+		}
+		if got := s.b.Stats().AcksLost; got != 1 {
+			t.Errorf("got %d acks lost, want 1", got)
+		}
+	})
+}

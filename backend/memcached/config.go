@@ -1,0 +1,115 @@
+package memcached
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config says where memcached is. Servers is required.
+type Config struct {
+	// Servers are HOST:PORT each. All readers of a store should name the same ones; the
+	// order does not matter.
+	Servers []string
+
+	// Prefix begins every key: at most 128 bytes, no spaces, no control characters.
+	// Readers of different stores on one memcached need different ones, or they serve
+	// each other's totals. Default "cm:".
+	Prefix string
+
+	// Timeout bounds each call. Within it, it also bounds connecting and each exchange
+	// with a server. Default 100ms.
+	Timeout time.Duration
+
+	// MaxIdle is the most connections to a server. All of them are kept when idle, and
+	// calls beyond wait for one of them. Default 64.
+	MaxIdle int
+
+	// ResolveEvery is how old the addresses of the servers may get. After an error they
+	// are resolved again within a second. Default 30s.
+	ResolveEvery time.Duration
+
+	// Resolver resolves the hosts of Servers. Default net.DefaultResolver.
+	Resolver Resolver
+
+	// Logger gets changes of addresses and names that do not resolve. Default: discarded.
+	Logger *slog.Logger
+}
+
+// A Resolver returns the addresses of a host, and an IP address as it is. A
+// [net.Resolver] is one.
+type Resolver interface {
+	LookupHost(ctx context.Context, host string) ([]string, error)
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "cm:")
+	c.Timeout = cmp.Or(c.Timeout, 100*time.Millisecond)
+	c.MaxIdle = cmp.Or(c.MaxIdle, 64)
+	c.ResolveEvery = cmp.Or(c.ResolveEvery, 30*time.Second)
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate reports everything that is wrong, not only the first thing.
+func (c Config) validate() error {
+	var errs []error
+	if len(c.Servers) == 0 {
+		errs = append(errs, errors.New("Servers names none"))
+	}
+	seen := make(map[string]bool)
+	for _, server := range c.Servers {
+		if err := CheckServer(server); err != nil {
+			errs = append(errs, fmt.Errorf("Servers: %w", err))
+		} else if seen[server] {
+			errs = append(errs, fmt.Errorf("Servers: %q stands twice", server))
+		}
+		seen[server] = true
+	}
+	if !legalPrefix(c.Prefix) {
+		errs = append(errs, fmt.Errorf("Prefix must have at most %d bytes, without spaces and control characters, got %q", maxPrefix, c.Prefix))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("Timeout must not be negative, got %s", c.Timeout))
+	}
+	if c.ResolveEvery < 0 {
+		errs = append(errs, fmt.Errorf("ResolveEvery must not be negative, got %s", c.ResolveEvery))
+	}
+	if c.MaxIdle < 0 {
+		errs = append(errs, fmt.Errorf("MaxIdle must not be negative, got %d", c.MaxIdle))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckServer reports what is wrong with a HOST:PORT.
+func CheckServer(server string) error {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil || host == "" {
+		return fmt.Errorf("a server is HOST:PORT, got %q", server)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("a server's port is 1 to 65535, got %q", server)
+	}
+	return nil
+}
+
+const maxPrefix = 128
+
+func legalPrefix(prefix string) bool {
+	for _, b := range []byte(prefix) {
+		if b <= ' ' || b == 0x7f {
+			return false
+		}
+	}
+	return len(prefix) <= maxPrefix
+}

@@ -1,0 +1,315 @@
+package memcached
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/backend/backendtest"
+	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
+
+// open has a time-out for machines that are busy with other tests.
+func open(t testing.TB, cfg Config) *Cache {
+	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	c, err := Open(cfg)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+func total(counter string, n int64, asOf time.Time) reader.Cached {
+	return reader.Cached{Counter: counter, Total: n, Shards: 3, Exists: true, AsOf: asOf.UTC()}
+}
+
+func set(t testing.TB, c *Cache, totals ...reader.Cached) {
+	t.Helper()
+	if err := c.Set(t.Context(), totals, time.Minute); err != nil {
+		t.Fatalf("Set: %v", err)
+	}
+}
+
+func want(t testing.TB, c *Cache, counter string, total int64) {
+	t.Helper()
+	got, err := c.Get(t.Context(), []string{counter})
+	if err != nil || len(got) != 1 || got[0].Total != total {
+		t.Errorf("Get: got %v (error %v), want a total of %d", got, err, total)
+	}
+}
+
+func TestCache(t *testing.T) {
+	t.Parallel()
+	one, two := emulator.Memcached(t), emulator.Memcached(t)
+	for name, servers := range map[string][]string{"one server": {one.Host()}, "two servers": {one.Host(), two.Host()}} {
+		t.Run(name, func(t *testing.T) {
+			backendtest.RunCache(t, func(t *testing.T) reader.Cache {
+				return open(t, Config{Servers: servers, Prefix: emulator.Project() + ":"})
+			})
+		})
+	}
+}
+
+func TestThousandTotals(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
+	now := time.Now()
+	var totals []reader.Cached
+	var counters []string
+	for i := range 1000 {
+		counters = append(counters, strings.Repeat("x", 490)+fmt.Sprint(i))
+		totals = append(totals, total(counters[i], int64(i), now))
+	}
+	began := time.Now()
+	set(t, c, totals...)
+	took := time.Since(began)
+	began = time.Now()
+	got, err := c.Get(t.Context(), counters)
+	if err != nil || len(got) != len(totals) {
+		t.Errorf("got %d totals (error %v), want %d", len(got), err, len(totals))
+	}
+	t.Logf("set in %s, got in %s", took, time.Since(began))
+}
+
+// The conformance suite sets through one Cache; here two processes do, and the one with
+// the older totals comes last.
+func TestStaleSetLoses(t *testing.T) {
+	t.Parallel()
+	server := emulator.Memcached(t)
+	a, b := open(t, Config{Servers: []string{server.Host()}}), open(t, Config{Servers: []string{server.Host()}})
+	now := time.Now()
+	set(t, a, total("a", 2, now))
+	set(t, b, total("a", 1, now.Add(-time.Nanosecond)))
+	want(t, b, "a", 2)
+	set(t, b, total("a", 3, now.Add(time.Nanosecond)))
+	want(t, a, "a", 3)
+}
+
+// Between the gets and the cas of a put the item may change or go: the put looks again.
+func TestPutLooksAgain(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
+	now := time.Now()
+	look := func(counter string) entry {
+		entries, _, err := c.lookUp(t.Context(), []string{counter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entries[counter]
+	}
+	put := func(n int64, asOf time.Time, e entry) {
+		if err := c.put(t.Context(), total("a", n, asOf), 60, e); err != nil {
+			t.Errorf("put: %v", err)
+		}
+	}
+	nothing := look("a")
+	set(t, c, total("a", 2, now))
+	put(1, now.Add(-time.Second), nothing)
+	want(t, c, "a", 2) // added meanwhile, later
+	second := look("a")
+	set(t, c, total("a", 4, now.Add(2*time.Second)))
+	put(3, now.Add(time.Second), second)
+	want(t, c, "a", 4) // changed meanwhile, later
+	put(5, now.Add(3*time.Second), second)
+	want(t, c, "a", 5) // changed meanwhile, earlier
+	evicted := look("a")
+	if err := c.pool.all[0].client.FlushAll(); err != nil {
+		t.Fatal(err)
+	}
+	put(6, now.Add(4*time.Second), evicted)
+	want(t, c, "a", 6) // gone meanwhile
+}
+
+func TestForeignValueIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
+	set(t, c, total("a", 1, time.Now()))
+	entries, _, err := c.lookUp(t.Context(), []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := entries["a"].item
+	item.Value = []byte("not ours")
+	if err := c.pool.all[0].client.Set(item); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(t.Context(), []string{"a"}); err != nil || len(got) != 0 {
+		t.Errorf("got %v (error %v) of a value that is no total, want a miss", got, err)
+	}
+	set(t, c, total("a", 2, time.Now().Add(-time.Hour)))
+	want(t, c, "a", 2)
+}
+
+func TestOnlyTheHolderUnlocks(t *testing.T) {
+	t.Parallel()
+	server := emulator.Memcached(t)
+	a, b := open(t, Config{Servers: []string{server.Host()}}), open(t, Config{Servers: []string{server.Host()}})
+	lock := func(c *Cache, want bool, when string) {
+		t.Helper()
+		if won, err := c.Lock(t.Context(), "a", time.Minute); err != nil || won != want {
+			t.Errorf("Lock %s: got %t, %v, want %t", when, won, err, want)
+		}
+	}
+	unlock := func(c *Cache) {
+		t.Helper()
+		if err := c.Unlock(t.Context(), "a"); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+	lock(a, true, "of a free one")
+	unlock(b)
+	lock(b, false, "after another one's Unlock")
+	// a's lock goes, as if it had expired, and b gets it: a must not give b's back.
+	if err := b.pool.all[0].client.FlushAll(); err != nil {
+		t.Fatal(err)
+	}
+	lock(b, true, "of a forgotten one")
+	unlock(a)
+	lock(a, false, "after the Unlock of who held it before")
+	unlock(b)
+	lock(a, true, "after the holder's Unlock")
+}
+
+func TestLocksNeverGivenBackAreForgotten(t *testing.T) {
+	t.Parallel()
+	var l locks
+	for i := range 10_000 {
+		l.add(fmt.Sprint(i), held{until: time.Now().Add(-time.Second)})
+	}
+	if len(l.held) > 1025 {
+		t.Errorf("%d expired locks are kept", len(l.held))
+	}
+}
+
+func TestExpiration(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]int32{
+		1: 2, time.Second: 2, time.Second + 1: 3, time.Minute: 61, (maxSeconds-1)*time.Second - 1: maxSeconds, 365 * 24 * time.Hour: maxSeconds, 1<<63 - 1: maxSeconds,
+	} {
+		if got := expiration(ttl); got != want {
+			t.Errorf("expiration(%s): got %d, want %d", ttl, got, want)
+		}
+	}
+}
+
+// An item of n seconds goes at the n-th tick of the server's clock, up to a second early.
+func TestLockHoldsForItsTTL(t *testing.T) {
+	t.Parallel()
+	server := emulator.Memcached(t)
+	tick := time.NewTicker(130 * time.Millisecond)
+	defer tick.Stop()
+	for i := range 8 { // at different moments of the server's second
+		<-tick.C
+		counter := fmt.Sprint(i)
+		t.Run(counter, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, Config{Servers: []string{server.Host()}})
+			began := time.Now()
+			if won, err := c.Lock(t.Context(), counter, time.Second); err != nil || !won {
+				t.Fatalf("Lock: got %t, %v", won, err)
+			}
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				won, err := c.Lock(t.Context(), counter, time.Second)
+				if err != nil {
+					t.Fatalf("Lock: %v", err)
+				}
+				if took := time.Since(began); won && took < time.Second || took > 5*time.Second {
+					t.Fatalf("a lock of 1s was free after %s", took)
+				}
+				if won {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestSetForNoTime(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
+	if err := c.Set(t.Context(), []reader.Cached{total("a", 1, time.Now())}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(t.Context(), []string{"a"}); err != nil || len(got) != 0 {
+		t.Errorf("got %v (error %v), want nothing: 0 must not mean for ever", got, err)
+	}
+}
+
+func FuzzValue(f *testing.F) {
+	f.Add("a", int64(-5), 3, true, int64(1), int64(999_999_999))
+	f.Add(strings.Repeat("x", 500), int64(1)<<62, 999, false, int64(-62135596800), int64(0))
+	f.Fuzz(func(t *testing.T, counter string, n int64, shards int, exists bool, seconds, nanos int64) {
+		if shards < 0 || shards > 999 {
+			shards = 7
+		}
+		in := reader.Cached{Counter: counter, Total: n, Shards: shards, Exists: exists, AsOf: time.Unix(seconds%1e11, nanos%1e9).UTC()}
+		b := encode(in)
+		out, err := decode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(in, out); diff != "" {
+			t.Errorf("encoded and decoded (-want +got):\n%s", diff)
+		}
+		for i := range len(b) - len(counter) {
+			if cut, err := decode(b[:i]); err == nil {
+				t.Errorf("%d bytes of %d are taken for %v", i, len(b), cut)
+			}
+		}
+		if other, err := decode([]byte(counter)); err == nil && !bytes.Equal(encode(other), []byte(counter)) {
+			// A varint has longer forms; nothing worse may pass.
+			if len(encode(other)) > len(counter) {
+				t.Errorf("%q is taken for %v", counter, other)
+			}
+		}
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := Open(Config{
+		Servers: []string{"h", ":1", "h:0", "h:http", "h:70000", "h:1", "h:1"},
+		Prefix:  "a b", Timeout: -1, MaxIdle: -1, ResolveEvery: -1,
+	})
+	for _, want := range []string{`"h"`, `":1"`, `"h:0"`, `"h:http"`, `"h:70000"`, `"h:1" stands twice`, "Prefix", "Timeout", "MaxIdle", "ResolveEvery"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one about %s", err, want)
+		}
+	}
+	if _, err := Open(Config{}); err == nil {
+		t.Error("no servers: got no error")
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	c, err := Open(Config{Servers: []string{emulator.Memcached(t).Host()}, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(t, c, total("a", 1, time.Now()))
+	_ = c.Close()
+	_ = c.Close()
+	if _, err := c.Get(t.Context(), []string{"a"}); !errors.Is(err, errClosed) {
+		t.Errorf("Get: got %v, want %v", err, errClosed)
+	}
+}

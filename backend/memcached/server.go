@@ -1,0 +1,130 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/bradfitz/gomemcache/memcache"
+	"github.com/cespare/xxhash/v2"
+)
+
+// A server is one address of memcached, with connections of its own: one server that
+// hangs takes none away from the others.
+type server struct {
+	id     string // what its rendezvous goes by
+	hash   uint64 // of id
+	addr   addr
+	err    error // why there is no address
+	client *memcache.Client
+	slots  chan struct{} // one for each connection
+}
+
+func newServer(id, address string, err error, cfg Config) *server {
+	s := &server{id: id, hash: xxhash.Sum64String(id), addr: addr(address), err: err}
+	s.slots = make(chan struct{}, cfg.MaxIdle)
+	s.client = memcache.NewFromSelector(selector{s.addr})
+	s.client.Timeout, s.client.MaxIdleConns = cfg.Timeout, cfg.MaxIdle
+	s.client.DialContext = dial(cfg.Timeout)
+	return s
+}
+
+// An addr is an IP address and a port.
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+// A selector gives a client its one server.
+type selector struct{ addr addr }
+
+// PickServer returns the server.
+func (s selector) PickServer(string) (net.Addr, error) { return s.addr, nil }
+
+// Each calls f with the server.
+func (s selector) Each(f func(net.Addr) error) error { return f(s.addr) }
+
+// pick returns the server that wins the rendezvous for the key, whatever their order.
+func pick(servers []*server, key string) *server {
+	hash := xxhash.Sum64String(key)
+	var best *server
+	var most uint64
+	for _, s := range servers {
+		if score := mix(hash ^ s.hash); best == nil || score > most || score == most && s.id < best.id {
+			best, most = s, score
+		}
+	}
+	return best
+}
+
+// mix is the last step of MurmurHash3: every bit in changes half of the bits out.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// try makes an exchange. Connections that the server closed, as it does when it restarts,
+// are noticed only when they are used: all idle ones are dropped then, and the exchange
+// is made once more. It is safe to make any of ours twice: see put and Lock.
+func try[T any](s *server, op func(*memcache.Client) (T, error)) (T, error) {
+	v, err := op(s.client)
+	if closed(err) {
+		_ = s.client.Close()
+		v, err = op(s.client)
+	}
+	return v, err
+}
+
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// protocol reports whether err is an answer, such as a miss.
+func protocol(err error) bool {
+	return errors.Is(err, memcache.ErrCacheMiss) || errors.Is(err, memcache.ErrCASConflict) ||
+		errors.Is(err, memcache.ErrNotStored)
+}
+
+// exchange makes an exchange with the server and returns at the latest when ctx ends. The
+// exchange then goes on by itself and keeps its connection, until its time-outs end it:
+// those left behind are never more than MaxIdle for each server.
+func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache.Client) (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var none T
+	if s.err != nil {
+		c.pool.suspect()
+		return none, s.err
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return none, fmt.Errorf("memcached %s: all %d connections are in use: %w", s.id, cap(s.slots), ctx.Err())
+	}
+	done := make(chan answer, 1)
+	if !c.pool.begin(func() {
+		defer func() { <-s.slots }()
+		v, err := try(s, op)
+		done <- answer{v, err}
+	}) {
+		<-s.slots
+		return none, errClosed
+	}
+	select {
+	case a := <-done:
+		if a.err == nil || protocol(a.err) {
+			return a.v, a.err
+		}
+		c.pool.suspect()
+		return a.v, fmt.Errorf("memcached %s: %w", s.id, a.err)
+	case <-ctx.Done():
+		return none, fmt.Errorf("memcached %s: %w", s.id, ctx.Err())
+	}
+}
