@@ -14,6 +14,7 @@ import (
 // held; the process ends then.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // begun by Google's libraries as they load
 		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/vfs.(*diskHealthCheckingFS).startTickerLocked.func1"),
 		goleak.Cleanup(func(code int) {
 			if binaryDir != "" {
@@ -61,7 +62,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"help", "incrr"}, `unknown command "incrr"`},
 		{[]string{"up", "--colour"}, "unknown flag: --colour (see countmill help up)"},
 		{[]string{"up", "extra"}, `takes no arguments, got "extra"`},
-		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:)`},
+		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{[]string{"up", "--store", "pebble:x?mode=1"}, `unknown parameter "mode" of pebble: (valid: namespace)`},
 		{[]string{"up", "--data", "a", "--store", "pebble:b"}, "--data DIR is short for"},
 		{[]string{"up", "--listen", "nowhere"}, "--listen: must be HOST:PORT"},

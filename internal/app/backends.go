@@ -1,6 +1,9 @@
 package app
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,7 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/datastore"
+	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/memcached"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/reader"
@@ -20,6 +26,12 @@ type backends struct {
 	bus   bus
 	store store
 	cache reader.Cache
+
+	closeCache func() error // nil where there is nothing to close
+
+	topic    string       // of the bus; empty for the roles' default
+	busReady func() error // why no messages come in; nil where a bus within the process has no way not to
+	busStats func() gcppubsub.Stats
 
 	// local is set for a bus within the process: it delivers once and is no use without
 	// an aggregator.
@@ -65,7 +77,10 @@ func openBackends(cfg Config) (*backends, error) {
 	return b, nil
 }
 
-func (b *backends) openBus(backendURL, Config) error {
+func (b *backends) openBus(u backendURL, cfg Config) error {
+	if u.scheme == "pubsub" {
+		return b.openPubSub(u, cfg)
+	}
 	bus, err := loopback.New(loopback.Config{WaitForAck: true})
 	if err != nil {
 		return fmt.Errorf("--bus: %w", err)
@@ -74,7 +89,57 @@ func (b *backends) openBus(backendURL, Config) error {
 	return nil
 }
 
+// openTimeout bounds the opening of what is elsewhere.
+const openTimeout = 30 * time.Second
+
+func (b *backends) openPubSub(u backendURL, cfg Config) error {
+	project, topic, subscription, err := u.pubsub(cfg.Roles)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
+		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
+		ReceiveOnly:    !cfg.Roles.Has(Publisher),
+		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
+		Logger: cfg.Logger.With("backend", "pubsub"),
+	})
+	if err != nil {
+		return fmt.Errorf("--bus: %w", err)
+	}
+	b.bus, b.topic = bus, topic
+	if cfg.Roles.Has(Aggregator) {
+		b.busReady = bus.Ready
+	}
+	b.busStats = bus.Stats
+	return nil
+}
+
+func (b *backends) openDatastore(u backendURL, cfg Config) error {
+	project, database, err := u.datastore()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	s, err := datastore.Open(ctx, datastore.Config{
+		Project: project, Database: database, Namespace: u.params.Get("namespace"),
+		Commit: u.params.Get("commit"), EntityGroups: u.params.Get("entity_groups") == "true",
+		ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Logger: cfg.Logger.With("backend", "datastore"),
+	})
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
+	}
+	b.store = s
+	return nil
+}
+
 func (b *backends) openStore(u backendURL, cfg Config) error {
+	if u.scheme == "datastore" {
+		return b.openDatastore(u, cfg)
+	}
 	dir, err := u.dir()
 	if err != nil {
 		return err
@@ -89,7 +154,10 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 	return nil
 }
 
-func (b *backends) openCache(u backendURL, _ Config) error {
+func (b *backends) openCache(u backendURL, cfg Config) error {
+	if u.scheme == "memcached" {
+		return b.openMemcached(u, cfg)
+	}
 	n, err := u.count("totals")
 	if err != nil {
 		return err
@@ -100,6 +168,28 @@ func (b *backends) openCache(u backendURL, _ Config) error {
 	}
 	b.cache = c
 	return nil
+}
+
+func (b *backends) openMemcached(u backendURL, cfg Config) error {
+	servers, err := u.servers()
+	if err != nil {
+		return err
+	}
+	c, err := memcached.Open(memcached.Config{
+		Servers: servers, Prefix: cachePrefix(cfg.Store), Logger: cfg.Logger.With("backend", "memcached"),
+	})
+	if err != nil {
+		return fmt.Errorf("--cache: %w", err)
+	}
+	b.cache, b.closeCache = c, c.Close
+	return nil
+}
+
+// cachePrefix keeps the totals of different stores apart in a cache that they share. It
+// goes by the store's URL: readers of one store that write it differently share none.
+func cachePrefix(store string) string {
+	sum := sha256.Sum256([]byte(store))
+	return "cm:" + base64.RawURLEncoding.EncodeToString(sum[:9]) + ":"
 }
 
 func (b *backends) closeLocalBus() {
@@ -121,6 +211,9 @@ func (b *backends) close() error {
 	var errs []error
 	if b.bus != nil {
 		errs = append(errs, b.closeBus())
+	}
+	if b.closeCache != nil {
+		errs = append(errs, b.closeCache())
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())

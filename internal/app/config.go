@@ -38,6 +38,9 @@ type Config struct {
 	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
+	// Create makes what is missing of topic, subscription and meta record. Default false.
+	Create bool
+
 	// Shards of a counter that nobody has seen. Default 0: what the store says.
 	Shards int
 	// Horizon is how long ids are remembered. Default 8 days.
@@ -62,7 +65,7 @@ type Config struct {
 	OpenEntries, OpenBytes int
 
 	// MaxStaleness is how old a total may be where the caller does not say. Negative:
-	// always read the store. Default: that.
+	// always read the store. Default: that with pebble:, else 2s.
 	MaxStaleness time.Duration
 
 	// RequestTimeout bounds one request for increments. Default 10s.
@@ -110,6 +113,10 @@ func (c Config) resolve() Config {
 	}
 	c.Linger = cmp.Or(c.Linger, linger)
 	c.WindowLinger = cmp.Or(c.WindowLinger, window)
-	c.MaxStaleness = cmp.Or(c.MaxStaleness, -1)
+	staleness := 2 * time.Second
+	if strings.HasPrefix(c.Store, "pebble:") {
+		staleness = -1
+	}
+	c.MaxStaleness = cmp.Or(c.MaxStaleness, staleness)
 	return c
 }

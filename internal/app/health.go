@@ -59,6 +59,11 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("aggregator: %w", err)
 		}
 	}
+	if a.backends.busReady != nil {
+		if err := a.backends.busReady(); err != nil {
+			return "", fmt.Errorf("bus: %w", err)
+		}
+	}
 	if a.reader != nil {
 		degraded, err := a.reader.Ready(ctx)
 		if err != nil {

@@ -59,6 +59,9 @@ func (m *metrics) collect(a *App) {
 	if a.reader != nil {
 		m.registry.MustRegister(m.ages, &statsCollector{gather: a.readerSamples})
 	}
+	if a.backends.busStats != nil && a.aggregator != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.pubsubSamples})
+	}
 	if a.backends.disk != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
 	}
@@ -135,6 +138,18 @@ func (a *App) readerSamples() []sample {
 		counter("countmill_shared_reads_total", "Calls answered by another call's read.", s.Shared),
 		counter("countmill_refreshes_total", "Totals read ahead of their expiry.", s.Refreshes),
 		counter("countmill_overflows_total", "Totals not given because they do not fit 64 bits.", s.Overflows),
+	}
+}
+
+func (a *App) pubsubSamples() []sample {
+	s := a.backends.busStats()
+	return []sample{
+		counter("countmill_pubsub_deliveries_total", "Messages that Pub/Sub delivered.", s.Deliveries),
+		counter("countmill_pubsub_redeliveries_total", "Those it had delivered before; known on a subscription with a dead-letter policy only.", s.Redeliveries),
+		counter("countmill_pubsub_acks_total", "Acks passed on to Pub/Sub.", s.Acks),
+		counter("countmill_pubsub_acks_lost_total", "Acks that had not left when the subscription ended: those messages come again.", s.AcksLost),
+		counter("countmill_pubsub_nacks_total", "Messages given back to Pub/Sub.", s.Nacks),
+		counter("countmill_pubsub_stream_errors_total", "Streams that ended with an error or could not be opened.", s.StreamErrors),
 	}
 }
 

@@ -44,7 +44,11 @@ func Parse(roles Roles, args []string, lookup func(string) (string, bool)) (Conf
 	set.Usage = func() {}
 	var wrong []string
 	for _, o := range optionsOf(roles) {
-		set.Var(notedValue{o.bind(&cfg), o.name, &wrong}, o.name, o.help)
+		value := o.bind(&cfg)
+		set.Var(notedValue{value, o.name, &wrong}, o.name, o.help)
+		if value.Type() == "bool" {
+			set.Lookup(o.name).NoOptDefVal = "true"
+		}
 	}
 	if err := set.Parse(args); err != nil {
 		return cfg, nil, FlagError(err)
@@ -183,7 +187,7 @@ func FlagHelp(roles Roles) string {
 	cfg := Config{Roles: roles}.withDefaults()
 	var b strings.Builder
 	for _, o := range optionsOf(roles) {
-		fmt.Fprintf(&b, "  --%s %s\n", o.name, o.arg)
+		fmt.Fprintf(&b, "  %s\n", strings.TrimSpace("--"+o.name+" "+o.arg))
 		wrap(&b, o.help+" Default "+o.bind(&cfg).String()+". ["+Env(o.name)+"]")
 	}
 	return b.String()

@@ -27,7 +27,7 @@ func find(t *testing.T, settings []Setting, name string) Setting {
 
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var other = map[string]string{
-	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "shards": "7",
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "shards": "7",
 	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms",
 	"window-messages": "11", "window-counters": "12", "window-bytes": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s",
@@ -47,7 +47,7 @@ func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
 			env := map[string]string{Env(o.name): value}
 			_, byDefault := parsed(t, nil, nil)
 			_, byEnv := parsed(t, nil, env)
-			_, byFlag := parsed(t, []string{"--" + o.name, value}, map[string]string{Env(o.name): "nonsense"})
+			_, byFlag := parsed(t, []string{"--" + o.name + "=" + value}, map[string]string{Env(o.name): "nonsense"})
 			_, byEmpty := parsed(t, nil, map[string]string{Env(o.name): ""})
 			if got := find(t, byDefault, shown); got.From != FromDefault || got.Value == want {
 				t.Errorf("unset: got %+v, want a default that is not %q", got, want)
@@ -174,17 +174,40 @@ func TestCheckRefuses(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:)`},
+		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
 		{Config{Bus: "loopback:?x=1"}, `unknown parameter "x" of loopback: (valid: none)`},
 		{Config{Bus: "loopback:x"}, "takes nothing after the colon"},
-		{Config{Store: "redis:x"}, "(valid: pebble:DIR)"},
+		{Config{Store: "redis:x"}, "(valid: pebble:DIR, datastore://PROJECT[/DATABASE][?namespace=NS])"},
+		{Config{Bus: "pubsub:p/t?subscription=s"}, `--bus: "pubsub:p/t" is not of the form pubsub://PROJECT/TOPIC?subscription=NAME`},
+		{Config{Bus: "pubsub://p?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p/t/x?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p//?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p/t"}, "names no subscription to take batches from; write pubsub://p/t?subscription=NAME"},
+		{Config{Bus: "pubsub://p/t?subscription="}, "names no subscription"},
+		{Config{Roles: Publisher, Bus: "pubsub://p/t?subscription="}, "names no subscription"},
+		{Config{Bus: "pubsub://p/t?sub=s"}, `unknown parameter "sub" of pubsub: (valid: subscription)`},
+		{Config{Store: "datastore:p"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p/"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p/d/x"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p?commit=twice"}, `parameter commit must be auto, single or classic, got "twice"`},
+		{Config{Store: "datastore://p?entity_groups=yes"}, `parameter entity_groups must be true or false, got "yes"`},
+		{Config{Store: "datastore://p?ns=x"}, `unknown parameter "ns" of datastore: (valid: namespace, commit, entity_groups)`},
 		{Config{Store: "pebble:"}, "names no directory"},
 		{Config{Store: "pebble://host/dir"}, "names a host"},
 		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
 		{Config{Store: "pebble:d?nmespace=a"}, `unknown parameter "nmespace" of pebble: (valid: namespace)`},
 		{Config{Store: "pebble:d?namespace=a&namespace=b"}, "stands 2 times"},
-		{Config{Cache: "memcached://h:1"}, "--cache: unknown scheme"},
+		{Config{Cache: "redis://h:1"}, `--cache: unknown scheme in "redis://h:1" (valid: memory:, memcached://HOST:PORT[,HOST:PORT...])`},
+		{Config{Cache: "memcached:h:1"}, "names no server"},
+		{Config{Cache: "memcached://"}, "names no server"},
+		{Config{Cache: "memcached://h"}, `a server is HOST:PORT, got "h"`},
+		{Config{Cache: "memcached://h:1,"}, `a server is HOST:PORT, got ""`},
+		{Config{Cache: "memcached://h:1,h:0"}, `port is 1 to 65535, got "h:0"`},
+		{Config{Cache: "memcached://h:1/"}, `port is 1 to 65535, got "h:1/"`},
+		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" stands twice`},
+		{Config{Cache: "memcached://h:1?x=1"}, `unknown parameter "x" of memcached: (valid: none)`},
 		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
 		{Config{Listen: "localhost"}, "--listen: must be HOST:PORT"},
 		{Config{Listen: ":99999"}, "--listen: must be HOST:PORT"},

@@ -32,6 +32,7 @@ func (a *App) makeRoles() error {
 
 func (a *App) publisherConfig() publisher.Config {
 	return publisher.Config{
+		Topic:      a.backends.topic,
 		Linger:     a.cfg.Linger,
 		MaxEntries: a.cfg.OpenEntries,
 		MaxBytes:   a.cfg.OpenBytes,
@@ -42,6 +43,7 @@ func (a *App) publisherConfig() publisher.Config {
 
 func (a *App) aggregatorConfig() aggregator.Config {
 	return aggregator.Config{
+		Topic:          a.backends.topic,
 		Linger:         a.cfg.WindowLinger,
 		WindowMessages: a.cfg.WindowMessages,
 		WindowCounters: a.cfg.WindowCounters,

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/countmill/countmill/backend/datastore"
+	"github.com/countmill/countmill/backend/memcached"
 )
 
 // A backendURL names a backend: SCHEME:REST?PARAM=VALUE&...
@@ -26,9 +29,18 @@ type scheme struct {
 }
 
 var schemes = map[string][]scheme{
-	"bus":   {{name: "loopback", usage: "loopback:", local: true}},
-	"store": {{name: "pebble", usage: "pebble:DIR", params: []string{"namespace"}, local: true}},
-	"cache": {{name: "memory", usage: "memory:", params: []string{"totals"}}},
+	"bus": {
+		{name: "loopback", usage: "loopback:", local: true},
+		{name: "pubsub", usage: "pubsub://PROJECT/TOPIC?subscription=NAME", params: []string{"subscription"}},
+	},
+	"store": {
+		{name: "pebble", usage: "pebble:DIR", params: []string{"namespace"}, local: true},
+		{name: "datastore", usage: "datastore://PROJECT[/DATABASE][?namespace=NS]", params: []string{"namespace", "commit", "entity_groups"}},
+	},
+	"cache": {
+		{name: "memory", usage: "memory:", params: []string{"totals"}},
+		{name: "memcached", usage: "memcached://HOST:PORT[,HOST:PORT...]"},
+	},
 }
 
 // parseURL refuses unknown schemes and parameters and names the valid ones.
@@ -148,13 +160,82 @@ func checkBackend(roles Roles, flag, text string) (backendURL, error) {
 		return u, Usagef("--%s: %s: lives within one process, which the %s role alone cannot share; use `countmill up`, which runs all roles in one",
 			flag, u.scheme, roles)
 	}
-	return u, u.check()
+	return u, u.check(roles)
+}
+
+// servers is what the URL names: memcached://HOST:PORT[,HOST:PORT...].
+func (u backendURL) servers() ([]string, error) {
+	list, ok := strings.CutPrefix(u.rest, "//")
+	if !ok || list == "" {
+		return nil, Usagef("--%s: %s: names no server; write memcached://HOST:PORT[,HOST:PORT...]", u.flag, u.scheme)
+	}
+	servers := strings.Split(list, ",")
+	seen := make(map[string]bool)
+	for _, server := range servers {
+		if err := memcached.CheckServer(server); err != nil {
+			return nil, Usagef("--%s: %s; write memcached://HOST:PORT[,HOST:PORT...]", u.flag, err)
+		}
+		if seen[server] {
+			return nil, Usagef("--%s: server %q stands twice", u.flag, server)
+		}
+		seen[server] = true
+	}
+	return servers, nil
+}
+
+// path is what stands between // and the parameters, cut at its slashes: from least to
+// most pieces, none of them empty.
+func (u backendURL) path(least, most int, usage string) ([]string, error) {
+	after, ok := strings.CutPrefix(u.rest, "//")
+	pieces := strings.Split(after, "/")
+	if !ok || len(pieces) < least || len(pieces) > most || slices.Contains(pieces, "") {
+		return nil, Usagef("--%s: %q is not of the form %s", u.flag, u.scheme+":"+u.rest, usage)
+	}
+	return pieces, nil
+}
+
+// pubsub is PROJECT, TOPIC and the subscription, which only an aggregator needs.
+func (u backendURL) pubsub(roles Roles) (project, topic, subscription string, err error) {
+	pieces, err := u.path(2, 2, "pubsub://PROJECT/TOPIC?subscription=NAME")
+	if err != nil {
+		return "", "", "", err
+	}
+	subscription = u.params.Get("subscription")
+	if subscription == "" && (roles.Has(Aggregator) || u.params.Has("subscription")) {
+		return "", "", "", Usagef("--%s: names no subscription to take batches from; write pubsub://%s/%s?subscription=NAME", u.flag, pieces[0], pieces[1])
+	}
+	return pieces[0], pieces[1], subscription, nil
+}
+
+// datastore is PROJECT and the database, empty for the project's default one.
+func (u backendURL) datastore() (project, database string, err error) {
+	pieces, err := u.path(1, 2, "datastore://PROJECT[/DATABASE]")
+	if err != nil {
+		return "", "", err
+	}
+	if commit := u.params.Get("commit"); !slices.Contains([]string{"", datastore.Auto, datastore.Single, datastore.Classic}, commit) {
+		return "", "", Usagef("--%s: parameter commit must be auto, single or classic, got %q", u.flag, commit)
+	}
+	if groups := u.params.Get("entity_groups"); !slices.Contains([]string{"", "true", "false"}, groups) {
+		return "", "", Usagef("--%s: parameter entity_groups must be true or false, got %q", u.flag, groups)
+	}
+	return pieces[0], strings.Join(pieces[1:], ""), nil
 }
 
 // check refuses what only this kind of backend cannot have.
-func (u backendURL) check() error {
-	if u.scheme == "pebble" {
+func (u backendURL) check(roles Roles) error {
+	switch u.scheme {
+	case "pubsub":
+		_, _, _, err := u.pubsub(roles)
+		return err
+	case "datastore":
+		_, _, err := u.datastore()
+		return err
+	case "pebble":
 		_, err := u.dir()
+		return err
+	case "memcached":
+		_, err := u.servers()
 		return err
 	}
 	_, err := u.count("totals")

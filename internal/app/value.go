@@ -197,3 +197,18 @@ func (v dirValue) Set(s string) error {
 	*v.store = "pebble:" + escapeDir(s)
 	return nil
 }
+
+// A boolValue may be written without a value: --create.
+type boolValue struct{ to *bool }
+
+func (v boolValue) String() string { return strconv.FormatBool(*v.to) }
+func (v boolValue) Type() string   { return "bool" }
+
+func (v boolValue) Set(s string) error {
+	switch s {
+	case "true", "false":
+		*v.to = s == "true"
+		return nil
+	}
+	return fmt.Errorf("must be true or false")
+}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+// memcached is a help and no more: while it hangs or is gone, totals are right and the
+// process is ready, and nothing is restarted when it is back.
+func TestMemcachedComesAndGoes(t *testing.T) {
+	t.Parallel()
+	server := emulator.Memcached(t)
+	a, err := New(Config{
+		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Cache: "memcached://" + server.Host(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	defer r.stop(t)
+	r.waitReady(t)
+	r.incr(t, `{"counter":"before","delta":7}`)
+	r.wantCached(t, "before", 7)
+
+	for name, away := range map[string]struct{ begin, end func() }{
+		"paused":  {func() { server.Pause(t) }, func() { server.Resume(t) }},
+		"stopped": {server.Stop, func() { server.Start(t) }},
+	} {
+		away.begin()
+		for n := range int64(20) {
+			r.incr(t, `{"counter":"`+name+`"}`)
+			began := time.Now()
+			if total, source := r.total(t, name, "1h"); total != n+1 || source != "store" {
+				t.Errorf("%s: got %d from the %s, want %d from the store", name, total, source, n+1)
+			}
+			if total, source := r.total(t, "before", "1h"); total != 7 || source != "store" {
+				t.Errorf("%s: got %d from the %s, want 7 from the store", name, total, source)
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s: two totals took %s", name, took)
+			}
+		}
+		if status, text := r.call(t, "GET", "/readyz", ""); status != http.StatusOK || !strings.Contains(text, `"degraded"`) {
+			t.Errorf("%s: readyz is %d %s, want 200 degraded", name, status, text)
+		}
+		away.end()
+		r.wantCached(t, name, 20)
+		r.wantCached(t, "before", 7)
+		r.waitReady(t)
+	}
+}
+
+func (r *running) total(t *testing.T, counter, staleness string) (total int64, source string) {
+	t.Helper()
+	status, text := r.call(t, "GET", "/v1/totals?counter="+url.QueryEscape(counter)+"&max_staleness="+staleness, "")
+	var got struct {
+		Totals []struct {
+			Total  int64
+			Source string
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 || len(got.Totals) != 1 {
+		t.Fatalf("total of %q: got %d %s (%v)", counter, status, text, err)
+	}
+	return got.Totals[0].Total, got.Totals[0].Source
+}
+
+// wantCached waits until a total comes from the cache. It must be right all the while.
+func (r *running) wantCached(t *testing.T, counter string, want int64) {
+	t.Helper()
+	r.poll(t, counter+" cached", func() bool {
+		total, source := r.total(t, counter, "1h")
+		if total != want {
+			t.Fatalf("got %d of %q from the %s, want %d", total, counter, source, want)
+		}
+		return source == "cache"
+	})
+}
+
+func TestStoresDoNotShareCachedTotals(t *testing.T) {
+	t.Parallel()
+	if a, b := cachePrefix("datastore://a"), cachePrefix("datastore://b"); a == b {
+		t.Errorf("two stores have the same prefix, %q", a)
+	}
+}
