@@ -1,0 +1,302 @@
+// Package deploy_test holds docker-compose.yml and the Dockerfile against the binary
+// that they run. Docker itself is not needed.
+package deploy_test
+
+import (
+	"context"
+	"debug/elf"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+func load(t *testing.T) *types.Project {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	details := types.ConfigDetails{
+		WorkingDir:  dir,
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}},
+		Environment: types.Mapping{}, // the file must work on a machine that sets nothing
+	}
+	project, err := loader.LoadWithContext(t.Context(), details)
+	if err != nil {
+		t.Fatalf("docker-compose.yml: %v", err)
+	}
+	return project
+}
+
+var roles = map[string]struct {
+	role app.Roles
+	port string
+}{"publisher": {app.Publisher, "8080"}, "reader": {app.Reader, "8081"}, "aggregator": {app.Aggregator, "8082"}}
+
+func lookupIn(env types.MappingWithEquals) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value := env[name]
+		if value == nil {
+			return "", false
+		}
+		return *value, true
+	}
+}
+
+func pairs(env types.MappingWithEquals) []string {
+	var all []string
+	for name := range env {
+		all = append(all, name+"=x")
+	}
+	return all
+}
+
+func TestServicesAreThere(t *testing.T) {
+	t.Parallel()
+	project := load(t)
+	want := []string{"aggregator", "datastore", "memcached", "publisher", "pubsub", "reader"}
+	if got := project.ServiceNames(); !slices.Equal(got, want) {
+		t.Errorf("got services %q, want %q", got, want)
+	}
+	for name, s := range project.Services {
+		if s.HealthCheck == nil || len(s.HealthCheck.Test) < 2 {
+			t.Errorf("%s has no health check", name)
+		}
+		for dep, how := range s.DependsOn {
+			if _, ok := project.Services[dep]; !ok || how.Condition == "" {
+				t.Errorf("%s waits for %s with condition %q", name, dep, how.Condition)
+			}
+		}
+		for _, p := range s.Ports {
+			if p.HostIP != "127.0.0.1" {
+				t.Errorf("%s publishes port %s on %q: countmill and the emulators have no password", name, p.Published, p.HostIP)
+			}
+		}
+		_, isRole := roles[name]
+		if built := s.Build != nil && s.Build.Dockerfile == "deploy/Dockerfile"; built != isRole {
+			t.Errorf("%s is built from deploy/Dockerfile: %t, want %t", name, built, isRole)
+		}
+	}
+}
+
+// The binary must accept what each service gives it, on the port that others go to.
+func TestCommandsAndEnvironments(t *testing.T) {
+	t.Parallel()
+	project := load(t)
+	for name, want := range roles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := project.Services[name]
+			if len(s.Entrypoint) != 0 || len(s.Command) == 0 || s.Command[0] != want.role.String() {
+				t.Fatalf("entrypoint %q, command %q, want the command %s", s.Entrypoint, s.Command, want.role)
+			}
+			cfg, settings, err := app.Parse(want.role, s.Command[1:], lookupIn(s.Environment))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if unknown := app.UnknownEnv(pairs(s.Environment)); len(unknown) > 0 {
+				t.Errorf("nobody reads %q", unknown)
+			}
+			published := slices.ContainsFunc(s.Ports, func(p types.ServicePortConfig) bool { return p.Published == want.port })
+			if !published || cfg.Listen != net.JoinHostPort("0.0.0.0", want.port) {
+				t.Errorf("listens on %s and publishes %v, want port %s", cfg.Listen, s.Ports, want.port)
+			}
+			if value(project, name, "COUNTMILL_SERVER") != "http://127.0.0.1:"+want.port {
+				t.Errorf("its health check does not ask itself")
+			}
+			flags := readByRole(settings, s.Environment)
+			if err := cfg.Check(); err != nil {
+				t.Errorf("flags %q are read; %v", flags, err)
+			}
+		})
+	}
+}
+
+// readByRole is the flags that the environment sets. A variable of another role's flag
+// would be ignored in silence.
+func readByRole(settings []app.Setting, env types.MappingWithEquals) []string {
+	var names []string
+	for _, s := range settings {
+		if _, ok := env[s.Env]; ok {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+func TestVariablesAreOfTheirRole(t *testing.T) {
+	t.Parallel()
+	project := load(t)
+	for name, want := range roles {
+		_, settings, err := app.Parse(want.role, nil, lookupIn(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := project.Services[name].Environment
+		for variable := range env {
+			ours := strings.HasPrefix(variable, "COUNTMILL_") && variable != "COUNTMILL_SERVER"
+			if ours && !slices.ContainsFunc(settings, func(s app.Setting) bool { return s.Env == variable }) {
+				t.Errorf("%s: a %s does not read %s", name, want.role, variable)
+			}
+		}
+	}
+}
+
+// What countmill's environment names must be services, on the ports they listen on, and
+// waited for.
+func TestAddressesAreServices(t *testing.T) {
+	t.Parallel()
+	project := load(t)
+	for _, test := range []struct{ service, variable, listens string }{
+		{"pubsub", "PUBSUB_EMULATOR_HOST", "--host-port=0.0.0.0:8085"},
+		{"datastore", "DATASTORE_EMULATOR_HOST", "--host-port=0.0.0.0:8086"},
+		{"memcached", "COUNTMILL_CACHE", "memcached"}, // on 11211, its default
+	} {
+		if command := project.Services[test.service].Command; !slices.Contains(command, test.listens) {
+			t.Errorf("%s runs %q, want %s", test.service, command, test.listens)
+		}
+		want := map[string]string{"pubsub": "pubsub:8085", "datastore": "datastore:8086", "memcached": "memcached://memcached:11211"}[test.service]
+		for name := range roles {
+			if got := value(project, name, test.variable); got != "" && got != want {
+				t.Errorf("%s: %s is %q, want %q", name, test.variable, got, want)
+			}
+		}
+	}
+	for name := range roles {
+		for service, variable := range map[string]string{"pubsub": "COUNTMILL_BUS", "datastore": "COUNTMILL_STORE", "memcached": "COUNTMILL_CACHE"} {
+			_, waits := project.Services[name].DependsOn[service]
+			if uses := value(project, name, variable) != ""; uses != waits {
+				t.Errorf("%s uses %s: %t, waits for it: %t", name, service, uses, waits)
+			}
+		}
+	}
+}
+
+func TestRolesMeet(t *testing.T) {
+	t.Parallel()
+	project := load(t)
+	bus, store := value(project, "publisher", "COUNTMILL_BUS"), value(project, "reader", "COUNTMILL_STORE")
+	if got := value(project, "aggregator", "COUNTMILL_BUS"); got != bus {
+		t.Errorf("publisher and aggregator have different buses, %s and %s", bus, got)
+	}
+	if got := value(project, "aggregator", "COUNTMILL_STORE"); got != store {
+		t.Errorf("reader and aggregator have different stores, %s and %s", store, got)
+	}
+	if u, err := url.Parse(bus); err != nil || u.Query().Get("subscription") == "" {
+		t.Errorf("the bus %s names no subscription (%v)", bus, err)
+	}
+}
+
+// value is a variable of a service, or empty.
+func value(project *types.Project, service, variable string) string {
+	v, _ := lookupIn(project.Services[service].Environment)(variable)
+	return v
+}
+
+// dockerfile returns the instructions, one a line.
+func dockerfile(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	lines := dockerfile(t)
+	for _, want := range []string{
+		"FROM scratch", "USER 65532:65532", `ENTRYPOINT ["/countmill"]`, `CMD ["up"]`,
+		"COPY --from=build /out/countmill /countmill", "COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("Dockerfile lacks %q", want)
+		}
+	}
+	cfg, _, err := app.Parse(app.Up, nil, func(name string) (string, bool) {
+		for _, line := range lines {
+			if value, ok := strings.CutPrefix(line, "ENV "+name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	})
+	if err != nil || cfg.Check() != nil || cfg.Listen != "0.0.0.0:8080" {
+		t.Errorf("countmill up in the image: listens on %s (%v, %v)", cfg.Listen, err, cfg.Check())
+	}
+}
+
+// The build line must give a binary that needs nothing beside it.
+func TestBinaryIsStatic(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds countmill without cgo")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("the image is Linux's")
+	}
+	i := slices.IndexFunc(dockerfile(t), func(line string) bool { return strings.Contains(line, " go build ") })
+	if i < 0 {
+		t.Fatal("Dockerfile does not build")
+	}
+	binary := filepath.Join(t.TempDir(), "countmill")
+	line := strings.TrimPrefix(dockerfile(t)[i], "RUN ")
+	if !strings.Contains(line, " -o /out/countmill ") {
+		t.Fatalf("%q does not build /out/countmill", line)
+	}
+	run(t, "sh", "-c", strings.Replace(line, "/out/countmill", "'"+binary+"'", 1))
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if libs, err := f.ImportedLibraries(); err != nil || len(libs) > 0 || slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Errorf("the binary needs %q (%v), want nothing", libs, err)
+	}
+	if out := run(t, binary, "version"); !strings.HasPrefix(out, "countmill ") {
+		t.Errorf("countmill version says %q", out)
+	}
+	for name, s := range load(t).Services {
+		if test := s.HealthCheck.Test; slices.Contains(test, "/countmill") {
+			out, err := command(t, binary, append(slices.Clone(test[2:]), "--server", "127.0.0.1:1")...).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "nothing answers") {
+				t.Errorf("%s: health check %q with nothing there: %s (%v)", name, test, out, err)
+			}
+		}
+	}
+}
+
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = ".."
+	return cmd
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := command(t, name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
