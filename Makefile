@@ -1,12 +1,12 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e examples identifiers generate ci
+.PHONY: help up test race lint bench e2e examples identifiers identifiers-google generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: ## run everything in one process on http://127.0.0.1:8080, data in ./countmill-data
 	go run ./cmd/countmill up
@@ -27,7 +27,7 @@ bench: ## all benchmarks, one second each
 	go test -run '^$$' -bench . -benchmem ./...
 
 e2e: ## the tests that build countmill, run it and kill it
-	go test -count 1 -v ./internal/archtest ./cmd/... ./examples/...
+	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver
@@ -38,6 +38,10 @@ identifiers: ## count the identifiers of Go's source, countmill killed KILLS tim
 	go build -o $(TMP)/countmill-identifiers ./cmd/countmill
 	go run ./examples/identifiers --kill $(KILLS) --binary $(TMP)/countmill-identifiers
 	rm $(TMP)/countmill-identifiers
+
+identifiers-google: ## the same with roles apart, on Google's emulators and memcached
+	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_IDENTIFIERS=0 COUNTMILL_TEST_EMULATOR_HEAP=6g \
+		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
 
 generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,11 +83,27 @@ func (c *client) page(ctx context.Context, prefix, token string, limit int) (pag
 	return p, err
 }
 
+// patientPage asks again where the store has too much to do to answer in time.
+func (c *client) patientPage(ctx context.Context, prefix, token string) (page, error) {
+	for tries := 1; ; tries++ {
+		p, err := c.page(ctx, prefix, token, 500)
+		var status *statusError
+		if err == nil || tries == 20 || !errors.As(err, &status) || !status.repeat() {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return p, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // totals lists every counter under prefix.
 func (c *client) totals(ctx context.Context, prefix string) (map[string]int64, error) {
 	totals := make(map[string]int64)
 	for token := ""; ; {
-		p, err := c.page(ctx, prefix, token, 1000)
+		p, err := c.patientPage(ctx, prefix, token)
 		if err != nil {
 			return nil, err
 		}

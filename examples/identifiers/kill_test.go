@@ -13,14 +13,10 @@ func TestAgreesWithACountmillThatIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and kills it")
 	}
-	binary := filepath.Join(t.TempDir(), "countmill")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/countmill").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	var out strings.Builder
 	args := []string{
 		"--limit", "100000", "--batch", "500", "--kill", "5",
-		"--binary", binary, "--data", filepath.Join(t.TempDir(), "data"),
+		"--binary", build(t), "--data", filepath.Join(t.TempDir(), "data"),
 	}
 	if err := run(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
@@ -28,4 +24,14 @@ func TestAgreesWithACountmillThatIsKilled(t *testing.T) {
 	if want := "kills                       5\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("report %q has no row %q", out.String(), want)
 	}
+}
+
+// build builds countmill as people run it.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "countmill")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/countmill").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
 }

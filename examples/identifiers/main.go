@@ -15,6 +15,14 @@
 //	go build -o /tmp/countmill ./cmd/countmill
 //	go run ./examples/identifiers --kill 5 --binary /tmp/countmill
 //
+// With --bus and --store as well it starts a publisher, a reader and several aggregators
+// as processes of their own, ends one of the aggregators again and again, and restarts
+// the memcached between them and the reader half way. Bus and store must be there:
+// `make identifiers-google` does so on emulators of Google.
+//
+//	go run ./examples/identifiers --kill 5 --binary /tmp/countmill --memcached /usr/bin/memcached \
+//	    --bus 'pubsub://PROJECT/TOPIC?subscription=NAME' --store datastore://PROJECT --aggregators 2
+//
 // Every counter is named id: and the identifier. Without the prefix some identifiers
 // could not be counters: __spare__ has a form that is reserved.
 package main
@@ -59,7 +67,12 @@ type config struct {
 	workers int    // requests at once
 	kill    int    // how often countmill is killed
 	binary  string // countmill, to be started with kill
-	data    string // its data directory
+	data    string // where its data and its log are kept
+
+	// For roles as processes of their own.
+	bus, store  string // URLs that countmill takes
+	memcached   string // the program, to be started for the reader
+	aggregators int
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -74,28 +87,40 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.IntVar(&c.workers, "workers", 4, "requests at once")
 	flags.IntVar(&c.kill, "kill", 0, "start countmill, and kill and restart it `N` times on the way; needs --binary")
 	flags.StringVar(&c.binary, "binary", "", "`path` of countmill, for --kill")
-	flags.StringVar(&c.data, "data", "", "data `directory` for --kill; default a temporary one, removed at the end")
+	flags.StringVar(&c.data, "data", "", "`directory` of data and logs for --kill; default a temporary one, removed at the end")
+	flags.StringVar(&c.bus, "bus", "", "`URL` of the bus, to run each role as a process; needs --kill, --store and --memcached")
+	flags.StringVar(&c.store, "store", "", "`URL` of the store, for --bus")
+	flags.StringVar(&c.memcached, "memcached", "", "`path` of memcached, which is started for the reader, for --bus")
+	flags.IntVar(&c.aggregators, "aggregators", 2, "how many aggregators, for --bus")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, err
 		}
 		return c, errUsage
 	}
-	var errs []error
-	if c.limit < 0 || c.batch < 1 || c.workers < 1 || c.kill < 0 {
-		errs = append(errs, errors.New("--limit and --kill must not be negative, --batch and --workers must be at least 1"))
-	}
-	if (c.kill > 0) != (c.binary != "") {
-		errs = append(errs, errors.New("--kill and --binary belong together"))
-	}
-	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unknown argument %q", flags.Arg(0)))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := c.check(flags.Args()); err != nil {
 		fmt.Fprintln(stderr, err)
 		return c, errUsage
 	}
 	return c, nil
+}
+
+func (c config) check(rest []string) error {
+	var errs []error
+	if c.limit < 0 || c.batch < 1 || c.workers < 1 || c.kill < 0 || c.aggregators < 1 {
+		errs = append(errs, errors.New("--limit and --kill must not be negative, --batch, --workers and --aggregators must be at least 1"))
+	}
+	if (c.kill > 0) != (c.binary != "") {
+		errs = append(errs, errors.New("--kill and --binary belong together"))
+	}
+	apart := c.bus != ""
+	if apart != (c.store != "") || apart != (c.memcached != "") || apart && c.kill == 0 {
+		errs = append(errs, errors.New("--bus, --store and --memcached belong together, and need --kill"))
+	}
+	if len(rest) > 0 {
+		errs = append(errs, fmt.Errorf("unknown argument %q", rest[0]))
+	}
+	return errors.Join(errs...)
 }
 
 // run is the whole program. It returns an error also where the two counts differ.
@@ -115,42 +140,61 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return fmt.Errorf("count %s: %w", cfg.source, err)
 	}
-	target := newClient(cfg.server)
-	var victim *victim
-	if cfg.kill > 0 {
-		if victim, err = newVictim(cfg, increments); err != nil {
-			return err
-		}
-		defer func() {
-			victim.close(err == nil)
-			if err != nil {
-				err = fmt.Errorf("%w\n(countmill's data and its log are in %s)", err, filepath.Dir(victim.data))
-			}
-		}()
-		target = victim.client
-		if err := victim.start(ctx); err != nil {
-			return err
-		}
+	f, err := newFleet(cfg, increments)
+	if err != nil {
+		return err
 	}
-	if err := target.mustBeEmpty(ctx, cfg.prefix); err != nil {
+	defer func() {
+		f.stop(err == nil)
+		if err != nil && f.dir != "" {
+			err = fmt.Errorf("%w\n(countmill's data and logs are in %s)", err, f.dir)
+		}
+	}()
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	if err := f.reader.mustBeEmpty(ctx, cfg.prefix); err != nil {
 		return err
 	}
 	began := time.Now()
-	s := newSender(cfg, target, victim, newProgress(stderr, increments))
+	s := newSender(cfg, f, newProgress(stderr, increments))
 	if err := s.send(ctx); err != nil {
 		return err
 	}
-	took := time.Since(began)
-	got, err := target.totals(ctx, cfg.prefix)
+	r := report{increments: increments, names: len(want), requests: s.requests.Load(), repeats: s.repeats.Load(), took: time.Since(began)}
+	got, err := settled(ctx, cfg, f, increments)
 	if err != nil {
 		return fmt.Errorf("read the totals: %w", err)
 	}
-	r := report{increments: increments, names: len(want), requests: s.requests.Load(), repeats: s.repeats.Load(), took: took}
-	if err := r.addMetrics(ctx, target, victim); err != nil {
+	r.settled = time.Since(began) - r.took
+	if err := r.addMetrics(ctx, f); err != nil {
 		return err
 	}
 	r.print(stdout)
 	return compare(cfg.prefix, want, got)
+}
+
+// settled reads the totals. Where roles are apart, what was accepted is on the bus and
+// counted a little later: it waits, but not for ever.
+func settled(ctx context.Context, cfg config, f *fleet, increments int64) (map[string]int64, error) {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		totals, err := f.reader.totals(ctx, cfg.prefix)
+		if err != nil {
+			return nil, err
+		}
+		var sum int64
+		for _, total := range totals {
+			sum += total
+		}
+		if sum >= increments || cfg.bus == "" || time.Now().After(deadline) {
+			return totals, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // compare reports every name on which the two counts differ, the first few by name.

@@ -180,7 +180,7 @@ func TestRefusesCountersThatAreThereAlready(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--nope"}, {"x"}, {"--kill", "1"}, {"--binary", "x"}, {"--batch", "0"}} {
+	for _, args := range [][]string{{"--nope"}, {"x"}, {"--kill", "1"}, {"--binary", "x"}, {"--batch", "0"}, {"--bus", "x"}, {"--aggregators", "0"}} {
 		if err := run(t.Context(), args, io.Discard, t.Output()); !errors.Is(err, errUsage) {
 			t.Errorf("%q: got error %v, want a usage error", args, err)
 		}

@@ -11,7 +11,8 @@ import (
 var metrics = []struct{ name, label string }{
 	{"countmill_messages_sent_total", "messages"},
 	{"countmill_commits_total", "commits"},
-	{"countmill_entities_written_total", "records written"},
+	{"countmill_entities_written_total", "entities written"},
+	{"countmill_entities_read_total", "entities read"},
 }
 
 func metricNames() []string {
@@ -26,29 +27,23 @@ type report struct {
 	increments        int64
 	names             int
 	requests, repeats int64
-	took              time.Duration
-	kills             int
+	took, settled     time.Duration // until all was accepted, and from then until it was counted
+	kills, restarts   int
 	metrics           map[string]float64
 }
 
 // addMetrics reads what countmill says of its own work, over all of its lives.
-func (r *report) addMetrics(ctx context.Context, c *client, v *victim) error {
-	now, err := c.metrics(ctx, metricNames())
+func (r *report) addMetrics(ctx context.Context, f *fleet) error {
+	seen, err := f.metrics(ctx)
 	if err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
+		return err
 	}
 	for _, m := range metrics {
-		if _, ok := now[m.name]; !ok {
+		if _, ok := seen[m.name]; !ok {
 			return fmt.Errorf("/metrics has no %s", m.name)
 		}
 	}
-	r.metrics = now
-	if v != nil {
-		for name, n := range v.seen {
-			r.metrics[name] += n
-		}
-		r.kills = v.kills
-	}
+	r.metrics, r.kills, r.restarts = seen, f.kills, f.restarts
 	return nil
 }
 
@@ -62,9 +57,11 @@ func (r *report) print(w io.Writer) {
 		row(m.label, int64(r.metrics[m.name]))
 	}
 	row("kills", int64(r.kills))
+	row("cache restarts", int64(r.restarts))
 	fmt.Fprintf(w, "%-16s %12.1f\n", "seconds", r.took.Seconds())
+	fmt.Fprintf(w, "%-16s %12.1f\n", "  until counted", r.settled.Seconds())
 	if r.kills > 0 {
-		fmt.Fprintln(w, "Messages, commits and records are what each process said of itself shortly before it was killed.")
+		fmt.Fprintln(w, "Messages, commits and entities are what each process said of itself shortly before it was killed.")
 	}
 }
 

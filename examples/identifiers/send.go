@@ -24,8 +24,7 @@ type body struct {
 // A sender sends one increment for each identifier, several requests at once.
 type sender struct {
 	cfg      config
-	client   *client
-	victim   *victim // nil where nothing is killed
+	fleet    *fleet
 	progress *progress
 	run      string // tells the keys of this run from those of others
 
@@ -34,8 +33,8 @@ type sender struct {
 	repeats  atomic.Int64 // requests that were sent again
 }
 
-func newSender(cfg config, c *client, v *victim, p *progress) *sender {
-	return &sender{cfg: cfg, client: c, victim: v, progress: p, run: rand.Text()}
+func newSender(cfg config, f *fleet, p *progress) *sender {
+	return &sender{cfg: cfg, fleet: f, progress: p, run: rand.Text()}
 }
 
 func (s *sender) send(ctx context.Context) error {
@@ -57,8 +56,8 @@ func (s *sender) send(ctx context.Context) error {
 	}
 	err := group.Wait()
 	s.progress.done()
-	if err == nil && s.victim != nil {
-		err = s.victim.survived()
+	if err == nil {
+		err = s.fleet.survived()
 	}
 	return err
 }
@@ -106,7 +105,7 @@ func (s *sender) deliver(ctx context.Context, b body) error {
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		s.requests.Add(1)
-		accepted, err := s.client.post(ctx, b)
+		accepted, err := s.fleet.writer.post(ctx, b)
 		if err == nil {
 			if accepted != b.n {
 				return fmt.Errorf("request %s: accepted %d increments of %d", b.key, accepted, b.n)
@@ -129,10 +128,7 @@ func (s *sender) deliver(ctx context.Context, b body) error {
 func (s *sender) delivered(ctx context.Context, n int64) error {
 	sent := s.sent.Add(n)
 	s.progress.set(sent)
-	if s.victim == nil {
-		return nil
-	}
-	return s.victim.reached(ctx, sent)
+	return s.fleet.reached(ctx, sent)
 }
 
 // A statusError is an answer other than the one hoped for.

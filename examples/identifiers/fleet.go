@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A fleet is what counts: a countmill that was there before, or processes that this
+// program starts and of which it kills one again and again.
+type fleet struct {
+	writer, reader *client // where increments go, and where totals are read
+
+	processes []*process // in the order of their start; none where it was there before
+	dir       string     // of their logs and data
+	temporary bool
+	victim    *process
+	memcached *process // restarted once, half way; nil where there is none
+
+	mu       sync.Mutex         // held while something is killed and started
+	at       []int64            // when to kill the victim, in increments sent
+	half     int64              // when to restart memcached; 0 for not any more
+	kills    int                // so far
+	restarts int                // of memcached
+	seen     map[string]float64 // metrics of those that were killed, as last seen
+}
+
+// newFleet chooses the moments of the kills: one at random in each of cfg.kill equal
+// stretches of the first nine tenths of the run.
+func newFleet(cfg config, increments int64) (*fleet, error) {
+	if cfg.kill == 0 {
+		c := newClient(cfg.server)
+		return &fleet{writer: c, reader: c}, nil
+	}
+	f := &fleet{dir: cfg.data, seen: make(map[string]float64)}
+	stretch := increments * 9 / 10 / int64(cfg.kill)
+	if stretch < 2*int64(cfg.batch) {
+		return nil, fmt.Errorf("%d increments are too few to kill countmill %d times on the way", increments, cfg.kill)
+	}
+	for i := range int64(cfg.kill) {
+		f.at = append(f.at, i*stretch+rand.Int64N(stretch))
+	}
+	var err error
+	if f.dir == "" {
+		f.temporary = true
+		f.dir, err = os.MkdirTemp("", "identifiers-")
+	} else {
+		err = os.MkdirAll(f.dir, 0o755)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.bus == "" {
+		return f, f.together(cfg)
+	}
+	f.half = increments / 2
+	return f, f.apart(cfg)
+}
+
+// together is one process that runs all roles.
+func (f *fleet) together(cfg config) error {
+	up, err := newCountmill(cfg, f.dir, "countmill", "up", "--data", filepath.Join(f.dir, "data"))
+	if err != nil {
+		return err
+	}
+	f.processes, f.victim = []*process{up}, up
+	f.writer, f.reader = up.client, up.client
+	return nil
+}
+
+// apart is a process for each role, and several aggregators.
+func (f *fleet) apart(cfg config) (err error) {
+	add := func(p *process, problem error) *process {
+		if err == nil {
+			err = problem
+		}
+		if p != nil {
+			f.processes = append(f.processes, p)
+		}
+		return p
+	}
+	if f.memcached = add(newMemcached(cfg, f.dir)); err != nil {
+		return err
+	}
+	for i := range cfg.aggregators {
+		name := fmt.Sprintf("aggregator-%d", i+1)
+		f.victim = add(newCountmill(cfg, f.dir, name, "aggregator", "--bus", cfg.bus, "--store", cfg.store, "--worker-id", name))
+	}
+	publisher := add(newCountmill(cfg, f.dir, "publisher", "publisher", "--bus", cfg.bus))
+	reader := add(newCountmill(cfg, f.dir, "reader", "reader", "--store", cfg.store, "--cache", "memcached://"+f.memcached.addr))
+	if err == nil {
+		f.writer, f.reader = publisher.client, reader.client
+	}
+	return err
+}
+
+func (f *fleet) start(ctx context.Context) error {
+	for _, p := range f.processes {
+		if err := p.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reached kills and restarts what has its time come. Other workers go on sending
+// meanwhile, and may find it gone.
+func (f *fleet) reached(ctx context.Context, sent int64) error {
+	if !f.mu.TryLock() {
+		return nil
+	}
+	defer f.mu.Unlock()
+	if f.half > 0 && sent >= f.half {
+		f.half = 0
+		f.restarts++
+		if err := f.memcached.restart(ctx); err != nil {
+			return err
+		}
+	}
+	if len(f.at) == 0 || sent < f.at[0] {
+		return nil
+	}
+	f.at = f.at[1:]
+	// What the victim counts after this is not seen.
+	if err := f.remember(ctx, f.victim.client); err != nil {
+		return err
+	}
+	select { // so that the kill does not always follow an answer
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(20 * time.Millisecond)):
+	}
+	f.kills++
+	return f.victim.restart(ctx)
+}
+
+// remember adds what a process says of its own work to what was seen.
+func (f *fleet) remember(ctx context.Context, c *client) error {
+	metrics, err := c.metrics(ctx, metricNames())
+	if err != nil {
+		return fmt.Errorf("read the metrics of %s: %w", c.base, err)
+	}
+	for name, n := range metrics {
+		f.seen[name] += n
+	}
+	return nil
+}
+
+// metrics is what all processes say of their work, over all of their lives.
+func (f *fleet) metrics(ctx context.Context) (map[string]float64, error) {
+	if len(f.processes) == 0 {
+		return f.writer.metrics(ctx, metricNames())
+	}
+	for _, p := range f.processes {
+		if p.client == nil {
+			continue
+		}
+		if err := f.remember(ctx, p.client); err != nil {
+			return nil, err
+		}
+	}
+	return f.seen, nil
+}
+
+// survived reports whether everything was killed as often as was asked for.
+func (f *fleet) survived() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.at); n > 0 || f.half > 0 {
+		return fmt.Errorf("%d kills did not happen: the run was too short", n)
+	}
+	return nil
+}
+
+// stop stops the processes, those first that others send to. A temporary directory is
+// removed only where all went well.
+func (f *fleet) stop(well bool) {
+	for i := len(f.processes) - 1; i >= 0; i-- {
+		f.processes[i].stop()
+	}
+	if f.temporary && well {
+		_ = os.RemoveAll(f.dir)
+	}
+}

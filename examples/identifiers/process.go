@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// A process is a countmill, or a memcached beside it, that this program starts, kills
+// and starts again on the same address.
+type process struct {
+	name   string
+	path   string
+	args   []string
+	addr   string  // HOST:PORT
+	client *client // nil for what speaks no HTTP
+	log    *os.File
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// newCountmill is a countmill that runs the role, which is "up" for all of them.
+func newCountmill(cfg config, dir, name, role string, flags ...string) (*process, error) {
+	p, err := newProcess(cfg.binary, dir, name)
+	if err != nil {
+		return nil, err
+	}
+	p.args = append([]string{role, "--listen", p.addr}, flags...)
+	p.client = newClient("http://" + p.addr)
+	return p, nil
+}
+
+func newMemcached(cfg config, dir string) (*process, error) {
+	p, err := newProcess(cfg.memcached, dir, "memcached")
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(p.addr)
+	p.args = []string{"-l", host, "-p", port, "-U", "0", "-u", "nobody"}
+	return p, err
+}
+
+func newProcess(path, dir, name string) (*process, error) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer free.Close()
+	log, err := os.Create(filepath.Join(dir, name+".log"))
+	return &process{name: name, path: path, addr: free.Addr().String(), log: log}, err
+}
+
+// start starts the process and waits until it is ready.
+func (p *process) start(ctx context.Context) error {
+	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	p.exited = exited
+	go func(cmd *exec.Cmd) {
+		defer close(exited)
+		_ = cmd.Wait() // how it ended is in its log; only that it ended matters here
+	}(p.cmd)
+	return p.ready(ctx)
+}
+
+func (p *process) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := p.answers(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return fmt.Errorf("%s ended by itself: see %s", p.name, p.log.Name())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w; see %s", p.name, err, p.log.Name())
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *process) answers(ctx context.Context) error {
+	if p.client != nil {
+		return p.client.get(ctx, "/readyz", func(io.Reader) error { return nil })
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// restart ends the process by SIGKILL and starts it again.
+func (p *process) restart(ctx context.Context) error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.exited
+	return p.start(ctx)
+}
+
+// stop stops it in the ordinary way.
+func (p *process) stop() {
+	if p.cmd != nil && p.cmd.Process != nil {
+		err := p.cmd.Process.Signal(syscall.SIGTERM)
+		if !errors.Is(err, os.ErrProcessDone) {
+			select {
+			case <-p.exited:
+			case <-time.After(30 * time.Second):
+				_ = p.cmd.Process.Kill()
+				<-p.exited
+			}
+		}
+	}
+	if p.client != nil {
+		p.client.http.CloseIdleConnections()
+	}
+	_ = p.log.Close()
+}

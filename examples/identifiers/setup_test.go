@@ -1,0 +1,11 @@
+package main
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }

@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"net/http"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/datastore"
+)
+
+// The reader's totals are what an independent program finds in the shard entities.
+func TestShardsSumToTotals(t *testing.T) {
+	d := deploy(t)
+	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
+	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	l := startLoad(t, publisher, 8, 100)
+	l.wait(t, 20_000)
+	want := l.end()
+	if len(want) != 100 {
+		t.Fatalf("the load has %d counters, want 100", len(want))
+	}
+	took := reader.exact(t, time.Minute, want)
+	shards, sums := sumShards(t, d)
+	if len(sums) != len(want) {
+		t.Errorf("the store has %d counters, want %d", len(sums), len(want))
+	}
+	for name, n := range want {
+		if sums[name] != n {
+			t.Errorf("%s: its shards sum to %d, the reader says %d", name, sums[name], n)
+		}
+	}
+	for i, a := range aggregators {
+		if n := a.metric(t, "countmill_entries_folded_total"); n == 0 {
+			t.Errorf("aggregator %d folded nothing: this does not show several at once", i)
+		}
+	}
+	t.Logf("%d increments of %d counters in %d shard entities, counted %s after the last was accepted",
+		l.accepted(), len(want), shards, took.Round(time.Millisecond))
+}
+
+// sumShards reads CountmillShard with Google's client and nothing of countmill.
+func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) {
+	t.Helper()
+	t.Setenv("DATASTORE_EMULATOR_HOST", d.datastore)
+	c, err := datastore.NewClient(t.Context(), d.project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var entities []struct {
+		Counter string `datastore:"counter"`
+		Count   int64  `datastore:"count"`
+	}
+	if _, err := c.GetAll(t.Context(), datastore.NewQuery("CountmillShard"), &entities); err != nil {
+		t.Fatal(err)
+	}
+	sums = make(map[string]int64)
+	for _, e := range entities {
+		sums[e.Counter] += e.Count
+	}
+	return len(entities), sums
+}
+
+// Any language counts with JSON over plain HTTP, put on the topic.
+func TestJSONOnTheTopic(t *testing.T) {
+	d := deploy(t)
+	aggregator, reader := d.aggregator(t), d.reader(t)
+	put := func(text string) {
+		d.rest(t, http.MethodPost, "topics/increments:publish", map[string]any{
+			"messages": []map[string]string{{"data": base64.StdEncoding.EncodeToString([]byte(text))}},
+		})
+	}
+	put(`{"counter":"a"}`)
+	put(`[{"counter":"a","delta":41},{"counter":"b","delta":-2}]`)
+	put(`[{"counter":"b"},{"counter":"b","delta":11}]`)
+	put(`this is no JSON`)
+	reader.exact(t, 30*time.Second, map[string]int64{"a": 42, "b": 10})
+	until(t, 30*time.Second, "a dead letter", func() bool { return aggregator.metric(t, "countmill_dead_letters_total") > 0 })
+	if n := aggregator.metric(t, "countmill_dead_letters_total"); n != 1 {
+		t.Errorf("got %v dead letters, want 1", n)
+	}
+	if n := countEntities(t, d, "CountmillDead"); n != 1 {
+		t.Errorf("the store has %d dead letters, want 1", n)
+	}
+	d.noDeadLetters(t)
+}
+
+func countEntities(t *testing.T, d *deployment, kind string) int {
+	t.Helper()
+	t.Setenv("DATASTORE_EMULATOR_HOST", d.datastore)
+	c, err := datastore.NewClient(t.Context(), d.project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	keys, err := c.GetAll(t.Context(), datastore.NewQuery(kind).KeysOnly(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(keys)
+}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A load posts increments to a publisher until it is ended. Each request has an
+// Idempotency-Key and is repeated until it is accepted, so that what must be counted is
+// known exactly, whatever happens in between.
+type load struct {
+	publisher *process
+	counters  int
+	stop      chan struct{}
+	workers   sync.WaitGroup
+	once      sync.Once
+
+	mu       sync.Mutex
+	counted  map[string]int64
+	total    int64
+	statuses map[int]int // of all answers; 0 is none
+}
+
+// perRequest is how many increments a request of a load has.
+const perRequest = 20
+
+func startLoad(t *testing.T, publisher *process, workers, counters int) *load {
+	t.Helper()
+	l := &load{
+		publisher: publisher, counters: counters, stop: make(chan struct{}),
+		counted: make(map[string]int64), statuses: make(map[int]int),
+	}
+	name := rand.Text() // keys must not be those of another load
+	for worker := range workers {
+		l.workers.Go(func() { l.run(name, worker) })
+	}
+	t.Cleanup(func() { l.once.Do(func() { close(l.stop) }); l.workers.Wait() })
+	return l
+}
+
+func (l *load) run(name string, worker int) {
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for request := 0; ; request++ {
+		select {
+		case <-l.stop:
+			return
+		case <-pace.C:
+		}
+		var body strings.Builder
+		deltas := make(map[string]int64)
+		for i := range perRequest {
+			counter := fmt.Sprintf("c-%d", (worker*31+request*perRequest+i*i)%l.counters)
+			deltas[counter] += int64(i%3 + 1)
+			fmt.Fprintf(&body, "{\"counter\":%q,\"delta\":%d}\n", counter, i%3+1)
+		}
+		l.deliver(fmt.Sprintf("%s-%d-%d", name, worker, request), body.String(), deltas)
+	}
+}
+
+// deliver repeats the request until it is accepted: also after the end, because it may
+// have been counted.
+func (l *load) deliver(key, body string, deltas map[string]int64) {
+	for {
+		status := post(l.publisher, body, key)
+		l.mu.Lock()
+		l.statuses[status]++
+		if status == http.StatusAccepted {
+			for counter, n := range deltas {
+				l.counted[counter] += n
+			}
+			l.total += perRequest
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		if status == 0 && l.publisher.cmd.ProcessState != nil {
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// post sends NDJSON and returns the status, 0 where there was no answer.
+func post(p *process, body, key string) int {
+	req, err := http.NewRequest(http.MethodPost, p.url+"/v1/increments", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+func (l *load) accepted() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// wait waits until n more increments have been accepted.
+func (l *load) wait(t *testing.T, n int64) {
+	t.Helper()
+	before := l.accepted()
+	until(t, time.Minute, "increments to be accepted", func() bool { return l.accepted() >= before+n })
+}
+
+// end ends the load and returns what every counter must stand at.
+func (l *load) end() map[string]int64 {
+	l.once.Do(func() { close(l.stop) })
+	l.workers.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counted)
+}
+
+func (l *load) answers() map[int]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.statuses)
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// SIGTERM of an aggregator under load hands everything over: nothing that it folded
+// comes again, beyond what Pub/Sub delivers twice by itself.
+func TestTermMakesNoDuplicates(t *testing.T) {
+	d := deploy(t)
+	others := []*process{d.aggregator(t), d.aggregator(t)}
+	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	l := startLoad(t, publisher, 8, 100)
+	var duplicates, redeliveries, messages float64
+	const stops = 3
+	for range stops {
+		victim := d.aggregator(t)
+		until(t, 30*time.Second, "messages", func() bool { return victim.metric(t, "countmill_messages_received_total") > 20 })
+		messages += victim.metric(t, "countmill_messages_received_total")
+		victim.stop(t)
+	}
+	reader.exact(t, 2*time.Minute, l.end())
+	for _, a := range others {
+		duplicates += a.metric(t, "countmill_duplicate_parts_total")
+		redeliveries += a.metric(t, "countmill_pubsub_redeliveries_total")
+	}
+	t.Logf("%d stops after %v messages, %d increments: %v parts came again, Pub/Sub delivered %v messages again",
+		stops, messages, l.accepted(), duplicates, redeliveries)
+	if duplicates > 0 {
+		t.Errorf("%v parts that were folded came again", duplicates)
+	}
+	// Not taken yet when the signal came: a few. With SIGKILL instead it is all that was held.
+	if redeliveries > messages/4 {
+		t.Errorf("Pub/Sub delivered %v of %v messages again: stops did not finish what had been taken", redeliveries, messages)
+	}
+	d.noDeadLetters(t)
+}
+
+// kill -9 of one of three aggregators: how long until the totals are exact.
+func TestKillOneOfThree(t *testing.T) {
+	d := deploy(t)
+	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
+	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	var all []time.Duration
+	want := make(map[string]int64)
+	const kills = 7
+	for range kills {
+		l := startLoad(t, publisher, 8, 100)
+		l.wait(t, 2_000)
+		aggregators[0].kill()
+		killed := time.Now()
+		for name, n := range l.end() {
+			want[name] += n
+		}
+		reader.exact(t, 3*time.Minute, want)
+		all = append(all, time.Since(killed))
+		aggregators = append(aggregators[1:], d.aggregator(t))
+	}
+	slices.Sort(all)
+	t.Logf("until totals were exact: median %.1fs, maximum %.1fs of %d kills; an ack deadline and 5s are %s; all: %v",
+		all[kills/2].Seconds(), all[kills-1].Seconds(), kills, ackDeadline+5*time.Second, all)
+	d.noDeadLetters(t)
+}
+
+// lag is the age of the oldest increment that is held, right within 5s, and null when
+// nobody is there to know it.
+func TestLag(t *testing.T) {
+	d := deploy(t)
+	const hold = 15 * time.Second
+	aggregator, publisher, reader := d.aggregator(t, "--window-linger", hold.String()), d.publisher(t, "--linger", "0s"), d.reader(t)
+	began := time.Now()
+	if status := post(publisher, `{"counter":"a"}`, "first"); status != http.StatusAccepted {
+		t.Fatalf("got status %d, want 202", status)
+	}
+	for time.Since(began) < hold-2*time.Second {
+		age := time.Since(began).Seconds()
+		if lag := reader.lag(t); lag == nil || *lag > age+1 || *lag < age-6 {
+			t.Fatalf("an increment is held for %.1fs, and the lag is %v", age, text(lag))
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+	reader.exact(t, 30*time.Second, map[string]int64{"a": 1})
+	zero := until(t, 12*time.Second, "a lag of 0", func() bool { lag := reader.lag(t); return lag != nil && *lag < 1 })
+
+	aggregator.stop(t)
+	stopped := until(t, 30*time.Second, "a lag of null", func() bool { return reader.lag(t) == nil })
+	if stopped > 6*time.Second {
+		t.Errorf("null came %s after the last aggregator had stopped, want 5s or so", stopped)
+	}
+	again := d.aggregator(t)
+	back := until(t, 30*time.Second, "a lag again", func() bool { return reader.lag(t) != nil })
+	again.kill()
+	killed := until(t, 30*time.Second, "a lag of null after a kill", func() bool { return reader.lag(t) == nil })
+	t.Logf("0 %s after the total; null %s after SIGTERM and %s after SIGKILL; a number %s after a start", zero, stopped, killed, back)
+}
+
+// lag is what an answer says, nil for null.
+func (p *process) lag(t *testing.T) *float64 {
+	t.Helper()
+	a, err := p.ask("0s", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Lag
+}
+
+func text(lag *float64) string {
+	if lag == nil {
+		return "null"
+	}
+	return fmt.Sprintf("%.1fs", *lag)
+}
