@@ -2,9 +2,9 @@ package aggregator
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -47,7 +47,8 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
 	a.records.limit = cfg.CommitTimeout
-	a.lanes = &lanes{alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
+	a.clock.env = cfg.Env
+	a.lanes = &lanes{env: cfg.Env, alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil
@@ -81,8 +82,8 @@ func (a *Aggregator) Ready() error {
 	return a.state.Load().reason
 }
 
-func randomName() string {
+func randomName(random io.Reader) string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = random.Read(b[:]) // never fails
 	return fmt.Sprintf("%x", b)
 }

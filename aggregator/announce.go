@@ -27,8 +27,16 @@ type announcer struct {
 func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &announcer{cancel: cancel}
-	n.wait.Go(func() { a.announceAll(ctx) })
-	n.wait.Go(func() { a.checkAll(ctx, checks) })
+	for _, run := range []func(){
+		func() { a.announceAll(ctx) },
+		func() { a.checkAll(ctx, checks) },
+	} {
+		n.wait.Add(1)
+		a.cfg.Env.Go(func() {
+			defer n.wait.Done()
+			run()
+		})
+	}
 	return n
 }
 

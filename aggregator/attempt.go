@@ -101,12 +101,13 @@ func (a *Aggregator) fold(o *outcome, adds []Add) {
 	defer cancel()
 	started := time.Now()
 	stored, err := a.store.Fold(ctx, &c)
+	took := time.Since(started)
 	if a.cfg.OnFold != nil {
-		a.cfg.OnFold(time.Since(started))
+		a.cfg.OnFold(took)
 	}
 	o.work.commits++
 	if err == nil {
-		a.clock.learn(stored, started)
+		a.clock.learn(stored, took)
 		o.work.written += c.Entities()
 		for _, p := range o.rest {
 			o.work.entries += len(p.Entries)

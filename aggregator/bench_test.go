@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -83,7 +84,7 @@ func benchPayloads(counters int) (payloads [][]byte, each int) {
 			}
 		}
 		wire.SortEntries(entries)
-		payloads = append(payloads, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wire.CutAnonymous(entries)}))
+		payloads = append(payloads, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wire.CutAnonymous(crand.Reader, entries)}))
 	}
 	return payloads, each
 }

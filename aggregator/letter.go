@@ -105,7 +105,7 @@ func (l *loop) bury(now time.Time) {
 		}
 	}
 	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
-	go func() { l.buried <- burial{batch, l.a.buryAll(batch)} }()
+	l.a.cfg.Env.Go(func() { l.buried <- burial{batch, l.a.buryAll(batch)} })
 }
 
 func (a *Aggregator) buryAll(batch []*letter) error {

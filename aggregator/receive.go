@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,7 +42,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
 	before := len(l.window.parts)
-	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, rand.Uint64) {
+	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, l.a.cfg.Env.Uint64) {
 		l.admit(p)
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's

@@ -35,7 +35,7 @@ type request struct {
 // Increments without an ID are merged with all others; calls that wait at the same
 // time share messages, and wait for each other's.
 func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	now := time.Now()
+	now := p.cfg.Env.Now()
 	if err := p.check(now, incs); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 // told apart. The error matches countmill.ErrConflict when this process knows the key
 // with other increments; nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
-	now := time.Now()
+	now := p.cfg.Env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
 		return err
 	}

@@ -3,17 +3,20 @@ package reader
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/countmill/countmill/internal/env"
 )
 
 // storeClock tells the store's time. Ages are differences to read times, which are the
 // store's: on a machine whose clock is 5 s behind, a total 6 s old would pass for one
 // of a second.
 type storeClock struct {
+	env    *env.Env
 	offset atomic.Int64 // store's time minus ours, ns
 }
 
 func (c *storeClock) now() time.Time {
-	return time.Now().Add(time.Duration(c.offset.Load()))
+	return c.env.Now().Add(time.Duration(c.offset.Load()))
 }
 
 // learn takes a read time that the store chose between began and ended. It moves the

@@ -3,7 +3,6 @@ package reader
 import (
 	"context"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
@@ -33,14 +32,14 @@ func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Pag
 	if err := r.checkStore(ctx); err != nil {
 		return Page{}, err
 	}
-	began := time.Now()
+	began := r.cfg.Env.Now()
 	view := r.store.View()
 	defer view.Close()
 	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether there is more
 	if err != nil {
 		return Page{}, err
 	}
-	r.clock.learn(view.ReadTime(), began, time.Now())
+	r.clock.learn(view.ReadTime(), began, r.cfg.Env.Now())
 	page := r.cut(records, limit)
 	rd := r.newReading(view)
 	for _, rec := range page {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/countmill/countmill"
 )
@@ -28,7 +27,7 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	if err := r.checkStore(ctx); err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	began := r.cfg.Env.Now()
 	view := r.store.View()
 	defer view.Close()
 	rd := r.newReading(view)
@@ -38,7 +37,7 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	if err := rd.run(ctx); err != nil {
 		return nil, err
 	}
-	r.clock.learn(view.ReadTime(), began, time.Now())
+	r.clock.learn(view.ReadTime(), began, r.cfg.Env.Now())
 	totals := make([]Total, len(rd.tallies))
 	for i, t := range rd.tallies {
 		total, err := t.total()
