@@ -76,10 +76,13 @@ type state struct{ reason error }
 // Ready returns nil while the aggregator takes and folds messages, else the reason why
 // it does not.
 func (a *Aggregator) Ready() error {
+	if reason := a.state.Load().reason; reason != nil {
+		return reason
+	}
 	if skew := a.clock.skew(); skew > maxSkew {
 		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
 	}
-	return a.state.Load().reason
+	return nil
 }
 
 func randomName(random io.Reader) string {

@@ -97,6 +97,12 @@ func (a *Aggregator) fold(o *outcome, adds []Add) {
 		o.applied, o.rest = o.rest, nil
 		return
 	}
+	// Asked before the attempt, and again here: the process may have been frozen since,
+	// for longer than another's marker was kept.
+	if slices.ContainsFunc(o.rest, a.expired) {
+		o.verdict = again
+		return
+	}
 	ctx, cancel := a.callContext()
 	defer cancel()
 	started := time.Now()

@@ -106,8 +106,8 @@ func (l *loop) forget(p *part) {
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
-func (l *loop) expired(p *part) bool {
-	return l.a.clock.now().After(p.at.Add(l.a.cfg.Horizon))
+func (a *Aggregator) expired(p *part) bool {
+	return a.clock.now().After(p.at.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
@@ -115,7 +115,7 @@ func (l *loop) expired(p *part) bool {
 func (l *loop) dropExpired(j *job) {
 	kept := j.parts[:0]
 	for _, p := range j.parts {
-		if l.expired(p) {
+		if l.a.expired(p) {
 			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
 			continue
 		}

@@ -1,0 +1,342 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// An op is what a client asks of a publisher or a reader, until it is answered.
+type op struct {
+	n    int
+	kind string
+	p    *proc // that was asked last
+	incs []countmill.Increment
+	sums []*sum
+	key  string
+	// repeats is how often the client asks again where it was not told the outcome.
+	repeats int
+	jumped  time.Duration // World.jumped at the first attempt
+	unknown bool          // some attempt had an unknown outcome
+	limit   time.Duration
+	err     error
+	flood   int // of the flood, how many were added before
+
+	names     []string
+	final     bool // after all has come to rest
+	staleness time.Duration
+	from      time.Time // the store's time when it was asked
+	totals    []reader.Total
+}
+
+// ask starts an attempt.
+func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
+	o.p = p
+	w.asked[o] = struct{}{}
+	w.trace("ask "+o.kind, p, o.key, uint64(o.n))
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		w.park(&step{p: w.clients, op: "ask", key: uint64(o.n)})
+		ctx, cancel := context.WithTimeout(background, o.limit)
+		if o.stale(w) {
+			o.err = countmill.ErrUnavailable // it never called
+		} else {
+			o.err = call(ctx)
+		}
+		cancel()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.finished = append(w.finished, o)
+	}()
+}
+
+func (w *World) newOp(kind string) *op {
+	w.ops++
+	limit := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute}[w.rng.IntN(4)]
+	return &op{n: w.ops, kind: kind, limit: limit, jumped: w.jumped, repeats: w.rng.IntN(6)}
+}
+
+// send lets a client send increments through p.
+func (w *World) send(o *op, p *proc) {
+	w.ask(o, p, func(ctx context.Context) error {
+		if o.key != "" {
+			return p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
+		}
+		return p.pub.Publish(ctx, o.incs...)
+	})
+}
+
+// finish takes an answer in.
+func (w *World) finish(o *op) {
+	delete(w.asked, o)
+	w.trace("answered "+o.kind, o.p, outcomeName(o.err), uint64(o.n))
+	switch o.kind {
+	case "read", "list":
+		w.finishRead(o)
+	case "flush", "close":
+		w.finishFlush(o)
+	default:
+		w.finishSend(o)
+	}
+}
+
+// stale reports whether a client may not ask any more: beyond the horizon it would have to
+// say when the event happened.
+func (o *op) stale(w *World) bool {
+	return len(o.incs) > 0 && o.incs[0].Time.IsZero() && w.jumped != o.jumped
+}
+
+func outcomeName(err error) string {
+	for _, known := range []error{countmill.ErrOutcomeUnknown, countmill.ErrUnavailable, countmill.ErrOverloaded,
+		countmill.ErrConflict, countmill.ErrClosed, countmill.ErrInvalid, countmill.ErrOverflow} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+func (w *World) finishSend(o *op) {
+	switch {
+	case o.err == nil && !o.p.dead:
+		for _, s := range o.sums {
+			s.durable()
+		}
+		return
+	case o.p.dead || errors.Is(o.err, countmill.ErrOutcomeUnknown):
+		o.unknown = true
+		for _, s := range o.sums {
+			s.maybe()
+		}
+	case o.err == nil:
+	case !errors.Is(o.err, countmill.ErrUnavailable) && !errors.Is(o.err, countmill.ErrOverloaded) &&
+		!errors.Is(o.err, countmill.ErrClosed):
+		return // refused for good: conflict, beyond the horizon
+	}
+	// An increment without an id may be sent again where it was certainly not counted. One
+	// with an id may always, with its time within the horizon, without it if no time passed.
+	if o.unknown && o.incs[0].ID == "" && o.key == "" {
+		return
+	}
+	if o.repeats == 0 {
+		return
+	}
+	o.repeats--
+	w.again = append(w.again, o)
+}
+
+// repeat sends an op again, through any publisher.
+func (w *World) repeat() bool {
+	lives := w.publishers()
+	if len(w.again) == 0 || len(lives) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.again))
+	o := w.again[i]
+	w.again = append(w.again[:i:i], w.again[i+1:]...)
+	if o.stale(w) {
+		return true
+	}
+	p := pick(w, lives)
+	if p != o.p {
+		w.hit(OtherPublisher)
+	}
+	if o.limit < 10*time.Second {
+		w.hit(CallerGivesUp)
+	}
+	w.send(o, p)
+	return true
+}
+
+func pick[T any](w *World, from []T) T { return from[w.rng.IntN(len(from))] }
+
+// publishers are those that take increments.
+func (w *World) publishers() []*proc {
+	var open []*proc
+	for _, p := range w.lives(publishing) {
+		if !p.pubClosed {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+var counters = []string{"a", "b", "page:/x", "page:/y", below}
+
+// work starts one more thing that clients do.
+func (w *World) work() {
+	lives := w.publishers()
+	if len(lives) == 0 {
+		return
+	}
+	p := pick(w, lives)
+	switch n := w.rng.IntN(20); {
+	case n < 5:
+		w.add(p)
+	case n < 6:
+		w.flush(p)
+	case n < 9:
+		w.offer(p, "publish")
+	case n < 12:
+		w.offer(p, "ids")
+	case n < 15:
+		w.offer(p, "key")
+	case n < 16:
+		w.oddMessage()
+	default:
+		w.read()
+	}
+}
+
+func (w *World) counter() string {
+	if w.rates[Poison] > 0 && w.rng.Float64() < w.rates[Poison] {
+		w.hit(Poison)
+		return poison
+	}
+	return pick(w, counters[:2+w.shape.counters])
+}
+
+// add calls Add, now and then very often.
+func (w *World) add(p *proc) {
+	if w.shape.flood && w.rng.IntN(8) == 0 {
+		w.addFlood(p)
+		return
+	}
+	for range 1 + w.rng.IntN(4) {
+		s := w.draw(w.counter())
+		if s == nil {
+			return
+		}
+		if err := p.pub.Add(s.counter, s.delta()); err == nil {
+			s.maybe()
+			p.sums = append(p.sums, s)
+		}
+		w.trace("add", p, s.counter, uint64(s.digit))
+	}
+}
+
+// flush asks a publisher to send what Add took.
+func (w *World) flush(p *proc) {
+	o := w.newOp("flush")
+	o.sums, o.flood = p.sums, w.floods[p]
+	p.sums, w.floods[p] = nil, 0
+	w.ask(o, p, p.pub.Flush)
+}
+
+func (w *World) finishFlush(o *op) {
+	if o.kind == "close" && o.p.role == node && !o.p.dead {
+		w.stop(o.p) // the roles of one process stop one after the other
+	}
+	switch {
+	case o.p.dead:
+	case o.err != nil: // a later one may still say so
+		o.p.sums = append(o.p.sums, o.sums...)
+		w.floods[o.p] += o.flood
+	default:
+		for _, s := range o.sums {
+			s.durable()
+		}
+		w.flooded(o)
+	}
+}
+
+// offer sends increments in one of the three ways.
+func (w *World) offer(p *proc, kind string) {
+	o := w.newOp(kind)
+	var at time.Time
+	if w.rng.IntN(2) == 0 {
+		at = w.wall()
+	}
+	if kind == "key" {
+		o.key = fmt.Sprint("key", o.n)
+	}
+	n := 1 + w.rng.IntN(4)
+	if w.rng.IntN(10) == 0 {
+		n = 30 // more than a part holds, where counters are as many
+	}
+	for range n {
+		s := w.draw(w.counter())
+		if s == nil {
+			break
+		}
+		s.id = kind != "publish"
+		o.sums = append(o.sums, s)
+		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+		if kind == "ids" {
+			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
+			if o.has(s.counter) {
+				inc.ID += fmt.Sprint(":", s.digit)
+			}
+		}
+		o.incs = append(o.incs, inc)
+	}
+	if len(o.incs) == 0 {
+		return
+	}
+	w.send(o, p)
+	if w.strikes(IDReused) {
+		w.reuse(o)
+	}
+}
+
+func (o *op) has(counter string) bool {
+	for _, inc := range o.incs {
+		if inc.Counter == counter {
+			return true
+		}
+	}
+	return false
+}
+
+// reuse sends another increment under the id or key of o, through any publisher.
+func (w *World) reuse(o *op) {
+	if o.kind == "publish" {
+		return
+	}
+	s := w.draw(o.incs[0].Counter)
+	if s == nil {
+		return
+	}
+	s.group, s.id = new(int), true
+	o.sums[0].group = s.group
+	other := w.newOp(o.kind)
+	other.key, other.sums = o.key, []*sum{s}
+	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
+	w.send(other, pick(w, w.publishers()))
+}
+
+// oddMessage puts a message on the topic that no publisher made.
+func (w *World) oddMessage() {
+	switch {
+	case w.embedded:
+	case w.strikes(Garbage):
+		payload := fmt.Sprint("\xffgarbage ", w.ops)
+		w.ops++
+		w.garbage = append(w.garbage, payload)
+		w.bus.put("", []byte(payload), true)
+	case w.strikes(NewerVersion):
+		b := wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
+			countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint("newer", w.ops)})}})
+		w.ops++
+		b[1]++ // the version
+		w.garbage = append(w.garbage, string(b))
+		w.bus.put("", b, true)
+	case w.rates[Foreign] > 0:
+		s := w.draw(w.counter())
+		if s == nil {
+			return
+		}
+		w.hit(Foreign)
+		s.durable()
+		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d}`, s.counter, s.delta()), true)
+	}
+}

@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/internal/env"
+)
+
+// A fate is how a parked call ends.
+type fate int
+
+const (
+	released fate = iota // it is its turn
+	ended                // its context ended
+	killed               // its process was killed while it was under way
+)
+
+// A step is a goroutine that waits for its turn.
+type step struct {
+	p   *proc
+	op  string
+	key uint64 // what it asks for: sorts steps that wait together
+	n   int    // tells steps of one process with one key apart
+	ctx context.Context
+	// run does what is asked, in the simulator's goroutine. nil for a first step.
+	run    func(fate)
+	resume chan struct{}
+	fenced bool
+	slow   bool // answered when its context has ended, not before
+}
+
+// park waits for the caller's turn and returns false if its process is dead by then.
+func (w *World) park(s *step) bool {
+	s.resume = make(chan struct{})
+	w.mu.Lock()
+	if s.p.dead {
+		w.mu.Unlock()
+		return false
+	}
+	if s.n == 0 {
+		s.p.calls++
+		s.n = s.p.calls
+	}
+	w.arrived = append(w.arrived, s)
+	w.mu.Unlock()
+	<-s.resume
+	return !s.fenced
+}
+
+// spawn starts a goroutine whose first step parks.
+func (w *World) spawn(p *proc, f func()) {
+	w.mu.Lock()
+	p.calls++
+	n := p.calls
+	w.mu.Unlock()
+	go func() {
+		w.park(&step{p: p, op: "go", n: n})
+		f()
+	}()
+}
+
+func compareSteps(a, b *step) int {
+	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key), cmp.Compare(a.n, b.n))
+}
+
+// absorb takes in what the goroutines did since the last step.
+func (w *World) absorb() {
+	w.mu.Lock()
+	arrived, finished := w.arrived, w.finished
+	w.arrived, w.finished = nil, nil
+	w.mu.Unlock()
+	if len(arrived) > 0 {
+		w.pending = append(w.pending, arrived...)
+		slices.SortFunc(w.pending, compareSteps)
+		for _, s := range arrived {
+			s.p.begin(s)
+		}
+	}
+	w.bus.absorb()
+	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
+	for _, o := range finished {
+		w.finish(o)
+	}
+}
+
+// ready reports whether a step may have its turn.
+func (s *step) ready() bool {
+	if s.p.frozen {
+		return false
+	}
+	return !s.slow || s.ctx.Err() != nil
+}
+
+// release gives a step its turn.
+func (w *World) release(s *step) {
+	w.drop(s)
+	f := released
+	if s.ctx != nil && s.ctx.Err() != nil {
+		f = ended
+	}
+	w.trace("step", s.p, s.op, s.key)
+	s.p.end(s)
+	if s.run != nil {
+		w.Calls++
+		s.run(f)
+	}
+	close(s.resume)
+}
+
+func (w *World) drop(s *step) {
+	at := slices.Index(w.pending, s)
+	w.pending = slices.Delete(w.pending, at, at+1)
+}
+
+// fence ends all steps of a process that was killed.
+func (w *World) fence(p *proc) {
+	w.absorb()
+	w.mu.Lock()
+	p.dead = true
+	w.mu.Unlock()
+	for _, s := range slices.Clone(w.pending) {
+		if s.p != p {
+			continue
+		}
+		w.drop(s)
+		p.end(s)
+		s.fenced = true
+		if s.run != nil {
+			s.run(killed)
+		}
+		close(s.resume)
+	}
+}
+
+// newEnv is the machine of a process: its own wall clock and random numbers.
+func (w *World) newEnv(p *proc, image uint64) *env.Env {
+	var seed [32]byte
+	for i := range 4 {
+		word := w.rng.Uint64()
+		for j := range 8 {
+			seed[8*i+j] = byte(word >> (8 * j))
+		}
+	}
+	return &env.Env{
+		Wall:    func() time.Time { return w.wall().Add(p.skew) },
+		Random:  rand.NewPCG(w.seed, image),
+		Entropy: rand.NewChaCha8(seed),
+		Spawn:   func(f func()) { w.spawn(p, f) },
+	}
+}
+
+// wall is what all clocks would show if they were right.
+func (w *World) wall() time.Time { return time.Now().Add(w.jumped) }
