@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/internal/storetime"
 )
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
@@ -26,7 +29,7 @@ type Aggregator struct {
 
 	records *records
 	lanes   *lanes
-	clock   clock
+	clock   storetime.Clock
 	stats   stats
 	state   atomic.Pointer[state]
 
@@ -47,7 +50,7 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
 	a.records.limit = cfg.CommitTimeout
-	a.clock.env = cfg.Env
+	a.clock.Env = cfg.Env
 	a.lanes = &lanes{env: cfg.Env, alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.calls, a.endCalls = context.WithCancel(context.Background())
@@ -70,6 +73,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	return newLoop(a).run(ctx)
 }
 
+// maxSkew is how far the local clock may be from the store's before the aggregator
+// says that it is not ready.
+const maxSkew = time.Minute
+
 // A state is why the aggregator is not ready; a nil reason means that it is.
 type state struct{ reason error }
 
@@ -79,7 +86,7 @@ func (a *Aggregator) Ready() error {
 	if reason := a.state.Load().reason; reason != nil {
 		return reason
 	}
-	if skew := a.clock.skew(); skew > maxSkew {
+	if skew := a.clock.Skew(); skew > maxSkew {
 		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
 	}
 	return nil

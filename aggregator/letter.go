@@ -62,7 +62,7 @@ func content(parts []*part) []byte {
 }
 
 func (l *loop) setAside(dead *letter) {
-	dead.dead.At = l.a.clock.now()
+	dead.dead.At = l.a.clock.Now()
 	l.letters = append(l.letters, dead)
 }
 

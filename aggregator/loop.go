@@ -71,6 +71,7 @@ func newLoop(a *Aggregator) *loop {
 		outcomes: make(chan outcome, a.cfg.Commits),
 		buried:   make(chan burial, 1),
 		checks:   make(chan error, 1),
+		checked:  errUnchecked,
 		limiter:  rate.NewLimiter(rate.Limit(a.cfg.DeadLetterRate), a.cfg.DeadLetterRate),
 	}
 }

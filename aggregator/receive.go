@@ -14,7 +14,7 @@ const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.now()}
+	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
 	if published, err := publishedAt(m); err == nil {
 		h.time = published
 	}
@@ -54,7 +54,7 @@ func (l *loop) receive(m *message.Message) {
 // admit puts a part into the window, unless its id is in process already. A part id is
 // never in two commits under way.
 func (l *loop) admit(p *part) {
-	if p.at.After(l.a.clock.now().Add(maxAhead)) {
+	if p.at.After(l.a.clock.Now().Add(maxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -107,7 +107,7 @@ func (l *loop) forget(p *part) {
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
 func (a *Aggregator) expired(p *part) bool {
-	return a.clock.now().After(p.at.Add(a.cfg.Horizon))
+	return a.clock.Now().After(p.at.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked

@@ -103,17 +103,18 @@ func (p *Publisher) Flush(ctx context.Context) error {
 func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome func() error) error {
 	select {
 	case <-done:
-		return outcome()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
 	case <-p.life.Done():
-		select {
-		case <-done: // Close came to its end, not to its deadline
-			return outcome()
-		default:
-			return fmt.Errorf("%w: the publisher was closed", countmill.ErrOutcomeUnknown)
-		}
 	}
+	select {
+	case <-done: // also in the same moment, or Close came to its end and not to its deadline
+		return outcome()
+	default:
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+	return fmt.Errorf("%w: the publisher was closed", countmill.ErrOutcomeUnknown)
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {

@@ -42,6 +42,11 @@ func (g *flights[T]) do(ctx context.Context, key string, oldest time.Time,
 	case <-f.done:
 		return f.val, shared, f.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-f.done: // in the same moment
+		return f.val, shared, f.err
+	default:
 		g.leave(key, f)
 		return val, shared, ctx.Err()
 	}

@@ -111,7 +111,7 @@ func testAnnounceReplaces(t *testing.T, su *suite) {
 func testCheckIsFine(t *testing.T, su *suite) {
 	s := su.open(t)
 	for range 3 {
-		if err := s.Check(t.Context()); err != nil {
+		if _, err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check of a new store: %v", err)
 		}
 		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
@@ -128,7 +128,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"Raise":    func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
 		"Bury":     func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
 		"Announce": func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
-		"Check":    s.Check,
+		"Check":    func(ctx context.Context) error { _, err := s.Check(ctx); return err },
 		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
 		"Dead":     func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
 		"Lookup": func(ctx context.Context) error {

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
 )
+
+const debugCandidates = true
 
 // move does one thing that can happen now: lets a step go, delivers a message, lets what
 // is on its way arrive, lets time pass, or lets something break.
@@ -22,6 +25,17 @@ func (w *World) move() {
 		}
 	}
 	open := w.bus.open()
+	if w.verbose && debugCandidates {
+		line := fmt.Sprint("   candidates ", len(open), len(w.bus.queue), " ")
+		for _, s := range steps {
+			e := ""
+			if s.ctx != nil && s.ctx.Err() != nil {
+				e = "!"
+			}
+			line += fmt.Sprintf("%s:%s:%x%s ", s.p.name, s.op, s.key&0xfff, e)
+		}
+		w.Trace = append(w.Trace, line)
+	}
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.ghosts)
 	again := len(w.again) > 0 && w.rng.IntN(4) == 0

@@ -38,8 +38,9 @@ type proc struct {
 	left    bool // and has
 	fell    bool // ended by itself
 	skew    time.Duration
-	image   uint64 // where its random numbers begin
-	told    time.Time
+	image   uint64    // where its random numbers begin
+	told    time.Time // when Check said that the database is another
+	late    int       // folds since
 
 	shards       int
 	heldMessages int
@@ -196,6 +197,7 @@ func (p *proc) begin(s *step) {
 	if c == nil {
 		return
 	}
+	p.w.checkSwapped(p)
 	touched(c, func(key any) {
 		if _, ok := p.open[key]; ok {
 			p.w.violate("%s has %v in two open folds", p.name, key)

@@ -87,3 +87,30 @@ func TestFreshSeeds(t *testing.T) {
 	fmt.Println()
 	fmt.Println(start, n, "schedules", calls/n, "calls", steps/n, "steps", time.Since(began)/time.Duration(n))
 }
+
+func TestDeterminism(t *testing.T) {
+	seeds, times := 100, 15
+	for i := range seeds {
+		seed := *seedFlag + uint64(i)*7919 + 1
+		var first *Result
+		for n := range times {
+			r := run(t, seed, true)
+			if n == 0 {
+				first = r
+				continue
+			}
+			if r.Hash != first.Hash || len(r.Trace) != len(first.Trace) || strings.Join(r.Trace, "") != strings.Join(first.Trace, "") {
+				for k := range min(len(r.Trace), len(first.Trace)) {
+					if r.Trace[k] != first.Trace[k] {
+						t.Errorf("seed %d run %d differs at %d:\n%s\n%s", seed, n, k, first.Trace[k], r.Trace[k])
+						for _, l := range first.Trace[max(0, k-6) : k+2] {
+							t.Log(l)
+						}
+						break
+					}
+				}
+				break
+			}
+		}
+	}
+}

@@ -157,6 +157,9 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, e
 
 func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row Row, err error) {
 	apply := func() error {
+		if poisoned(c) {
+			return aggregator.ErrRefused
+		}
 		if at, err = w.fake.Fold(background, c); err == nil {
 			for _, m := range c.Markers {
 				w.marked[m.ID] = true
@@ -165,7 +168,6 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 		return err
 	}
 	unknown := func(row Row) (time.Time, Row, error) { return time.Time{}, row, errLost }
-	w.checkSwapped(p)
 	switch {
 	case f != released:
 		w.maybe(apply)
@@ -310,17 +312,19 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 var errSwapped = errors.New("sim: this is another database")
 
 // Check says whether the database is the one that was opened.
-func (s *store) Check(ctx context.Context) error {
-	return s.call(ctx, "check", 0, CheckFails, func() error {
+func (s *store) Check(ctx context.Context) (at time.Time, err error) {
+	err = s.call(ctx, "check", 0, CheckFails, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
 				s.p.told = time.Now()
 			}
 			return errSwapped
 		}
-		s.p.told = time.Time{}
+		s.p.told, s.p.late = time.Time{}, 0
+		at, _ = s.w.fake.Check(background)
 		return nil
 	})
+	return at, err
 }
 
 // View opens a view.

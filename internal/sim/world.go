@@ -208,6 +208,9 @@ func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.sto
 // leastCalls is how many calls of bus, store and cache a schedule has before it ends.
 const leastCalls = 50
 
+// longStorm is how many steps it may take to come to that many.
+const longStorm = 1000
+
 // most is where a schedule counts as stuck.
 const most = 20_000
 
@@ -220,12 +223,13 @@ func (w *World) play() {
 		if len(w.Violations) > 0 {
 			break
 		}
+		busy := started < w.shape.works || w.Calls < leastCalls && w.Steps < longStorm
 		switch {
-		case started < w.shape.works && w.rng.Float64() < 0.15:
+		case w.stage > storm || !busy && w.Steps >= w.shape.minSteps:
+			w.clearUp()
+		case busy && w.rng.Float64() < 0.15:
 			started++
 			w.work()
-		case started >= w.shape.works && w.Steps >= w.shape.minSteps && w.Calls >= leastCalls || w.stage > storm:
-			w.clearUp()
 		default:
 			w.move()
 		}
@@ -275,7 +279,7 @@ func (w *World) remains() string {
 	fmt.Fprintf(&b, "%d ops unanswered, %d to repeat, %d messages queued, %d held, %d on their way; waiting:",
 		len(w.asked), len(w.again), len(w.bus.queue), len(w.bus.held), len(w.ghosts))
 	for _, s := range w.pending {
-		fmt.Fprintf(&b, " %s %s", s.p.name, s.op)
+		fmt.Fprintf(&b, " %s %s (frozen %t, slow %t)", s.p.name, s.op, s.p.frozen, s.slow)
 	}
 	return b.String()
 }
