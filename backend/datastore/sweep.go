@@ -65,7 +65,9 @@ func (s *Store) saySweep() {
 
 // Sweep deletes markers that expired before the present day, and returns how many. It
 // does nothing where a TTL policy does that. It takes its time, and ends with ctx, or when
-// the store is away. Several processes may sweep at once; each begins elsewhere.
+// the store is away; after an error it goes on elsewhere, and returns the last one. Several
+// processes may sweep at once: each begins at another place, and where two meet one may get
+// an error.
 //
 // No marker goes that is not past its time in a transaction that reads it and the store's
 // clock: what a query said of it may be old, and an id that comes again after its
@@ -79,22 +81,24 @@ func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
 	if !s.sweeps {
 		return 0, nil
 	}
-	first, failed := rand.IntN(swaths), 0
+	first, inARow := rand.IntN(swaths), 0
 	for i := range swaths {
-		n, err := s.sweepSwath(ctx, hex.EncodeToString([]byte{byte(first + i)}))
+		n, problem := s.sweepSwath(ctx, hex.EncodeToString([]byte{byte(first + i)}))
 		deleted += n
 		s.swept.Add(int64(n))
-		if failed++; err == nil {
-			failed = 0
+		if problem == nil {
+			inARow = 0
+			continue
 		}
-		if err != nil && (failed == sweepErrors || ctx.Err() != nil) {
-			return deleted, err
+		err = problem
+		if inARow++; inARow == sweepErrors || ctx.Err() != nil {
+			break
 		}
 	}
 	if deleted > 0 {
 		s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "expired markers deleted", slog.String("store", s.cfg.String()), slog.Int("markers", deleted))
 	}
-	return deleted, nil
+	return deleted, err
 }
 
 // sweepSwath deletes the expired markers whose ids begin with swath.

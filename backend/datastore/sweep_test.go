@@ -236,6 +236,31 @@ func TestSweepIsDecided(t *testing.T) {
 	}
 }
 
+// One commit that fails neither ends a sweep nor goes unsaid.
+func TestSweepGoesOnAfterAnError(t *testing.T) {
+	t.Parallel()
+	cfg, p := fresh(t), &tap{}
+	cfg.Sweep, cfg.DialOptions = SweepOn, []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	ids := slices.Concat(markAt(t, s, 3, 5, now().Add(-50*time.Hour)), markAt(t, s, 3, 6, now().Add(-50*time.Hour)))
+	commits := 0
+	p.set(func(method string, _, _ any) (bool, error) {
+		if method == pb.Datastore_Commit_FullMethodName {
+			commits++
+		}
+		return method == pb.Datastore_Commit_FullMethodName && commits == 1, status.Error(codes.Aborted, "contention")
+	})
+	if n, err := s.Sweep(t.Context()); n != 3 || status.Code(err) != codes.Aborted {
+		t.Errorf("swept %d markers, error %v, want 3 and the one that was aborted", n, err)
+	}
+	if n, err := s.Sweep(t.Context()); n != 3 || err != nil {
+		t.Errorf("the next sweep: %d markers, error %v, want the other 3", n, err)
+	}
+	if n := left(t, s, ids); n != 0 {
+		t.Errorf("%d expired markers are still there", n)
+	}
+}
+
 // A store that is away ends a sweep soon, and a store that is closed at once.
 func TestSweepEnds(t *testing.T) {
 	t.Parallel()
