@@ -17,7 +17,9 @@
 //
 // With --bus and --store as well it starts a publisher, a reader and several aggregators
 // as processes of their own, ends one of the aggregators again and again, and restarts
-// the memcached between them and the reader half way. Bus and store must be there:
+// the memcached between them and the reader half way. When no aggregator has had anything
+// to do for a while, every total is asked for by its name; a test of this package lists the
+// store's keys to see that there are no others. Bus and store must be there:
 // `make identifiers-google` does so on emulators of Google.
 //
 //	go run ./examples/identifiers --kill 5 --binary /tmp/countmill --memcached /usr/bin/memcached \
