@@ -146,6 +146,21 @@ func (b *broker) open() []*subscription {
 	return open
 }
 
+// next is which message of the queue to deliver: often the oldest, as brokers do, so that
+// what was delivered first is what comes first again.
+func (b *broker) next() int {
+	if b.w.rng.IntN(2) == 0 {
+		return b.w.rng.IntN(len(b.queue))
+	}
+	oldest := 0
+	for i, l := range b.queue {
+		if l.n < b.queue[oldest].n {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
 // deliver offers message i of the queue, and reports whether it was taken.
 func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]

@@ -73,7 +73,11 @@ func (c *cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Durati
 			for _, t := range totals {
 				c.w.sets[t.Counter] = append(c.w.sets[t.Counter], t)
 			}
-			return c.w.cache.Set(background, totals, ttl)
+			before, _ := c.w.cache.Get(background, names)
+			err := c.w.cache.Set(background, totals, ttl)
+			after, _ := c.w.cache.Get(background, names)
+			c.w.checkCacheSet(before, after)
+			return err
 		}
 		if c.w.strikes(CacheLate) {
 			c.w.later(set)

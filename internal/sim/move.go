@@ -50,7 +50,7 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.bus.deliver(pick(w, open), w.rng.IntN(len(w.bus.queue)))
+		w.bus.deliver(pick(w, open), w.bus.next())
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
@@ -123,11 +123,16 @@ func (w *World) happen(f Fault) bool {
 		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
 	case Drain, DrainPublisher:
 		return w.drainOne(f)
+	case Image:
+		w.restored = true
+		defer func() { w.restored = false }()
+		return w.killOne([]role{publishing, aggregating, reading}[w.rng.IntN(3)])
 	case Freeze:
 		return w.freezeOne()
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
-			pick(w, all).skew += w.drawSkew()
+			p := pick(w, all)
+			p.skew = w.drawSkew(p.role)
 			return true
 		}
 	case PastHorizon:
@@ -181,8 +186,8 @@ func (w *World) freezeOne() bool {
 	return true
 }
 
-// passHorizon lets more time pass than ids are remembered for. Calls that are under way
-// come to nothing, or came to something before.
+// passHorizon lets about as much time pass as ids are remembered for. Calls that are under
+// way come to nothing, or came to something before.
 func (w *World) passHorizon() {
 	for _, s := range w.pending {
 		if s.ctx == nil {
@@ -197,6 +202,12 @@ func (w *World) passHorizon() {
 		_ = ghost()
 	}
 	w.ghosts = nil
-	w.jumped += w.shape.horizon + 3*time.Hour
+	for _, d := range w.bus.held { // nobody extended their leases
+		if !w.embedded && w.rng.IntN(2) == 0 {
+			w.bus.requeue(d.parcel)
+		}
+	}
+	// Just before ids are forgotten, just after, and when nobody's clock doubts it.
+	w.jumped += w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
 	w.forget()
 }

@@ -197,6 +197,18 @@ func (w *World) work() {
 	}
 }
 
+// wide is counters for one request, each once, more than a part holds; now and then one
+// is as any other.
+func (w *World) wide() func() string {
+	n := 0
+	return func() string {
+		if n++; w.rng.IntN(20) == 0 {
+			return w.counter()
+		}
+		return fmt.Sprint("wide", n)
+	}
+}
+
 func (w *World) counter() string {
 	if w.rates[Poison] > 0 && w.rng.Float64() < w.rates[Poison] {
 		w.hit(Poison)
@@ -207,7 +219,7 @@ func (w *World) counter() string {
 
 // add calls Add, now and then very often.
 func (w *World) add(p *proc) {
-	if w.shape.flood && w.rng.IntN(8) == 0 {
+	if w.shape.flood && w.rng.IntN(2) == 0 {
 		w.addFlood(p)
 		return
 	}
@@ -260,18 +272,25 @@ func (w *World) offer(p *proc, kind string) {
 		o.key = fmt.Sprint("key", o.n)
 	}
 	n := 1 + w.rng.IntN(4)
+	counter := w.counter
 	if w.rng.IntN(10) == 0 {
 		n = 30 // more than a part holds, where counters are as many
+		if w.rng.IntN(4) == 0 {
+			counter = w.wide()
+		}
 	}
-	for range n {
-		s := w.draw(w.counter())
+	for i := range n {
+		s := w.draw(counter())
 		if s == nil {
 			break
 		}
 		s.id = kind != "publish"
 		o.sums = append(o.sums, s)
 		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
-		if kind == "ids" {
+		switch {
+		case kind == "key" && w.rng.IntN(4) == 0:
+			inc.ID = fmt.Sprint("in key", o.n, ":", i)
+		case kind == "ids":
 			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
 			if o.has(s.counter) {
 				inc.ID += fmt.Sprint(":", s.digit)
@@ -310,6 +329,7 @@ func (w *World) reuse(o *op) {
 	o.sums[0].group = s.group
 	other := w.newOp(o.kind)
 	other.key, other.sums = o.key, []*sum{s}
+	w.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
 	w.send(other, pick(w, w.publishers()))
 }

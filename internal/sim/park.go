@@ -26,6 +26,7 @@ type step struct {
 	key uint64 // what it asks for: sorts steps that wait together
 	n   int    // tells steps of one process with one key apart
 	ctx context.Context
+	at  time.Time // when it came
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	resume chan struct{}
@@ -35,7 +36,7 @@ type step struct {
 
 // park waits for the caller's turn and returns false if its process is dead by then.
 func (w *World) park(s *step) bool {
-	s.resume = make(chan struct{})
+	s.resume, s.at = make(chan struct{}), time.Now()
 	w.mu.Lock()
 	if s.p.dead {
 		w.mu.Unlock()

@@ -41,6 +41,9 @@ type proc struct {
 	image   uint64    // where its random numbers begin
 	told    time.Time // when Check said that the database is another
 	late    int       // folds since
+	learned bool      // it was told the store's time
+	asking  int       // checks of the database under way
+	asked   time.Time // when the last was answered
 
 	shards       int
 	heldMessages int
@@ -61,11 +64,11 @@ func (w *World) start(r role, slot int) *proc {
 	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{})}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = w.rng.Uint64()
-	if old := w.alive[r][slot]; old != nil && w.strikes(Image) {
+	if old := w.alive[r][slot]; old != nil && w.restored {
 		p.image = old.image
 	}
-	if w.rates[ClockSkewed] > 0 && w.rng.Float64() < w.rates[ClockSkewed] {
-		p.skew = w.drawSkew()
+	if w.rates[ClockSkewed] > 0 && w.rng.IntN(2) == 0 {
+		p.skew = w.drawSkew(r)
 		w.hit(ClockSkewed)
 	}
 	w.alive[r][slot] = p
@@ -193,6 +196,12 @@ func (w *World) commitOf(s *step) *aggregator.Commit {
 
 // begin and end are called when a step parks and when it goes on.
 func (p *proc) begin(s *step) {
+	switch s.op {
+	case "check":
+		p.asks()
+	case "fold", "lookup", "list":
+		p.checkAsked(s)
+	}
 	c := p.w.commitOf(s)
 	if c == nil {
 		return
@@ -207,6 +216,9 @@ func (p *proc) begin(s *step) {
 }
 
 func (p *proc) end(s *step) {
+	if s.op == "check" {
+		p.answered(time.Now())
+	}
 	c := p.w.commitOf(s)
 	if c == nil {
 		return

@@ -118,7 +118,7 @@ func (w *World) clearUp() {
 		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 {
 			w.check()
 			for _, p := range w.lives(reading) {
-				w.readFrom(p, 0)
+				w.readFrom(p, 0).final = true
 			}
 			w.stage = lastReads
 		}

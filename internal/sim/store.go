@@ -320,7 +320,7 @@ func (s *store) Check(ctx context.Context) (at time.Time, err error) {
 			}
 			return errSwapped
 		}
-		s.p.told, s.p.late = time.Time{}, 0
+		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
 		at, _ = s.w.fake.Check(background)
 		return nil
 	})
@@ -333,6 +333,7 @@ func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View(
 type view struct {
 	*store
 	fake *fakestore.View
+	read bool // from
 }
 
 func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
@@ -341,16 +342,24 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 	for _, k := range keys {
 		names = append(names, k.Counter, string(rune(k.Shard+1)))
 	}
-	err = v.call(ctx, "lookup", stringsKey(names), ReadFails, func() (err error) {
+	op := "lookup"
+	if v.read {
+		op = "further lookup"
+	}
+	v.read = true
+	err = v.call(ctx, op, stringsKey(names), ReadFails, func() (err error) {
 		values, err = v.fake.Lookup(background, keys)
+		v.p.learned = true
 		return err
 	})
 	return values, err
 }
 
 func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
+	v.read = true
 	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails, func() (err error) {
 		records, err = v.fake.List(background, prefix, after, limit)
+		v.p.learned = true
 		return err
 	})
 	return records, err

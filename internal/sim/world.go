@@ -41,6 +41,7 @@ type shape struct {
 	remember, letterRate, shards, counters, publishers int
 	aggregators, readers, entities                     int
 	flood                                              bool
+	staleness                                          time.Duration
 	works, minSteps                                    int
 	eventRate, advanceRate                             float64
 }
@@ -60,6 +61,7 @@ type World struct {
 	shape     shape
 	embedded  bool
 	swapped   bool
+	restored  bool // what starts now does so from the image of the one before it
 	jumped    time.Duration
 	storeSkew time.Duration
 	until     [faultCount]time.Time
@@ -80,6 +82,7 @@ type World struct {
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
 
 	ledger     []*sum
+	rivals     []rivalry
 	used       map[string]int
 	sealed     map[string]string
 	garbage    []string
@@ -123,7 +126,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		w.calm()
 	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
-		w.storeSkew = w.drawSkew()
+		w.storeSkew = w.drawSkew(client)
 		w.hit(StoreClockSkewed)
 	}
 	w.fake = fakestore.New(fakestore.Options{
@@ -174,7 +177,7 @@ func (w *World) drawShape() shape {
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
 		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
 		publishers: numbers(1, 2, 3), aggregators: numbers(1, 2, 3), readers: numbers(1, 2),
-		entities: numbers(25, 30, 400), flood: r.IntN(40) == 0,
+		entities: numbers(25, 30, 400), flood: r.IntN(25) == 0, staleness: drawStaleness(r),
 		works: 4 + r.IntN(20), minSteps: r.IntN(200),
 		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
 	}
@@ -195,8 +198,15 @@ func (w *World) calm() {
 	w.shape.commits = 1
 }
 
-func (w *World) drawSkew() time.Duration {
-	far := []time.Duration{time.Second, time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
+// drawSkew is how far a clock is off. An aggregator's may be off by any time. A publisher's
+// may not be ahead of the store's by more than the two hours that markers outlive the
+// horizon: of two copies of a request whose times are so far apart, the second would still
+// be taken when the first one's marker is forgotten.
+func (w *World) drawSkew(r role) time.Duration {
+	far := []time.Duration{time.Second, time.Minute, time.Hour}[w.rng.IntN(3)]
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		far = 12 * time.Hour
+	}
 	return time.Duration(w.rng.Int64N(int64(2*far))) - far
 }
 
