@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e examples identifiers identifiers-google generate ci
+.PHONY: help up test race lint bench e2e examples planted identifiers identifiers-google generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -28,6 +28,9 @@ bench: ## all benchmarks, one second each
 
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
+
+planted: ## plant bugs in the roles, one at a time: the simulator has to find each in 5 runs of 5
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver
