@@ -58,8 +58,10 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
 	return l
 }
 
-// absorb looks what subscribers did with what they hold.
-func (b *broker) absorb() {
+// absorb looks what subscribers did with what they hold, and reports whether it was
+// anything.
+func (b *broker) absorb() bool {
+	before := len(b.held) + len(b.subscriptions)
 	for _, s := range b.subscriptions {
 		if !s.ended && s.ctx.Err() != nil {
 			b.end(s)
@@ -88,6 +90,7 @@ func (b *broker) absorb() {
 	for _, l := range again {
 		b.requeue(l)
 	}
+	return len(b.held)+len(b.subscriptions) != before
 }
 
 // requeue makes a message ready again, unless it is done or ready anyway.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -43,7 +44,7 @@ func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
 	go func() {
 		defer w.running.Done()
 		w.park(&step{p: w.clients, op: "ask", key: uint64(o.n)})
-		ctx, cancel := context.WithTimeout(background, o.limit)
+		ctx, cancel := context.WithTimeout(context.WithValue(background, opKey{}, o.n), o.limit)
 		if o.stale(w) {
 			o.err = countmill.ErrUnavailable // it never called
 		} else {
@@ -59,6 +60,7 @@ func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
 func (w *World) newOp(kind string) *op {
 	w.ops++
 	limit := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute}[w.rng.IntN(4)]
+	limit += time.Duration(w.ops) * 17 // see oddly
 	return &op{n: w.ops, kind: kind, limit: limit, jumped: w.jumped, repeats: w.rng.IntN(6)}
 }
 
@@ -75,7 +77,11 @@ func (w *World) send(o *op, p *proc) {
 // finish takes an answer in.
 func (w *World) finish(o *op) {
 	delete(w.asked, o)
-	w.trace("answered "+o.kind, o.p, outcomeName(o.err), uint64(o.n))
+	outcome := outcomeName(o.err)
+	if o.p.dead {
+		outcome = "nobody" // what it is told in its last moments is anything
+	}
+	w.trace("answered "+o.kind, o.p, outcome, uint64(o.n))
 	switch o.kind {
 	case "read", "list":
 		w.finishRead(o)
@@ -221,6 +227,7 @@ func (w *World) add(p *proc) {
 			p.sums = append(p.sums, s)
 		}
 		w.trace("add", p, s.counter, uint64(s.digit))
+		synctest.Wait() // or it would be chance which of them the sender takes together
 	}
 }
 

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/internal/env"
@@ -24,7 +28,8 @@ type step struct {
 	p   *proc
 	op  string
 	key uint64 // what it asks for: sorts steps that wait together
-	n   int    // tells steps of one process with one key apart
+	on  int    // the op that asks, 0 for none
+	n   int    // tells steps apart that are equal in all that
 	ctx context.Context
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
@@ -33,9 +38,15 @@ type step struct {
 	slow   bool // answered when its context has ended, not before
 }
 
+// opKey is where the context of a call has the number of the op that made it.
+type opKey struct{}
+
 // park waits for the caller's turn and returns false if its process is dead by then.
 func (w *World) park(s *step) bool {
 	s.resume = make(chan struct{})
+	if s.ctx != nil {
+		s.on, _ = s.ctx.Value(opKey{}).(int)
+	}
 	w.mu.Lock()
 	if s.p.dead {
 		w.mu.Unlock()
@@ -57,18 +68,29 @@ func (w *World) spawn(p *proc, f func()) {
 	p.calls++
 	n := p.calls
 	w.mu.Unlock()
+	op := "go " + funcName(f)
 	go func() {
-		w.park(&step{p: p, op: "go", n: n})
+		w.park(&step{p: p, op: op, n: n})
 		f()
 	}()
 }
 
-func compareSteps(a, b *step) int {
-	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key), cmp.Compare(a.n, b.n))
+// funcName is what a goroutine runs, short: those of one process that start at the same
+// moment are told apart by it.
+func funcName(f func()) string {
+	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return strings.TrimSuffix(name, "-fm")
 }
 
-// absorb takes in what the goroutines did since the last step.
-func (w *World) absorb() {
+func compareSteps(a, b *step) int {
+	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key),
+		cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
+}
+
+// absorb takes in what the goroutines did since the last step, and reports whether that
+// lets any of them go on.
+func (w *World) absorb() bool {
 	w.mu.Lock()
 	arrived, finished := w.arrived, w.finished
 	w.arrived, w.finished = nil, nil
@@ -80,11 +102,12 @@ func (w *World) absorb() {
 			s.p.begin(s)
 		}
 	}
-	w.bus.absorb()
+	changed := w.bus.absorb() || len(finished) > 0
 	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
 	for _, o := range finished {
 		w.finish(o)
 	}
+	return changed
 }
 
 // ready reports whether a step may have its turn.
@@ -118,6 +141,7 @@ func (w *World) drop(s *step) {
 
 // fence ends all steps of a process that was killed.
 func (w *World) fence(p *proc) {
+	synctest.Wait() // another may just have been killed
 	w.absorb()
 	w.mu.Lock()
 	p.dead = true

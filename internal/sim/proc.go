@@ -88,7 +88,7 @@ func (w *World) start(r role, slot int) *proc {
 			Linger: s.window, WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
-			SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
 		})
 	}
 	return p

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/big"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -109,6 +110,7 @@ func (w *World) addFlood(p *proc) {
 			break
 		}
 		n++
+		synctest.Wait()
 	}
 	w.floodMost += n
 	w.floods[p] += n

@@ -52,12 +52,12 @@ func (w *World) close(p *proc) {
 	o := w.newOp("close")
 	o.sums, o.flood = p.sums, w.floods[p]
 	p.sums, w.floods[p] = nil, 0
-	o.limit = time.Minute
+	o.limit = time.Minute + time.Duration(o.n)*17
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
 // supervise starts what has stopped again, as whoever runs processes does.
-func (w *World) supervise() {
+func (w *World) supervise() (acted bool) {
 	for r := range w.alive {
 		for slot, p := range w.alive[r] {
 			w.mu.Lock()
@@ -65,18 +65,20 @@ func (w *World) supervise() {
 			w.mu.Unlock()
 			switch {
 			case p.dead:
-				w.start(role(r), slot)
 			case fell:
 				w.kill(p)
-				w.start(role(r), slot)
 			case left, p.role == publishing && p.pubClosed && w.stage < closing:
 				if p.role == node {
 					w.kill(p) // what is left of it
 				}
-				w.start(role(r), slot)
+			default:
+				continue
 			}
+			w.start(role(r), slot)
+			acted = true
 		}
 	}
+	return acted
 }
 
 // halted reports whether an aggregator has stopped folding for good.
@@ -128,6 +130,7 @@ func (w *World) clearUp() {
 			return
 		}
 	}
+	w.settle()
 	w.move()
 }
 

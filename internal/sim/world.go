@@ -35,7 +35,7 @@ type Result struct {
 
 // shape is what a schedule's processes are like.
 type shape struct {
-	linger, window, timeout, drain, horizon            time.Duration
+	linger, window, timeout, drain, horizon, announce  time.Duration
 	maxEntries, inFlight                               int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
@@ -160,14 +160,15 @@ func (w *World) count(r role) int {
 
 func (w *World) drawShape() shape {
 	r := w.rng
-	durations := func(d ...time.Duration) time.Duration { return d[r.IntN(len(d))] }
+	durations := func(d ...time.Duration) time.Duration { return oddly(r, d[r.IntN(len(d))]) }
 	numbers := func(n ...int) int { return n[r.IntN(len(n))] }
 	return shape{
-		linger:  durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
-		window:  durations(-1, time.Millisecond, 100*time.Millisecond),
-		timeout: durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
-		drain:   durations(time.Second, 20*time.Second),
-		horizon: durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		linger:   durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
+		window:   durations(-1, time.Millisecond, 100*time.Millisecond),
+		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
+		drain:    durations(time.Second, 20*time.Second),
+		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		announce: durations(5 * time.Second),
 
 		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
@@ -178,6 +179,15 @@ func (w *World) drawShape() shape {
 		works: 4 + r.IntN(20), minSteps: r.IntN(200),
 		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
 	}
+}
+
+// oddly makes a duration a little longer, so that no two ends of waiting fall on the same
+// instant: which of their goroutines then comes first is up to Go's scheduler.
+func oddly(r *rand.Rand, d time.Duration) time.Duration {
+	if d < 0 {
+		return d
+	}
+	return d + time.Duration(1+r.IntN(10_000))
 }
 
 // calm leaves what can happen on one machine: its bus never repeats, and an unknown
@@ -217,9 +227,7 @@ const most = 20_000
 func (w *World) play() {
 	started := 0
 	for w.Steps = 0; w.Steps < most; w.Steps++ {
-		synctest.Wait()
-		w.absorb()
-		w.supervise()
+		w.settle()
 		if len(w.Violations) > 0 {
 			break
 		}
@@ -241,6 +249,16 @@ func (w *World) play() {
 		w.violate("not at rest after %d steps: %s", most, w.remains())
 	}
 	w.leave()
+}
+
+// settle takes in what has happened since the last step, until that leads to nothing
+// more: a choice that is made while goroutines still run would be another one next time.
+func (w *World) settle() {
+	for again := true; again; {
+		synctest.Wait()
+		again = w.absorb()
+		again = w.supervise() || again
+	}
 }
 
 func (w *World) trace(what string, p *proc, detail string, n uint64) {
