@@ -81,10 +81,12 @@ func (x *explanation) explains(m mutant) bool {
 	return x.file == m.file && (x.fn == "" || x.fn == m.fn) && x.source == m.source && x.kind == m.kind
 }
 
-// report names the explained mutants, and the lines that explain none or more than one of
-// those that were looked at.
-func (e *explanations) report(w io.Writer, mutants []mutant) {
+// report names the explained mutants and, where all mutants of a file were looked at, the
+// lines that explain none of them or more than one.
+func (e *explanations) report(w io.Writer, mutants []mutant, whole bool) {
+	seen := map[string]bool{}
 	for _, m := range mutants {
+		seen[m.file] = true
 		for _, x := range e.all {
 			if x.explains(m) {
 				fmt.Fprintf(w, "explained: %s\n\t%s\n\t%s\n\t%s\n", m.id(), m.source, m.replacement, x.why)
@@ -93,8 +95,8 @@ func (e *explanations) report(w io.Writer, mutants []mutant) {
 		}
 	}
 	for _, x := range e.all {
-		if x.matches != 1 {
-			fmt.Fprintf(w, "%s:%d: explains %d mutants of this run: %s: %s | %s\n", e.name, x.line, x.matches, x.file, x.source, x.kind)
+		if whole && seen[x.file] && x.matches != 1 {
+			fmt.Fprintf(w, "%s:%d: explains %d mutants: %s %s: %s | %s\n", e.name, x.line, x.matches, x.file, x.fn, x.source, x.kind)
 		}
 	}
 }

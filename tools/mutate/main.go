@@ -60,7 +60,7 @@ type options struct {
 	results       string
 	retry         bool
 	ignore        string
-	exclude       *regexp.Regexp
+	exclude, only *regexp.Regexp
 	sample        int
 	seed          uint64
 	workers       int
@@ -88,6 +88,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.retry, "retry", false, "run the survivors in -results again")
 	fs.StringVar(&o.ignore, "ignore", "", "file of explained mutants, which are not run: `PATH [FUNC]: source line | kind | why`")
 	exclude := fs.String("exclude", "", "no mutants in statements that match this `regexp`, such as '[sS]tats\\.'")
+	only := fs.String("run", "", "only mutants whose name matches this `regexp`, such as 'plan.go:61:'")
 	fs.IntVar(&o.sample, "sample", 0, "run a random sample of `N` mutants (default all)")
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of -sample")
 	fs.IntVar(&o.workers, "workers", 1, "mutants at a time")
@@ -112,10 +113,12 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	o.flags, o.filesPackages = strings.Fields(*flags), fs.Args()
 	o.race = slices.Contains(o.flags, "-race")
 	var errs []error
-	if *exclude != "" {
-		var err error
-		o.exclude, err = regexp.Compile(*exclude)
-		errs = append(errs, err)
+	for text, to := range map[*string]**regexp.Regexp{exclude: &o.exclude, only: &o.only} {
+		if *text != "" {
+			var err error
+			*to, err = regexp.Compile(*text)
+			errs = append(errs, err)
+		}
 	}
 	for _, n := range []struct {
 		name       string
@@ -154,6 +157,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		mutants, invalid = append(mutants, m...), append(invalid, bad...)
 	}
+	if o.only != nil {
+		mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !o.only.MatchString(m.id()) })
+	}
+	whole := o.only == nil && (o.sample == 0 || o.sample >= len(mutants))
 	mutants = sample(mutants, o.sample, o.seed)
 	if o.list {
 		for _, m := range mutants {
@@ -170,7 +177,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	report(stdout, mutants, verdicts, invalid)
-	explained.report(stdout, mutants)
+	explained.report(stdout, mutants, whole)
 	return ctx.Err()
 }
 

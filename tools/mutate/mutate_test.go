@@ -152,7 +152,7 @@ compare.go Compare: a <= b, // <= -> <: survived | <= -> < | stale
 		}
 	}
 	compare(t, got, want)
-	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants of this run: compare.go: a <= b, // <= -> <: survived | <= -> <\n"} {
+	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants: compare.go Compare: a <= b, // <= -> <: survived | <= -> <\n"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("got\n%s\nwant a line with %q", out, line)
 		}
@@ -184,6 +184,9 @@ func TestListIsTheSameEachTimeAndHasTheSamples(t *testing.T) {
 		if !slices.Contains(ten, id) {
 			t.Errorf("%q is in the sample of 5, not of 10: a longer run would begin anew", id)
 		}
+	}
+	if got := ids(mutate(t, "-list", "-run", `compare.go:\d+:\d+ < -> <=$`, ".")); len(got) != 2 {
+		t.Errorf("got %q by their names, want 2", got)
 	}
 	if other := ids(mutate(t, "-list", "-sample", "10", "-seed", "2", ".")); slices.Equal(other, ten) {
 		t.Error("another seed took the same sample")

@@ -72,6 +72,11 @@ func (f *finder) effect(s ast.Stmt) (effect, bool) {
 			return false
 		case *ast.CallExpr:
 			name := f.callee(n)
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && strings.HasPrefix(name, "(*sync/atomic.") {
+				e.shared = true
+				e.writes = append(e.writes, types.ExprString(sel.X))
+				break
+			}
 			e.calls = e.calls || !strings.HasPrefix(name, "builtin.") && !f.info.Types[n.Fun].IsType()
 		case *ast.UnaryExpr:
 			e.calls = e.calls || n.Op == token.ARROW
