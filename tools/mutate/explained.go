@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -12,8 +13,8 @@ import (
 //
 //	aggregator/plan.go Planner.add: if n > limit { | > -> >= | n is never limit here
 //
-// and holds wherever the function, which may be left out, has that line. Empty lines and
-// lines that begin with # are for people.
+// and holds wherever the function, which may be left out, has that line; Planner.add#2 means
+// the second place in it only. Empty lines and lines that begin with # are for people.
 type explanations struct {
 	name string
 	all  []*explanation
@@ -21,6 +22,7 @@ type explanations struct {
 
 type explanation struct {
 	line                        int
+	nth                         int // 0 for all
 	file, fn, source, kind, why string
 	matches                     int
 }
@@ -62,6 +64,13 @@ func parseExplanation(line string) (*explanation, error) {
 		return nil, fmt.Errorf("want PATH [FUNC]: source line | kind | why, got %q", line)
 	}
 	x.file, x.fn, _ = strings.Cut(place, " ")
+	if fn, nth, ok := strings.Cut(x.fn, "#"); ok {
+		n, err := strconv.Atoi(nth)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("want FUNC#N with N from 1, got %q", x.fn)
+		}
+		x.fn, x.nth = fn, n
+	}
 	x.source, x.kind = show([]byte(rest[:i])), strings.TrimSpace(rest[i+3:])
 	return x, nil
 }
@@ -78,7 +87,7 @@ func (e *explanations) match(m mutant) string {
 }
 
 func (x *explanation) explains(m mutant) bool {
-	return x.file == m.file && (x.fn == "" || x.fn == m.fn) && x.source == m.source && x.kind == m.kind
+	return x.file == m.file && (x.fn == "" || x.fn == m.fn) && (x.nth == 0 || x.nth == m.nth) && x.source == m.source && x.kind == m.kind
 }
 
 // report names the explained mutants and, where all mutants of a file were looked at, the

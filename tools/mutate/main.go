@@ -86,7 +86,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.list, "list", false, "list the mutants and run nothing")
 	fs.StringVar(&o.results, "results", "", "NDJSON file of verdicts; mutants that it has are not run again")
 	fs.BoolVar(&o.retry, "retry", false, "run the survivors in -results again")
-	fs.StringVar(&o.ignore, "ignore", "", "file of explained mutants, which are not run: `PATH [FUNC]: source line | kind | why`")
+	fs.StringVar(&o.ignore, "ignore", "", "`file` of explained mutants, which are not run, with lines \"PATH [FUNC[#N]]: source line | kind | why\"")
 	exclude := fs.String("exclude", "", "no mutants in statements that match this `regexp`, such as '[sS]tats\\.'")
 	only := fs.String("run", "", "only mutants whose name matches this `regexp`, such as 'plan.go:61:'")
 	fs.IntVar(&o.sample, "sample", 0, "run a random sample of `N` mutants (default all)")

@@ -17,6 +17,7 @@ type mutant struct {
 	file, abs   string
 	dir         string // the package's, seen from the module
 	fn          string // the function it is in: Planner.add
+	nth         int    // of its kind on lines of this text in fn, from 1
 	start, end  int
 	text        string
 	at          int // the offset that names its place
@@ -129,18 +130,23 @@ func show(text []byte) string {
 	return string(s)
 }
 
-// number tells apart mutants of one kind on one line of source: "== -> != #2".
+// number tells apart mutants of one kind on one line of source, "== -> != #2", and on lines
+// of the same text in one function. all are a file's.
 func number(all []mutant) {
 	type place struct {
-		file string
 		line int
 		kind string
 	}
-	seen := map[place]int{}
+	type text struct{ fn, source, kind string }
+	onLine, inFunc := map[place]int{}, map[text]int{}
 	for i := range all {
-		p := place{all[i].file, all[i].line, all[i].kind}
-		if seen[p]++; seen[p] > 1 {
-			all[i].kind = fmt.Sprintf("%s #%d", p.kind, seen[p])
+		m := &all[i]
+		p := place{m.line, m.kind}
+		if onLine[p]++; onLine[p] > 1 {
+			m.kind = fmt.Sprintf("%s #%d", p.kind, onLine[p])
 		}
+		t := text{m.fn, m.source, m.kind}
+		inFunc[t]++
+		m.nth = inFunc[t]
 	}
 }

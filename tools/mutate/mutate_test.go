@@ -136,8 +136,9 @@ func TestFurtherTestsAndExplanations(t *testing.T) {
 	t.Parallel()
 	explained := filepath.Join(t.TempDir(), "explained")
 	text := `# a comment
-compare.go CompareUntested: a <= b, // <= -> <: survived | <= -> < | nobody asks
+compare.go CompareUntested#1: a <= b, // <= -> <: survived | <= -> < | nobody asks
 compare.go Compare: a <= b, // <= -> <: survived | <= -> < | stale
+compare.go Compare#2: a <= b, // <= -> <: killed | <= -> < | there is one only
 `
 	if err := os.WriteFile(explained, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ compare.go Compare: a <= b, // <= -> <: survived | <= -> < | stale
 		}
 	}
 	compare(t, got, want)
-	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants: compare.go Compare: a <= b, // <= -> <: survived | <= -> <\n"} {
+	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants: compare.go Compare: a <= b, // <= -> <: survived | <= -> <\n", ":4: explains 0 mutants"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("got\n%s\nwant a line with %q", out, line)
 		}
