@@ -69,6 +69,21 @@ func TestFlushAndCloseDoNotLinger(t *testing.T) {
 	})
 }
 
+// The horizon is judged by a batch's time: a request's is when it was asked for.
+func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: time.Minute})
+		began := time.Now()
+		must(t, p.Publish(ctx, inc("a", 1)))
+		if got := bus.batches[0].Time; !got.Equal(began) {
+			t.Errorf("the batch's time is %s, want %s", got, began)
+		}
+		closeNow(t, p)
+	})
+}
+
 // Flush must not say that the bus has what it does not have, whether that was sealed
 // before the call or for it.
 func TestFlushSaysWhatIsNotKnown(t *testing.T) {
