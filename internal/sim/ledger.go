@@ -25,7 +25,6 @@ type sum struct {
 	least   int  // times that it must have been counted
 	most    int  // times that it may have been counted
 	group   *int // sums of one group count once together
-	id      bool
 }
 
 func (s *sum) delta() int64 {

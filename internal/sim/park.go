@@ -25,16 +25,18 @@ const (
 
 // A step is a goroutine that waits for its turn.
 type step struct {
-	p   *proc
-	op  string
-	key uint64 // what it asks for: sorts steps that wait together
-	on  int    // the op that asks, 0 for none
-	n   int    // tells steps apart that are equal in all that
-	ctx context.Context
+	p          *proc
+	op         string
+	key        uint64 // what it asks for: sorts steps that wait together
+	on         int    // the op that asks, 0 for none
+	n          int    // tells steps apart that are equal in all that
+	ctx        context.Context
+	asks, gets text // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	resume chan struct{}
 	fenced bool
+	aside  bool // of the cache: no call of the bus or the store
 	slow   bool // answered when its context has ended, not before
 }
 
@@ -126,10 +128,19 @@ func (w *World) release(s *step) {
 		f = ended
 	}
 	w.trace("step", s.p, s.op, s.key)
+	switch f {
+	case released:
+		w.say(s.p, "%s", w.words(s.op, s.asks))
+	default:
+		w.say(s.p, "%s: its time is up", w.words(s.op, s.asks))
+	}
 	s.p.end(s)
 	if s.run != nil {
-		w.Calls++
+		if !s.aside {
+			w.Calls++
+		}
 		s.run(f)
+		w.say(s.p, "   -> %s", w.words("", s.gets))
 	}
 	close(s.resume)
 }

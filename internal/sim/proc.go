@@ -71,6 +71,7 @@ func (w *World) start(r role, slot int) *proc {
 	w.alive[r][slot] = p
 	w.procsAll = append(w.procsAll, p)
 	w.trace("start", p, "", 0)
+	w.say(p, "starts, its clock %s off", p.skew)
 	e := w.newEnv(p, p.image)
 	s := w.shape
 	if r.has(publishing) {
@@ -125,6 +126,7 @@ func must[T any](v T, err error) T {
 // kill ends a life at once.
 func (w *World) kill(p *proc) {
 	w.trace("kill", p, "", 0)
+	w.say(p, "ends at once")
 	w.fence(p)
 	for _, l := range p.waiting {
 		if !l.acked {

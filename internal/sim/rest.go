@@ -42,6 +42,7 @@ func (w *World) drainOne(f Fault) bool {
 // stop asks an aggregator to stop.
 func (w *World) stop(p *proc) {
 	w.trace("stop", p, "", 0)
+	w.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
 }
@@ -99,6 +100,7 @@ func (w *World) clearUp() {
 			p.frozen = false
 		}
 		w.trace("calm", nil, "", 0)
+		w.say(nil, "== from here on nothing breaks")
 		w.stage = answers
 	case answers:
 		if len(w.asked) == 0 && len(w.again) == 0 {
@@ -119,19 +121,28 @@ func (w *World) clearUp() {
 		}
 		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 {
 			w.check()
-			for _, p := range w.lives(reading) {
-				w.readFrom(p, 0)
-			}
+			w.readLast()
 			w.stage = lastReads
 		}
 	case lastReads:
-		if len(w.asked) == 0 {
+		if len(w.asked) > 0 {
+			break
+		}
+		if w.Calls >= leastCalls {
 			w.done = true
 			return
 		}
+		w.readLast()
 	}
 	w.settle()
 	w.move()
+}
+
+// readLast reads totals that have to be those of the ledger.
+func (w *World) readLast() {
+	for _, p := range w.lives(reading) {
+		w.readFrom(p, 0)
+	}
 }
 
 // leave ends all that still runs.

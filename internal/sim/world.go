@@ -24,9 +24,9 @@ type Result struct {
 	Violations []string
 	Hash       uint64 // of the trace
 	Trace      []string
-	Calls      int // of bus, store and cache
+	Calls      int // of bus and store
 	Steps      int
-	Reads      int
+	Reads      int // that were answered and checked
 	Embedded   bool
 	Faults     [faultCount]int
 	Rows       [rowCount]int
@@ -102,6 +102,7 @@ type World struct {
 func Run(seed uint64, verbose bool) *Result {
 	w := newWorld(seed, verbose)
 	w.play()
+	w.verdict()
 	w.Hash = w.digest.Sum64()
 	w.Virtual = time.Since(w.began)
 	return &w.Result
@@ -131,6 +132,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
 	})
+	w.describe()
 	w.cache = must(memory.New(memory.Config{Totals: 16}))
 	w.bus = &broker{w: w}
 	w.clients = &proc{w: w, name: "clients"}
@@ -215,10 +217,11 @@ func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
 // storeTime is what the store's clock showed at t.
 func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
 
-// leastCalls is how many calls of bus, store and cache a schedule has before it ends.
+// leastCalls is how many calls of bus and store a schedule has before it ends.
 const leastCalls = 50
 
-// longStorm is how many steps it may take to come to that many.
+// longStorm is how many steps it may take to come to that many before nothing breaks any
+// more; the last ones are reads.
 const longStorm = 1000
 
 // most is where a schedule counts as stuck.
@@ -261,34 +264,12 @@ func (w *World) settle() {
 	}
 }
 
-func (w *World) trace(what string, p *proc, detail string, n uint64) {
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	_, _ = w.digest.WriteString(what)
-	if p != nil {
-		_, _ = w.digest.WriteString(p.name)
-	}
-	_, _ = w.digest.WriteString(detail)
-	_, _ = w.digest.Write(b[:])
-	if w.verbose {
-		name := ""
-		if p != nil {
-			name = p.name
-		}
-		w.Trace = append(w.Trace, fmt.Sprintf("%6d %14s  %-14s %-10s %s %x", w.Steps, time.Since(w.began), name, what, detail, n))
-	}
-}
-
 func (w *World) violate(format string, args ...any) {
 	v := fmt.Sprintf(format, args...)
 	if !slices.Contains(w.Violations, v) {
 		w.Violations = append(w.Violations, v)
 	}
-	if w.verbose {
-		w.Trace = append(w.Trace, "WRONG "+v)
-	}
+	w.say(nil, "WRONG %s", v)
 }
 
 // remains names what has not come to rest.
