@@ -66,7 +66,7 @@ func (w *World) advance() {
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
 	w.trace("time", nil, "", uint64(d))
 	w.say(nil, "-- %s pass", d)
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
