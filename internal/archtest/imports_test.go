@@ -43,7 +43,9 @@ func forbidden() []arrow {
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 	}
 	for _, from := range []string{"/cmd/...", "/internal/app/...", "/backend/..."} {
-		arrows = append(arrows, arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"})
+		arrows = append(arrows,
+			arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"},
+			arrow{from: from, dep: "/internal/faultproxy", why: "faults are for tests"})
 	}
 	for _, role := range roles {
 		under := role + "/..."
