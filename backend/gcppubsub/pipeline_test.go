@@ -154,7 +154,8 @@ func TestPaused(t *testing.T) {
 }
 
 // TestRestartedEmpty: a server that has forgotten topic and subscription is an error on
-// both sides until they are made, and then all goes on.
+// both sides until they are made, and then all goes on. Nothing is sent in between, when
+// there is a topic and no subscription: that would be dropped.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	server := emulator.OwnPubSub(t)
@@ -181,7 +182,12 @@ func TestRestartedEmpty(t *testing.T) {
 	add()
 	until(t, 30*time.Second, "publisher not ready", func() bool { return p.Ready() != nil })
 	mentions(t, p.Ready(), "gcloud pubsub topics create increments")
-	open(t, server.Host, project(id)) // makes them
+	_, err = gcppubsub.Open(t.Context(), gcppubsub.Config{Project: id, Topic: "increments", EmulatorHost: server.Host})
+	mentions(t, err, "has no subscription") // and has made the topic
+	until(t, 30*time.Second, "the missing subscription", func() bool { return contains(p.Ready(), "has no subscription") })
+	tries := p.Stats().Resends
+	until(t, time.Minute, "sent again", func() bool { return p.Stats().Resends > tries })
+	open(t, server.Host, project(id)) // makes the subscription
 	until(t, 3*time.Minute, "counted again", func() bool { return store.Total("a") == 2 })
 	until(t, 30*time.Second, "ready", func() bool { return bus.Ready() == nil && f.Ready() == nil && p.Ready() == nil })
 	if err := p.Close(t.Context()); err != nil {
