@@ -33,6 +33,9 @@ func TestChild(t *testing.T) {
 // lease of AckExtension is over, as the emulator has seen by then that its stream is dead.
 func TestKilled(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for a lease")
+	}
 	host, id := emulator.PubSub(t), emulator.Project()
 	bus := open(t, host, project(id))
 	publish(t, bus, "x", nil)

@@ -128,6 +128,9 @@ func TestStopUnderLoad(t *testing.T) {
 // restart.
 func TestPaused(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts an emulator of its own")
+	}
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	quick := func(c *gcppubsub.Config) {
@@ -158,6 +161,9 @@ func TestPaused(t *testing.T) {
 // there is a topic and no subscription: that would be dropped.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts an emulator of its own twice")
+	}
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})

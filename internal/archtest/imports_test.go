@@ -141,14 +141,14 @@ func violations(pkgs []listed, arrows []arrow) []string {
 			}
 		}
 		if slices.Contains(p.Imports, "testing") && !servesTests(p.ImportPath) {
-			complain(p, "testing", "only tests and packages that serve tests (names that end in test, and emulator) do")
+			complain(p, "testing", "only tests and packages that serve tests (names that end in test, emulator and faultproxy) do")
 		}
 	}
 	return problems
 }
 
 func servesTests(path string) bool {
-	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator")
+	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator") || strings.HasSuffix(path, "/internal/faultproxy")
 }
 
 // broken says why from must not depend on dep, for the rules that no table holds.
