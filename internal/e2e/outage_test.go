@@ -175,7 +175,7 @@ func (o *outage) happens(t *testing.T) {
 func (o *outage) recovers(t *testing.T, back time.Time, length time.Duration) {
 	t.Helper()
 	for _, p := range o.loses {
-		until(t, time.Minute, "the "+p.role+" to be ready again", func() bool { return p.status() == http.StatusOK })
+		until(t, 2*time.Minute, "the "+p.role+" to be ready again", func() bool { return p.status() == http.StatusOK })
 	}
 	ready := time.Since(back)
 	o.load.wait(t, 1_000)
