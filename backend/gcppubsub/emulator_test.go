@@ -37,6 +37,7 @@ func (f *streamFake) RecvMsg(any) error {
 	}
 	select {
 	case <-seen:
+		time.Sleep(turnWithin / 2)
 		return io.EOF
 	case <-f.ctx.Done():
 		return f.ctx.Err()
@@ -69,7 +70,7 @@ func TestTurns(t *testing.T) {
 		turning, opened := newTurningFake(t, false)
 		received := make(chan error, 1)
 		go func() { received <- turning.RecvMsg(nil) }()
-		time.Sleep(5*turnAfter + turnAfter/2)
+		time.Sleep(5*(turnAfter+turnWithin/2) + turnAfter/2)
 		synctest.Wait()
 		if len(received) > 0 {
 			t.Fatalf("RecvMsg ended: %v", <-received)
@@ -94,6 +95,23 @@ func TestTurns(t *testing.T) {
 		time.Sleep(2 * turnAfter)
 		if got := len(opened()); got != 6 {
 			t.Errorf("got %d streams after CloseSend, want no more", got)
+		}
+	})
+}
+
+// TestCloseSendInATurn: the stream that would have followed does not.
+func TestCloseSendInATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turning, opened := newTurningFake(t, false)
+		received := make(chan error, 1)
+		go func() { received <- turning.RecvMsg(nil) }()
+		time.Sleep(turnAfter + turnWithin/4)
+		if err := turning.CloseSend(); err != nil {
+			t.Error(err)
+		}
+		if err := <-received; !errors.Is(err, io.EOF) || len(opened()) != 1 {
+			t.Errorf("got %v and %d streams, want EOF and 1", err, len(opened()))
 		}
 	})
 }
