@@ -1,10 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e outage examples identifiers identifiers-google generate ci
+.PHONY: help up test race lint bench e2e outage examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
 OUTAGE ?= 10m
+FILES ?= ./wire
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +48,9 @@ identifiers: ## count the identifiers of Go's source, countmill killed KILLS tim
 identifiers-google: ## the same with roles apart, on Google's emulators and memcached
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_IDENTIFIERS=0 COUNTMILL_TEST_EMULATOR_HEAP=6g \
 		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
+
+mutate: ## change FILES (./wire) in small ways and list what no test notices; MUTATE="-sample 50"
+	nice go -C tools run ./mutate -ignore mutate/explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
 
 generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...

@@ -117,6 +117,21 @@ func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
 	})
 }
 
+// A deployment that is refused has applied nothing: a person who replays the letter need
+// not look.
+func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.OnFold(fakestore.FoldScript(fakestore.Deployment, fakestore.Refused))
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.Letters(); len(got) != 1 || got[0].Maybe {
+			t.Errorf("dead letters %+v, want one that does not say maybe applied", got)
+		}
+	})
+}
+
 func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)

@@ -69,6 +69,45 @@ func TestFlushAndCloseDoNotLinger(t *testing.T) {
 	})
 }
 
+// The horizon is judged by a batch's time: a request's is when it was asked for.
+func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: time.Minute})
+		began := time.Now()
+		must(t, p.Publish(ctx, inc("a", 1)))
+		if got := bus.batches[0].Time; !got.Equal(began) {
+			t.Errorf("the batch's time is %s, want %s", got, began)
+		}
+		closeNow(t, p)
+	})
+}
+
+// Flush must not say that the bus has what it does not have, whether that was sealed
+// before the call or for it.
+func TestFlushSaysWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		release := make(chan struct{})
+		bus.blockUntil(release)
+		p := open(t, bus, Config{Linger: time.Hour})
+		must(t, p.Add("a", 1))
+		for _, sealed := range []string{"for it", "before it"} {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			if err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("sealed %s: got %v, want ErrOutcomeUnknown and the deadline", sealed, err)
+			}
+			cancel()
+		}
+		close(release)
+		must(t, p.Flush(ctx))
+		bus.wantTotals(map[string]int64{"a": 1})
+		closeNow(t, p)
+	})
+}
+
 func TestResendsTheSameBytesUntilTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

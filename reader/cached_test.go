@@ -183,6 +183,10 @@ func TestRefreshAsksForTheLockOnce(t *testing.T) {
 		if n := cache.called("lock") - before; n != 1 || r.Stats().Refreshes != 1 {
 			t.Errorf("%d locks asked for and %d refreshes, want 1 and 1", n, r.Stats().Refreshes)
 		}
+		time.Sleep(800 * time.Millisecond)
+		if one(t, r, "c", time.Second); r.Stats().Refreshes != 2 {
+			t.Errorf("%d refreshes, want one more when that one grows old", r.Stats().Refreshes)
+		}
 	})
 }
 

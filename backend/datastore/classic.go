@@ -21,7 +21,7 @@ func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (time.Tim
 	for i := range c.Adds {
 		refs[i] = shardRef(c.Adds[i].Hash, c.Adds[i].Counter, c.Adds[i].Shard)
 	}
-	return s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity) ([]*pb.Mutation, error) {
+	return s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
 		mutations := s.insertMarkers(c.Markers)
 		for i := range c.Adds {
 			a := &c.Adds[i]
@@ -66,9 +66,13 @@ func (s *Store) upsert(r ref, properties map[string]*pb.Value) *pb.Mutation {
 	}
 }
 
+// A planFunc makes the mutations of a transaction from what it found and when, which is
+// zero where the server does not say it.
+type planFunc func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error)
+
 // readModifyWrite is one try of a transaction. Nothing is applied when plan returns an
 // error or no mutations.
-func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan func(map[ref]*pb.Entity) ([]*pb.Mutation, error)) (time.Time, error) {
+func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) (time.Time, error) {
 	begun, err := s.stub.BeginTransaction(ctx, &pb.BeginTransactionRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
 	})
@@ -76,12 +80,12 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan func(map[r
 		return time.Time{}, s.explain("begin a transaction", err)
 	}
 	tx := begun.GetTransaction()
-	found, err := s.lookupIn(ctx, tx, refs)
+	found, when, err := s.lookupIn(ctx, tx, refs)
 	if err != nil {
 		s.rollback(ctx, tx)
 		return time.Time{}, s.explain("read in a transaction", err)
 	}
-	mutations, err := plan(found)
+	mutations, err := plan(found, when)
 	if err != nil || len(mutations) == 0 {
 		s.rollback(ctx, tx)
 		return time.Time{}, err
@@ -94,20 +98,24 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan func(map[r
 	return commitTime(resp), nil
 }
 
-func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (map[ref]*pb.Entity, error) {
+// lookupIn also returns when it first read.
+func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (all map[ref]*pb.Entity, when time.Time, err error) {
 	options := &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
-	all := make(map[ref]*pb.Entity, len(refs))
+	all = make(map[ref]*pb.Entity, len(refs))
 	for len(refs) > 0 {
-		found, deferred, _, err := s.lookup(ctx, options, refs)
+		found, deferred, resp, err := s.lookup(ctx, options, refs)
 		if err != nil {
-			return nil, err
+			return nil, time.Time{}, err
 		}
 		for r, e := range found {
 			all[r] = e
 		}
+		if t := resp.GetReadTime(); t != nil && when.IsZero() {
+			when = t.AsTime()
+		}
 		refs = deferred
 	}
-	return all, nil
+	return all, when, nil
 }
 
 // rollback gives the transaction's locks back: others would wait for them until the

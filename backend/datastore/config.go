@@ -39,6 +39,10 @@ type Config struct {
 	// OPTIMISTIC_WITH_ENTITY_GROUPS, where a commit takes 25 entities. The probe finds
 	// that out by itself; without the probe nothing does. Default false.
 	EntityGroups bool
+	// Sweep says who deletes expired markers: SweepAuto, SweepOn or SweepOff. All
+	// aggregators of a database must agree: a marker that was written with it off is
+	// never swept. Default SweepAuto.
+	Sweep string
 	// ReadOnly opens the store for reading totals: there is no probe, and what writes
 	// answers aggregator.ErrDeployment. Default false.
 	ReadOnly bool
@@ -68,6 +72,7 @@ func (c Config) withDefaults() Config {
 	c.Emulator = strings.TrimPrefix(cmp.Or(c.Emulator, os.Getenv("DATASTORE_EMULATOR_HOST")), "http://")
 	c.Create = c.Create || c.Emulator != ""
 	c.Commit = cmp.Or(c.Commit, Auto)
+	c.Sweep = cmp.Or(c.Sweep, SweepAuto)
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 20*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Logger == nil {
@@ -97,6 +102,11 @@ func (c Config) validate() error {
 	case Auto, Single, Classic:
 	default:
 		errs = append(errs, fmt.Errorf("Commit must be %s, %s or %s, got %q", Auto, Single, Classic, c.Commit))
+	}
+	switch c.Sweep {
+	case SweepAuto, SweepOn, SweepOff:
+	default:
+		errs = append(errs, fmt.Errorf("Sweep must be %s, %s or %s, got %q", SweepAuto, SweepOn, SweepOff, c.Sweep))
 	}
 	if c.Emulator != "" && c.Endpoint != "" {
 		errs = append(errs, fmt.Errorf("Endpoint %s and an emulator %s (DATASTORE_EMULATOR_HOST) cannot both be meant", c.Endpoint, c.Emulator))

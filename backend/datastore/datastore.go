@@ -38,6 +38,7 @@ type Store struct {
 	classic  bool   // folds read and write instead of incrementing
 	entities int    // of a commit
 	unpinned bool   // the server does not say when it read
+	sweeps   bool   // no TTL policy deletes markers: Sweep does
 
 	links   *links
 	checked atomic.Int64 // the number of links at whose last the database was ours
@@ -45,6 +46,7 @@ type Store struct {
 	closed  atomic.Bool
 	advised atomic.Bool // the log has the advice about entity groups
 	tidied  atomic.Int64
+	swept   atomic.Int64 // markers
 }
 
 var (
@@ -78,8 +80,9 @@ func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
 		cfg.Logger.Warn("this server does not say when it read: totals of several calls may mix moments; use the Firestore emulator in Datastore mode",
 			"store", cfg.String())
 	}
+	s.saySweep()
 	cfg.Logger.Info("store opened", "store", cfg.String(), "id", s.id, "emulator", cfg.Emulator,
-		"read_only", cfg.ReadOnly, "classic", s.classic, "entities", s.entities)
+		"read_only", cfg.ReadOnly, "classic", s.classic, "entities", s.entities, "sweeps", s.sweeps)
 	return s, nil
 }
 
@@ -114,7 +117,11 @@ func (s *Store) learn(ctx context.Context) error {
 	if err := s.readMeta(ctx); err != nil || s.cfg.ReadOnly {
 		return err
 	}
-	return s.probe(ctx)
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
+	s.decideSweep()
+	return nil
 }
 
 // Limits is what a commit takes here.

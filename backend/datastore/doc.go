@@ -5,7 +5,8 @@
 //	kind               key                              properties, unindexed unless said
 //	CountmillCounter   the counter's name               shards, created (microseconds since 1970)
 //	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count
-//	CountmillApplied   the part's id in hex             fingerprint, fold, expire_at (for a TTL policy)
+//	CountmillApplied   the part's id in hex             fingerprint, fold, expire_at (for a TTL policy);
+//	                                                    expires_on (indexed) where Sweep deletes them
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at

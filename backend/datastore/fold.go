@@ -85,14 +85,16 @@ func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
 	mutations := make([]*pb.Mutation, 0, len(sorted)+maxEntities)
 	for i := range sorted {
 		m := &sorted[i]
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-			Key: s.key(ref{kindApplied, m.ID.String()}),
-			Properties: map[string]*pb.Value{
-				"fingerprint": integer(int64(m.Fingerprint)),
-				"fold":        integer(int64(m.Fold)),
-				"expire_at":   instant(m.ExpireAt),
-			},
-		}}})
+		r := ref{kindApplied, m.ID.String()}
+		properties := map[string]*pb.Value{
+			"fingerprint": integer(int64(m.Fingerprint)),
+			"fold":        integer(int64(m.Fold)),
+			"expire_at":   instant(m.ExpireAt),
+		}
+		if s.sweeps {
+			properties[expiresOn] = indexedText(expiryDay(r.name, m.ExpireAt))
+		}
+		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: properties}}})
 	}
 	return mutations
 }

@@ -138,9 +138,9 @@ func TestRoutingHeaders(t *testing.T) {
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), Config{
-		Project: "P!", Database: "no", Namespace: "a b", Commit: "twice", Emulator: "127.0.0.1:1", Endpoint: "x:1", Timeout: -1,
+		Project: "P!", Database: "no", Namespace: "a b", Commit: "twice", Sweep: "daily", Emulator: "127.0.0.1:1", Endpoint: "x:1", Timeout: -1,
 	})
-	for _, field := range []string{"Project", "Database", "Namespace", "Commit", "Endpoint", "Timeout"} {
+	for _, field := range []string{"Project", "Database", "Namespace", "Commit", "Sweep", "Endpoint", "Timeout"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("the problem with %s is not in %v", field, err)
 		}

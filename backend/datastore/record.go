@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -142,7 +143,7 @@ func (s *Store) raiseClassic(ctx context.Context, raises []aggregator.Raise) err
 	for i, r := range raises {
 		refs[i] = ref{kindCounter, r.Counter}
 	}
-	_, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity) ([]*pb.Mutation, error) {
+	_, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
 		var mutations []*pb.Mutation
 		for i, r := range raises {
 			properties := map[string]*pb.Value{"shards": integer(int64(r.Shards))}

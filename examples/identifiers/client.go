@@ -62,13 +62,16 @@ func (c *client) do(req *http.Request, want int, read func(io.Reader) error) err
 	return read(res.Body)
 }
 
+type total struct {
+	Counter string `json:"counter"`
+	Total   int64  `json:"total"`
+	Exists  bool   `json:"exists"`
+}
+
 // A page is a page of GET /v1/counters.
 type page struct {
-	Totals []struct {
-		Counter string `json:"counter"`
-		Total   int64  `json:"total"`
-	} `json:"totals"`
-	Next string `json:"next_page_token"`
+	Totals []total `json:"totals"`
+	Next   string  `json:"next_page_token"`
 }
 
 func (c *client) page(ctx context.Context, prefix, token string, limit int) (page, error) {
@@ -83,17 +86,17 @@ func (c *client) page(ctx context.Context, prefix, token string, limit int) (pag
 	return p, err
 }
 
-// patientPage asks again where the store has too much to do to answer in time.
-func (c *client) patientPage(ctx context.Context, prefix, token string) (page, error) {
+// patient asks again where the store has too much to do to answer in time.
+func patient(ctx context.Context, ask func() error) error {
 	for tries := 1; ; tries++ {
-		p, err := c.page(ctx, prefix, token, 500)
+		err := ask()
 		var status *statusError
 		if err == nil || tries == 20 || !errors.As(err, &status) || !status.repeat() {
-			return p, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return p, ctx.Err()
+			return ctx.Err()
 		case <-time.After(time.Second):
 		}
 	}
@@ -103,7 +106,11 @@ func (c *client) patientPage(ctx context.Context, prefix, token string) (page, e
 func (c *client) totals(ctx context.Context, prefix string) (map[string]int64, error) {
 	totals := make(map[string]int64)
 	for token := ""; ; {
-		p, err := c.patientPage(ctx, prefix, token)
+		var p page
+		err := patient(ctx, func() (err error) {
+			p, err = c.page(ctx, prefix, token, 500)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +125,35 @@ func (c *client) totals(ctx context.Context, prefix string) (map[string]int64, e
 		}
 		token = p.Next
 	}
+}
+
+// maxNames is the most names of one POST /v1/totals.
+const maxNames = 1000
+
+// named asks for the totals of up to maxNames counters. An empty staleness leaves it to
+// the server how old they may be.
+func (c *client) named(ctx context.Context, counters []string, staleness string) ([]total, error) {
+	body, err := json.Marshal(map[string][]string{"counters": counters})
+	if err != nil {
+		return nil, err
+	}
+	path := "/v1/totals"
+	if staleness != "" {
+		path += "?" + url.Values{"max_staleness": {staleness}}.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	var answer struct {
+		Totals []total `json:"totals"`
+	}
+	err = c.do(req, http.StatusOK, func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) })
+	if err == nil && len(answer.Totals) != len(counters) {
+		err = fmt.Errorf("%d totals for %d counters", len(answer.Totals), len(counters))
+	}
+	return answer.Totals, err
 }
 
 // mustBeEmpty refuses a server that has counters under prefix: what they stood at

@@ -15,6 +15,8 @@ import (
 type fleet struct {
 	writer, reader *client // where increments go, and where totals are read
 
+	aggregators []*client // where they run apart
+
 	processes []*process // in the order of their start; none where it was there before
 	dir       string     // of their logs and data
 	temporary bool
@@ -89,6 +91,10 @@ func (f *fleet) apart(cfg config) (err error) {
 	for i := range cfg.aggregators {
 		name := fmt.Sprintf("aggregator-%d", i+1)
 		f.victim = add(newCountmill(cfg, f.dir, name, "aggregator", "--bus", cfg.bus, "--store", cfg.store, "--worker-id", name))
+		if err != nil {
+			return err
+		}
+		f.aggregators = append(f.aggregators, f.victim.client)
 	}
 	publisher := add(newCountmill(cfg, f.dir, "publisher", "publisher", "--bus", cfg.bus))
 	reader := add(newCountmill(cfg, f.dir, "reader", "reader", "--store", cfg.store, "--cache", "memcached://"+f.memcached.addr))

@@ -17,7 +17,9 @@
 //
 // With --bus and --store as well it starts a publisher, a reader and several aggregators
 // as processes of their own, ends one of the aggregators again and again, and restarts
-// the memcached between them and the reader half way. Bus and store must be there:
+// the memcached between them and the reader half way. When no aggregator has had anything
+// to do for a while, every total is asked for by its name; a test of this package lists the
+// store's keys to see that there are no others. Bus and store must be there:
 // `make identifiers-google` does so on emulators of Google.
 //
 //	go run ./examples/identifiers --kill 5 --binary /tmp/countmill --memcached /usr/bin/memcached \
@@ -157,16 +159,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	began := time.Now()
-	s := newSender(cfg, f, newProgress(stderr, increments))
-	if err := s.send(ctx); err != nil {
+	s, w := newSender(cfg, f, newProgress(stderr, increments)), newWatcher(f.reader, cfg.prefix, want)
+	if err := sendWatched(ctx, cfg, s, w); err != nil {
 		return err
 	}
-	r := report{increments: increments, names: len(want), requests: s.requests.Load(), repeats: s.repeats.Load(), took: time.Since(began)}
-	got, err := settled(ctx, cfg, f, increments)
+	r := report{
+		increments: increments, names: len(want), requests: s.requests.Load(), repeats: s.repeats.Load(),
+		reads: w.reads, refused: w.refused, took: time.Since(began),
+	}
+	last, got, err := settled(ctx, cfg, f, want)
 	if err != nil {
 		return fmt.Errorf("read the totals: %w", err)
 	}
-	r.settled = time.Since(began) - r.took
+	r.settled, r.compared = last.Sub(began)-r.took, time.Since(last)
 	if err := r.addMetrics(ctx, f); err != nil {
 		return err
 	}
@@ -174,27 +179,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return compare(cfg.prefix, want, got)
 }
 
-// settled reads the totals. Where roles are apart, what was accepted is on the bus and
-// counted a little later: it waits, but not for ever.
-func settled(ctx context.Context, cfg config, f *fleet, increments int64) (map[string]int64, error) {
-	for deadline := time.Now().Add(5 * time.Minute); ; {
-		totals, err := f.reader.totals(ctx, cfg.prefix)
-		if err != nil {
-			return nil, err
-		}
-		var sum int64
-		for _, total := range totals {
-			sum += total
-		}
-		if sum >= increments || cfg.bus == "" || time.Now().After(deadline) {
-			return totals, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Second):
-		}
+// sendWatched sends everything. Where roles are apart, totals are read meanwhile.
+func sendWatched(ctx context.Context, cfg config, s *sender, w *watcher) error {
+	if cfg.bus == "" {
+		return s.send(ctx)
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watched := make(chan error, 1)
+	go func() { watched <- w.run(watching) }()
+	err := s.send(ctx)
+	stop()
+	return errors.Join(err, <-watched)
 }
 
 // compare reports every name on which the two counts differ, the first few by name.

@@ -36,6 +36,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.increments(w, r)
 	case "GET /v1/counters":
 		f.list(w, r)
+	case "POST /v1/totals":
+		f.named(w, r)
 	case "GET /metrics":
 		for _, m := range metrics {
 			fmt.Fprintf(w, "# HELP %s x\n%s{kind=\"a b\"} 40\n%s{kind=\"c\"} 2\n", m.name, m.name, m.name)
@@ -95,6 +97,26 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		rows = append(rows, fmt.Sprintf(`{"counter":%q,"total":%d}`, name, f.totals[name]))
 	}
 	fmt.Fprintf(w, `{"totals":[%s],"next_page_token":%q}`, strings.Join(rows, ","), next)
+}
+
+// named refuses one of two requests, and what POST /v1/totals refuses.
+func (f *fake) named(w http.ResponseWriter, r *http.Request) {
+	var asked struct{ Counters []string }
+	f.posts++
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Counters) > 1000 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if f.posts%2 == 1 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	var rows []total
+	for _, name := range asked.Counters {
+		n, ok := f.totals[name]
+		rows = append(rows, total{Counter: name, Total: n, Exists: ok})
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"totals": rows})
 }
 
 func runAgainst(t *testing.T, f *fake, args ...string) (string, error) {
@@ -164,6 +186,56 @@ func TestFindsDifferences(t *testing.T) {
 	extra := map[string]int64{"id:a": 1, "id:b": 1}
 	if err := compare("id:", map[string]int64{"a": 1}, extra); err == nil || !strings.Contains(err.Error(), "id:b") {
 		t.Errorf("a counter too many: got error %v, want one that names id:b", err)
+	}
+}
+
+// Where roles are apart, totals are asked for by name.
+func TestReadsByName(t *testing.T) {
+	t.Parallel()
+	f := &fake{totals: make(map[string]int64)}
+	srv := httptest.NewServer(f)
+	defer srv.Close()
+	want, counters := make(map[string]int64), []string{}
+	for i := range 2345 {
+		name := fmt.Sprint("n", i)
+		want[name], f.totals["id:"+name], counters = int64(i+1), int64(i+1), append(counters, "id:"+name)
+	}
+	c := newClient(srv.URL)
+	defer c.http.CloseIdleConnections()
+	got, err := c.byName(t.Context(), append(counters, "id:none"), 2)
+	if err != nil || !maps.Equal(got, f.totals) {
+		t.Errorf("got %d totals and error %v, want the %d there are", len(got), err, len(f.totals))
+	}
+	if short("id:", want, got) {
+		t.Error("equal totals are found to be short")
+	}
+	if got["id:n7"]--; !short("id:", want, got) {
+		t.Error("a total that is one below is not found to be short")
+	}
+}
+
+// A total above what will ever be sent is found while it is being sent.
+func TestWatcher(t *testing.T) {
+	t.Parallel()
+	f := &fake{totals: map[string]int64{"id:a": 3, "id:b": 2}}
+	srv := httptest.NewServer(f)
+	defer srv.Close()
+	c := newClient(srv.URL)
+	defer c.http.CloseIdleConnections()
+	w := newWatcher(c, "id:", map[string]int64{"a": 3, "b": 2, "c": 1})
+	for range 4 {
+		if err := w.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.reads != 4 || w.refused != 2 {
+		t.Errorf("%d reads and %d refused, want 4 and 2", w.reads, w.refused)
+	}
+	f.mu.Lock()
+	f.totals["id:b"] = 3
+	f.mu.Unlock()
+	if err := w.run(t.Context()); err == nil || !strings.Contains(err.Error(), "id:b: countmill says 3, and 2 will be all") {
+		t.Errorf("got error %v, want one that names id:b", err)
 	}
 }
 

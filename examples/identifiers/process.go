@@ -25,6 +25,7 @@ type process struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{}
+	guard  *guard
 }
 
 // newCountmill is a countmill that runs the role, which is "up" for all of them.
@@ -71,6 +72,11 @@ func (p *process) start(ctx context.Context) error {
 		defer close(exited)
 		_ = cmd.Wait() // how it ended is in its log; only that it ended matters here
 	}(p.cmd)
+	guard, err := newGuard(p.cmd.Process.Pid)
+	if err != nil {
+		return fmt.Errorf("guard of %s: %w", p.name, err)
+	}
+	p.guard = guard
 	return p.ready(ctx)
 }
 
@@ -111,6 +117,7 @@ func (p *process) restart(ctx context.Context) error {
 		return fmt.Errorf("kill %s: %w", p.name, err)
 	}
 	<-p.exited
+	p.unguard()
 	return p.start(ctx)
 }
 
@@ -126,9 +133,17 @@ func (p *process) stop() {
 				<-p.exited
 			}
 		}
+		p.unguard()
 	}
 	if p.client != nil {
 		p.client.http.CloseIdleConnections()
 	}
 	_ = p.log.Close()
+}
+
+func (p *process) unguard() {
+	if p.guard != nil {
+		p.guard.end()
+		p.guard = nil
+	}
 }

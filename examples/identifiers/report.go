@@ -13,6 +13,7 @@ var metrics = []struct{ name, label string }{
 	{"countmill_commits_total", "commits"},
 	{"countmill_entities_written_total", "entities written"},
 	{"countmill_entities_read_total", "entities read"},
+	{"countmill_duplicate_parts_total", "duplicate parts"},
 }
 
 func metricNames() []string {
@@ -27,7 +28,9 @@ type report struct {
 	increments        int64
 	names             int
 	requests, repeats int64
+	reads, refused    int64         // while increments were sent
 	took, settled     time.Duration // until all was accepted, and from then until it was counted
+	compared          time.Duration // from then until the totals were read
 	kills, restarts   int
 	metrics           map[string]float64
 }
@@ -56,10 +59,13 @@ func (r *report) print(w io.Writer) {
 	for _, m := range metrics {
 		row(m.label, int64(r.metrics[m.name]))
 	}
+	row("reads on the way", r.reads)
+	row("  refused", r.refused)
 	row("kills", int64(r.kills))
 	row("cache restarts", int64(r.restarts))
 	fmt.Fprintf(w, "%-16s %12.1f\n", "seconds", r.took.Seconds())
 	fmt.Fprintf(w, "%-16s %12.1f\n", "  until counted", r.settled.Seconds())
+	fmt.Fprintf(w, "%-16s %12.1f\n", "  then compared", r.compared.Seconds())
 	if r.kills > 0 {
 		fmt.Fprintln(w, "Messages, commits and entities are what each process said of itself shortly before it was killed.")
 	}

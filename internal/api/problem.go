@@ -92,7 +92,7 @@ func AsProblem(err error) *Problem {
 			"a bound on memory was reached: nothing of this request was done, repeat it later").retryAfter(retryOverloaded)
 	case errors.Is(err, countmill.ErrUnavailable):
 		return NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-			"something this call needs is away (see /readyz): nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
+			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrClosed):
 		return NewProblem(http.StatusServiceUnavailable, "closed", "closed",
 			"this process is stopping: nothing of this request was done, repeat it later").retryAfter(retryUnavailable)

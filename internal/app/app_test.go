@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/internal/emulator"
 )
 
 // Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is
 // held; the process ends then.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(emulator.Around(m),
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // begun by Google's libraries as they load
 		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/vfs.(*diskHealthCheckingFS).startTickerLocked.func1"),
 	)

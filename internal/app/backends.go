@@ -39,9 +39,10 @@ type backends struct {
 	busClose sync.Once
 	busErr   error
 
-	dir   string                // where the store keeps its data on this machine, or empty
-	disk  func() uint64         // how much of it is used; nil where dir is empty
-	sweep func(time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
+	dir   string                                 // where the store keeps its data on this machine, or empty
+	disk  func() uint64                          // how much of it is used; nil where dir is empty
+	sweep func(context.Context, time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
+	swept func() int64                           // markers that were dropped one by one; nil where none are
 }
 
 type bus interface {
@@ -126,13 +127,20 @@ func (b *backends) openDatastore(u backendURL, cfg Config) error {
 	s, err := datastore.Open(ctx, datastore.Config{
 		Project: project, Database: database, Namespace: u.params.Get("namespace"),
 		Commit: u.params.Get("commit"), EntityGroups: u.params.Get("entity_groups") == "true",
-		ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Sweep: u.params.Get("sweep"), ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", "datastore"),
 	})
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
 	b.store = s
+	if s.Sweeps() {
+		b.swept = s.Swept
+		b.sweep = func(ctx context.Context, _ time.Time) error { // it goes by the store's clock
+			_, err := s.Sweep(ctx)
+			return err
+		}
+	}
 	return nil
 }
 
@@ -150,7 +158,8 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 	if err != nil {
 		return err // it names the directory and what to do
 	}
-	b.store, b.dir, b.disk, b.sweep = s, dir, s.DiskUsage, s.Sweep
+	b.store, b.dir, b.disk = s, dir, s.DiskUsage
+	b.sweep = func(_ context.Context, now time.Time) error { return s.Sweep(now) }
 	return nil
 }
 

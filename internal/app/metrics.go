@@ -62,6 +62,9 @@ func (m *metrics) collect(a *App) {
 	if a.backends.busStats != nil && a.aggregator != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.pubsubSamples})
 	}
+	if a.backends.swept != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.sweepSamples})
+	}
 	if a.backends.disk != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
 	}
@@ -155,6 +158,10 @@ func (a *App) pubsubSamples() []sample {
 
 func (a *App) diskSamples() []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
+}
+
+func (a *App) sweepSamples() []sample {
+	return []sample{counter("countmill_markers_swept_total", "Expired markers deleted where the store does not do that by itself.", a.backends.swept())}
 }
 
 func unixSeconds(t time.Time) float64 {

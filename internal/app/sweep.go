@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sweepEvery is how often a store on this machine drops markers that are beyond the
-// horizon. It drops them in lots of days, so this need not be often.
+// sweepEvery is how often markers that are beyond the horizon are dropped where the store
+// does not do that by itself. It is done in lots of days, so this need not be often.
 const sweepEvery = time.Hour
 
 func (a *App) startSweeps(ctx context.Context) {
@@ -26,7 +26,7 @@ func (a *App) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if err := a.backends.sweep(now); err != nil {
+			if err := a.backends.sweep(ctx, now); err != nil && ctx.Err() == nil {
 				a.log.LogAttrs(ctx, slog.LevelWarn, "old markers not dropped, will try again", slog.Any("err", err))
 			}
 		}

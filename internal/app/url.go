@@ -35,7 +35,7 @@ var schemes = map[string][]scheme{
 	},
 	"store": {
 		{name: "pebble", usage: "pebble:DIR", params: []string{"namespace"}, local: true},
-		{name: "datastore", usage: "datastore://PROJECT[/DATABASE][?namespace=NS]", params: []string{"namespace", "commit", "entity_groups"}},
+		{name: "datastore", usage: "datastore://PROJECT[/DATABASE][?namespace=NS]", params: []string{"namespace", "commit", "entity_groups", "sweep"}},
 	},
 	"cache": {
 		{name: "memory", usage: "memory:", params: []string{"totals"}},
@@ -218,6 +218,9 @@ func (u backendURL) datastore() (project, database string, err error) {
 	}
 	if groups := u.params.Get("entity_groups"); !slices.Contains([]string{"", "true", "false"}, groups) {
 		return "", "", Usagef("--%s: parameter entity_groups must be true or false, got %q", u.flag, groups)
+	}
+	if sweep := u.params.Get("sweep"); !slices.Contains([]string{"", datastore.SweepAuto, datastore.SweepOn, datastore.SweepOff}, sweep) {
+		return "", "", Usagef("--%s: parameter sweep must be auto, on or off, got %q", u.flag, sweep)
 	}
 	return pieces[0], strings.Join(pieces[1:], ""), nil
 }

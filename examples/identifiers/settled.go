@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// quietFor is how long no aggregator may have had anything to do before the totals
+	// are compared. It is longer than Pub/Sub's ack deadline of 10 s, after which it
+	// delivers again what a killed aggregator held: a repeat that is counted twice must
+	// come before the comparison.
+	quietFor = 15 * time.Second
+	// patience is how long increments that were accepted may stay uncounted.
+	patience = 5 * time.Minute
+)
+
+// settled waits until all that was accepted is counted, and reads the totals. It returns
+// when there was last anything to count.
+func settled(ctx context.Context, cfg config, f *fleet, want map[string]int64) (time.Time, map[string]int64, error) {
+	last := time.Now()
+	if cfg.bus == "" { // what was accepted is counted
+		got, err := f.reader.totals(ctx, cfg.prefix)
+		return last, got, err
+	}
+	counters := make([]string, 0, len(want))
+	for name := range want {
+		counters = append(counters, cfg.prefix+name)
+	}
+	slices.Sort(counters)
+	for deadline := time.Now().Add(patience); ; {
+		var err error
+		if last, err = f.quiet(ctx, deadline); err != nil {
+			return last, nil, err
+		}
+		got, err := f.reader.byName(ctx, counters, cfg.workers)
+		if err != nil || !short(cfg.prefix, want, got) || time.Now().After(deadline) {
+			return last, got, err
+		}
+	}
+}
+
+// short reports whether a total is below what was sent: the rest may be on the bus.
+func short(prefix string, want, got map[string]int64) bool {
+	for name, n := range want {
+		if got[prefix+name] < n {
+			return true
+		}
+	}
+	return false
+}
+
+// byName reads the totals of counters whose names are known, all of them from the store.
+// Where the store is Google's emulator, listing them would take most of an hour: a page
+// costs it what all pages together do.
+func (c *client) byName(ctx context.Context, counters []string, workers int) (map[string]int64, error) {
+	var mu sync.Mutex
+	got := make(map[string]int64, len(counters))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for some := range slices.Chunk(counters, maxNames) {
+		group.Go(func() error {
+			var totals []total
+			err := patient(ctx, func() (err error) {
+				totals, err = c.named(ctx, some, "0s")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i, t := range totals {
+				if t.Counter != some[i] {
+					return fmt.Errorf("asked for counter %s, told of %s", some[i], t.Counter)
+				}
+				if t.Exists {
+					got[t.Counter] = t.Total
+				}
+			}
+			return nil
+		})
+	}
+	return got, group.Wait()
+}
+
+// quiet waits until no aggregator has had anything to do for quietFor, or until the
+// deadline. It returns when one last had.
+func (f *fleet) quiet(ctx context.Context, deadline time.Time) (time.Time, error) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	last, before := time.Now(), -1.0
+	for {
+		received, held := 0.0, 0.0
+		for _, c := range f.aggregators {
+			seen, err := c.metrics(ctx, []string{"countmill_messages_received_total", "countmill_held_messages"})
+			if err != nil {
+				return last, fmt.Errorf("read the metrics of %s: %w", c.base, err)
+			}
+			received += seen["countmill_messages_received_total"]
+			held += seen["countmill_held_messages"]
+		}
+		if held > 0 || received != before {
+			last, before = time.Now(), received
+		}
+		if time.Since(last) > quietFor || time.Now().After(deadline) {
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A watcher reads a few totals over and over while increments are sent, from the cache
+// where they are young enough: none may ever be more than was sent in all, whatever is
+// killed and restarted meanwhile.
+type watcher struct {
+	reader         *client
+	counters       []string
+	most           []int64 // of each counter
+	reads, refused int64
+}
+
+// newWatcher watches the names that are there most often.
+func newWatcher(c *client, prefix string, want map[string]int64) *watcher {
+	names := slices.SortedFunc(maps.Keys(want), func(a, b string) int {
+		return cmp.Or(cmp.Compare(want[b], want[a]), cmp.Compare(a, b))
+	})
+	w := &watcher{reader: c}
+	for _, name := range names[:min(20, len(names))] {
+		w.counters, w.most = append(w.counters, prefix+name), append(w.most, want[name])
+	}
+	return w
+}
+
+// run reads until ctx ends.
+func (w *watcher) run(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := w.read(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("read on the way: %w", err)
+		}
+	}
+}
+
+func (w *watcher) read(ctx context.Context) error {
+	totals, err := w.reader.named(ctx, w.counters, "")
+	w.reads++
+	var status *statusError
+	if errors.As(err, &status) && status.repeat() {
+		w.refused++
+		return nil
+	}
+	for i, t := range totals {
+		if t.Total > w.most[i] {
+			return fmt.Errorf("%s: countmill says %d, and %d will be all", t.Counter, t.Total, w.most[i])
+		}
+	}
+	return err
+}
