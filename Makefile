@@ -1,9 +1,10 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench e2e outage examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
+OUTAGE ?= 10m
 FILES ?= ./wire
 
 help: ## list the targets
@@ -29,6 +30,10 @@ bench: ## all benchmarks, one second each
 
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
+
+outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
+	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
+		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver
