@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -191,6 +192,25 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		must(t, p.PublishKeyed(ctx, "", "k", inc("other", 2))) // the key was forgotten
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"sealed": 1, "other": 2})
+	})
+}
+
+func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var back time.Duration
+		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: func() time.Time { return time.Now().Add(-back) }}})
+		began := time.Now()
+		must(t, p.Add("a", 1))
+		synctest.Wait()
+		back = 3 * time.Hour
+		must(t, p.Publish(ctx, inc("b", 2)))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("sent after %s, want the linger's second at most", took)
+		}
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"a": 1, "b": 2})
 	})
 }
 
