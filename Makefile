@@ -1,9 +1,10 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e simulate replay determinism examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench e2e outage simulate replay determinism examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
+OUTAGE ?= 10m
 SCHEDULES ?= 20000
 SEED ?= 0
 FILES ?= ./wire
@@ -40,6 +41,10 @@ replay: ## print what happens in the simulated schedule of SEED
 
 determinism: ## run 100 seeds 100 times each: a seed has one trace
 	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
+
+outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
+	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
+		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver

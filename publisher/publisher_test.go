@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -191,6 +192,24 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		must(t, p.PublishKeyed(ctx, "", "k", inc("other", 2))) // the key was forgotten
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"sealed": 1, "other": 2})
+	})
+}
+
+func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var back time.Duration
+		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: func() time.Time { return time.Now().Add(-back) }}})
+		must(t, p.Add("a", 1))
+		synctest.Wait()
+		back = 3 * time.Hour
+		time.Sleep(1100 * time.Millisecond)
+		if got := p.Stats().Messages; got != 1 {
+			t.Errorf("%d messages after the linger of a second, want 1", got)
+		}
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"a": 1})
 	})
 }
 

@@ -47,9 +47,6 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 		if !r.at.IsZero() {
 			s.oldest = earlier(s.oldest, r.at)
 		}
-		if r.known != nil {
-			p.known.seal(r.known)
-		}
 		entries, bytes = entries+r.increments, bytes+r.bytes
 	}
 	p.open.add(-entries, -bytes)
