@@ -64,7 +64,9 @@ func TestWorker(t *testing.T) {
 	out := json.NewEncoder(os.Stdout)
 	said := time.Now()
 	for i := range *countFlag {
-		tally.Add(run(t, *seedFlag+uint64(i), false))
+		seed := *seedFlag + uint64(i)
+		fmt.Println("seed", seed) // what TestSimulate knows if this one ends the process
+		tally.Add(run(t, seed, false))
 		if time.Since(said) > time.Second {
 			said = time.Now()
 			_ = out.Encode(&tally)
@@ -83,6 +85,8 @@ type simulation struct {
 type worker struct {
 	first     uint64
 	schedules int
+
+	seed uint64 // that it runs
 
 	mu    sync.Mutex
 	tally Tally // the latest it has said
@@ -139,8 +143,7 @@ func (w *worker) run(t *testing.T) error {
 	}
 	rest := w.listen(out)
 	if err := cmd.Wait(); err != nil {
-		at := w.first + uint64(w.latest().Schedules)
-		return fmt.Errorf("%w, at or soon after seed %d\n%s", err, at, rest)
+		return fmt.Errorf("%w in seed %d\n%s\n%s", err, w.seed, replay(w.seed), rest)
 	}
 	return nil
 }
@@ -152,6 +155,9 @@ func (w *worker) listen(out io.Reader) string {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var tally Tally
+		if n, err := fmt.Sscanf(lines.Text(), "seed %d", &w.seed); n == 1 && err == nil {
+			continue
+		}
 		if json.Unmarshal(lines.Bytes(), &tally) == nil {
 			w.mu.Lock()
 			w.tally = tally
