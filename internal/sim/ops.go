@@ -252,7 +252,7 @@ func (w *World) counter() string {
 
 // add calls Add, now and then very often.
 func (w *World) add(p *proc) {
-	if w.shape.flood && w.rng.IntN(8) == 0 {
+	if w.shape.flood && w.rng.IntN(3) == 0 {
 		w.addFlood(p)
 		return
 	}

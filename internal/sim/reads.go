@@ -27,7 +27,7 @@ func (w *World) readFrom(p *proc, staleness time.Duration) {
 			o.names = append(o.names, c)
 		}
 	}
-	if w.shape.flood && w.rng.IntN(3) == 0 {
+	if w.shape.flood && (o.final || w.rng.IntN(3) == 0) {
 		o.names = []string{flood}
 	}
 	if len(o.names) == 0 {
