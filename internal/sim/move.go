@@ -117,7 +117,8 @@ func (w *World) happen(f Fault) bool {
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
 			p := pick(w, all)
-			p.skew += w.drawSkew()
+			by := w.drawSkew()
+			w.setClocks(func() { p.skew += by })
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}
@@ -191,7 +192,8 @@ func (w *World) passHorizon() {
 		_ = ghost()
 	}
 	w.ghosts = nil
-	w.jumped += w.shape.horizon + 3*time.Hour
-	w.say(nil, "-- %s pass at once", w.shape.horizon+3*time.Hour)
+	far := w.shape.horizon + 3*time.Hour
+	w.setClocks(func() { w.jumped += far })
+	w.say(nil, "-- %s pass at once", far)
 	w.forget()
 }

@@ -181,7 +181,7 @@ func (w *World) newEnv(p *proc, image uint64) *env.Env {
 		}
 	}
 	return &env.Env{
-		Wall:    func() time.Time { return w.wall().Add(p.skew) },
+		Wall:    p.wall,
 		Random:  rand.NewPCG(w.seed, image),
 		Entropy: rand.NewChaCha8(seed),
 		Spawn:   func(f func()) { w.spawn(p, f) },
@@ -189,4 +189,22 @@ func (w *World) newEnv(p *proc, image uint64) *env.Env {
 }
 
 // wall is what all clocks would show if they were right.
-func (w *World) wall() time.Time { return time.Now().Add(w.jumped) }
+func (w *World) wall() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.jumped)
+}
+
+// wall is what the process's clock shows.
+func (p *proc) wall() time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Now().Add(p.w.jumped + p.skew)
+}
+
+// setClocks changes what clocks show, also those of roles that look at them just then.
+func (w *World) setClocks(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}

@@ -34,13 +34,13 @@ type proc struct {
 	dead    bool // guarded by World.mu
 	calls   int  // guarded by World.mu
 	frozen  bool
-	leaving bool // told to stop
-	left    bool // and has
-	fell    bool // ended by itself
-	skew    time.Duration
-	image   uint64    // where its random numbers begin
-	told    time.Time // when Check said that the database is another
-	late    int       // folds since
+	leaving bool          // told to stop
+	left    bool          // and has
+	fell    bool          // ended by itself
+	skew    time.Duration // written under World.mu
+	image   uint64        // where its random numbers begin
+	told    time.Time     // when Check said that the database is another
+	late    int           // folds since
 
 	shards       int
 	heldMessages int
@@ -140,15 +140,15 @@ func (w *World) kill(p *proc) {
 			s.maybe()
 		}
 		p.sums = nil
-		w.bury(func() { _ = p.pub.Close(ended0) })
+		w.bury(func() { _ = p.pub.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()
 	}
 }
 
-// ended0 is a context that has ended.
-var ended0 = func() context.Context {
+// hasEnded is a context that has ended.
+var hasEnded = func() context.Context {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	return ctx

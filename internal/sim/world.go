@@ -27,7 +27,6 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
-	Embedded   bool
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -60,7 +59,7 @@ type World struct {
 	shape     shape
 	embedded  bool
 	swapped   bool
-	jumped    time.Duration
+	jumped    time.Duration // written under mu
 	storeSkew time.Duration
 	until     [faultCount]time.Time
 
@@ -118,7 +117,6 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.digest.Reset()
 	w.rates = weather(w.rng)
 	w.embedded = w.rng.IntN(6) == 0
-	w.Embedded = w.embedded
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
