@@ -25,7 +25,7 @@ func TestNilIsTheMachine(t *testing.T) {
 					t.Error("Go started nothing")
 				}
 			})
-			if e.Uint64() == e.Uint64() {
+			if a, b := e.Uint64(), e.Uint64(); a == b {
 				t.Error("Uint64 twice gave the same")
 			}
 			ids := [2][16]byte{}

@@ -35,12 +35,12 @@ func inBubble(t *testing.T, f func(t *testing.T, b *bench)) {
 func TestKnowsNothingAtFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.set = time.Hour
-		if b.Known() || b.Skew() != 0 || b.Now().Sub(time.Now()) != time.Hour {
-			t.Errorf("known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), b.Now().Sub(time.Now()))
+		if b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
+			t.Errorf("known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
 		}
 		b.Learn(time.Time{}, time.Second) // a store on this machine
-		if !b.Known() || b.Skew() != 0 || b.Now().Sub(time.Now()) != time.Hour {
-			t.Errorf("a zero time: known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), b.Now().Sub(time.Now()))
+		if !b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
+			t.Errorf("a zero time: known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
 		}
 	})
 }
