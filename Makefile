@@ -1,9 +1,13 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e examples planted identifiers identifiers-google generate ci
+.PHONY: help up test race lint bench e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
+OUTAGE ?= 10m
+SCHEDULES ?= 20000
+SEED ?= 0
+FILES ?= ./wire
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +33,19 @@ bench: ## all benchmarks, one second each
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
 
+simulate: ## SCHEDULES (20000) simulated schedules from SEED on (fresh ones), on all processors
+	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
+
+replay: ## print what happens in the simulated schedule of SEED
+	go test -count 1 -v ./internal/sim -run 'TestReplay$$' -seed $(SEED)
+
+determinism: ## run 100 seeds 100 times each: a seed has one trace
+	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
+
+outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
+	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
+		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
+
 planted: ## plant bugs in the roles, one at a time: the simulator has to find each in 5 runs of 5
 	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim
 
@@ -45,6 +62,9 @@ identifiers: ## count the identifiers of Go's source, countmill killed KILLS tim
 identifiers-google: ## the same with roles apart, on Google's emulators and memcached
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_IDENTIFIERS=0 COUNTMILL_TEST_EMULATOR_HEAP=6g \
 		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
+
+mutate: ## change FILES (./wire) in small ways and list what no test notices; MUTATE="-sample 50"
+	nice go -C tools run ./mutate -ignore mutate/explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
 
 generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...

@@ -717,10 +717,13 @@ func TestBadJSONOnTheTopicIsOneDeadLetter(t *testing.T) {
 			}
 		}
 		r.sendBytes(t, []byte(`{"counter":"a"}`)) // without a broker's id
+		for _, empty := range []string{"", " \n"} {
+			r.sendJSON(t, "empty"+empty, empty, now)
+		}
 		settle(time.Second)
 		r.want(t, map[string]int64{})
-		if got := r.reasons(); len(got) != len(bad)+1 {
-			t.Errorf("dead letters %q, want %d", got, len(bad)+1)
+		if got := r.reasons(); len(got) != len(bad)+3 {
+			t.Errorf("dead letters %q, want %d", got, len(bad)+3)
 		}
 	})
 }

@@ -99,7 +99,8 @@ func (a *Aggregator) fold(o *outcome, adds []Add) {
 	}
 	// Asked before the attempt, and again here: the process may have been frozen since,
 	// for longer than another's marker was kept.
-	if slices.ContainsFunc(o.rest, a.expired) {
+	now := a.clock.Now()
+	if slices.ContainsFunc(o.rest, func(p *part) bool { return a.expired(p, now) }) {
 		o.verdict = again
 		return
 	}

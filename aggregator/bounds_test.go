@@ -66,13 +66,13 @@ func afterFirst(answer fakestore.Answer) func(int) fakestore.Answer {
 func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		store.On(fakestore.Check, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{})
-		settle(1500 * time.Millisecond)
+		store.On(fakestore.Check, fakestore.Script(fakestore.SlowNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{CommitTimeout: 5 * time.Second})
+		settle(4 * time.Second)
 		if err := r.agg.Ready(); err == nil || r.takes(t) {
 			t.Errorf("takes messages of which it does not know whether they are beyond the horizon; Ready: %v", err)
 		}
-		settle(time.Second)
+		settle(4 * time.Second)
 		if err := r.agg.Ready(); err != nil || !r.takes(t) {
 			t.Errorf("takes nothing; Ready: %v", err)
 		}

@@ -106,16 +106,16 @@ func (l *loop) forget(p *part) {
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
-func (a *Aggregator) expired(p *part) bool {
-	return a.clock.Now().After(p.at.Add(a.cfg.Horizon))
+func (a *Aggregator) expired(p *part, now time.Time) bool {
+	return now.After(p.at.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
 // before every attempt: a process can be frozen for days between two of them.
 func (l *loop) dropExpired(j *job) {
-	kept := j.parts[:0]
+	kept, now := j.parts[:0], l.a.clock.Now()
 	for _, p := range j.parts {
-		if l.a.expired(p) {
+		if l.a.expired(p, now) {
 			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
 			continue
 		}

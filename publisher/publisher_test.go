@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -66,6 +68,45 @@ func TestFlushAndCloseDoNotLinger(t *testing.T) {
 		if err := h.Add(1); !errors.Is(err, countmill.ErrClosed) {
 			t.Errorf("handle after Close: got %v, want ErrClosed", err)
 		}
+	})
+}
+
+// The horizon is judged by a batch's time: a request's is when it was asked for.
+func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: time.Minute})
+		began := time.Now()
+		must(t, p.Publish(ctx, inc("a", 1)))
+		if got := bus.batches[0].Time; !got.Equal(began) {
+			t.Errorf("the batch's time is %s, want %s", got, began)
+		}
+		closeNow(t, p)
+	})
+}
+
+// Flush must not say that the bus has what it does not have, whether that was sealed
+// before the call or for it.
+func TestFlushSaysWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		release := make(chan struct{})
+		bus.blockUntil(release)
+		p := open(t, bus, Config{Linger: time.Hour})
+		must(t, p.Add("a", 1))
+		for _, sealed := range []string{"for it", "before it"} {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			if err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("sealed %s: got %v, want ErrOutcomeUnknown and the deadline", sealed, err)
+			}
+			cancel()
+		}
+		close(release)
+		must(t, p.Flush(ctx))
+		bus.wantTotals(map[string]int64{"a": 1})
+		closeNow(t, p)
 	})
 }
 
@@ -152,6 +193,25 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		must(t, p.PublishKeyed(ctx, "", "k", inc("other", 2))) // the key was forgotten
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"sealed": 1, "other": 2})
+	})
+}
+
+func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var back atomic.Int64
+		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: wall}})
+		must(t, p.Add("a", 1))
+		synctest.Wait()
+		back.Store(int64(3 * time.Hour))
+		time.Sleep(1100 * time.Millisecond)
+		if got := p.Stats().Messages; got != 1 {
+			t.Errorf("%d messages after the linger of a second, want 1", got)
+		}
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"a": 1})
 	})
 }
 

@@ -62,7 +62,8 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			p.mu.Unlock()
 			return time.Hour, false // a delivery's end wakes the sender
 		}
-		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 {
+		// Longer than the linger: the clock was set back since the first increment came.
+		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 && wait <= p.cfg.Linger {
 			p.mu.Unlock()
 			return wait, false
 		}

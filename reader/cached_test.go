@@ -183,6 +183,10 @@ func TestRefreshAsksForTheLockOnce(t *testing.T) {
 		if n := cache.called("lock") - before; n != 1 || r.Stats().Refreshes != 1 {
 			t.Errorf("%d locks asked for and %d refreshes, want 1 and 1", n, r.Stats().Refreshes)
 		}
+		time.Sleep(800 * time.Millisecond)
+		if one(t, r, "c", time.Second); r.Stats().Refreshes != 2 {
+			t.Errorf("%d refreshes, want one more when that one grows old", r.Stats().Refreshes)
+		}
 	})
 }
 
@@ -238,6 +242,20 @@ func TestLockHolderThatDies(t *testing.T) {
 		began := time.Now()
 		if got := one(t, r, "c", time.Second); got.Total != 1 || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("%+v after %s, want 1 after 50ms", got, time.Since(began))
+		}
+	})
+}
+
+// Another process put a total into the cache half a minute ago, and our clock is as much
+// behind: by it the total is young.
+func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{skew: 28 * time.Second}, &fakeCache{}
+		store.put("c", 2)
+		cache.putAs("c", reader.Cached{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now().Add(-2 * time.Second)})
+		if got := one(t, newReader(t, store, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
+			t.Errorf("served %+v, 30s old by the store's clock, with 3s permitted", got)
 		}
 	})
 }

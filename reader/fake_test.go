@@ -115,7 +115,7 @@ func (s *fakeStore) Check(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
-	return time.Time{}, errors.Join(s.foreign, ctx.Err())
+	return time.Now().Add(s.skew), errors.Join(s.foreign, ctx.Err())
 }
 
 type fakeView struct {

@@ -217,6 +217,42 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 	}
 }
 
+// A batch is full at the limit, not before it, and a head that is the very first part is
+// repeated like any other.
+func TestPackFillsBatchesToTheLimit(t *testing.T) {
+	t.Parallel()
+	entries := make([]Entry, 3*MaxEntries)
+	for i := range entries {
+		entries[i] = Entry{fmt.Sprintf("c%02d", i), 1}
+	}
+	var parts []Part
+	for i := range 3 {
+		parts = append(parts, Part{ID: KeyID("", "k", i), Kind: Rest, Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries]})
+	}
+	parts[0].Kind = Head
+	size := func(parts ...Part) int { return len(Append(nil, &Batch{Time: epoch, Parts: parts})) }
+	for _, tt := range []struct {
+		limit int
+		want  [][]Part
+	}{
+		{size(parts...), [][]Part{parts}},
+		{size(parts...) - 1, [][]Part{parts[:2], {parts[0], parts[2]}}},
+		{size(parts[:2]...), [][]Part{parts[:2], {parts[0], parts[2]}}},
+	} {
+		var got [][]Part
+		for i, payload := range Pack(epoch, parts, tt.limit) {
+			b, err := Decode(payload)
+			if err != nil || len(payload) > tt.limit {
+				t.Fatalf("limit %d: batch %d has %d bytes, error %v", tt.limit, i, len(payload), err)
+			}
+			got = append(got, b.Parts)
+		}
+		if diff := cmp.Diff(tt.want, got, sameBatch); diff != "" {
+			t.Errorf("limit %d: parts of the batches differ (-want +got):\n%s", tt.limit, diff)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(Append(nil, &Batch{Time: epoch, Parts: []Part{{Entries: []Entry{{"a", 1}, {"b", -4}}}}}))
 	f.Add([]byte{8, 1, 16, 1})

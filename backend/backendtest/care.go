@@ -111,11 +111,28 @@ func testAnnounceReplaces(t *testing.T, su *suite) {
 func testCheckIsFine(t *testing.T, su *suite) {
 	s := su.open(t)
 	for range 3 {
-		if _, err := s.Check(t.Context()); err != nil {
+		before := readTime(t, s)
+		at, err := s.Check(t.Context())
+		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
+		}
+		// The horizon is judged by it. Zero says that it is the machine's own clock.
+		if after := readTime(t, s); !at.IsZero() && (at.Before(before) || at.After(after)) {
+			t.Errorf("Check says that it is %s, between reads as of %s and %s", at, before, after)
 		}
 		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
 	}
+}
+
+// readTime is the moment of a read that is made now.
+func readTime(t *testing.T, s Store) time.Time {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}}); err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	return v.ReadTime()
 }
 
 // calls is every call that takes a context, with arguments that a healthy store takes.

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill"
 )
@@ -23,6 +26,7 @@ type Bus struct {
 	publisher *googlecloud.Publisher // nil with ReceiveOnly
 	stats     stats
 	health    health
+	gone      atomic.Bool // Publish was told that the topic is gone
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -59,10 +63,26 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	b.publishing.Add(1)
 	b.mu.Unlock()
 	defer b.publishing.Done()
-	if err := b.publisher.Publish(topic, messages...); err != nil {
-		return fmt.Errorf("gcppubsub: %w", b.explain(err, "publish to topic "+b.cfg.topicName()))
+	if err := b.publish(topic, messages); err != nil {
+		return fmt.Errorf("gcppubsub: %w", err)
 	}
 	return nil
+}
+
+// publish waits, once the topic was gone, until it has a subscription too: Pub/Sub would
+// take messages before that, and drop them.
+func (b *Bus) publish(topic string, messages []*message.Message) error {
+	if b.gone.Load() {
+		if err := b.checkTopic(b.life); err != nil {
+			return err
+		}
+		b.gone.Store(false)
+	}
+	err := b.publisher.Publish(topic, messages...)
+	if status.Code(err) == codes.NotFound {
+		b.gone.Store(true)
+	}
+	return b.explain(err, "publish to topic "+b.cfg.topicName())
 }
 
 func (b *Bus) checkName(topic string) error {

@@ -42,5 +42,6 @@
 // # The emulator
 //
 // With EmulatorHost, or PUBSUB_EMULATOR_HOST in the environment, Google is never
-// contacted, no credentials are looked for, and Create is on.
+// contacted, no credentials are looked for, and Create is on. Streams to it are half-closed
+// and opened again every 3s, because it does not see that a process is dead.
 package gcppubsub

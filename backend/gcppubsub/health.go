@@ -20,12 +20,6 @@ const (
 	// settle is how long a stream must stay open to count as working, when nothing comes:
 	// a refusal comes at once.
 	settle = 2 * time.Second
-
-	// emulatorStream is how long a stream from an emulator may last. Google's emulator
-	// does not see that a stream was broken off: it goes on to send it messages, which
-	// come back when their lease is over and may be sent the same way again, until the
-	// stream's deadline, or for 90s where it has none.
-	emulatorStream = 20 * time.Second
 )
 
 // health is what is known of the way from Pub/Sub to here. The client library mends
@@ -111,21 +105,22 @@ func (b *Bus) probe(ctx context.Context) {
 	}
 }
 
-// intercept watches the streams that the client library opens and opens again. Each may
-// last for limit, or for ever where that is 0.
-func (h *health) intercept(s *stats, limit time.Duration) grpc.StreamClientInterceptor {
+// intercept watches the streams that the client library opens and opens again. Those to
+// an emulator turn.
+func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
-	) (grpc.ClientStream, error) {
+	) (stream grpc.ClientStream, err error) {
+		open := func(ctx context.Context) (grpc.ClientStream, error) { return streamer(ctx, desc, cc, method, opts...) }
 		if !strings.HasSuffix(method, "/StreamingPull") {
-			return streamer(ctx, desc, cc, method, opts...)
+			return open(ctx)
 		}
-		ended := func() {}
-		if limit > 0 {
-			ctx, ended = context.WithTimeout(ctx, limit)
+		if emulator {
+			stream, err = newTurning(ctx, open)
+		} else {
+			stream, err = open(ctx)
 		}
-		stream, err := streamer(ctx, desc, cc, method, opts...)
-		w := &watched{ClientStream: stream, health: h, stats: s, limited: limit > 0, ended: ended}
+		w := &watched{ClientStream: stream, health: h, stats: s, turns: emulator}
 		if err != nil {
 			w.failed(err)
 			return nil, err
@@ -138,10 +133,9 @@ func (h *health) intercept(s *stats, limit time.Duration) grpc.StreamClientInter
 // A watched stream tells health what becomes of it.
 type watched struct {
 	grpc.ClientStream
-	health  *health
-	stats   *stats
-	limited bool
-	ended   context.CancelFunc
+	health *health
+	stats  *stats
+	turns  bool
 }
 
 // RecvMsg notes what the server says.
@@ -156,9 +150,8 @@ func (w *watched) RecvMsg(m any) error {
 }
 
 func (w *watched) failed(err error) {
-	w.ended()
 	code := status.Code(err)
-	if code == codes.Canceled || w.limited && code == codes.DeadlineExceeded {
+	if code == codes.Canceled || w.turns && code == codes.DeadlineExceeded {
 		return // our own doing
 	}
 	w.stats.streamErrors.Add(1)

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -25,6 +26,10 @@ const (
 
 	// callTimeout bounds each administrative call.
 	callTimeout = 10 * time.Second
+
+	// maxReconnect is how long a broken connection waits at most before it is tried
+	// again; gRPC's own default is two minutes, which an outage would last longer by.
+	maxReconnect = 10 * time.Second
 )
 
 // Open connects to Pub/Sub and sees to it that topic and subscription are there. It
@@ -72,8 +77,12 @@ func (b *Bus) open(ctx context.Context) error {
 
 // options say whom to talk to and as whom.
 func (c Config) options(ctx context.Context, detect detectFunc) ([]option.ClientOption, error) {
+	reconnect := option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnect}, MinConnectTimeout: callTimeout,
+	}))
 	if c.EmulatorHost != "" {
 		return []option.ClientOption{
+			reconnect,
 			option.WithEndpoint(c.EmulatorHost),
 			option.WithoutAuthentication(),
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
@@ -84,7 +93,7 @@ func (c Config) options(ctx context.Context, detect detectFunc) ([]option.Client
 	if err != nil {
 		return nil, err
 	}
-	return []option.ClientOption{option.WithAuthCredentials(creds)}, nil
+	return []option.ClientOption{reconnect, option.WithAuthCredentials(creds)}, nil
 }
 
 type detectFunc func(*credentials.DetectOptions) (*auth.Credentials, error)

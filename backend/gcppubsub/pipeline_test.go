@@ -128,6 +128,9 @@ func TestStopUnderLoad(t *testing.T) {
 // restart.
 func TestPaused(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts an emulator of its own")
+	}
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	quick := func(c *gcppubsub.Config) {
@@ -154,9 +157,13 @@ func TestPaused(t *testing.T) {
 }
 
 // TestRestartedEmpty: a server that has forgotten topic and subscription is an error on
-// both sides until they are made, and then all goes on.
+// both sides until they are made, and then all goes on. Nothing is sent in between, when
+// there is a topic and no subscription: that would be dropped.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts an emulator of its own twice")
+	}
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})
@@ -181,7 +188,12 @@ func TestRestartedEmpty(t *testing.T) {
 	add()
 	until(t, 30*time.Second, "publisher not ready", func() bool { return p.Ready() != nil })
 	mentions(t, p.Ready(), "gcloud pubsub topics create increments")
-	open(t, server.Host, project(id)) // makes them
+	_, err = gcppubsub.Open(t.Context(), gcppubsub.Config{Project: id, Topic: "increments", EmulatorHost: server.Host})
+	mentions(t, err, "has no subscription") // and has made the topic
+	until(t, 30*time.Second, "the missing subscription", func() bool { return contains(p.Ready(), "has no subscription") })
+	tries := p.Stats().Resends
+	until(t, time.Minute, "sent again", func() bool { return p.Stats().Resends > tries })
+	open(t, server.Host, project(id)) // makes the subscription
 	until(t, 3*time.Minute, "counted again", func() bool { return store.Total("a") == 2 })
 	until(t, 30*time.Second, "ready", func() bool { return bus.Ready() == nil && f.Ready() == nil && p.Ready() == nil })
 	if err := p.Close(t.Context()); err != nil {

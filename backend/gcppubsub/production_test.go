@@ -18,6 +18,9 @@ import (
 // project against the emulator: they make what Create makes, and nothing harmful.
 func TestProductionCommands(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs gcloud five times")
+	}
 	host := emulator.PubSub(t)
 	_, err := exec.LookPath("gcloud")
 	if err != nil {

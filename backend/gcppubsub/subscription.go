@@ -30,7 +30,12 @@ type subscription struct {
 	failed chan error // gets why Pub/Sub ended the stream
 
 	mu   sync.Mutex
-	held map[*message.Message]context.Context // handed over, and their own goroutine runs
+	held map[*message.Message]heldMessage // handed over, and their own goroutine runs
+}
+
+type heldMessage struct {
+	passed  context.Context // ends when its own goroutine has
+	counted chan struct{}   // closed when Stats knows
 }
 
 // subscribe makes a Watermill subscriber for each subscription: one cannot receive a
@@ -45,7 +50,7 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 		b:      b,
 		out:    make(chan *message.Message),
 		failed: make(chan error, 1),
-		held:   make(map[*message.Message]context.Context),
+		held:   make(map[*message.Message]heldMessage),
 	}
 	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), logger{b.cfg.Logger, s.fail})
 	if err != nil {
@@ -70,11 +75,7 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 }
 
 func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
-	var limit time.Duration
-	if b.cfg.EmulatorHost != "" {
-		limit = emulatorStream
-	}
-	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.stats, limit)))
+	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.stats, b.cfg.EmulatorHost != "")))
 	return googlecloud.SubscriberConfig{
 		GenerateSubscriptionName: func(string) string { return b.cfg.Subscription },
 		ProjectID:                b.cfg.Project,
@@ -145,11 +146,13 @@ func (s *subscription) deliver(m *message.Message) {
 
 // track counts a message as held until its own goroutine has ended.
 func (s *subscription) track(m *message.Message, ctx context.Context) {
+	h := heldMessage{ctx, make(chan struct{})}
 	s.mu.Lock()
-	s.held[m] = ctx
+	s.held[m] = h
 	s.mu.Unlock()
 	s.b.stats.held.Add(1)
 	context.AfterFunc(ctx, func() {
+		defer close(h.counted)
 		s.mu.Lock()
 		delete(s.held, m)
 		s.mu.Unlock()
@@ -181,6 +184,7 @@ func (s *subscription) close() error {
 	go func() { closed <- s.inner.Close() }()
 	select {
 	case err := <-closed:
+		s.count()
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("gcppubsub: Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
@@ -189,17 +193,29 @@ func (s *subscription) close() error {
 
 // passAcks waits until no message is held that was acked before the call.
 func (s *subscription) passAcks(ctx context.Context) {
-	s.mu.Lock()
-	held := maps.Clone(s.held)
-	s.mu.Unlock()
-	for m, passed := range held {
+	for m, h := range s.stillHeld() {
 		if !acked(m) {
 			continue
 		}
 		select {
-		case <-passed.Done():
+		case <-h.passed.Done():
 		case <-ctx.Done():
 			s.b.stats.acksLost.Add(1)
 		}
 	}
+}
+
+// count waits until Stats knows of every message whose goroutine has ended.
+func (s *subscription) count() {
+	for _, h := range s.stillHeld() {
+		if h.passed.Err() != nil {
+			<-h.counted
+		}
+	}
+}
+
+func (s *subscription) stillHeld() map[*message.Message]heldMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.held)
 }

@@ -25,7 +25,7 @@ func (i *innerFake) Close() error {
 
 func newSubscription(inner *innerFake) *subscription {
 	b := &Bus{cfg: Config{}.withDefaults()}
-	return &subscription{b: b, inner: inner, held: make(map[*message.Message]context.Context)}
+	return &subscription{b: b, inner: inner, held: make(map[*message.Message]heldMessage)}
 }
 
 // hold makes a message whose own goroutine ends when passed is called.

@@ -43,7 +43,9 @@ func forbidden() []arrow {
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 	}
 	for _, from := range []string{"/cmd/...", "/internal/app/...", "/backend/..."} {
-		arrows = append(arrows, arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"})
+		arrows = append(arrows,
+			arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"},
+			arrow{from: from, dep: "/internal/faultproxy", why: "faults are for tests"})
 	}
 	for _, role := range roles {
 		under := role + "/..."
@@ -139,14 +141,14 @@ func violations(pkgs []listed, arrows []arrow) []string {
 			}
 		}
 		if slices.Contains(p.Imports, "testing") && !servesTests(p.ImportPath) {
-			complain(p, "testing", "only tests and packages that serve tests (names that end in test, and emulator) do")
+			complain(p, "testing", "only tests and packages that serve tests (names that end in test, emulator and faultproxy) do")
 		}
 	}
 	return problems
 }
 
 func servesTests(path string) bool {
-	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator")
+	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator") || strings.HasSuffix(path, "/internal/faultproxy")
 }
 
 // broken says why from must not depend on dep, for the rules that no table holds.

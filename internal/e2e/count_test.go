@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"cloud.google.com/go/datastore"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // The reader's totals are what an independent program finds in the shard entities.
 func TestShardsSumToTotals(t *testing.T) {
+	t.Parallel()
 	d := deploy(t)
 	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
 	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
@@ -42,12 +46,7 @@ func TestShardsSumToTotals(t *testing.T) {
 // sumShards reads CountmillShard with Google's client and nothing of countmill.
 func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) {
 	t.Helper()
-	t.Setenv("DATASTORE_EMULATOR_HOST", d.datastore)
-	c, err := datastore.NewClient(t.Context(), d.project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := d.client(t)
 	var entities []struct {
 		Counter string `datastore:"counter"`
 		Count   int64  `datastore:"count"`
@@ -62,8 +61,21 @@ func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) 
 	return len(entities), sums
 }
 
+// client is Google's own, on the deployment's Datastore.
+func (d *deployment) client(t *testing.T) *datastore.Client {
+	t.Helper()
+	c, err := datastore.NewClient(t.Context(), d.project, option.WithEndpoint(d.datastore), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // Any language counts with JSON over plain HTTP, put on the topic.
 func TestJSONOnTheTopic(t *testing.T) {
+	t.Parallel()
 	d := deploy(t)
 	aggregator, reader := d.aggregator(t), d.reader(t)
 	put := func(text string) {
@@ -88,12 +100,7 @@ func TestJSONOnTheTopic(t *testing.T) {
 
 func countEntities(t *testing.T, d *deployment, kind string) int {
 	t.Helper()
-	t.Setenv("DATASTORE_EMULATOR_HOST", d.datastore)
-	c, err := datastore.NewClient(t.Context(), d.project)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := d.client(t)
 	keys, err := c.GetAll(t.Context(), datastore.NewQuery(kind).KeysOnly(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ import (
 // A deployment is a project of its own on emulators, and the processes that share it.
 type deployment struct {
 	project           string
-	pubsub, datastore string // HOST:PORT
+	pubsub, datastore string // HOST:PORT of the emulators
+	env               []string
 	cache             *emulator.MemcachedServer
 }
 
@@ -27,7 +28,18 @@ func deploy(t *testing.T) *deployment {
 	if testing.Short() {
 		t.Skip("builds countmill and runs it for many seconds")
 	}
-	d := &deployment{project: emulator.Project(), pubsub: emulator.PubSub(t), datastore: emulator.Firestore(t), cache: emulator.Memcached(t)}
+	pubsub, datastore := emulator.PubSub(t), emulator.Firestore(t)
+	return newDeployment(t, pubsub, datastore, pubsub, datastore)
+}
+
+// newDeployment is on two emulators, whose processes know them by other addresses where
+// there is something in between.
+func newDeployment(t *testing.T, pubsub, datastore, pubsubAs, datastoreAs string) *deployment {
+	t.Helper()
+	d := &deployment{
+		project: emulator.Project(), pubsub: pubsub, datastore: datastore, cache: emulator.Memcached(t),
+		env: []string{"PUBSUB_EMULATOR_HOST=" + pubsubAs, "DATASTORE_EMULATOR_HOST=" + datastoreAs},
+	}
 	d.provide(t)
 	return d
 }
@@ -82,10 +94,6 @@ func (d *deployment) noDeadLetters(t *testing.T) {
 	}
 }
 
-func (d *deployment) env() []string {
-	return []string{"PUBSUB_EMULATOR_HOST=" + d.pubsub, "DATASTORE_EMULATOR_HOST=" + d.datastore}
-}
-
 func (d *deployment) bus() string {
 	return "pubsub://" + d.project + "/increments?subscription=aggregators"
 }
@@ -93,17 +101,17 @@ func (d *deployment) store() string { return "datastore://" + d.project }
 
 func (d *deployment) publisher(t *testing.T, flags ...string) *process {
 	t.Helper()
-	return start(t, d.env(), "publisher", append([]string{"--bus", d.bus()}, flags...)...).ready(t)
+	return start(t, d.env, "publisher", append([]string{"--bus", d.bus()}, flags...)...).ready(t)
 }
 
 func (d *deployment) aggregator(t *testing.T, flags ...string) *process {
 	t.Helper()
-	return start(t, d.env(), "aggregator", append([]string{"--bus", d.bus(), "--store", d.store()}, flags...)...).ready(t)
+	return start(t, d.env, "aggregator", append([]string{"--bus", d.bus(), "--store", d.store()}, flags...)...).ready(t)
 }
 
 func (d *deployment) reader(t *testing.T, flags ...string) *process {
 	t.Helper()
-	return start(t, d.env(), "reader", append([]string{"--store", d.store(), "--cache", "memcached://" + d.cache.Host()}, flags...)...).ready(t)
+	return start(t, d.env, "reader", append([]string{"--store", d.store(), "--cache", "memcached://" + d.cache.Host()}, flags...)...).ready(t)
 }
 
 // An answer is what a reader says of counters.

@@ -18,6 +18,7 @@ import (
 type load struct {
 	publisher *process
 	counters  int
+	pace      time.Duration // between two requests of a worker
 	stop      chan struct{}
 	workers   sync.WaitGroup
 	once      sync.Once
@@ -33,8 +34,13 @@ const perRequest = 20
 
 func startLoad(t *testing.T, publisher *process, workers, counters int) *load {
 	t.Helper()
+	return startPacedLoad(t, publisher, workers, counters, 10*time.Millisecond)
+}
+
+func startPacedLoad(t *testing.T, publisher *process, workers, counters int, pace time.Duration) *load {
+	t.Helper()
 	l := &load{
-		publisher: publisher, counters: counters, stop: make(chan struct{}),
+		publisher: publisher, counters: counters, pace: pace, stop: make(chan struct{}),
 		counted: make(map[string]int64), statuses: make(map[int]int),
 	}
 	name := rand.Text() // keys must not be those of another load
@@ -46,7 +52,7 @@ func startLoad(t *testing.T, publisher *process, workers, counters int) *load {
 }
 
 func (l *load) run(name string, worker int) {
-	pace := time.NewTicker(10 * time.Millisecond)
+	pace := time.NewTicker(l.pace)
 	defer pace.Stop()
 	for request := 0; ; request++ {
 		select {

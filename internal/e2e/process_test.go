@@ -126,9 +126,7 @@ func (p *process) kill() {
 // stop ends the process by SIGTERM and wants exit 0.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.exited:
 	case <-time.After(40 * time.Second):
@@ -138,6 +136,18 @@ func (p *process) stop(t *testing.T) {
 		t.Errorf("the %s ended with %v, want exit 0\n%s", p.role, p.err, p.log)
 	}
 	p.kill()
+}
+
+// pause has the process stand still until resume, with its connections open.
+func (p *process) pause(t *testing.T) { p.signal(t, syscall.SIGSTOP) }
+
+func (p *process) resume(t *testing.T) { p.signal(t, syscall.SIGCONT) }
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A logged is what a process prints, its end if it is much.

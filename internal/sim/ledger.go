@@ -26,7 +26,6 @@ type sum struct {
 	most    int  // times that it may have been counted
 	group   *int // sums of one group count once together
 	reused  bool // another increment came under its id, or its request's key
-	id      bool
 }
 
 func (s *sum) delta() int64 {

@@ -1,15 +1,12 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
 )
-
-const debugCandidates = true
 
 // move does one thing that can happen now: lets a step go, delivers a message, lets what
 // is on its way arrive, lets time pass, or lets something break.
@@ -25,17 +22,6 @@ func (w *World) move() {
 		}
 	}
 	open := w.bus.open()
-	if w.verbose && debugCandidates {
-		line := fmt.Sprint("   candidates ", len(open), len(w.bus.queue), " ")
-		for _, s := range steps {
-			e := ""
-			if s.ctx != nil && s.ctx.Err() != nil {
-				e = "!"
-			}
-			line += fmt.Sprintf("%s:%s:%x%s ", s.p.name, s.op, s.key&0xfff, e)
-		}
-		w.Trace = append(w.Trace, line)
-	}
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.ghosts)
 	again := len(w.again) > 0 && w.rng.IntN(4) == 0
@@ -56,6 +42,7 @@ func (w *World) move() {
 		ghost := w.ghosts[i]
 		w.ghosts = slices.Delete(w.ghosts, i, i+1)
 		w.trace("arrives", nil, "", 0)
+		w.say(nil, "what was still on its way arrives")
 		_ = ghost()
 	}
 }
@@ -64,6 +51,7 @@ func (w *World) move() {
 func (w *World) turn(s *step) {
 	if s.op == "fold" && !s.slow && s.ctx.Err() == nil && w.strikes(FoldSlow) {
 		s.slow = true
+		w.say(s.p, "its fold will not be answered in time")
 		return
 	}
 	for _, sub := range w.bus.subscriptions {
@@ -77,7 +65,8 @@ func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
 	w.trace("time", nil, "", uint64(d))
-	time.Sleep(d)
+	w.say(nil, "-- %s pass", d)
+	<-time.After(d)
 	synctest.Wait()
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
@@ -132,7 +121,9 @@ func (w *World) happen(f Fault) bool {
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
 			p := pick(w, all)
-			p.skew = w.drawSkew(p.role)
+			to := w.drawSkew(p.role)
+			w.setClocks(func() { p.skew = to })
+			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}
 	case PastHorizon:
@@ -140,7 +131,9 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case Redelivered:
 		if len(w.bus.held) > 0 && !w.embedded {
-			w.bus.requeue(pick(w, w.bus.held).parcel)
+			l := pick(w, w.bus.held).parcel
+			w.say(nil, "message %d is to be delivered again", l.n)
+			w.bus.requeue(l)
 			return true
 		}
 	case StreamEnds:
@@ -183,6 +176,7 @@ func (w *World) freezeOne() bool {
 	p := pick(w, all)
 	p.frozen = !p.frozen
 	w.trace("freeze", p, "", 0)
+	w.say(p, "frozen: %t", p.frozen)
 	return true
 }
 
@@ -208,6 +202,8 @@ func (w *World) passHorizon() {
 		}
 	}
 	// Just before ids are forgotten, just after, and when nobody's clock doubts it.
-	w.jumped += w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
+	far := w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
+	w.setClocks(func() { w.jumped += far })
+	w.say(nil, "-- %s pass at once", far)
 	w.forget()
 }

@@ -34,16 +34,16 @@ type proc struct {
 	dead    bool // guarded by World.mu
 	calls   int  // guarded by World.mu
 	frozen  bool
-	leaving bool // told to stop
-	left    bool // and has
-	fell    bool // ended by itself
-	skew    time.Duration
-	image   uint64    // where its random numbers begin
-	told    time.Time // when Check said that the database is another
-	late    int       // folds since
-	learned bool      // it was told the store's time
-	asking  int       // checks of the database under way
-	asked   time.Time // when the last was answered
+	leaving bool          // told to stop
+	left    bool          // and has
+	fell    bool          // ended by itself
+	skew    time.Duration // written under World.mu
+	image   uint64        // where its random numbers begin
+	told    time.Time     // when Check said that the database is another
+	late    int           // folds since
+	learned bool          // it was told the store's time
+	asking  int           // checks of the database under way
+	asked   time.Time     // when the last was answered
 
 	shards       int
 	heldMessages int
@@ -74,6 +74,7 @@ func (w *World) start(r role, slot int) *proc {
 	w.alive[r][slot] = p
 	w.procsAll = append(w.procsAll, p)
 	w.trace("start", p, "", 0)
+	w.say(p, "starts, its clock %s off", p.skew)
 	e := w.newEnv(p, p.image)
 	s := w.shape
 	if r.has(publishing) {
@@ -91,7 +92,7 @@ func (w *World) start(r role, slot int) *proc {
 			Linger: s.window, WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
-			SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
 		})
 	}
 	return p
@@ -128,6 +129,7 @@ func must[T any](v T, err error) T {
 // kill ends a life at once.
 func (w *World) kill(p *proc) {
 	w.trace("kill", p, "", 0)
+	w.say(p, "ends at once")
 	w.fence(p)
 	for _, l := range p.waiting {
 		if !l.acked {
@@ -141,15 +143,15 @@ func (w *World) kill(p *proc) {
 			s.maybe()
 		}
 		p.sums = nil
-		w.bury(func() { _ = p.pub.Close(ended0) })
+		w.bury(func() { _ = p.pub.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()
 	}
 }
 
-// ended0 is a context that has ended.
-var ended0 = func() context.Context {
+// hasEnded is a context that has ended.
+var hasEnded = func() context.Context {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	return ctx

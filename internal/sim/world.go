@@ -24,10 +24,9 @@ type Result struct {
 	Violations []string
 	Hash       uint64 // of the trace
 	Trace      []string
-	Calls      int // of bus, store and cache
+	Calls      int // of bus and store
 	Steps      int
-	Reads      int
-	Embedded   bool
+	Reads      int // that were answered and checked
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -35,7 +34,7 @@ type Result struct {
 
 // shape is what a schedule's processes are like.
 type shape struct {
-	linger, window, timeout, drain, horizon            time.Duration
+	linger, window, timeout, drain, horizon, announce  time.Duration
 	maxEntries, inFlight                               int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
@@ -61,8 +60,8 @@ type World struct {
 	shape     shape
 	embedded  bool
 	swapped   bool
-	restored  bool // what starts now does so from the image of the one before it
-	jumped    time.Duration
+	restored  bool          // what starts now does so from the image of the one before it
+	jumped    time.Duration // written under mu
 	storeSkew time.Duration
 	until     [faultCount]time.Time
 
@@ -105,6 +104,7 @@ type World struct {
 func Run(seed uint64, verbose bool) *Result {
 	w := newWorld(seed, verbose)
 	w.play()
+	w.verdict()
 	w.Hash = w.digest.Sum64()
 	w.Virtual = time.Since(w.began)
 	return &w.Result
@@ -120,7 +120,6 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.digest.Reset()
 	w.rates = weather(w.rng)
 	w.embedded = w.rng.IntN(6) == 0
-	w.Embedded = w.embedded
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
@@ -134,6 +133,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
 	})
+	w.describe()
 	w.cache = must(memory.New(memory.Config{Totals: 16}))
 	w.bus = &broker{w: w}
 	w.clients = &proc{w: w, name: "clients"}
@@ -163,14 +163,15 @@ func (w *World) count(r role) int {
 
 func (w *World) drawShape() shape {
 	r := w.rng
-	durations := func(d ...time.Duration) time.Duration { return d[r.IntN(len(d))] }
+	durations := func(d ...time.Duration) time.Duration { return oddly(r, d[r.IntN(len(d))]) }
 	numbers := func(n ...int) int { return n[r.IntN(len(n))] }
 	return shape{
-		linger:  durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
-		window:  durations(-1, time.Millisecond, 100*time.Millisecond),
-		timeout: durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
-		drain:   durations(time.Second, 20*time.Second),
-		horizon: durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		linger:   durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
+		window:   durations(-1, time.Millisecond, 100*time.Millisecond),
+		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
+		drain:    durations(time.Second, 20*time.Second),
+		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		announce: durations(5 * time.Second),
 
 		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
@@ -181,6 +182,15 @@ func (w *World) drawShape() shape {
 		works: 4 + r.IntN(20), minSteps: r.IntN(200),
 		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
 	}
+}
+
+// oddly makes a duration a little longer, so that no two ends of waiting fall on the same
+// instant: which of their goroutines then comes first is up to Go's scheduler.
+func oddly(r *rand.Rand, d time.Duration) time.Duration {
+	if d < 0 {
+		return d
+	}
+	return d + time.Duration(1+r.IntN(10_000))
 }
 
 // calm leaves what can happen on one machine: its bus never repeats, and an unknown
@@ -215,10 +225,11 @@ func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
 // storeTime is what the store's clock showed at t.
 func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
 
-// leastCalls is how many calls of bus, store and cache a schedule has before it ends.
+// leastCalls is how many calls of bus and store a schedule has before it ends.
 const leastCalls = 50
 
-// longStorm is how many steps it may take to come to that many.
+// longStorm is how many steps it may take to come to that many before nothing breaks any
+// more; the last ones are reads.
 const longStorm = 1000
 
 // most is where a schedule counts as stuck.
@@ -227,9 +238,7 @@ const most = 20_000
 func (w *World) play() {
 	started := 0
 	for w.Steps = 0; w.Steps < most; w.Steps++ {
-		synctest.Wait()
-		w.absorb()
-		w.supervise()
+		w.settle()
 		if len(w.Violations) > 0 {
 			break
 		}
@@ -253,23 +262,13 @@ func (w *World) play() {
 	w.leave()
 }
 
-func (w *World) trace(what string, p *proc, detail string, n uint64) {
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	_, _ = w.digest.WriteString(what)
-	if p != nil {
-		_, _ = w.digest.WriteString(p.name)
-	}
-	_, _ = w.digest.WriteString(detail)
-	_, _ = w.digest.Write(b[:])
-	if w.verbose {
-		name := ""
-		if p != nil {
-			name = p.name
-		}
-		w.Trace = append(w.Trace, fmt.Sprintf("%6d %14s  %-14s %-10s %s %x", w.Steps, time.Since(w.began), name, what, detail, n))
+// settle takes in what has happened since the last step, until that leads to nothing
+// more: a choice that is made while goroutines still run would be another one next time.
+func (w *World) settle() {
+	for again := true; again; {
+		synctest.Wait()
+		again = w.absorb()
+		again = w.supervise() || again
 	}
 }
 
@@ -278,9 +277,7 @@ func (w *World) violate(format string, args ...any) {
 	if !slices.Contains(w.Violations, v) {
 		w.Violations = append(w.Violations, v)
 	}
-	if w.verbose {
-		w.Trace = append(w.Trace, "WRONG "+v)
-	}
+	w.say(nil, "WRONG %s", v)
 }
 
 // remains names what has not come to rest.

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A mutant is one change of one file: text in the place of the bytes from start to end.
+type mutant struct {
+	file, abs   string
+	dir         string // the package's, seen from the module
+	fn          string // the function it is in: Planner.add
+	nth         int    // of its kind on lines of this text in fn, from 1
+	start, end  int
+	text        string
+	at          int // the offset that names its place
+	line, col   int
+	kind        string
+	source      string // the line at its place
+	replacement string // what the changed lines become
+	original    []byte // the whole file
+	hash        string // of the original and the change
+}
+
+func (m mutant) id() string { return fmt.Sprintf("%s:%d:%d %s", m.file, m.line, m.col, m.kind) }
+
+// changed is the whole file with the change.
+func (m mutant) changed() []byte {
+	return slices.Concat(m.original[:m.start], []byte(m.text), m.original[m.end:])
+}
+
+// mutants is every mutant of p's chosen files that type-checks, in order, and the file names
+// of those that do not.
+func (p *pkg) mutants(race bool, exclude *regexp.Regexp) (all []mutant, invalid []string, err error) {
+	for _, s := range p.files {
+		if !s.chosen {
+			continue
+		}
+		f := &finder{pkg: p, source: s, race: race, exclude: exclude, errors: map[ast.Expr]bool{}}
+		for _, d := range s.file.Decls {
+			f.decl(d)
+		}
+		slices.SortFunc(f.found, compareMutants)
+		f.found = slices.CompactFunc(f.found, func(a, b mutant) bool {
+			return a.start == b.start && a.end == b.end && a.text == b.text
+		})
+		number(f.found)
+		all, invalid = append(all, f.found...), append(invalid, f.invalid...)
+	}
+	return all, invalid, nil
+}
+
+// A finder collects the mutants of one file.
+type finder struct {
+	*pkg
+	source  *source
+	race    bool
+	exclude *regexp.Regexp
+	fn      string
+	errors  map[ast.Expr]bool // returned, and certainly not nil
+	found   []mutant
+	invalid []string
+}
+
+func (f *finder) offset(p token.Pos) int { return f.fset.Position(p).Offset }
+
+func (f *finder) textOf(n ast.Node) string {
+	return string(f.source.text[f.offset(n.Pos()):f.offset(n.End())])
+}
+
+// add notes the mutant that puts text in the place of from to to. used is what text leaves
+// out: where it alone does not compile because a variable or an import is then unused, they
+// are named in blank assignments.
+func (f *finder) add(at, from, to token.Pos, kind, text string, used ast.Node) {
+	m := mutant{
+		file: f.source.name, abs: f.source.abs, dir: filepath.ToSlash(f.dir), fn: f.fn,
+		start: f.offset(from), end: f.offset(to), text: text, at: f.offset(at), kind: kind, original: f.source.text,
+	}
+	if f.exclude != nil && f.exclude.Match(lines(m.original, m.start, m.end)) {
+		return
+	}
+	if !f.compiles(f.source, m.changed()) {
+		m.text = text + f.blanks(used)
+		if m.text == text || !f.compiles(f.source, m.changed()) {
+			f.invalid = append(f.invalid, m.file)
+			return
+		}
+	}
+	pos := f.fset.Position(at)
+	m.line, m.col = pos.Line, pos.Column
+	m.source = show(lines(m.original, m.at, m.at))
+	m.replacement = m.showReplacement()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %q %s", m.start, m.end, m.text, m.original))
+	m.hash = hex.EncodeToString(sum[:8])
+	f.found = append(f.found, m)
+}
+
+// lines widens start and end to whole lines.
+func lines(text []byte, start, end int) []byte {
+	from := strings.LastIndexByte(string(text[:start]), '\n') + 1
+	to := len(text)
+	if i := strings.IndexByte(string(text[end:]), '\n'); i >= 0 {
+		to = end + i
+	}
+	return text[from:to]
+}
+
+// showReplacement is the changed lines in one line.
+func (m mutant) showReplacement() string {
+	changed := m.changed()
+	if s := strings.TrimPrefix(show(lines(changed, m.start, m.start+len(m.text))), "; "); s != "" {
+		return s
+	}
+	return "(removed)"
+}
+
+// show is text in one line of at most 160 characters.
+func show(text []byte) string {
+	s := []rune(strings.Join(strings.Fields(string(text)), " "))
+	if len(s) > 160 {
+		s = append(s[:157], '.', '.', '.')
+	}
+	return string(s)
+}
+
+// number tells apart mutants of one kind on one line of source, "== -> != #2", and on lines
+// of the same text in one function. all are a file's.
+func number(all []mutant) {
+	type place struct {
+		line int
+		kind string
+	}
+	type text struct{ fn, source, kind string }
+	onLine, inFunc := map[place]int{}, map[text]int{}
+	for i := range all {
+		m := &all[i]
+		p := place{m.line, m.kind}
+		if onLine[p]++; onLine[p] > 1 {
+			m.kind = fmt.Sprintf("%s #%d", p.kind, onLine[p])
+		}
+		t := text{m.fn, m.source, m.kind}
+		inFunc[t]++
+		m.nth = inFunc[t]
+	}
+}
