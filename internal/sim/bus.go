@@ -183,6 +183,9 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	b.w.trace("deliver", s.p, "", uint64(l.n))
 	b.w.say(s.p, "gets message %s", b.w.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
+	if s.p.first == nil {
+		s.p.first = l
+	}
 	b.held = append(b.held, &delivery{l, s, m})
 	b.checkHeld(s.p)
 	return true

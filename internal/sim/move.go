@@ -113,15 +113,13 @@ func (w *World) happen(f Fault) bool {
 	case Drain, DrainPublisher:
 		return w.drainOne(f)
 	case Image:
-		w.restored = true
-		defer func() { w.restored = false }()
-		return w.killOne([]role{publishing, aggregating, reading}[w.rng.IntN(3)])
+		return w.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
 	case Freeze:
 		return w.freezeOne()
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
 			p := pick(w, all)
-			to := w.drawSkew(p.role)
+			to := w.drawSkew(client) // more, and a long stop before the store is asked again, nobody can tell
 			w.setClocks(func() { p.skew = to })
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
@@ -167,6 +165,25 @@ func (w *World) killOne(r role) bool {
 	p := pick(w, lives)
 	w.kill(p)
 	w.start(p.role, p.slot)
+	return true
+}
+
+// restoreOne replaces a process by one that begins with the same random numbers. What was
+// delivered to it first comes again, so that the same numbers meet the same message.
+func (w *World) restoreOne(r role) bool {
+	lives := w.lives(r)
+	if len(lives) == 0 {
+		return false
+	}
+	p := pick(w, lives)
+	w.kill(p)
+	if l := p.first; l != nil && l.settled == nil {
+		l.acked = false
+		w.bus.requeue(l)
+	}
+	w.restored = true
+	w.start(p.role, p.slot)
+	w.restored = false
 	return true
 }
 

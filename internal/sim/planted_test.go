@@ -118,10 +118,15 @@ func (f *findings) hunt(t *testing.T, binary string) {
 	}
 }
 
-var numbers = regexp.MustCompile(`[0-9a-f]{32}|\d+(\.\d+)*`)
+var (
+	names   = regexp.MustCompile(`\b(of "?|read |served )(a|b|below|poison|page:/[xy]|wide\d+)\b`)
+	numbers = regexp.MustCompile(`[0-9a-f]{32}|\d+(\.\d+)*`)
+)
 
 // kindOf is a violation without what is different in every schedule.
-func kindOf(violation string) string { return numbers.ReplaceAllString(violation, "#") }
+func kindOf(violation string) string {
+	return numbers.ReplaceAllString(names.ReplaceAllString(violation, "${1}x"), "#")
+}
 
 // TestHunt is what hunt runs.
 func TestHunt(t *testing.T) {

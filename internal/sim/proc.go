@@ -47,6 +47,7 @@ type proc struct {
 
 	shards       int
 	heldMessages int
+	first        *parcel // that was delivered to it
 	pub          *publisher.Publisher
 	pubClosed    bool
 	agg          *aggregator.Aggregator
@@ -67,7 +68,7 @@ func (w *World) start(r role, slot int) *proc {
 	if old := w.alive[r][slot]; old != nil && w.restored {
 		p.image = old.image
 	}
-	if w.rates[ClockSkewed] > 0 && w.rng.IntN(2) == 0 {
+	if w.rates[ClockSkewed] > 0 && w.rng.IntN(2) == 0 || r == aggregating && w.rng.IntN(3) == 0 {
 		p.skew = w.drawSkew(r)
 		w.hit(ClockSkewed)
 	}

@@ -217,7 +217,11 @@ func (w *World) drawSkew(r role) time.Duration {
 	if r == aggregating && w.rng.IntN(2) == 0 {
 		far = 12 * time.Hour
 	}
-	return time.Duration(w.rng.Int64N(int64(2*far))) - far
+	by := time.Duration(w.rng.Int64N(int64(2*far))) - far
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		by = -by.Abs() // the worse way to be off
+	}
+	return by
 }
 
 func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
