@@ -125,6 +125,7 @@ type Publisher struct {
 	urgent   bool               // a Flush waits, or Close: no linger
 	known    *knownKeys         // keys admitted
 	seals    map[*seal]struct{} // not settled
+	sealed   int                // seals so far
 	queue    []*sealed          // messages that wait for a slot
 	inFlight int
 	lost     error // why the latest message has an unknown outcome for good

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,11 +200,12 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
-		var back time.Duration
-		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: func() time.Time { return time.Now().Add(-back) }}})
+		var back atomic.Int64
+		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: wall}})
 		must(t, p.Add("a", 1))
 		synctest.Wait()
-		back = 3 * time.Hour
+		back.Store(int64(3 * time.Hour))
 		time.Sleep(1100 * time.Millisecond)
 		if got := p.Stats().Messages; got != 1 {
 			t.Errorf("%d messages after the linger of a second, want 1", got)

@@ -1,10 +1,13 @@
 package publisher
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -78,10 +81,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		p.mu.Unlock()
 		return countmill.ErrClosed
 	}
-	before := make([]*seal, 0, len(p.seals))
-	for s := range p.seals {
-		before = append(before, s)
-	}
+	before := slices.SortedFunc(maps.Keys(p.seals), func(a, b *seal) int { return cmp.Compare(a.n, b.n) })
 	r.place = p.requests.PushBack(r)
 	p.urgent = true
 	p.mu.Unlock()
@@ -106,10 +106,8 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 	case <-ctx.Done():
 	case <-p.life.Done():
 	}
-	select {
-	case <-done: // also in the same moment, or Close came to its end and not to its deadline
+	if isClosed(done) { // also in the same moment, or Close came to its end and not to its deadline
 		return outcome()
-	default:
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
@@ -186,11 +184,24 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 	}
 	select {
 	case <-r.done:
-		return r.err
 	case <-ctx.Done():
-		return p.giveUp(r, context.Cause(ctx))
 	case <-p.life.Done():
-		return p.giveUp(r, errors.New("the publisher was closed"))
+	}
+	switch { // an outcome that came in the same moment is better than none
+	case isClosed(r.done):
+		return r.err
+	case ctx.Err() != nil:
+		return p.giveUp(r, context.Cause(ctx))
+	}
+	return p.giveUp(r, errors.New("the publisher was closed"))
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -221,12 +232,10 @@ func (p *Publisher) giveUp(r *request, cause error) error {
 	if p.withdraw(r) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
 	}
-	select {
-	case <-r.done:
+	if isClosed(r.done) {
 		return r.err
-	default:
-		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 	}
+	return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 }
 
 // withdraw takes a request out of the open batch; false if it is sealed.

@@ -11,6 +11,7 @@ import (
 
 // A seal is what was open at one moment, on its way to the bus.
 type seal struct {
+	n          int // seals are numbered
 	requests   []*request
 	oldest     time.Time
 	increments int64
@@ -51,6 +52,8 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 	p.open.add(-entries, -bytes)
 	p.requests.Init()
 	p.urgent = p.closed
+	p.sealed++
+	s.n = p.sealed
 	p.seals[s] = struct{}{}
 	p.stats.Increments += s.increments
 	return s, h

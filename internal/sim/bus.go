@@ -55,11 +55,14 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
 	b.n++
 	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.w.wall(), foreign: foreign}
 	b.queue = append(b.queue, l)
+	b.w.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
 
-// absorb looks what subscribers did with what they hold.
-func (b *broker) absorb() {
+// absorb looks what subscribers did with what they hold, and reports whether it was
+// anything.
+func (b *broker) absorb() bool {
+	before := len(b.held) + len(b.subscriptions)
 	for _, s := range b.subscriptions {
 		if !s.ended && s.ctx.Err() != nil {
 			b.end(s)
@@ -88,6 +91,7 @@ func (b *broker) absorb() {
 	for _, l := range again {
 		b.requeue(l)
 	}
+	return len(b.held)+len(b.subscriptions) != before
 }
 
 // requeue makes a message ready again, unless it is done or ready anyway.
@@ -110,6 +114,7 @@ func (b *broker) acked(d *delivery) *parcel {
 		return d.parcel
 	}
 	w.trace("ack", d.sub.p, "", uint64(d.parcel.n))
+	w.say(d.sub.p, "acknowledges message %d", d.parcel.n)
 	w.checkAck(d)
 	if d.parcel.settled == nil && !d.parcel.acked && w.strikes(AckLost) {
 		return d.parcel
@@ -146,6 +151,21 @@ func (b *broker) open() []*subscription {
 	return open
 }
 
+// next is which message of the queue to deliver: often the oldest, as brokers do, so that
+// what was delivered first is what comes first again.
+func (b *broker) next() int {
+	if b.w.rng.IntN(2) == 0 {
+		return b.w.rng.IntN(len(b.queue))
+	}
+	oldest := 0
+	for i, l := range b.queue {
+		if l.n < b.queue[oldest].n {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
 // deliver offers message i of the queue, and reports whether it was taken.
 func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]
@@ -161,7 +181,11 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		return false
 	}
 	b.w.trace("deliver", s.p, "", uint64(l.n))
+	b.w.say(s.p, "gets message %s", b.w.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
+	if s.p.first == nil {
+		s.p.first = l
+	}
 	b.held = append(b.held, &delivery{l, s, m})
 	b.checkHeld(s.p)
 	return true
@@ -193,7 +217,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	var settled chan error
 	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
 		settled, err = b.w.publish(b.p, uuid, payload, f)
-	}}) {
+	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
 		return fmt.Errorf("sim: %w", countmill.ErrClosed)
 	}
 	if settled != nil {
@@ -243,7 +267,7 @@ func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Mess
 		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
 		b.w.bus.subscriptions = append(b.w.bus.subscriptions, s)
 		out = s.out
-	}}) {
+	}, gets: func() string { return answerText(err, nil) }}) {
 		return nil, errFenced
 	}
 	return out, err

@@ -110,4 +110,5 @@ func (w *World) strikes(f Fault) bool {
 func (w *World) hit(f Fault) {
 	w.Faults[f]++
 	w.trace("fault", nil, faultNames[f], 0)
+	w.say(nil, "!! %s", f)
 }

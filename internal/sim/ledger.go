@@ -25,7 +25,7 @@ type sum struct {
 	least   int  // times that it must have been counted
 	most    int  // times that it may have been counted
 	group   *int // sums of one group count once together
-	id      bool
+	reused  bool // another increment came under its id, or its request's key
 }
 
 func (s *sum) delta() int64 {
@@ -83,6 +83,9 @@ func partsIn(d aggregator.Dead) []wire.Part {
 	if err != nil {
 		return nil
 	}
+	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {
+		return b.Parts[1:]
+	}
 	return b.Parts
 }
 
@@ -119,7 +122,8 @@ func (w *World) check() {
 	for counter, total := range totals {
 		w.checkRest(counter, total)
 	}
-	w.checkLetters(letters)
+	w.checkRivals(totals)
+	w.checkLetters(letters, totals)
 }
 
 // checkRest finds what nobody sent.
@@ -137,11 +141,12 @@ func (w *World) checkRest(counter string, total int64) {
 
 // checkLetters: what can never be counted stands there, and nothing is refused for the
 // content of another part.
-func (w *World) checkLetters(letters []aggregator.Dead) {
+func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64) {
 	payloads := make(map[string]bool)
 	for _, d := range letters {
 		payloads[string(d.Payload)] = true
 		parts := partsIn(d)
+		w.checkLetter(&d, parts, totals)
 		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
 			w.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
 		}

@@ -1,15 +1,12 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
 )
-
-const debugCandidates = true
 
 // move does one thing that can happen now: lets a step go, delivers a message, lets what
 // is on its way arrive, lets time pass, or lets something break.
@@ -25,17 +22,6 @@ func (w *World) move() {
 		}
 	}
 	open := w.bus.open()
-	if w.verbose && debugCandidates {
-		line := fmt.Sprint("   candidates ", len(open), len(w.bus.queue), " ")
-		for _, s := range steps {
-			e := ""
-			if s.ctx != nil && s.ctx.Err() != nil {
-				e = "!"
-			}
-			line += fmt.Sprintf("%s:%s:%x%s ", s.p.name, s.op, s.key&0xfff, e)
-		}
-		w.Trace = append(w.Trace, line)
-	}
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.ghosts)
 	again := len(w.again) > 0 && w.rng.IntN(4) == 0
@@ -50,12 +36,13 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.bus.deliver(pick(w, open), w.rng.IntN(len(w.bus.queue)))
+		w.bus.deliver(pick(w, open), w.bus.next())
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
 		w.ghosts = slices.Delete(w.ghosts, i, i+1)
 		w.trace("arrives", nil, "", 0)
+		w.say(nil, "what was still on its way arrives")
 		_ = ghost()
 	}
 }
@@ -64,6 +51,7 @@ func (w *World) move() {
 func (w *World) turn(s *step) {
 	if s.op == "fold" && !s.slow && s.ctx.Err() == nil && w.strikes(FoldSlow) {
 		s.slow = true
+		w.say(s.p, "its fold will not be answered in time")
 		return
 	}
 	for _, sub := range w.bus.subscriptions {
@@ -77,7 +65,8 @@ func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
 	w.trace("time", nil, "", uint64(d))
-	time.Sleep(d)
+	w.say(nil, "-- %s pass", d)
+	<-time.After(d)
 	synctest.Wait()
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
@@ -123,11 +112,16 @@ func (w *World) happen(f Fault) bool {
 		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
 	case Drain, DrainPublisher:
 		return w.drainOne(f)
+	case Image:
+		return w.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
 	case Freeze:
 		return w.freezeOne()
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
-			pick(w, all).skew += w.drawSkew()
+			p := pick(w, all)
+			to := w.drawSkew(client) // more, and a long stop before the store is asked again, nobody can tell
+			w.setClocks(func() { p.skew = to })
+			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}
 	case PastHorizon:
@@ -135,7 +129,9 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case Redelivered:
 		if len(w.bus.held) > 0 && !w.embedded {
-			w.bus.requeue(pick(w, w.bus.held).parcel)
+			l := pick(w, w.bus.held).parcel
+			w.say(nil, "message %d is to be delivered again", l.n)
+			w.bus.requeue(l)
 			return true
 		}
 	case StreamEnds:
@@ -172,17 +168,37 @@ func (w *World) killOne(r role) bool {
 	return true
 }
 
+// restoreOne replaces a process by one that begins with the same random numbers. What was
+// delivered to it first comes again, so that the same numbers meet the same message.
+func (w *World) restoreOne(r role) bool {
+	lives := w.lives(r)
+	if len(lives) == 0 {
+		return false
+	}
+	p := pick(w, lives)
+	w.kill(p)
+	if l := p.first; l != nil && l.settled == nil {
+		l.acked = false
+		w.bus.requeue(l)
+	}
+	w.restored = true
+	w.start(p.role, p.slot)
+	w.restored = false
+	return true
+}
+
 // freezeOne stops a process, or lets all that are stopped go on.
 func (w *World) freezeOne() bool {
 	all := w.everybody()
 	p := pick(w, all)
 	p.frozen = !p.frozen
 	w.trace("freeze", p, "", 0)
+	w.say(p, "frozen: %t", p.frozen)
 	return true
 }
 
-// passHorizon lets more time pass than ids are remembered for. Calls that are under way
-// come to nothing, or came to something before.
+// passHorizon lets about as much time pass as ids are remembered for. Calls that are under
+// way come to nothing, or came to something before.
 func (w *World) passHorizon() {
 	for _, s := range w.pending {
 		if s.ctx == nil {
@@ -197,6 +213,14 @@ func (w *World) passHorizon() {
 		_ = ghost()
 	}
 	w.ghosts = nil
-	w.jumped += w.shape.horizon + 3*time.Hour
+	for _, d := range w.bus.held { // nobody extended their leases
+		if !w.embedded && w.rng.IntN(2) == 0 {
+			w.bus.requeue(d.parcel)
+		}
+	}
+	// Just before ids are forgotten, just after, and when nobody's clock doubts it.
+	far := w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
+	w.setClocks(func() { w.jumped += far })
+	w.say(nil, "-- %s pass at once", far)
 	w.forget()
 }

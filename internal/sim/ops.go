@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -25,7 +27,8 @@ type op struct {
 	unknown bool          // some attempt had an unknown outcome
 	limit   time.Duration
 	err     error
-	flood   int // of the flood, how many were added before
+	gaveUp  bool // its time was up before it was answered
+	flood   int  // of the flood, how many were added before
 
 	names     []string
 	final     bool // after all has come to rest
@@ -39,16 +42,18 @@ func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
 	o.p = p
 	w.asked[o] = struct{}{}
 	w.trace("ask "+o.kind, p, o.key, uint64(o.n))
+	w.say(p, "op %d asked: %s", o.n, w.words(o.kind, o.text))
 	w.running.Add(1)
 	go func() {
 		defer w.running.Done()
-		w.park(&step{p: w.clients, op: "ask", key: uint64(o.n)})
-		ctx, cancel := context.WithTimeout(background, o.limit)
+		w.park(&step{p: w.clients, op: "ask", key: uint64(o.n), asks: func() string { return fmt.Sprint("op ", o.n) }})
+		ctx, cancel := context.WithTimeout(context.WithValue(background, opKey{}, o.n), o.limit)
 		if o.stale(w) {
 			o.err = countmill.ErrUnavailable // it never called
 		} else {
 			o.err = call(ctx)
 		}
+		o.gaveUp = ctx.Err() != nil
 		cancel()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -59,6 +64,7 @@ func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
 func (w *World) newOp(kind string) *op {
 	w.ops++
 	limit := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute}[w.rng.IntN(4)]
+	limit += time.Duration(w.ops) * 17 // as oddly does
 	return &op{n: w.ops, kind: kind, limit: limit, jumped: w.jumped, repeats: w.rng.IntN(6)}
 }
 
@@ -75,7 +81,15 @@ func (w *World) send(o *op, p *proc) {
 // finish takes an answer in.
 func (w *World) finish(o *op) {
 	delete(w.asked, o)
-	w.trace("answered "+o.kind, o.p, outcomeName(o.err), uint64(o.n))
+	outcome := outcomeName(o.err)
+	if o.p.dead {
+		outcome = "nobody" // what it is told in its last moments is anything
+	}
+	w.trace("answered "+o.kind, o.p, outcome, uint64(o.n))
+	w.say(o.p, "op %d answered: %s", o.n, w.words(outcome, o.answer))
+	if o.gaveUp {
+		w.hit(CallerGivesUp)
+	}
 	switch o.kind {
 	case "read", "list":
 		w.finishRead(o)
@@ -84,6 +98,40 @@ func (w *World) finish(o *op) {
 	default:
 		w.finishSend(o)
 	}
+}
+
+// text is what the client asks for.
+func (o *op) text() string {
+	var b strings.Builder
+	for i, inc := range o.incs {
+		b.WriteString(sumText(inc.Counter, inc.Delta))
+		if inc.ID != "" {
+			b.WriteString(" id " + inc.ID)
+		}
+		if i < len(o.incs)-1 {
+			b.WriteString(", ")
+		}
+	}
+	if o.key != "" {
+		b.WriteString(" key " + o.key)
+	}
+	if len(o.names) > 0 {
+		fmt.Fprintf(&b, "%s, at most %s old", strings.Join(o.names, ", "), o.staleness)
+	}
+	fmt.Fprintf(&b, " (within %s)", o.limit.Round(time.Millisecond))
+	return b.String()
+}
+
+// answer is what else it was told.
+func (o *op) answer() string {
+	if o.err != nil {
+		return fmt.Sprintf("(%v)", o.err)
+	}
+	totals := make([]string, len(o.totals))
+	for i, t := range o.totals {
+		totals[i] = fmt.Sprintf("%s as of %s from the %s", sumText(t.Counter, t.Total), t.AsOf.Format(clockFormat), t.Source)
+	}
+	return strings.Join(totals, ", ")
 }
 
 // stale reports whether a client may not ask any more: beyond the horizon it would have to
@@ -150,9 +198,6 @@ func (w *World) repeat() bool {
 	if p != o.p {
 		w.hit(OtherPublisher)
 	}
-	if o.limit < 10*time.Second {
-		w.hit(CallerGivesUp)
-	}
 	w.send(o, p)
 	return true
 }
@@ -197,6 +242,18 @@ func (w *World) work() {
 	}
 }
 
+// wide is counters for one request, each once, more than a part holds; now and then one
+// is as any other.
+func (w *World) wide() func() string {
+	n := 0
+	return func() string {
+		if n++; w.rng.IntN(20) == 0 {
+			return w.counter()
+		}
+		return fmt.Sprint("wide", n)
+	}
+}
+
 func (w *World) counter() string {
 	if w.rates[Poison] > 0 && w.rng.Float64() < w.rates[Poison] {
 		w.hit(Poison)
@@ -207,7 +264,7 @@ func (w *World) counter() string {
 
 // add calls Add, now and then very often.
 func (w *World) add(p *proc) {
-	if w.shape.flood && w.rng.IntN(8) == 0 {
+	if w.shape.flood && w.rng.IntN(3) == 0 {
 		w.addFlood(p)
 		return
 	}
@@ -221,6 +278,8 @@ func (w *World) add(p *proc) {
 			p.sums = append(p.sums, s)
 		}
 		w.trace("add", p, s.counter, uint64(s.digit))
+		w.say(p, "Add %s#%d", s.counter, s.digit)
+		synctest.Wait() // or it would be chance which of them the sender takes together
 	}
 }
 
@@ -260,18 +319,24 @@ func (w *World) offer(p *proc, kind string) {
 		o.key = fmt.Sprint("key", o.n)
 	}
 	n := 1 + w.rng.IntN(4)
+	counter := w.counter
 	if w.rng.IntN(10) == 0 {
 		n = 30 // more than a part holds, where counters are as many
+		if w.rng.IntN(4) == 0 {
+			counter = w.wide()
+		}
 	}
-	for range n {
-		s := w.draw(w.counter())
+	for i := range n {
+		s := w.draw(counter())
 		if s == nil {
 			break
 		}
-		s.id = kind != "publish"
 		o.sums = append(o.sums, s)
 		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
-		if kind == "ids" {
+		switch {
+		case kind == "key" && w.rng.IntN(4) == 0:
+			inc.ID = fmt.Sprint("in key", o.n, ":", i)
+		case kind == "ids":
 			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
 			if o.has(s.counter) {
 				inc.ID += fmt.Sprint(":", s.digit)
@@ -306,10 +371,11 @@ func (w *World) reuse(o *op) {
 	if s == nil {
 		return
 	}
-	s.group, s.id = new(int), true
+	s.group = new(int)
 	o.sums[0].group = s.group
 	other := w.newOp(o.kind)
 	other.key, other.sums = o.key, []*sum{s}
+	w.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
 	w.send(other, pick(w, w.publishers()))
 }

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/internal/env"
@@ -21,21 +25,31 @@ const (
 
 // A step is a goroutine that waits for its turn.
 type step struct {
-	p   *proc
-	op  string
-	key uint64 // what it asks for: sorts steps that wait together
-	n   int    // tells steps of one process with one key apart
-	ctx context.Context
+	p          *proc
+	op         string
+	key        uint64 // what it asks for: sorts steps that wait together
+	on         int    // the op that asks, 0 for none
+	n          int    // tells steps apart that are equal in all that
+	ctx        context.Context
+	at         time.Time // when it came
+	asks, gets text      // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	resume chan struct{}
 	fenced bool
+	aside  bool // of the cache: no call of the bus or the store
 	slow   bool // answered when its context has ended, not before
 }
 
+// opKey is where the context of a call has the number of the op that made it.
+type opKey struct{}
+
 // park waits for the caller's turn and returns false if its process is dead by then.
 func (w *World) park(s *step) bool {
-	s.resume = make(chan struct{})
+	s.resume, s.at = make(chan struct{}), time.Now()
+	if s.ctx != nil {
+		s.on, _ = s.ctx.Value(opKey{}).(int)
+	}
 	w.mu.Lock()
 	if s.p.dead {
 		w.mu.Unlock()
@@ -57,18 +71,29 @@ func (w *World) spawn(p *proc, f func()) {
 	p.calls++
 	n := p.calls
 	w.mu.Unlock()
+	op := "go " + funcName(f)
 	go func() {
-		w.park(&step{p: p, op: "go", n: n})
+		w.park(&step{p: p, op: op, n: n})
 		f()
 	}()
 }
 
-func compareSteps(a, b *step) int {
-	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key), cmp.Compare(a.n, b.n))
+// funcName is what a goroutine runs, short: those of one process that start at the same
+// moment are told apart by it.
+func funcName(f func()) string {
+	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return strings.TrimSuffix(name, "-fm")
 }
 
-// absorb takes in what the goroutines did since the last step.
-func (w *World) absorb() {
+func compareSteps(a, b *step) int {
+	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key),
+		cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
+}
+
+// absorb takes in what the goroutines did since the last step, and reports whether that
+// lets any of them go on.
+func (w *World) absorb() bool {
 	w.mu.Lock()
 	arrived, finished := w.arrived, w.finished
 	w.arrived, w.finished = nil, nil
@@ -80,11 +105,12 @@ func (w *World) absorb() {
 			s.p.begin(s)
 		}
 	}
-	w.bus.absorb()
+	changed := w.bus.absorb() || len(finished) > 0
 	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
 	for _, o := range finished {
 		w.finish(o)
 	}
+	return changed
 }
 
 // ready reports whether a step may have its turn.
@@ -103,10 +129,19 @@ func (w *World) release(s *step) {
 		f = ended
 	}
 	w.trace("step", s.p, s.op, s.key)
+	switch f {
+	case released:
+		w.say(s.p, "%s", w.words(s.op, s.asks))
+	default:
+		w.say(s.p, "%s: its time is up", w.words(s.op, s.asks))
+	}
 	s.p.end(s)
 	if s.run != nil {
-		w.Calls++
+		if !s.aside {
+			w.Calls++
+		}
 		s.run(f)
+		w.say(s.p, "   -> %s", w.words("", s.gets))
 	}
 	close(s.resume)
 }
@@ -118,6 +153,7 @@ func (w *World) drop(s *step) {
 
 // fence ends all steps of a process that was killed.
 func (w *World) fence(p *proc) {
+	synctest.Wait() // another may just have been killed
 	w.absorb()
 	w.mu.Lock()
 	p.dead = true
@@ -146,7 +182,7 @@ func (w *World) newEnv(p *proc, image uint64) *env.Env {
 		}
 	}
 	return &env.Env{
-		Wall:    func() time.Time { return w.wall().Add(p.skew) },
+		Wall:    p.wall,
 		Random:  rand.NewPCG(w.seed, image),
 		Entropy: rand.NewChaCha8(seed),
 		Spawn:   func(f func()) { w.spawn(p, f) },
@@ -154,4 +190,22 @@ func (w *World) newEnv(p *proc, image uint64) *env.Env {
 }
 
 // wall is what all clocks would show if they were right.
-func (w *World) wall() time.Time { return time.Now().Add(w.jumped) }
+func (w *World) wall() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.jumped)
+}
+
+// wall is what the process's clock shows.
+func (p *proc) wall() time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Now().Add(p.w.jumped + p.skew)
+}
+
+// setClocks changes what clocks show, also those of roles that look at them just then.
+func (w *World) setClocks(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}

@@ -34,16 +34,20 @@ type proc struct {
 	dead    bool // guarded by World.mu
 	calls   int  // guarded by World.mu
 	frozen  bool
-	leaving bool // told to stop
-	left    bool // and has
-	fell    bool // ended by itself
-	skew    time.Duration
-	image   uint64    // where its random numbers begin
-	told    time.Time // when Check said that the database is another
-	late    int       // folds since
+	leaving bool          // told to stop
+	left    bool          // and has
+	fell    bool          // ended by itself
+	skew    time.Duration // written under World.mu
+	image   uint64        // where its random numbers begin
+	told    time.Time     // when Check said that the database is another
+	late    int           // folds since
+	learned bool          // it was told the store's time
+	asking  int           // checks of the database under way
+	asked   time.Time     // when the last was answered
 
 	shards       int
 	heldMessages int
+	first        *parcel // that was delivered to it
 	pub          *publisher.Publisher
 	pubClosed    bool
 	agg          *aggregator.Aggregator
@@ -61,16 +65,17 @@ func (w *World) start(r role, slot int) *proc {
 	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{})}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = w.rng.Uint64()
-	if old := w.alive[r][slot]; old != nil && w.strikes(Image) {
+	if old := w.alive[r][slot]; old != nil && w.restored {
 		p.image = old.image
 	}
-	if w.rates[ClockSkewed] > 0 && w.rng.Float64() < w.rates[ClockSkewed] {
-		p.skew = w.drawSkew()
+	if w.rates[ClockSkewed] > 0 && w.rng.IntN(2) == 0 || r == aggregating && w.rng.IntN(3) == 0 {
+		p.skew = w.drawSkew(r)
 		w.hit(ClockSkewed)
 	}
 	w.alive[r][slot] = p
 	w.procsAll = append(w.procsAll, p)
 	w.trace("start", p, "", 0)
+	w.say(p, "starts, its clock %s off", p.skew)
 	e := w.newEnv(p, p.image)
 	s := w.shape
 	if r.has(publishing) {
@@ -88,7 +93,7 @@ func (w *World) start(r role, slot int) *proc {
 			Linger: s.window, WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
-			SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
 		})
 	}
 	return p
@@ -125,6 +130,7 @@ func must[T any](v T, err error) T {
 // kill ends a life at once.
 func (w *World) kill(p *proc) {
 	w.trace("kill", p, "", 0)
+	w.say(p, "ends at once")
 	w.fence(p)
 	for _, l := range p.waiting {
 		if !l.acked {
@@ -138,15 +144,15 @@ func (w *World) kill(p *proc) {
 			s.maybe()
 		}
 		p.sums = nil
-		w.bury(func() { _ = p.pub.Close(ended0) })
+		w.bury(func() { _ = p.pub.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()
 	}
 }
 
-// ended0 is a context that has ended.
-var ended0 = func() context.Context {
+// hasEnded is a context that has ended.
+var hasEnded = func() context.Context {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	return ctx
@@ -193,6 +199,12 @@ func (w *World) commitOf(s *step) *aggregator.Commit {
 
 // begin and end are called when a step parks and when it goes on.
 func (p *proc) begin(s *step) {
+	switch s.op {
+	case "check":
+		p.asks()
+	case "fold", "lookup", "list":
+		p.checkAsked(s)
+	}
 	c := p.w.commitOf(s)
 	if c == nil {
 		return
@@ -207,6 +219,9 @@ func (p *proc) begin(s *step) {
 }
 
 func (p *proc) end(s *step) {
+	if s.op == "check" {
+		p.answered(time.Now())
+	}
 	c := p.w.commitOf(s)
 	if c == nil {
 		return

@@ -42,6 +42,7 @@ func (w *World) drainOne(f Fault) bool {
 // stop asks an aggregator to stop.
 func (w *World) stop(p *proc) {
 	w.trace("stop", p, "", 0)
+	w.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
 }
@@ -52,12 +53,12 @@ func (w *World) close(p *proc) {
 	o := w.newOp("close")
 	o.sums, o.flood = p.sums, w.floods[p]
 	p.sums, w.floods[p] = nil, 0
-	o.limit = time.Minute
+	o.limit = time.Minute + time.Duration(o.n)*17
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
 // supervise starts what has stopped again, as whoever runs processes does.
-func (w *World) supervise() {
+func (w *World) supervise() (acted bool) {
 	for r := range w.alive {
 		for slot, p := range w.alive[r] {
 			w.mu.Lock()
@@ -65,18 +66,20 @@ func (w *World) supervise() {
 			w.mu.Unlock()
 			switch {
 			case p.dead:
-				w.start(role(r), slot)
 			case fell:
 				w.kill(p)
-				w.start(role(r), slot)
 			case left, p.role == publishing && p.pubClosed && w.stage < closing:
 				if p.role == node {
 					w.kill(p) // what is left of it
 				}
-				w.start(role(r), slot)
+			default:
+				continue
 			}
+			w.start(role(r), slot)
+			acted = true
 		}
 	}
+	return acted
 }
 
 // halted reports whether an aggregator has stopped folding for good.
@@ -97,6 +100,7 @@ func (w *World) clearUp() {
 			p.frozen = false
 		}
 		w.trace("calm", nil, "", 0)
+		w.say(nil, "== from here on nothing breaks")
 		w.stage = answers
 	case answers:
 		if len(w.asked) == 0 && len(w.again) == 0 {
@@ -117,18 +121,28 @@ func (w *World) clearUp() {
 		}
 		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 {
 			w.check()
-			for _, p := range w.lives(reading) {
-				w.readFrom(p, 0)
-			}
+			w.readLast()
 			w.stage = lastReads
 		}
 	case lastReads:
-		if len(w.asked) == 0 {
+		if len(w.asked) > 0 {
+			break
+		}
+		if w.Calls >= leastCalls {
 			w.done = true
 			return
 		}
+		w.readLast()
 	}
+	w.settle()
 	w.move()
+}
+
+// readLast reads totals that have to be those of the ledger.
+func (w *World) readLast() {
+	for _, p := range w.lives(reading) {
+		w.readFrom(p, 0)
+	}
 }
 
 // leave ends all that still runs.

@@ -6,18 +6,18 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "replay the schedule of this seed")
-	countFlag = flag.Int("schedules", 0, "run this many")
+	seedFlag  = flag.Uint64("seed", 0, "the first schedule's seed; drawn where it is 0")
+	countFlag = flag.Int("schedules", 0, "how many schedules")
+	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
-// One processor: what a goroutine starts does not run beside it.
+// One processor a process: what a goroutine starts does not run beside it.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
@@ -29,6 +29,19 @@ func run(t *testing.T, seed uint64, verbose bool) (r *Result) {
 	return r
 }
 
+// replay is the command that shows a schedule again.
+func replay(seed uint64) string {
+	return fmt.Sprintf("make replay SEED=%d", seed)
+}
+
+func firstSeed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return 1 + rand.Uint64N(1<<40)
+}
+
+// TestReplay prints what happens in the schedule of -seed.
 func TestReplay(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed")
@@ -42,75 +55,43 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestFreshSeeds runs schedules that nobody has seen before: -schedules of them, or for a
+// few seconds.
 func TestFreshSeeds(t *testing.T) {
-	start := *seedFlag
-	if start == 0 {
-		start = rand.Uint64N(1 << 40)
+	first, began := firstSeed(), time.Now()
+	limit := 3 * time.Second
+	if testing.Short() {
+		limit = time.Second
 	}
-	began := time.Now()
-	deadline := began.Add(5 * time.Second)
-	n, calls, steps := 0, 0, 0
-	kinds := map[string]int{}
-	var faults [faultCount]int
-	var rows [rowCount]int
-	for seed := start; *countFlag == 0 && time.Now().Before(deadline) || n < *countFlag; seed++ {
-		r := run(t, seed, false)
-		n++
-		calls += r.Calls
-		steps += r.Steps
-		for i := range faults {
-			faults[i] += r.Faults[i]
+	fmt.Printf("fresh seeds from %d on\n", first) // first: a panic would keep it back
+	var tally Tally
+	more := func() bool {
+		if *countFlag > 0 {
+			return tally.Schedules < *countFlag
 		}
-		for i := range rows {
-			rows[i] += r.Rows[i]
-		}
-		if len(r.Violations) > 0 {
-			k := r.Violations[0]
-			k = strings.Join(strings.FieldsFunc(k, func(r rune) bool { return r >= '0' && r <= '9' }), "#")
-			k = k[:min(len(k), 90)]
-			kinds[k]++
-			if kinds[k] <= 2 {
-				t.Errorf("seed %d: %s (embedded %t)", seed, r.Violations[0], r.Embedded)
-			}
-		}
+		return time.Since(began) < limit
 	}
-	for k, c := range kinds {
-		fmt.Println(c, k)
+	for more() {
+		tally.Add(run(t, first+uint64(tally.Schedules), false))
 	}
-	for i, c := range faults {
-		fmt.Print(Fault(i), " ", c, "; ")
-	}
-	fmt.Println()
-	for i, c := range rows {
-		fmt.Print(Row(i), " ", c, "; ")
-	}
-	fmt.Println()
-	fmt.Println(start, n, "schedules", calls/n, "calls", steps/n, "steps", time.Since(began)/time.Duration(n))
+	report(t, &tally, first)
+	t.Logf("%d schedules, %d calls of bus and store, %s", tally.Schedules, tally.Calls, time.Since(began).Round(time.Millisecond))
 }
 
-func TestDeterminism(t *testing.T) {
-	seeds, times := 100, 15
-	for i := range seeds {
-		seed := *seedFlag + uint64(i)*7919 + 1
-		var first *Result
-		for n := range times {
-			r := run(t, seed, true)
-			if n == 0 {
-				first = r
-				continue
-			}
-			if r.Hash != first.Hash || len(r.Trace) != len(first.Trace) || strings.Join(r.Trace, "") != strings.Join(first.Trace, "") {
-				for k := range min(len(r.Trace), len(first.Trace)) {
-					if r.Trace[k] != first.Trace[k] {
-						t.Errorf("seed %d run %d differs at %d:\n%s\n%s", seed, n, k, first.Trace[k], r.Trace[k])
-						for _, l := range first.Trace[max(0, k-6) : k+2] {
-							t.Log(l)
-						}
-						break
-					}
-				}
-				break
-			}
-		}
+// report fails for every schedule that went wrong, with what replays it.
+func report(t *testing.T, tally *Tally, first uint64) {
+	t.Helper()
+	if tally.Schedules == 0 {
+		return
 	}
+	last := first + uint64(tally.Schedules) - 1
+	for _, f := range tally.Failures {
+		t.Errorf("seed %d: %s\n%s", f.Seed, f.Violation, replay(f.Seed))
+	}
+	if tally.Wrong > 0 || tally.Few > 0 {
+		t.Errorf("seeds %d to %d: %d of %d schedules went wrong, %d had fewer than %d calls",
+			first, last, tally.Wrong, tally.Schedules, tally.Few, leastCalls)
+		return
+	}
+	t.Logf("seeds %d to %d: no violation", first, last)
 }

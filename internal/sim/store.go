@@ -73,8 +73,8 @@ func (s *store) Keys() int { return s.w.fake.Keys() }
 
 // call parks for a call that changes nothing that outlives it, and does it when it is
 // its turn. lost is the fault that loses it.
-func (s *store) call(ctx context.Context, op string, key uint64, lost Fault, do func() error) (err error) {
-	if !s.w.park(&step{p: s.p, op: op, key: key, ctx: ctx, run: func(f fate) {
+func (s *store) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
+	if !s.w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
 		switch {
 		case f == ended:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
@@ -96,9 +96,9 @@ var errDeployment = fmt.Errorf("sim: %w: permission denied", aggregator.ErrDeplo
 
 // change parks for a call that changes the store and may be repeated. What is lost may
 // have happened, or happen later.
-func (s *store) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, do func() error) (err error) {
+func (s *store) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
 	w := s.w
-	if !w.park(&step{p: s.p, op: op, key: key, ctx: ctx, run: func(f fate) {
+	if !w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
 		switch {
 		case f != released:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
@@ -125,14 +125,19 @@ func (s *store) change(ctx context.Context, op string, key uint64, lost, answerL
 	return err
 }
 
-// maybe does what was under way when its caller was gone: now, later, or never.
-func (w *World) maybe(do func() error) {
+// maybe does what was under way when its caller was gone: now, later, or never, and
+// returns which, as the answer to a fold.
+func (w *World) maybe(do func() error) Row {
 	switch w.rng.IntN(3) {
 	case 0:
-		_ = do()
+		if do() == nil {
+			return RowMaybeApplied
+		}
 	case 1:
 		w.later(do)
+		return RowMaybeLater
 	}
+	return RowMaybeNot
 }
 
 // later leaves something on its way.
@@ -142,12 +147,16 @@ func (w *World) later(do func() error) { w.ghosts = append(w.ghosts, do) }
 func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, err error) {
 	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
+	var got Row
 	st.run = func(f fate) {
 		var row Row
 		at, row, err = s.w.fold(s.p, &commit, f)
 		s.w.Rows[row]++
 		s.w.trace("answer", s.p, rowNames[row], 0)
+		got = row
 	}
+	st.asks = func() string { return commitText(&commit) }
+	st.gets = func() string { return got.String() }
 	s.p.opening(st, &commit)
 	if !s.w.park(st) {
 		return time.Time{}, errFenced
@@ -160,7 +169,11 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 		if poisoned(c) {
 			return aggregator.ErrRefused
 		}
-		if at, err = w.fake.Fold(background, c); err == nil {
+		at, err = w.fake.Fold(background, c)
+		if w.verbose {
+			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
+		}
+		if err == nil {
 			for _, m := range c.Markers {
 				w.marked[m.ID] = true
 			}
@@ -173,19 +186,21 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 		w.maybe(apply)
 		return unknown(RowPastDeadline)
 	case w.away(StoreAway):
-		w.maybe(apply)
-		return unknown(RowMaybeNot)
+		return unknown(w.maybe(apply))
 	case w.strikes(FoldNotApplied):
 		return unknown(RowMaybeNot)
 	case w.strikes(FoldApplied):
-		_ = apply()
+		if apply() != nil {
+			return unknown(RowMaybeNot)
+		}
 		return unknown(RowMaybeApplied)
 	case w.strikes(FoldLate):
 		w.later(apply)
 		return unknown(RowMaybeLater)
 	case w.strikes(FoldResent):
-		_ = apply()
-		row = RowMaybeTwice
+		if apply() == nil {
+			row = RowMaybeTwice
+		}
 	case w.strikes(FoldExists) && len(c.Markers) > 0:
 		return time.Time{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
 	case w.refused():
@@ -248,26 +263,28 @@ func stringsKey(names []string) uint64 {
 // Applied looks markers up.
 func (s *store) Applied(ctx context.Context, ids []wire.PartID) (found []aggregator.Marker, err error) {
 	ids = slices.Clone(ids)
-	err = s.call(ctx, "applied", idsKey(ids), LookupFails, func() (err error) {
-		found, err = s.w.fake.Applied(background, ids)
-		if s.w.strikes(LookupBlank) {
-			found = nil
-		}
-		return err
-	})
+	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
+		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
+			found, err = s.w.fake.Applied(background, ids)
+			if s.w.strikes(LookupBlank) {
+				found = nil
+			}
+			return err
+		})
 	return found, err
 }
 
 // Shards reads records.
 func (s *store) Shards(ctx context.Context, counters []string) (shards []int, err error) {
 	counters = slices.Clone(counters)
-	err = s.call(ctx, "shards", stringsKey(counters), LookupFails, func() (err error) {
-		shards, err = s.w.fake.Shards(background, counters)
-		if s.w.strikes(LookupBlank) {
-			clear(shards)
-		}
-		return err
-	})
+	err = s.call(ctx, "shards", stringsKey(counters), LookupFails,
+		joined(counters), func() string { return fmt.Sprint(shards) }, func() (err error) {
+			shards, err = s.w.fake.Shards(background, counters)
+			if s.w.strikes(LookupBlank) {
+				clear(shards)
+			}
+			return err
+		})
 	return shards, err
 }
 
@@ -278,7 +295,7 @@ func (s *store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	for i := range raises {
 		names[i] = raises[i].Counter
 	}
-	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() error {
+	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(raises) }, func() error {
 		return s.w.fake.Raise(background, raises)
 	})
 }
@@ -290,19 +307,19 @@ func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	for i := range letters {
 		keys[i] = letters[i].Key
 	}
-	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() error {
+	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
 		return s.w.fake.Bury(background, letters)
 	})
 }
 
 // Announce writes the worker's record.
 func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
-	return s.call(ctx, "announce", 0, AnnounceLost, func() error { return s.w.fake.Announce(background, worker) })
+	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
 }
 
 // Workers reads them.
 func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error) {
-	err = s.call(ctx, "workers", 0, ReadFails, func() (err error) {
+	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
 		workers, err = s.w.fake.Workers(background)
 		return err
 	})
@@ -313,14 +330,14 @@ var errSwapped = errors.New("sim: this is another database")
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (at time.Time, err error) {
-	err = s.call(ctx, "check", 0, CheckFails, func() error {
+	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
 				s.p.told = time.Now()
 			}
 			return errSwapped
 		}
-		s.p.told, s.p.late = time.Time{}, 0
+		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
 		at, _ = s.w.fake.Check(background)
 		return nil
 	})
@@ -333,6 +350,7 @@ func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View(
 type view struct {
 	*store
 	fake *fakestore.View
+	read bool // from
 }
 
 func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
@@ -341,18 +359,28 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 	for _, k := range keys {
 		names = append(names, k.Counter, string(rune(k.Shard+1)))
 	}
-	err = v.call(ctx, "lookup", stringsKey(names), ReadFails, func() (err error) {
-		values, err = v.fake.Lookup(background, keys)
-		return err
-	})
+	op := "lookup"
+	if v.read {
+		op = "further lookup"
+	}
+	v.read = true
+	err = v.call(ctx, op, stringsKey(names), ReadFails,
+		func() string { return keysText(keys) }, func() string { return valuesText(keys, values) }, func() (err error) {
+			values, err = v.fake.Lookup(background, keys)
+			v.p.learned = true
+			return err
+		})
 	return values, err
 }
 
 func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
-	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails, func() (err error) {
-		records, err = v.fake.List(background, prefix, after, limit)
-		return err
-	})
+	v.read = true
+	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,
+		func() string { return prefix + "* after " + after }, func() string { return fmt.Sprint(records) }, func() (err error) {
+			records, err = v.fake.List(background, prefix, after, limit)
+			v.p.learned = true
+			return err
+		})
 	return records, err
 }
 

@@ -24,10 +24,9 @@ type Result struct {
 	Violations []string
 	Hash       uint64 // of the trace
 	Trace      []string
-	Calls      int // of bus, store and cache
+	Calls      int // of bus and store
 	Steps      int
-	Reads      int
-	Embedded   bool
+	Reads      int // that were answered and checked
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -35,12 +34,13 @@ type Result struct {
 
 // shape is what a schedule's processes are like.
 type shape struct {
-	linger, window, timeout, drain, horizon            time.Duration
+	linger, window, timeout, drain, horizon, announce  time.Duration
 	maxEntries, inFlight                               int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
 	aggregators, readers, entities                     int
 	flood                                              bool
+	staleness                                          time.Duration
 	works, minSteps                                    int
 	eventRate, advanceRate                             float64
 }
@@ -60,7 +60,8 @@ type World struct {
 	shape     shape
 	embedded  bool
 	swapped   bool
-	jumped    time.Duration
+	restored  bool          // what starts now does so from the image of the one before it
+	jumped    time.Duration // written under mu
 	storeSkew time.Duration
 	until     [faultCount]time.Time
 
@@ -80,6 +81,7 @@ type World struct {
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
 
 	ledger     []*sum
+	rivals     []rivalry
 	used       map[string]int
 	sealed     map[string]string
 	garbage    []string
@@ -102,6 +104,7 @@ type World struct {
 func Run(seed uint64, verbose bool) *Result {
 	w := newWorld(seed, verbose)
 	w.play()
+	w.verdict()
 	w.Hash = w.digest.Sum64()
 	w.Virtual = time.Since(w.began)
 	return &w.Result
@@ -117,13 +120,12 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.digest.Reset()
 	w.rates = weather(w.rng)
 	w.embedded = w.rng.IntN(6) == 0
-	w.Embedded = w.embedded
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
 	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
-		w.storeSkew = w.drawSkew()
+		w.storeSkew = w.drawSkew(client)
 		w.hit(StoreClockSkewed)
 	}
 	w.fake = fakestore.New(fakestore.Options{
@@ -131,6 +133,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
 	})
+	w.describe()
 	w.cache = must(memory.New(memory.Config{Totals: 16}))
 	w.bus = &broker{w: w}
 	w.clients = &proc{w: w, name: "clients"}
@@ -160,24 +163,34 @@ func (w *World) count(r role) int {
 
 func (w *World) drawShape() shape {
 	r := w.rng
-	durations := func(d ...time.Duration) time.Duration { return d[r.IntN(len(d))] }
+	durations := func(d ...time.Duration) time.Duration { return oddly(r, d[r.IntN(len(d))]) }
 	numbers := func(n ...int) int { return n[r.IntN(len(n))] }
 	return shape{
-		linger:  durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
-		window:  durations(-1, time.Millisecond, 100*time.Millisecond),
-		timeout: durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
-		drain:   durations(time.Second, 20*time.Second),
-		horizon: durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		linger:   durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
+		window:   durations(-1, time.Millisecond, 100*time.Millisecond),
+		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
+		drain:    durations(time.Second, 20*time.Second),
+		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		announce: durations(5 * time.Second),
 
 		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
 		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
 		publishers: numbers(1, 2, 3), aggregators: numbers(1, 2, 3), readers: numbers(1, 2),
-		entities: numbers(25, 30, 400), flood: r.IntN(40) == 0,
+		entities: numbers(25, 30, 400), flood: r.IntN(25) == 0, staleness: drawStaleness(r),
 		works: 4 + r.IntN(20), minSteps: r.IntN(200),
 		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
 	}
+}
+
+// oddly makes a duration a little longer, so that no two ends of waiting fall on the same
+// instant: which of their goroutines then comes first is up to Go's scheduler.
+func oddly(r *rand.Rand, d time.Duration) time.Duration {
+	if d < 0 {
+		return d
+	}
+	return d + time.Duration(1+r.IntN(10_000))
 }
 
 // calm leaves what can happen on one machine: its bus never repeats, and an unknown
@@ -195,9 +208,20 @@ func (w *World) calm() {
 	w.shape.commits = 1
 }
 
-func (w *World) drawSkew() time.Duration {
-	far := []time.Duration{time.Second, time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
-	return time.Duration(w.rng.Int64N(int64(2*far))) - far
+// drawSkew is how far a clock is off. An aggregator's may be off by any time. A publisher's
+// may not be ahead of the store's by more than the two hours that markers outlive the
+// horizon: of two copies of a request whose times are so far apart, the second would still
+// be taken when the first one's marker is forgotten.
+func (w *World) drawSkew(r role) time.Duration {
+	far := []time.Duration{time.Second, time.Minute, time.Hour}[w.rng.IntN(3)]
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		far = 12 * time.Hour
+	}
+	by := time.Duration(w.rng.Int64N(int64(2*far))) - far
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		by = -by.Abs() // the worse way to be off
+	}
+	return by
 }
 
 func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
@@ -205,10 +229,11 @@ func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
 // storeTime is what the store's clock showed at t.
 func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
 
-// leastCalls is how many calls of bus, store and cache a schedule has before it ends.
+// leastCalls is how many calls of bus and store a schedule has before it ends.
 const leastCalls = 50
 
-// longStorm is how many steps it may take to come to that many.
+// longStorm is how many steps it may take to come to that many before nothing breaks any
+// more; the last ones are reads.
 const longStorm = 1000
 
 // most is where a schedule counts as stuck.
@@ -217,9 +242,7 @@ const most = 20_000
 func (w *World) play() {
 	started := 0
 	for w.Steps = 0; w.Steps < most; w.Steps++ {
-		synctest.Wait()
-		w.absorb()
-		w.supervise()
+		w.settle()
 		if len(w.Violations) > 0 {
 			break
 		}
@@ -243,23 +266,13 @@ func (w *World) play() {
 	w.leave()
 }
 
-func (w *World) trace(what string, p *proc, detail string, n uint64) {
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	_, _ = w.digest.WriteString(what)
-	if p != nil {
-		_, _ = w.digest.WriteString(p.name)
-	}
-	_, _ = w.digest.WriteString(detail)
-	_, _ = w.digest.Write(b[:])
-	if w.verbose {
-		name := ""
-		if p != nil {
-			name = p.name
-		}
-		w.Trace = append(w.Trace, fmt.Sprintf("%6d %14s  %-14s %-10s %s %x", w.Steps, time.Since(w.began), name, what, detail, n))
+// settle takes in what has happened since the last step, until that leads to nothing
+// more: a choice that is made while goroutines still run would be another one next time.
+func (w *World) settle() {
+	for again := true; again; {
+		synctest.Wait()
+		again = w.absorb()
+		again = w.supervise() || again
 	}
 }
 
@@ -268,9 +281,7 @@ func (w *World) violate(format string, args ...any) {
 	if !slices.Contains(w.Violations, v) {
 		w.Violations = append(w.Violations, v)
 	}
-	if w.verbose {
-		w.Trace = append(w.Trace, "WRONG "+v)
-	}
+	w.say(nil, "WRONG %s", v)
 }
 
 // remains names what has not come to rest.
