@@ -19,7 +19,7 @@ type Clock struct {
 	mu     sync.Mutex
 	known  bool
 	offset time.Duration // the store's time minus ours
-	stored time.Time     // the store's time at the latest lesson
+	stored time.Time     // the store's time at the latest lesson, or the latest shown since
 	at     time.Time     // that moment, by a clock that nobody sets
 }
 
@@ -52,7 +52,7 @@ func (c *Clock) Known() bool {
 
 // Now is the store's time: the later one of what the wall clock says and of what has
 // passed since the latest lesson. The wall clock may have been set back since; the other
-// one stands still while a machine is suspended.
+// one stands still while a machine is suspended. Between two lessons it never goes back.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,6 +63,7 @@ func (c *Clock) Now() time.Time {
 	if passed := c.stored.Add(time.Since(c.at)); passed.After(now) {
 		return passed
 	}
+	c.stored, c.at = now, time.Now() // what was too old once is not young again
 	return now
 }
 

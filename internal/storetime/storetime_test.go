@@ -107,6 +107,29 @@ func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 	})
 }
 
+// After a suspension that only wall clocks saw, the wall clock is set back before the
+// store has told its time again.
+func TestWhatWasShownIsNotTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), 0)
+		b.set, b.ahead = 195*time.Hour, 195*time.Hour
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after the suspension", off)
+		}
+		b.set -= 7 * time.Hour
+		time.Sleep(time.Second)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after the clock was set back as well", off)
+		}
+		b.set = 0
+		b.ahead = 0
+		b.Learn(b.store(), 0)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after a lesson", off)
+		}
+	})
+}
+
 func TestTheNextLessonPutsItRight(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), 0)
