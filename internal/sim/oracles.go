@@ -25,7 +25,7 @@ func (p *proc) answered(at time.Time) {
 // checkAsked: a process that folds or reads has asked not long ago which database it is,
 // or asks just now.
 func (p *proc) checkAsked(s *step) {
-	if p.asking > 0 || p.agg == nil && p.rdr == nil {
+	if p.asking > 0 || p.agg == nil && p.rdr == nil || s.ctx.Err() != nil { // a call that was cut off goes nowhere
 		return
 	}
 	if late := s.at.Sub(p.asked); late > askAgain {
