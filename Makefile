@@ -1,10 +1,12 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e outage examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
 OUTAGE ?= 10m
+SCHEDULES ?= 20000
+SEED ?= 0
 FILES ?= ./wire
 
 help: ## list the targets
@@ -31,9 +33,21 @@ bench: ## all benchmarks, one second each
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
 
+simulate: ## SCHEDULES (20000) simulated schedules from SEED on (fresh ones), on all processors
+	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
+
+replay: ## print what happens in the simulated schedule of SEED
+	go test -count 1 -v ./internal/sim -run 'TestReplay$$' -seed $(SEED)
+
+determinism: ## run 100 seeds 100 times each: a seed has one trace
+	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
+
 outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
+
+planted: ## plant bugs in the roles, one at a time: the simulator has to find each in 5 runs of 5
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver

@@ -2,12 +2,15 @@ package aggregator
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/internal/storetime"
 )
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
@@ -26,7 +29,7 @@ type Aggregator struct {
 
 	records *records
 	lanes   *lanes
-	clock   clock
+	clock   storetime.Clock
 	stats   stats
 	state   atomic.Pointer[state]
 
@@ -47,7 +50,8 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
 	a.records.limit = cfg.CommitTimeout
-	a.lanes = &lanes{alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
+	a.clock.Env = cfg.Env
+	a.lanes = &lanes{env: cfg.Env, alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil
@@ -69,20 +73,27 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	return newLoop(a).run(ctx)
 }
 
+// maxSkew is how far the local clock may be from the store's before the aggregator
+// says that it is not ready.
+const maxSkew = time.Minute
+
 // A state is why the aggregator is not ready; a nil reason means that it is.
 type state struct{ reason error }
 
 // Ready returns nil while the aggregator takes and folds messages, else the reason why
 // it does not.
 func (a *Aggregator) Ready() error {
-	if skew := a.clock.skew(); skew > maxSkew {
+	if reason := a.state.Load().reason; reason != nil {
+		return reason
+	}
+	if skew := a.clock.Skew(); skew > maxSkew {
 		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
 	}
-	return a.state.Load().reason
+	return nil
 }
 
-func randomName() string {
+func randomName(random io.Reader) string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = random.Read(b[:]) // never fails
 	return fmt.Sprintf("%x", b)
 }

@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// errUnchecked is why nothing is folded before the store has answered for the first time:
+// until then its time is not known, by which ids are forgotten.
+var errUnchecked = errors.New("it has not answered yet")
+
 // checkEvery is how often the store is asked whether it is still the same database.
 const checkEvery = 10 * time.Second
 
@@ -27,8 +31,16 @@ type announcer struct {
 func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &announcer{cancel: cancel}
-	n.wait.Go(func() { a.announceAll(ctx) })
-	n.wait.Go(func() { a.checkAll(ctx, checks) })
+	for _, run := range []func(){
+		func() { a.announceAll(ctx) },
+		func() { a.checkAll(ctx, checks) },
+	} {
+		n.wait.Add(1)
+		a.cfg.Env.Go(func() {
+			defer n.wait.Done()
+			run()
+		})
+	}
 	return n
 }
 
@@ -43,11 +55,13 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.AnnounceEvery)
 	defer tick.Stop()
 	for {
-		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.now().Add(3*a.cfg.AnnounceEvery))
+		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.now())
+		}
+		if ctx.Err() != nil {
+			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 			return
 		}
 	}
@@ -71,14 +85,13 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	defer tick.Stop()
 	var before error
 	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
-		err := a.store.Check(call)
+		began := time.Now()
+		at, err := a.store.Check(call)
 		cancel()
+		if err == nil {
+			a.clock.Learn(at, time.Since(began))
+		}
 		if ctx.Err() == nil {
 			a.logCheck(before, err)
 			before = err
@@ -91,6 +104,13 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		select {
 		case checks <- err:
 		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return
 		}
 	}

@@ -94,24 +94,32 @@ func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, bool) {
 func (a *Aggregator) fold(o *outcome, adds []Add) {
 	c := Commit{Adds: adds, Markers: a.markers(o.rest)}
 	if c.Entities() == 0 {
-		o.applied, o.rest = o.rest, nil
+		o.settle()
+		return
+	}
+	// Asked before the attempt, and again here: the process may have been frozen since,
+	// for longer than another's marker was kept.
+	now := a.clock.Now()
+	if slices.ContainsFunc(o.rest, func(p *part) bool { return a.expired(p, now) }) {
+		o.verdict = again
 		return
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
 	started := time.Now()
 	stored, err := a.store.Fold(ctx, &c)
+	took := time.Since(started)
 	if a.cfg.OnFold != nil {
-		a.cfg.OnFold(time.Since(started))
+		a.cfg.OnFold(took)
 	}
 	o.work.commits++
 	if err == nil {
-		a.clock.learn(stored, started)
+		a.clock.Learn(stored, took)
 		o.work.written += c.Entities()
 		for _, p := range o.rest {
 			o.work.entries += len(p.Entries)
 		}
-		o.applied, o.rest = o.rest, nil
+		o.settle()
 		return
 	}
 	o.err = err
@@ -146,8 +154,11 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 	}
 }
 
+// settle takes the rest as applied, beside what a look-up has found.
+func (o *outcome) settle() { o.applied, o.rest = append(o.applied, o.rest...), nil }
+
 func (a *Aggregator) markers(parts []*part) []Marker {
-	now := a.clock.now()
+	now := a.clock.Now()
 	markers := make([]Marker, 0, len(parts))
 	for _, p := range parts {
 		if !p.marked {

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -23,10 +24,10 @@ func (nullStore) Applied(context.Context, []wire.PartID) ([]Marker, error) {
 func (nullStore) Shards(_ context.Context, counters []string) ([]int, error) {
 	return make([]int, len(counters)), nil
 }
-func (nullStore) Raise(context.Context, []Raise) error   { return nil }
-func (nullStore) Bury(context.Context, []Dead) error     { return nil }
-func (nullStore) Announce(context.Context, Worker) error { return nil }
-func (nullStore) Check(context.Context) error            { return nil }
+func (nullStore) Raise(context.Context, []Raise) error     { return nil }
+func (nullStore) Bury(context.Context, []Dead) error       { return nil }
+func (nullStore) Announce(context.Context, Worker) error   { return nil }
+func (nullStore) Check(context.Context) (time.Time, error) { return time.Time{}, nil }
 
 type chanBus chan *message.Message
 
@@ -83,7 +84,7 @@ func benchPayloads(counters int) (payloads [][]byte, each int) {
 			}
 		}
 		wire.SortEntries(entries)
-		payloads = append(payloads, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wire.CutAnonymous(entries)}))
+		payloads = append(payloads, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wire.CutAnonymous(crand.Reader, entries)}))
 	}
 	return payloads, each
 }

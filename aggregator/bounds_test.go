@@ -53,13 +53,39 @@ func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 	}
 }
 
+// afterFirst answers the first call with OK: nothing is taken before the first check.
+func afterFirst(answer fakestore.Answer) func(int) fakestore.Answer {
+	return func(n int) fakestore.Answer {
+		if n == 1 {
+			return fakestore.OK
+		}
+		return answer
+	}
+}
+
+func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Check, fakestore.Script(fakestore.SlowNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{CommitTimeout: 5 * time.Second})
+		settle(4 * time.Second)
+		if err := r.agg.Ready(); err == nil || r.takes(t) {
+			t.Errorf("takes messages of which it does not know whether they are beyond the horizon; Ready: %v", err)
+		}
+		settle(4 * time.Second)
+		if err := r.agg.Ready(); err != nil || !r.takes(t) {
+			t.Errorf("takes nothing; Ready: %v", err)
+		}
+	})
+}
+
 func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 	for name, trouble := range map[string]func(*fakestore.Store){
 		"no answers": func(s *fakestore.Store) {
 			s.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
 		},
 		"another database": func(s *fakestore.Store) {
-			s.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+			s.On(fakestore.Check, afterFirst(fakestore.Deployment))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +216,7 @@ func TestNothingIsTriedAgainOnAnotherDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
 		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		store.On(fakestore.Check, afterFirst(fakestore.Deployment))
 		r := run(t, store, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(11 * time.Second)

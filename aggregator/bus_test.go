@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"testing"
 	"time"
@@ -93,6 +94,6 @@ func nacked(m *message.Message) bool {
 }
 
 // anonymous is a part with a random id.
-func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(entries)[0] }
+func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(rand.Reader, entries)[0] }
 
 func one(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 // Config sets up an Aggregator. The zero value works.
@@ -69,6 +70,9 @@ type Config struct {
 
 	// Logger. Default: discards.
 	Logger *slog.Logger
+
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
 }
 
 func (c Config) withDefaults(limits Limits) Config {
@@ -86,7 +90,7 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.Remember = cmp.Or(c.Remember, 1_000_000)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
-	c.WorkerID = cmp.Or(c.WorkerID, randomName())
+	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.Env))
 	c.AnnounceEvery = cmp.Or(c.AnnounceEvery, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -1,16 +1,17 @@
 package aggregator
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync"
 
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
 // lanes picks shards and sees to it that this process never has one shard in two
 // commits under way: they would only contend with each other.
 type lanes struct {
+	env   *env.Env
 	alone bool // one commit at a time: nothing can collide
 
 	mu   sync.Mutex
@@ -52,7 +53,7 @@ func (l *lanes) acquire(adds []Add, shards []int) bool {
 func (l *lanes) freeLocked(counter string, shards int) (int, bool) {
 	first := 0
 	if shards > 1 {
-		first = rand.IntN(shards)
+		first = l.env.IntN(shards)
 	}
 	if l.alone {
 		return first, true

@@ -1,6 +1,7 @@
 package aggregator_test
 
 import (
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -129,7 +130,7 @@ func randomParts(rng *rand.Rand, batch, n int, want map[string]int64) []wire.Par
 		entries = append(entries, wire.Entry{Counter: inc.Counter, Delta: inc.Delta})
 	}
 	wire.SortEntries(entries)
-	return append(parts, wire.CutAnonymous(entries)...)
+	return append(parts, wire.CutAnonymous(crand.Reader, entries)...)
 }
 
 // deliveries delivers each batch one to three times, in a random order.

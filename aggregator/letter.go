@@ -62,7 +62,7 @@ func content(parts []*part) []byte {
 }
 
 func (l *loop) setAside(dead *letter) {
-	dead.dead.At = l.a.clock.now()
+	dead.dead.At = l.a.clock.Now()
 	l.letters = append(l.letters, dead)
 }
 
@@ -105,7 +105,7 @@ func (l *loop) bury(now time.Time) {
 		}
 	}
 	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
-	go func() { l.buried <- burial{batch, l.a.buryAll(batch)} }()
+	l.a.cfg.Env.Go(func() { l.buried <- burial{batch, l.a.buryAll(batch)} })
 }
 
 func (a *Aggregator) buryAll(batch []*letter) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -72,6 +71,7 @@ func newLoop(a *Aggregator) *loop {
 		outcomes: make(chan outcome, a.cfg.Commits),
 		buried:   make(chan burial, 1),
 		checks:   make(chan error, 1),
+		checked:  errUnchecked,
 		limiter:  rate.NewLimiter(rate.Limit(a.cfg.DeadLetterRate), a.cfg.DeadLetterRate),
 	}
 }
@@ -206,7 +206,7 @@ type subscription struct {
 func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 	answer := make(chan subscription, 1)
 	l.resub = answer
-	go func() {
+	l.a.cfg.Env.Go(func() {
 		if delay > 0 {
 			select {
 			case <-time.After(delay):
@@ -217,7 +217,7 @@ func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 		}
 		messages, err := l.a.bus.Subscribe(ctx, l.a.cfg.Topic)
 		answer <- subscription{messages, err, delay}
-	}()
+	})
 }
 
 func (l *loop) subscribed(ctx context.Context, s subscription) {
@@ -256,7 +256,7 @@ func (l *loop) launch() {
 			continue
 		}
 		l.running++
-		go func() { l.outcomes <- l.a.attempt(j) }()
+		l.a.cfg.Env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
 }
 
@@ -335,5 +335,5 @@ func (l *loop) backoff(attempts int) time.Duration {
 		attempts = min(attempts, 4)
 	}
 	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
-	return rand.N(ceiling) + time.Millisecond
+	return l.a.cfg.Env.Jitter(ceiling) + time.Millisecond
 }

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,7 +14,7 @@ const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.now()}
+	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
 	if published, err := publishedAt(m); err == nil {
 		h.time = published
 	}
@@ -43,7 +42,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
 	before := len(l.window.parts)
-	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, rand.Uint64) {
+	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, l.a.cfg.Env.Uint64) {
 		l.admit(p)
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
@@ -55,7 +54,7 @@ func (l *loop) receive(m *message.Message) {
 // admit puts a part into the window, unless its id is in process already. A part id is
 // never in two commits under way.
 func (l *loop) admit(p *part) {
-	if p.at.After(l.a.clock.now().Add(maxAhead)) {
+	if p.at.After(l.a.clock.Now().Add(maxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -107,16 +106,16 @@ func (l *loop) forget(p *part) {
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
-func (l *loop) expired(p *part) bool {
-	return l.a.clock.now().After(p.at.Add(l.a.cfg.Horizon))
+func (a *Aggregator) expired(p *part, now time.Time) bool {
+	return now.After(p.at.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
 // before every attempt: a process can be frozen for days between two of them.
 func (l *loop) dropExpired(j *job) {
-	kept := j.parts[:0]
+	kept, now := j.parts[:0], l.a.clock.Now()
 	for _, p := range j.parts {
-		if l.expired(p) {
+		if l.a.expired(p, now) {
 			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
 			continue
 		}

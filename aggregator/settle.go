@@ -24,7 +24,7 @@ func (l *loop) settle(o outcome) {
 	}
 	l.wakeBlocked()
 	if len(o.applied) > 0 {
-		l.a.stats.lastCommit.Store(time.Now().UnixNano())
+		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixNano())
 	}
 	if len(o.rest) == 0 {
 		l.answered()

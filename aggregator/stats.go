@@ -60,7 +60,7 @@ func (a *Aggregator) Stats() Stats {
 		WaitingLetters: s.waitingLetters.Load(),
 	}
 	if ns := s.oldest.Load(); ns != 0 {
-		got.Lag = max(a.clock.now().Sub(time.Unix(0, ns)), 0)
+		got.Lag = max(a.clock.Now().Sub(time.Unix(0, ns)), 0)
 	}
 	if ns := s.lastCommit.Load(); ns != 0 {
 		got.LastCommit = time.Unix(0, ns)

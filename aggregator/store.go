@@ -147,8 +147,9 @@ type Announcer interface {
 	Announce(ctx context.Context, w Worker) error
 
 	// Check reports whether this is still the database that was opened, and whether it
-	// can be written. Folding stops while it fails.
-	Check(ctx context.Context) error
+	// can be written. Folding stops while it fails. It returns the store's time, or a zero
+	// time where that is the machine's own.
+	Check(ctx context.Context) (time.Time, error)
 }
 
 // A Store is everything that an aggregator needs.

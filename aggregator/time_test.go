@@ -8,6 +8,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -27,7 +28,6 @@ func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset}), aggregator.Config{Horizon: 24 * time.Hour})
-				r.send(t, anonymous(one("first", 1))) // teaches the offset
 				settle(2 * time.Second)
 				if r.agg.Ready() == nil {
 					t.Error("ready although the clocks differ by hours")
@@ -41,6 +41,46 @@ func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
 		})
 	}
 }
+
+// A process can be frozen between the look at the clock and the commit, for longer than
+// another's marker is kept.
+func TestTheHorizonIsAskedRightBeforeTheCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Applied, func(int) fakestore.Answer {
+			time.Sleep(6 * time.Second)
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{Horizon: 5 * time.Second})
+		m := r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
+		}
+	})
+}
+
+// What a look-up finds applied by ourselves and what is then committed are one answer.
+func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // all folds have one id
+		x := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
+		y := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 2, ID: "y"})
+		first := r.send(t, x)
+		settle(time.Second)
+		both := r.send(t, x, y)
+		settle(time.Minute)
+		if !acked(first) || !acked(both) || store.Total("a") != 3 {
+			t.Errorf("acknowledged %v and %v, total %d", acked(first), acked(both), store.Total("a"))
+		}
+	})
+}
+
+// repeats is a machine whose image was restored: it draws again what it drew before.
+type repeats struct{}
+
+func (repeats) Uint64() uint64 { return 0x9e3779b97f4a7c15 }
 
 func TestADrainDoesNotLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -17,8 +17,7 @@ type knownKeys struct {
 type knownKey struct {
 	id      wire.PartID // of the request's head: principal and key
 	request wire.Fingerprint
-	pending int  // copies admitted and neither sealed nor withdrawn
-	sealed  bool // some copy was sealed: the key stands for this request for good
+	copies  int // admitted and not withdrawn; one that is sealed stays
 }
 
 func newKnownKeys(size int) *knownKeys {
@@ -42,21 +41,15 @@ func (k *knownKeys) admit(head *wire.Part) *knownKey {
 		known = &knownKey{id: head.ID, request: head.Request}
 		k.lru.Add(head.ID, known)
 	}
-	known.pending++
+	known.copies++
 	return known
 }
 
-// seal notes that a copy was sealed.
-func (k *knownKeys) seal(known *knownKey) {
-	known.pending--
-	known.sealed = true
-}
-
-// withdraw takes a copy back. The key is forgotten with the last copy of a request of
-// which none was sealed, so that the caller may use it for another body.
+// withdraw takes a copy back that was not sealed. The key is forgotten with the last
+// one, so that the caller may use it for another body.
 func (k *knownKeys) withdraw(known *knownKey) {
-	known.pending--
-	if known.pending > 0 || known.sealed {
+	known.copies--
+	if known.copies > 0 {
 		return
 	}
 	if current, ok := k.lru.Peek(known.id); ok && current == known {

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 // A Bus takes messages. It is the part of Watermill's message.Publisher that a
@@ -61,6 +62,9 @@ type Config struct {
 
 	// Logger gets a line when the bus does not take a message. Default none.
 	Logger *slog.Logger
+
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
 }
 
 func (c Config) withDefaults() Config {
@@ -121,6 +125,7 @@ type Publisher struct {
 	urgent   bool               // a Flush waits, or Close: no linger
 	known    *knownKeys         // keys admitted
 	seals    map[*seal]struct{} // not settled
+	sealed   int                // seals so far
 	queue    []*sealed          // messages that wait for a slot
 	inFlight int
 	lost     error // why the latest message has an unknown outcome for good
@@ -152,7 +157,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	atRest := min(cfg.MaxEntries, cfg.MaxBytes/(entryCost+countmill.MaxCounterName))
 	most := 2 * (atRest/stripeCount + minCells)
 	for i := range p.stripes {
-		p.stripes[i].open, p.stripes[i].most = &p.open, most
+		p.stripes[i].open, p.stripes[i].most, p.stripes[i].env = &p.open, most, cfg.Env
 	}
 	return p, nil
 }
@@ -160,7 +165,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 // signal tells the sender that something changed, and starts it the first time.
 func (p *Publisher) signal() {
 	if !p.started.Load() && p.started.CompareAndSwap(false, true) {
-		go p.run()
+		p.cfg.Env.Go(p.run)
 	}
 	select {
 	case p.wake <- struct{}{}:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -191,6 +193,25 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		must(t, p.PublishKeyed(ctx, "", "k", inc("other", 2))) // the key was forgotten
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"sealed": 1, "other": 2})
+	})
+}
+
+func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var back atomic.Int64
+		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+		p := open(t, bus, Config{Linger: time.Second, Env: &env.Env{Wall: wall}})
+		must(t, p.Add("a", 1))
+		synctest.Wait()
+		back.Store(int64(3 * time.Hour))
+		time.Sleep(1100 * time.Millisecond)
+		if got := p.Stats().Messages; got != 1 {
+			t.Errorf("%d messages after the linger of a second, want 1", got)
+		}
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"a": 1})
 	})
 }
 

@@ -1,10 +1,13 @@
 package publisher
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -35,7 +38,7 @@ type request struct {
 // Increments without an ID are merged with all others; calls that wait at the same
 // time share messages, and wait for each other's.
 func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	now := time.Now()
+	now := p.cfg.Env.Now()
 	if err := p.check(now, incs); err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 // told apart. The error matches countmill.ErrConflict when this process knows the key
 // with other increments; nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
-	now := time.Now()
+	now := p.cfg.Env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
 		return err
 	}
@@ -78,10 +81,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		p.mu.Unlock()
 		return countmill.ErrClosed
 	}
-	before := make([]*seal, 0, len(p.seals))
-	for s := range p.seals {
-		before = append(before, s)
-	}
+	before := slices.SortedFunc(maps.Keys(p.seals), func(a, b *seal) int { return cmp.Compare(a.n, b.n) })
 	r.place = p.requests.PushBack(r)
 	p.urgent = true
 	p.mu.Unlock()
@@ -103,17 +103,16 @@ func (p *Publisher) Flush(ctx context.Context) error {
 func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome func() error) error {
 	select {
 	case <-done:
-		return outcome()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
 	case <-p.life.Done():
-		select {
-		case <-done: // Close came to its end, not to its deadline
-			return outcome()
-		default:
-			return fmt.Errorf("%w: the publisher was closed", countmill.ErrOutcomeUnknown)
-		}
 	}
+	if isClosed(done) { // also in the same moment, or Close came to its end and not to its deadline
+		return outcome()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+	return fmt.Errorf("%w: the publisher was closed", countmill.ErrOutcomeUnknown)
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
@@ -185,11 +184,24 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 	}
 	select {
 	case <-r.done:
-		return r.err
 	case <-ctx.Done():
-		return p.giveUp(r, context.Cause(ctx))
 	case <-p.life.Done():
-		return p.giveUp(r, errors.New("the publisher was closed"))
+	}
+	switch { // an outcome that came in the same moment is better than none
+	case isClosed(r.done):
+		return r.err
+	case ctx.Err() != nil:
+		return p.giveUp(r, context.Cause(ctx))
+	}
+	return p.giveUp(r, errors.New("the publisher was closed"))
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -220,12 +232,10 @@ func (p *Publisher) giveUp(r *request, cause error) error {
 	if p.withdraw(r) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
 	}
-	select {
-	case <-r.done:
+	if isClosed(r.done) {
 		return r.err
-	default:
-		return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 	}
+	return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 }
 
 // withdraw takes a request out of the open batch; false if it is sealed.

@@ -11,6 +11,7 @@ import (
 
 // A seal is what was open at one moment, on its way to the bus.
 type seal struct {
+	n          int // seals are numbered
 	requests   []*request
 	oldest     time.Time
 	increments int64
@@ -46,14 +47,13 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 		if !r.at.IsZero() {
 			s.oldest = earlier(s.oldest, r.at)
 		}
-		if r.known != nil {
-			p.known.seal(r.known)
-		}
 		entries, bytes = entries+r.increments, bytes+r.bytes
 	}
 	p.open.add(-entries, -bytes)
 	p.requests.Init()
 	p.urgent = p.closed
+	p.sealed++
+	s.n = p.sealed
 	p.seals[s] = struct{}{}
 	p.stats.Increments += s.increments
 	return s, h
@@ -69,7 +69,7 @@ func (p *Publisher) harvest(last bool) *harvest {
 }
 
 // pack merges, sorts, cuts and encodes what was taken.
-func (s *seal) pack(h *harvest) []*sealed {
+func (p *Publisher) pack(s *seal, h *harvest) []*sealed {
 	var own []wire.Part
 	for _, r := range s.requests {
 		for _, it := range r.items {
@@ -80,13 +80,13 @@ func (s *seal) pack(h *harvest) []*sealed {
 	}
 	var parts []wire.Part
 	for _, entries := range layers(h.sorted()) {
-		parts = append(parts, wire.CutAnonymous(entries)...)
+		parts = append(parts, wire.CutAnonymous(p.cfg.Env, entries)...)
 	}
 	// A further part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
 	payloads := wire.Pack(s.oldest, parts, wire.MaxBatch)
 	ids := make([]wire.PartID, len(payloads))
-	wire.RandomIDs(ids)
+	wire.RandomIDs(p.cfg.Env, ids)
 	messages := make([]*sealed, len(payloads))
 	for i, payload := range payloads {
 		messages[i] = &sealed{seal: s, uuid: ids[i].String(), payload: payload}

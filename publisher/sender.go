@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -63,13 +62,14 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			p.mu.Unlock()
 			return time.Hour, false // a delivery's end wakes the sender
 		}
-		if wait = time.Until(due); wait > 0 {
+		// Longer than the linger: the clock was set back since the first increment came.
+		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 && wait <= p.cfg.Linger {
 			p.mu.Unlock()
 			return wait, false
 		}
 		s, h := p.takeLocked()
 		p.mu.Unlock()
-		p.enqueue(s, s.pack(h))
+		p.enqueue(s, p.pack(s, h))
 	}
 }
 
@@ -113,7 +113,11 @@ func (p *Publisher) dispatchLocked() {
 		m := p.queue[0]
 		p.queue[0], p.queue = nil, p.queue[1:]
 		p.inFlight++
-		p.deliveries.Go(func() { p.deliver(m) })
+		p.deliveries.Add(1)
+		p.cfg.Env.Go(func() {
+			defer p.deliveries.Done()
+			p.deliver(m)
+		})
 	}
 }
 
@@ -127,7 +131,7 @@ func (p *Publisher) deliver(m *sealed) {
 			p.settle(m, err)
 			return
 		}
-		if !sleep(p.life, backoff(try)) {
+		if !sleep(p.life, p.backoff(try)) {
 			p.settle(m, err)
 			return
 		}
@@ -187,12 +191,12 @@ func (p *Publisher) note(m *sealed, err error, try int) {
 }
 
 // backoff has full jitter: publishers that failed together do not come back together.
-func backoff(try int) time.Duration {
+func (p *Publisher) backoff(try int) time.Duration {
 	most := maxBackoff
 	if try < 7 {
 		most = min(most, minBackoff<<try)
 	}
-	return rand.N(most) + 1
+	return p.cfg.Env.Jitter(most) + 1
 }
 
 // sleep returns false if ctx ended first.
@@ -201,8 +205,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 const (
@@ -30,6 +31,7 @@ type stripe struct {
 	table atomic.Pointer[table]
 	since atomic.Int64 // when the oldest increment came, Unix microseconds; 0: none open
 	open  *gauge
+	env   *env.Env
 	most  int // cells, unless more are listed
 
 	mu     sync.Mutex
@@ -74,7 +76,7 @@ func (s *stripe) addSlow(hash uint64, counter string, delta int64) (c *cell, fir
 // listLocked puts a cell into the open batch. Nobody else writes to its word before.
 func (s *stripe) listLocked(c *cell) (first bool) {
 	if first = len(s.listed) == 0; first {
-		s.since.Store(time.Now().UnixMicro())
+		s.since.Store(s.env.Now().UnixMicro())
 	}
 	s.listed = append(s.listed, c)
 	c.used = true

@@ -44,9 +44,10 @@ func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStalenes
 }
 
 // young reports whether a total of that moment may be served. One from the future is
-// as suspect as an old one: where a clock was set back it would stay young for long.
+// as suspect as an old one: where a clock was set back it would stay young for long. What
+// the store's time is has to be known: the machine's own may be off by more than that.
 func (r *Reader) young(asOf time.Time, maxStaleness time.Duration) bool {
-	return r.clock.now().Sub(asOf).Abs() <= maxStaleness
+	return r.clock.Known() && r.clock.Now().Sub(asOf).Abs() <= maxStaleness
 }
 
 // fill reads the counters from the store and puts them into the cache, unless another
@@ -80,20 +81,23 @@ func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.
 // lockWait. It takes all or none: the rest would be of another moment.
 func (r *Reader) awaitCache(ctx context.Context, counters []string, maxStaleness time.Duration) []Total {
 	r.stats.lockWaits.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, lockWait+lockPoll/2)
 	defer cancel()
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
-	for {
+	for range int(lockWait / lockPoll) {
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-tick.C:
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 		if totals := r.lookInCache(ctx, counters, maxStaleness); len(totals) == len(counters) {
 			return totals
 		}
 	}
+	return nil
 }
 
 func (r *Reader) readAndKeep(ctx context.Context, counters []string) ([]Total, error) {
@@ -141,7 +145,7 @@ func (r *Reader) refresh(ctx context.Context, found map[string]Total, maxStalene
 // dueSoon returns which totals have used up most of their permitted age, sorted, and
 // how long the oldest of them may still be served.
 func (r *Reader) dueSoon(found map[string]Total, maxStaleness time.Duration) (due []string, left time.Duration) {
-	now, left := r.clock.now(), maxStaleness
+	now, left := r.clock.Now(), maxStaleness
 	for name, t := range found {
 		age := now.Sub(t.AsOf)
 		if float64(age) >= refreshPart*float64(maxStaleness) {

@@ -246,6 +246,20 @@ func TestLockHolderThatDies(t *testing.T) {
 	})
 }
 
+// Another process put a total into the cache half a minute ago, and our clock is as much
+// behind: by it the total is young.
+func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{skew: 28 * time.Second}, &fakeCache{}
+		store.put("c", 2)
+		cache.putAs("c", reader.Cached{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now().Add(-2 * time.Second)})
+		if got := one(t, newReader(t, store, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
+			t.Errorf("served %+v, 30s old by the store's clock, with 3s permitted", got)
+		}
+	})
+}
+
 // A missed, B read and set and unlocked, A locks: it must not read what B has read.
 func TestWinnerLooksIntoTheCacheAgain(t *testing.T) {
 	t.Parallel()

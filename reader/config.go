@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 // Config tunes a Reader. Its zero value works.
@@ -54,6 +55,9 @@ type Config struct {
 	// OnServe is called for every total served, with its age and its source. It must
 	// be quick and safe for concurrent use. Default: none.
 	OnServe func(age time.Duration, source string)
+
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
 }
 
 func (c Config) withDefaults() Config {

@@ -111,11 +111,11 @@ func (s *fakeStore) Workers(context.Context) ([]reader.Worker, error) {
 	return slices.Clone(s.workers), s.broken
 }
 
-func (s *fakeStore) Check(ctx context.Context) error {
+func (s *fakeStore) Check(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
-	return errors.Join(s.foreign, ctx.Err())
+	return time.Now().Add(s.skew), errors.Join(s.foreign, ctx.Err())
 }
 
 type fakeView struct {

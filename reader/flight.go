@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/internal/env"
 )
 
 // flights lets callers that want the same thing share one read of it. It differs from
@@ -15,6 +17,8 @@ import (
 //   - The last one to leave stops the read and waits for it, so that no read outlives
 //     its callers: who has no calls under way can close the store.
 type flights[T any] struct {
+	env *env.Env
+
 	mu      sync.Mutex
 	running map[string]*flight[T] // the newest flight of each key
 }
@@ -38,6 +42,11 @@ func (g *flights[T]) do(ctx context.Context, key string, oldest time.Time,
 	case <-f.done:
 		return f.val, shared, f.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-f.done: // in the same moment
+		return f.val, shared, f.err
+	default:
 		g.leave(key, f)
 		return val, shared, ctx.Err()
 	}
@@ -57,12 +66,12 @@ func (g *flights[T]) join(ctx context.Context, key string, oldest time.Time,
 		g.running = make(map[string]*flight[T])
 	}
 	g.running[key] = f
-	go func() { // its callers wait for it: do, leave
+	g.env.Go(func() { // its callers wait for it: do, leave
 		defer close(f.done)
 		defer cancel()
 		f.val, f.err = read(own)
 		g.forget(key, f)
-	}()
+	})
 	return f, false
 }
 

@@ -118,7 +118,11 @@ func TestNoReadOutlivesItsCallers(t *testing.T) {
 		for range 3 {
 			callers.Go(func() { _, _ = r.Totals(ctx, []string{"c"}, time.Minute) })
 		}
+		began := time.Now()
 		callers.Wait()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the last caller came back after %s, want its context's second: nobody stopped the read", took)
+		}
 		store.mu.Lock()
 		defer store.mu.Unlock()
 		if store.open != 0 {

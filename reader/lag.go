@@ -39,10 +39,10 @@ func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 // Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
 // store cannot be read it is what is still fresh of the last reading.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
-	if r.workers.due(time.Now(), r.clock.now()) {
+	if r.workers.due(time.Now(), r.clock.Now()) {
 		r.fetchWorkers(ctx)
 	}
-	return r.workers.pipeline(r.clock.now())
+	return r.workers.pipeline(r.clock.Now())
 }
 
 // fetchWorkers reads the records, one caller at a time. Others do with what there is,

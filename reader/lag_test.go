@@ -64,7 +64,7 @@ func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{}
-		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(8 * time.Second)})
+		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(9 * time.Second)})
 		r := newReader(t, store, nil, reader.Config{})
 		r.Lag(t.Context())
 		store.breakWith(errAway)
@@ -75,6 +75,11 @@ func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 		r.Lag(t.Context())
 		if n := store.askedForWorkers(); n != 2 {
 			t.Errorf("asked %d times, want 2: a failed reading is repeated after 1s", n)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		r.Lag(t.Context())
+		if n := store.askedForWorkers(); n != 3 {
+			t.Errorf("asked %d times, want 3: a failed reading is repeated after 1s", n)
 		}
 	})
 }
@@ -99,6 +104,8 @@ func TestRates(t *testing.T) {
 			{[]reader.Worker{at("a", 15, 1100, 30), at("b", 15, 5, 5)}, reader.Pipeline{Workers: 2}},
 			{[]reader.Worker{at("a", 20, 1200, 35), at("b", 20, 10, 10)}, reader.Pipeline{Workers: 2, Entries: 21, Commits: 2, RatesKnown: true}},
 			{[]reader.Worker{at("a", 25, 3, 1), at("b", 25, 15, 15)}, reader.Pipeline{Workers: 2}}, // a started anew
+			{[]reader.Worker{at("a", 30, 3, 2), at("b", 30, 15, 15)}, reader.Pipeline{Workers: 2, Commits: 0.2, RatesKnown: true}},
+			{[]reader.Worker{at("a", 35, 9, 1), at("b", 35, 15, 15)}, reader.Pipeline{Workers: 2}}, // and again, with more entries
 		} {
 			store.announce(step.workers...)
 			if diff := cmp.Diff(step.want, r.Pipeline(t.Context())); diff != "" {

@@ -40,7 +40,7 @@ func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Pag
 	if err != nil {
 		return Page{}, err
 	}
-	r.clock.learn(view.ReadTime(), began, time.Now())
+	r.clock.Learn(view.ReadTime(), time.Since(began))
 	page := r.cut(records, limit)
 	rd := r.newReading(view)
 	for _, rec := range page {

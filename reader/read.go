@@ -38,7 +38,7 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	if err := rd.run(ctx); err != nil {
 		return nil, err
 	}
-	r.clock.learn(view.ReadTime(), began, time.Now())
+	r.clock.Learn(view.ReadTime(), time.Since(began))
 	totals := make([]Total, len(rd.tallies))
 	for i, t := range rd.tallies {
 		total, err := t.total()

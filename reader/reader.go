@@ -11,6 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/storetime"
 )
 
 // A Reader serves totals. It is safe for concurrent use and has nothing to close: no
@@ -24,7 +25,7 @@ type Reader struct {
 	shards     *lru.Cache[string, int] // how many shards a counter was last seen to have
 	flights    flights[[]Total]
 	refreshing busy
-	clock      storeClock
+	clock      storetime.Clock
 	checked    checker
 	workers    roster
 	stats      counts
@@ -41,6 +42,8 @@ func New(store Store, cache Cache, cfg Config) (*Reader, error) {
 	}
 	r := &Reader{store: store, cfg: cfg.withDefaults()}
 	r.workers.every = r.cfg.LagEvery
+	r.clock.Env = r.cfg.Env
+	r.flights.env, r.workers.flights.env = r.cfg.Env, r.cfg.Env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {
 		return nil, fmt.Errorf("reader: %w", err)
@@ -99,6 +102,9 @@ func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.
 		totals, err := r.readTotals(ctx, counters)
 		return addTotals(found, totals), err
 	}
+	if r.cache != nil && !r.clock.Known() {
+		_ = r.checkStore(ctx) // without the store's time nothing of the cache can be served
+	}
 	addTotals(found, r.fromCache(ctx, counters, maxStaleness))
 	missing := slices.DeleteFunc(slices.Clone(counters), func(c string) bool { _, ok := found[c]; return ok })
 	if len(missing) == 0 {
@@ -120,6 +126,11 @@ func (r *Reader) share(ctx context.Context, counters []string, maxStaleness time
 	})
 	if shared {
 		r.stats.shared.Add(1)
+		// Whoever shares waits for a read that began before: the machine may have been
+		// suspended in the middle of it.
+		if err == nil && slices.ContainsFunc(totals, func(t Total) bool { return !r.young(t.AsOf, maxStaleness) }) {
+			return r.readTotals(ctx, counters)
+		}
 	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, countmill.ErrUnavailable) {
 		err = r.callerGone(ctx)
@@ -158,5 +169,5 @@ func (r *Reader) account(t Total) {
 	} else {
 		r.stats.fromStore.Add(1)
 	}
-	r.cfg.OnServe(max(0, r.clock.now().Sub(t.AsOf)), t.Source)
+	r.cfg.OnServe(max(0, r.clock.Now().Sub(t.AsOf)), t.Source)
 }

@@ -71,8 +71,9 @@ type Store interface {
 	// Workers returns the records of all aggregators, stale ones too.
 	Workers(ctx context.Context) ([]Worker, error)
 
-	// Check reports whether this is still the database that was opened.
-	Check(ctx context.Context) error
+	// Check reports whether this is still the database that was opened. It returns the
+	// store's time, or a zero time where that is the machine's own.
+	Check(ctx context.Context) (time.Time, error)
 }
 
 // A Cached is a total as a cache keeps it, in one value with its name and its moment:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -22,14 +23,14 @@ func CutIdentified(inc countmill.Increment) Part {
 }
 
 // CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries with
-// random ids. The parts share the array of entries.
-func CutAnonymous(entries []Entry) []Part {
+// ids from random (see RandomIDs). The parts share the array of entries.
+func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	parts := make([]Part, 0, (len(entries)+MaxEntries-1)/MaxEntries)
 	for chunk := range slices.Chunk(entries, MaxEntries) {
 		parts = append(parts, Part{Kind: Anonymous, Entries: chunk})
 	}
 	ids := make([]PartID, len(parts))
-	RandomIDs(ids)
+	RandomIDs(random, ids)
 	for i := range parts {
 		parts[i].ID = ids[i]
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -21,7 +22,7 @@ func TestCutAnonymousKeepsEveryEntryUnderRandomIDs(t *testing.T) {
 	seen := map[PartID]bool{{}: true}
 	for range 2 { // the same entries twice: nothing in them is in the ids
 		got = nil
-		for i, p := range CutAnonymous(want) {
+		for i, p := range CutAnonymous(rand.Reader, want) {
 			if seen[p.ID] {
 				t.Errorf("part %d has id %s, which is zero or another part's", i, p.ID)
 			}

@@ -2,21 +2,24 @@ package wire
 
 import (
 	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"io"
 	"slices"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// RandomIDs fills ids from the system's random source. It is not a generator seeded
-// once: a restored machine image would repeat that.
-func RandomIDs(ids []PartID) {
+// RandomIDs fills ids from random, which is crypto/rand.Reader outside simulations and
+// never fails. It is not a generator seeded once: a restored machine image would repeat
+// that.
+func RandomIDs(random io.Reader, ids []PartID) {
 	buf := make([]byte, 16*len(ids))
-	_, _ = rand.Read(buf) // never fails: crypto/rand ends the process instead
+	if _, err := io.ReadFull(random, buf); err != nil {
+		panic(err)
+	}
 	for i := range ids {
 		copy(ids[i][:], buf[16*i:])
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -27,7 +28,7 @@ func everyKind(t testing.TB) *Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Batch{Time: epoch, Parts: CutAnonymous([]Entry{{"least", -MaxSum}, {"most", MaxSum}})}
+	b := &Batch{Time: epoch, Parts: CutAnonymous(crand.Reader, []Entry{{"least", -MaxSum}, {"most", MaxSum}})}
 	b.Parts = append(b.Parts, CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x", Time: epoch}))
 	b.Parts = append(b.Parts, keyed...)
 	b.Parts = append(b.Parts, Part{ID: KeyID("", "empty", 0), Kind: Head, Request: 7})
@@ -131,7 +132,7 @@ func benchBatch() *Batch {
 		entries[i] = Entry{fmt.Sprintf("page:/products/%06d", i), 1 + r.Int64N(500)}
 	}
 	SortEntries(entries)
-	return &Batch{Time: epoch, Parts: CutAnonymous(entries)}
+	return &Batch{Time: epoch, Parts: CutAnonymous(crand.Reader, entries)}
 }
 
 // The generated code is measured twice: alone, and with the conversion from and to the

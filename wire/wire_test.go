@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -190,7 +191,7 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := append(CutAnonymous([]Entry{{"x", 1}}), keyed...)
+	parts := append(CutAnonymous(rand.Reader, []Entry{{"x", 1}}), keyed...)
 	const limit = 4000
 	batches := Pack(epoch, parts, limit)
 	if len(batches) < 4 {

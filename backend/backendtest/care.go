@@ -111,11 +111,28 @@ func testAnnounceReplaces(t *testing.T, su *suite) {
 func testCheckIsFine(t *testing.T, su *suite) {
 	s := su.open(t)
 	for range 3 {
-		if err := s.Check(t.Context()); err != nil {
+		before := readTime(t, s)
+		at, err := s.Check(t.Context())
+		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
+		}
+		// The horizon is judged by it. Zero says that it is the machine's own clock.
+		if after := readTime(t, s); !at.IsZero() && (at.Before(before) || at.After(after)) {
+			t.Errorf("Check says that it is %s, between reads as of %s and %s", at, before, after)
 		}
 		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
 	}
+}
+
+// readTime is the moment of a read that is made now.
+func readTime(t *testing.T, s Store) time.Time {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}}); err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	return v.ReadTime()
 }
 
 // calls is every call that takes a context, with arguments that a healthy store takes.
@@ -128,7 +145,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"Raise":    func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
 		"Bury":     func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
 		"Announce": func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
-		"Check":    s.Check,
+		"Check":    func(ctx context.Context) error { _, err := s.Check(ctx); return err },
 		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
 		"Dead":     func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
 		"Lookup": func(ctx context.Context) error {

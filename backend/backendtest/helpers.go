@@ -36,7 +36,7 @@ func long(s string) string {
 
 func newID() wire.PartID {
 	var id [1]wire.PartID
-	wire.RandomIDs(id[:])
+	wire.RandomIDs(rand.Reader, id[:])
 	return id[0]
 }
 

@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,7 +47,7 @@ func testAppliedTakesLimits(t *testing.T, su *suite) {
 	m := marker()
 	mustFold(t, s, commit(one(m)))
 	ids := make([]wire.PartID, s.Limits().Keys)
-	wire.RandomIDs(ids)
+	wire.RandomIDs(rand.Reader, ids)
 	ids[len(ids)-1] = m.ID
 	if got := applied(t, s, ids...); len(got) != 1 || got[0].ID != m.ID {
 		t.Errorf("Applied of %d ids found %v, want %v", len(ids), got, m)

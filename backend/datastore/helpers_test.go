@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"testing"
 
@@ -59,7 +60,7 @@ func fresh(t testing.TB) Config {
 
 func newMarker() aggregator.Marker {
 	var ids [1]wire.PartID
-	wire.RandomIDs(ids[:])
+	wire.RandomIDs(rand.Reader, ids[:])
 	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, ExpireAt: now()}
 }
 

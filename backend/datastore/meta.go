@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc/codes"
@@ -22,7 +23,7 @@ var metaRef = ref{kindMeta, "meta"}
 // readMeta refuses a database that is not ours, and makes the meta record where that was
 // asked for.
 func (s *Store) readMeta(ctx context.Context) error {
-	id, err := s.lookupMeta(ctx)
+	id, _, err := s.lookupMeta(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,34 +39,38 @@ func (s *Store) readMeta(ctx context.Context) error {
 	return nil
 }
 
-// lookupMeta returns the id of the database, empty where it has none.
-func (s *Store) lookupMeta(ctx context.Context) (string, error) {
+// lookupMeta returns the id of the database, empty where it has none, and its time, zero
+// where it does not tell it.
+func (s *Store) lookupMeta(ctx context.Context) (_ string, at time.Time, _ error) {
 	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
 	})
 	if err != nil {
-		return "", s.explain("look the meta record up", err)
+		return "", at, s.explain("look the meta record up", err)
 	}
 	if s.id == "" {
 		s.unpinned = resp.GetReadTime() == nil
 	}
+	if read := resp.GetReadTime(); read != nil {
+		at = read.AsTime()
+	}
 	if len(resp.GetDeferred()) > 0 {
-		return "", fmt.Errorf("%s: the server deferred the meta record", s.cfg)
+		return "", at, fmt.Errorf("%s: the server deferred the meta record", s.cfg)
 	}
 	if len(resp.GetFound()) == 0 {
-		return "", nil
+		return "", at, nil
 	}
 	f := fields{entity: resp.GetFound()[0].GetEntity()}
 	version, id := f.integer("format"), f.text("id")
 	switch {
 	case f.err != nil:
-		return "", fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
+		return "", at, fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
 	case version > format:
-		return "", fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
+		return "", at, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
 	case version < 1 || id == "":
-		return "", fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, id)
+		return "", at, fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, id)
 	}
-	return id, nil
+	return id, at, nil
 }
 
 // createMeta makes the record, or finds the one of a process that was quicker.
@@ -83,7 +88,7 @@ func (s *Store) createMeta(ctx context.Context) (string, error) {
 	if status.Code(err) != codes.AlreadyExists {
 		return "", s.explain("make the meta record", err)
 	}
-	id, err = s.lookupMeta(ctx)
+	id, _, err = s.lookupMeta(ctx)
 	if err == nil && id == "" {
 		err = fmt.Errorf("%w: %s: the meta record comes and goes", aggregator.ErrDeployment, s.cfg)
 	}
@@ -92,26 +97,27 @@ func (s *Store) createMeta(ctx context.Context) (string, error) {
 
 // Check compares the meta record with the one that was opened. One that is gone or has
 // changed is another database: an emulator that was restarted empty, a restored backup.
-func (s *Store) Check(ctx context.Context) error {
+// It returns the database's time, zero from a server that does not tell it.
+func (s *Store) Check(ctx context.Context) (time.Time, error) {
 	ctx, cancel, err := s.bound(ctx)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	defer cancel()
 	return s.compareMeta(ctx)
 }
 
-func (s *Store) compareMeta(ctx context.Context) error {
-	id, err := s.lookupMeta(ctx)
+func (s *Store) compareMeta(ctx context.Context) (at time.Time, err error) {
+	id, at, err := s.lookupMeta(ctx)
 	switch {
 	case err != nil:
-		return err
+		return at, err
 	case id == "":
-		return fmt.Errorf("%w: the meta record of %s is gone: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
+		return at, fmt.Errorf("%w: the meta record of %s is gone: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
 			aggregator.ErrDeployment, s.cfg)
 	case id != s.id:
-		return fmt.Errorf("%w: the meta record of %s has changed from id %s to %s: this is another database than the one that was opened; start again only if that is meant",
+		return at, fmt.Errorf("%w: the meta record of %s has changed from id %s to %s: this is another database than the one that was opened; start again only if that is meant",
 			aggregator.ErrDeployment, s.cfg, s.id, id)
 	}
-	return nil
+	return at, nil
 }

@@ -40,7 +40,7 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, ""},
 	} {
 		putMeta(t, s, c.properties)
-		err := s.Check(t.Context())
+		_, err := s.Check(t.Context())
 		switch {
 		case c.says == "" && err != nil:
 			t.Errorf("Check of the record as it was: %v", err)

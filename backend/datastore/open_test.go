@@ -300,7 +300,7 @@ func TestReadOnly(t *testing.T) {
 	if got := value(t, s, "a", 0).Value; got != 3 {
 		t.Errorf("got %d, want 3", got)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if _, err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
 	}
 	_, foldErr := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"cmp"
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -60,7 +61,7 @@ func BenchmarkFoldMarked(b *testing.B) {
 	ids := make([]wire.PartID, 100)
 	expire := time.Now().Add(194 * time.Hour)
 	for i := 0; b.Loop(); i++ {
-		wire.RandomIDs(ids)
+		wire.RandomIDs(crand.Reader, ids)
 		c := &aggregator.Commit{Adds: commits[i%len(commits)].Adds}
 		for _, id := range ids {
 			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), ExpireAt: expire})

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -158,14 +159,15 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
 // files that nobody can open again.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Store) Check(ctx context.Context) (time.Time, error) {
 	if err := s.enter(); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err())
+}
+
+func (s *Store) checkDir() error {
 	if s.lock != nil {
 		lock, err := os.Stat(s.lockFile())
 		if err != nil {
@@ -175,5 +177,5 @@ func (s *Store) Check(ctx context.Context) error {
 			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
 		}
 	}
-	return s.health.err()
+	return nil
 }

@@ -114,7 +114,7 @@ func TestKilledWhileIdle(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		s := open(t, Config{Dir: dir})
-		if err := s.Check(t.Context()); err != nil {
+		if _, err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check: %v", err)
 		}
 		_ = s.Close()

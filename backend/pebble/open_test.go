@@ -116,7 +116,7 @@ func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, merger, nil, nil)
-	if err := open(t, Config{Dir: dir}).Check(t.Context()); err != nil {
+	if _, err := open(t, Config{Dir: dir}).Check(t.Context()); err != nil {
 		t.Errorf("Check: got %v, want none: an empty flush is no trouble", err)
 	}
 }
@@ -175,20 +175,20 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is gone") {
+	if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is gone") {
 		t.Errorf("removed: got error %v, want one that says so", err)
 	}
 	// Another process could open it now; this one is kept from it by its own lock.
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.lockFile(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was replaced") {
+	if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was replaced") {
 		t.Errorf("replaced: got error %v, want one that says so", err)
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if _, err := s.Check(t.Context()); err != nil {
 		t.Errorf("back again: %v", err)
 	}
 }
@@ -211,13 +211,13 @@ func TestCheckSeesFailingFlush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "Check fails", func() bool { return s.Check(t.Context()) != nil })
-	if err := s.Check(t.Context()); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/data is on a full disk") {
+	waitFor(t, "Check fails", func() bool { _, err := s.Check(t.Context()); return err != nil })
+	if _, err := s.Check(t.Context()); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/data is on a full disk") {
 		t.Errorf("got error %v, want one that says that the disk is full", err)
 	}
 	full.Store(false)
 	<-flushed
-	waitFor(t, "Check is fine", func() bool { return s.Check(t.Context()) == nil })
+	waitFor(t, "Check is fine", func() bool { _, err := s.Check(t.Context()); return err == nil })
 	if got := total(t, s, "a"); got != 1 {
 		t.Errorf("got %d, want 1", got)
 	}

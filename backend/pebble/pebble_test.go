@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func total(t testing.TB, s *Store, counter string) int64 {
 
 func marker(expire time.Time) []aggregator.Marker {
 	var ids [1]wire.PartID
-	wire.RandomIDs(ids[:])
+	wire.RandomIDs(rand.Reader, ids[:])
 	return []aggregator.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, ExpireAt: expire}}
 }
 

@@ -2,7 +2,7 @@
 // Firestore in Datastore mode has in production and its emulators have not, and gives
 // each of the store's answers on demand, "maybe applied" included.
 //
-// It starts no goroutines and knows no time but time.Now, so it can be used inside a
+// It starts no goroutines and knows no time but its Clock, so it can be used inside a
 // testing/synctest bubble. Hooks are called without locks held: they may block, and
 // they may call the store.
 package fakestore
@@ -35,6 +35,8 @@ type Options struct {
 
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
 	ClockOffset time.Duration
+	// Clock is the store's clock, before ClockOffset. Default time.Now.
+	Clock func() time.Time
 	// Latency is how long every call takes. Default 0.
 	Latency time.Duration
 
@@ -67,6 +69,9 @@ func (o Options) withDefaults() Options {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
 	}
 	if o.Errorf == nil {
 		o.Errorf = func(string, ...any) {}
@@ -164,7 +169,7 @@ func (s *Store) overLimit(what string, got, limit int) error {
 
 // commitTimeLocked is later than every time given out before, as Datastore's is.
 func (s *Store) commitTimeLocked() time.Time {
-	now := time.Now().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	now := s.opts.Clock().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
 	if !now.After(s.last) {
 		now = s.last.Add(time.Microsecond)
 	}
@@ -175,7 +180,7 @@ func (s *Store) commitTimeLocked() time.Time {
 // readTimeLocked is not earlier than any commit made so far; every later commit is
 // later than it.
 func (s *Store) readTimeLocked() time.Time {
-	now := time.Now().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	now := s.opts.Clock().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
 	if now.After(s.last) {
 		s.last = now
 	}

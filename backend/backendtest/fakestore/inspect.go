@@ -3,6 +3,7 @@ package fakestore
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
@@ -52,6 +53,28 @@ func (s *Store) Totals() map[string]int64 {
 
 // Total sums the shards of one counter.
 func (s *Store) Total(counter string) int64 { return s.Totals()[counter] }
+
+// TotalAt sums the shards of one counter as they were at a moment, whatever its record
+// says. It needs Options.History.
+func (s *Store) TotalAt(counter string, at time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var total int64
+	for key, h := range s.shards {
+		if key.counter == counter {
+			sum, _ := h.at(at)
+			total += sum
+		}
+	}
+	return total
+}
+
+// Expire forgets the markers that expire before now, as a TTL policy does in its time.
+func (s *Store) Expire(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool { return m.ExpireAt.Before(now) })
+}
 
 // Marker returns the marker of a part, if there is one.
 func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
@@ -167,11 +168,17 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 	return workers, err
 }
 
-// Check is nil unless a hook says otherwise.
-func (s *Store) Check(ctx context.Context) error {
+// Check returns the store's time unless a hook says otherwise.
+func (s *Store) Check(ctx context.Context) (at time.Time, err error) {
 	answer, err := s.begin(ctx, Check, nil)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
-	return s.do(ctx, answer, func() error { return nil })
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at = s.readTimeLocked()
+		return nil
+	})
+	return at, err
 }

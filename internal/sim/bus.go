@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+)
+
+// A broker keeps messages until they are acknowledged. Order means nothing to it.
+type broker struct {
+	w             *World
+	n             int
+	queue         []*parcel // not delivered, or to be delivered again
+	held          []*delivery
+	subscriptions []*subscription
+}
+
+// A parcel is a message that the broker has.
+type parcel struct {
+	n         int
+	uuid      string
+	payload   []byte
+	published time.Time
+	foreign   bool
+	acked     bool
+	// settled is told the outcome, where the publisher waits for it.
+	settled func(error)
+}
+
+// A delivery is a message that a subscriber holds.
+type delivery struct {
+	parcel *parcel
+	sub    *subscription
+	msg    *message.Message
+}
+
+type subscription struct {
+	p     *proc
+	ctx   context.Context
+	out   chan *message.Message
+	ended bool
+	idle  bool // did not take what it was offered; until something else has happened
+}
+
+func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
+	b.n++
+	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.w.wall(), foreign: foreign}
+	b.queue = append(b.queue, l)
+	b.w.say(nil, "   message %d is on the bus", l.n)
+	return l
+}
+
+// absorb looks what subscribers did with what they hold, and reports whether it was
+// anything.
+func (b *broker) absorb() bool {
+	before := len(b.held) + len(b.subscriptions)
+	for _, s := range b.subscriptions {
+		if !s.ended && s.ctx.Err() != nil {
+			b.end(s)
+		}
+	}
+	b.subscriptions = slices.DeleteFunc(b.subscriptions, func(s *subscription) bool { return s.ended })
+	held := b.held[:0]
+	var again []*parcel
+	for _, d := range b.held {
+		switch {
+		case closed(d.msg.Acked()):
+			if l := b.acked(d); l != nil {
+				again = append(again, l)
+			}
+		case closed(d.msg.Nacked()):
+			b.nacked(d)
+			again = append(again, d.parcel)
+		case d.sub.ended || d.sub.p.dead:
+			again = append(again, d.parcel)
+		default:
+			held = append(held, d)
+		}
+	}
+	clear(b.held[len(held):])
+	b.held = held
+	for _, l := range again {
+		b.requeue(l)
+	}
+	return len(b.held)+len(b.subscriptions) != before
+}
+
+// requeue makes a message ready again, unless it is done or ready anyway.
+func (b *broker) requeue(l *parcel) {
+	if l.settled != nil && !l.acked { // nobody delivers twice on one machine
+		l.acked = true
+		l.settled(errNacked)
+	}
+	if !l.acked && !slices.Contains(b.queue, l) {
+		b.queue = append(b.queue, l)
+	}
+}
+
+var errNacked = errors.New("sim: the subscriber refused the message; it was not applied")
+
+// acked takes an ack in, or loses it: then the message is to be delivered again.
+func (b *broker) acked(d *delivery) *parcel {
+	w := b.w
+	if d.sub.p.dead {
+		return d.parcel
+	}
+	w.trace("ack", d.sub.p, "", uint64(d.parcel.n))
+	w.say(d.sub.p, "acknowledges message %d", d.parcel.n)
+	w.checkAck(d)
+	if d.parcel.settled == nil && !d.parcel.acked && w.strikes(AckLost) {
+		return d.parcel
+	}
+	if !d.parcel.acked {
+		d.parcel.acked = true
+		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
+		if d.parcel.settled != nil {
+			d.parcel.settled(nil)
+		}
+	}
+	return nil
+}
+
+func (b *broker) nacked(d *delivery) {
+	if !d.sub.p.dead && !d.sub.p.leaving {
+		b.w.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
+	}
+}
+
+func (b *broker) end(s *subscription) {
+	s.ended = true
+	close(s.out)
+}
+
+// open is the subscriptions that may be offered something.
+func (b *broker) open() []*subscription {
+	var open []*subscription
+	for _, s := range b.subscriptions {
+		if !s.ended && !s.idle && !s.p.frozen && !s.p.dead {
+			open = append(open, s)
+		}
+	}
+	return open
+}
+
+// next is which message of the queue to deliver: often the oldest, as brokers do, so that
+// what was delivered first is what comes first again.
+func (b *broker) next() int {
+	if b.w.rng.IntN(2) == 0 {
+		return b.w.rng.IntN(len(b.queue))
+	}
+	oldest := 0
+	for i, l := range b.queue {
+		if l.n < b.queue[oldest].n {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+// deliver offers message i of the queue, and reports whether it was taken.
+func (b *broker) deliver(s *subscription, i int) bool {
+	l := b.queue[i]
+	m := message.NewMessage(l.uuid, l.payload)
+	if l.foreign {
+		m.Metadata.Set(aggregator.MetaBrokerID, strconv.Itoa(l.n))
+		m.Metadata.Set(aggregator.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
+	}
+	select {
+	case s.out <- m:
+	default:
+		s.idle = true
+		return false
+	}
+	b.w.trace("deliver", s.p, "", uint64(l.n))
+	b.w.say(s.p, "gets message %s", b.w.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
+	b.queue = slices.Delete(b.queue, i, i+1)
+	if s.p.first == nil {
+		s.p.first = l
+	}
+	b.held = append(b.held, &delivery{l, s, m})
+	b.checkHeld(s.p)
+	return true
+}
+
+// checkHeld holds an aggregator to what it may hold.
+func (b *broker) checkHeld(p *proc) {
+	n := 0
+	for _, d := range b.held {
+		if d.sub.p == p {
+			n++
+		}
+	}
+	if n > p.heldMessages {
+		b.w.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
+	}
+}
+
+// bus is the broker as one process sees it.
+type bus struct {
+	w *World
+	p *proc
+}
+
+// Publish hands a message over.
+func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
+	m := messages[0]
+	uuid, payload := m.UUID, slices.Clone(m.Payload)
+	var settled chan error
+	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
+		settled, err = b.w.publish(b.p, uuid, payload, f)
+	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
+		return fmt.Errorf("sim: %w", countmill.ErrClosed)
+	}
+	if settled != nil {
+		return <-settled
+	}
+	return err
+}
+
+func (w *World) publish(p *proc, uuid string, payload []byte, f fate) (chan error, error) {
+	w.checkSealed(uuid, payload)
+	put := func() error { w.bus.put(uuid, payload, false); return nil }
+	if w.embedded {
+		if f != released {
+			return nil, countmill.ErrClosed
+		}
+		settled := make(chan error, 1)
+		l := w.bus.put(uuid, payload, false)
+		l.settled = func(err error) { settled <- err }
+		p.waiting = append(p.waiting, l)
+		return settled, nil
+	}
+	switch {
+	case f != released:
+		w.maybe(put)
+		return nil, errLost
+	case w.away(BusAway):
+		w.maybe(put)
+		return nil, errLost
+	case w.strikes(PublishLost):
+		return nil, errLost
+	case w.strikes(PublishAnswerLost):
+		_ = put()
+		return nil, errLost
+	case w.strikes(PublishTwice):
+		_ = put()
+	}
+	return nil, put()
+}
+
+// Subscribe opens a stream.
+func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
+	if !b.w.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
+		if f != released || b.w.away(BusAway) || b.w.strikes(SubscribeFails) {
+			err = errLost
+			return
+		}
+		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
+		b.w.bus.subscriptions = append(b.w.bus.subscriptions, s)
+		out = s.out
+	}, gets: func() string { return answerText(err, nil) }}) {
+		return nil, errFenced
+	}
+	return out, err
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// cache is the cache as one process sees it: a real one, with faults.
+type cache struct {
+	w *World
+	p *proc
+}
+
+var _ reader.Cache = (*cache)(nil)
+
+var errCache = errors.New("sim: the cache failed")
+
+func (c *cache) call(ctx context.Context, op string, key uint64, asks, found text, do func() error) (err error) {
+	gets := func() string { return answerText(err, found) }
+	if !c.w.park(&step{p: c.p, op: op, key: key, ctx: ctx, aside: true, asks: asks, gets: gets, run: func(f fate) {
+		switch {
+		case f == ended:
+			err = context.DeadlineExceeded
+		case f == killed:
+		case c.w.strikes(CacheFails):
+			err = errCache
+		default:
+			err = do()
+		}
+	}}) {
+		return errFenced
+	}
+	return err
+}
+
+func (c *cache) Get(ctx context.Context, counters []string) (found []reader.Cached, err error) {
+	counters = slices.Clone(counters)
+	err = c.call(ctx, "cache get", stringsKey(counters), joined(counters), func() string { return cachedText(found) }, func() (err error) {
+		found, err = c.w.cache.Get(background, counters)
+		for i := range found {
+			c.spoil(found, i)
+		}
+		if len(found) > 0 && c.w.strikes(CacheForgets) {
+			found = found[1:]
+		}
+		return err
+	})
+	return found, err
+}
+
+// spoil gives an older version of an entry, or that of another counter.
+func (c *cache) spoil(found []reader.Cached, i int) {
+	old := c.w.sets[found[i].Counter]
+	if len(old) > 1 && c.w.strikes(CacheStale) {
+		found[i] = old[c.w.rng.IntN(len(old)-1)]
+	}
+	if c.w.strikes(CacheSwapped) {
+		found[i].Counter, found[i].Total = "another", found[i].Total+1
+	}
+}
+
+func (c *cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+	totals = slices.Clone(totals)
+	names := make([]string, len(totals))
+	for i, t := range totals {
+		names[i] = t.Counter
+	}
+	return c.call(ctx, "cache set", stringsKey(names), func() string { return cachedText(totals) }, nil, func() error {
+		set := func() error {
+			for _, t := range totals {
+				c.w.sets[t.Counter] = append(c.w.sets[t.Counter], t)
+			}
+			before, _ := c.w.cache.Get(background, names)
+			err := c.w.cache.Set(background, totals, ttl)
+			after, _ := c.w.cache.Get(background, names)
+			c.w.checkCacheSet(before, after)
+			return err
+		}
+		if c.w.strikes(CacheLate) {
+			c.w.later(set)
+			return errCache
+		}
+		return set()
+	})
+}
+
+func (c *cache) Lock(ctx context.Context, counter string, ttl time.Duration) (won bool, err error) {
+	err = c.call(ctx, "cache lock", stringsKey([]string{counter}), joined([]string{counter}), func() string { return fmt.Sprint(won) }, func() (err error) {
+		won, err = c.w.cache.Lock(background, counter, ttl)
+		return err
+	})
+	return won, err
+}
+
+func (c *cache) Unlock(ctx context.Context, counter string) error {
+	return c.call(ctx, "cache unlock", stringsKey([]string{counter}), joined([]string{counter}), nil, func() error {
+		return c.w.cache.Unlock(background, counter)
+	})
+}

@@ -1,0 +1,114 @@
+package sim
+
+import "math/rand/v2"
+
+// A Fault is something that the world does to the pipeline.
+type Fault int
+
+// The faults. The first group happens to calls, the second by itself.
+const (
+	PublishLost Fault = iota
+	PublishAnswerLost
+	PublishTwice
+	SubscribeFails
+	AckLost
+
+	FoldApplied
+	FoldNotApplied
+	FoldLate
+	FoldResent
+	FoldSlow
+	FoldExists
+	FoldDeployment
+	FoldIgnored
+	LookupFails
+	LookupBlank
+	LookupDeferred
+	RaiseLost
+	RaiseAnswerLost
+	RaiseLate
+	BuryLost
+	BuryAnswerLost
+	AnnounceLost
+	CheckFails
+	ReadFails
+	CacheFails
+	CacheForgets
+	CacheStale
+	CacheSwapped
+	CacheLate
+
+	Redelivered
+	StreamEnds
+	StoreAway
+	BusAway
+	Swapped
+	KillPublisher
+	KillAggregator
+	KillReader
+	Image
+	Freeze
+	PastHorizon
+	ClockSkewed
+	ClockJumps
+	StoreClockSkewed
+	ShardsRaised
+	Drain
+	DrainPublisher
+	OtherPublisher
+	CallerGivesUp
+	IDReused
+	Garbage
+	NewerVersion
+	Foreign
+	Poison
+
+	faultCount
+)
+
+var faultNames = [faultCount]string{
+	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost",
+	"fold applied, answer lost", "fold not applied, error", "fold applied later, error",
+	"fold sent twice below", "fold slower than its deadline", "marker exists, none found",
+	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
+	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",
+	"announcement lost", "check fails", "read fails", "cache fails", "cache forgets", "cache entry stale",
+	"cache entries swapped", "cache set late",
+	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
+	"aggregator killed", "reader killed", "restored image", "frozen", "past the horizon", "clock off",
+	"clock jumps", "store clock off", "shards raised", "aggregator drained", "publisher drained",
+	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
+	"foreign message", "refused content",
+}
+
+func (f Fault) String() string { return faultNames[f] }
+
+// events are the faults that happen by themselves.
+const firstEvent = Redelivered
+
+// weather draws which faults a schedule has, and how often: a run with all of them at
+// once would hardly get anything done, and hide what a few of them do together.
+func weather(rng *rand.Rand) (rates [faultCount]float64) {
+	share := []float64{0, 0.15, 0.3, 0.5}[rng.IntN(4)]
+	for f := range rates {
+		if rng.Float64() < share {
+			rates[f] = []float64{0.02, 0.1, 0.3}[rng.IntN(3)]
+		}
+	}
+	return rates
+}
+
+// strikes reports whether a fault happens to what is done now.
+func (w *World) strikes(f Fault) bool {
+	if !w.stormy || w.rates[f] == 0 || w.rng.Float64() >= w.rates[f] {
+		return false
+	}
+	w.hit(f)
+	return true
+}
+
+func (w *World) hit(f Fault) {
+	w.Faults[f]++
+	w.trace("fault", nil, faultNames[f], 0)
+	w.say(nil, "!! %s", f)
+}

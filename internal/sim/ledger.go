@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	// digits is how many increments a counter takes: 4^25 is below countmill.MaxDelta.
+	digits = 26
+	// poison is a counter whose commits the store refuses for their content.
+	poison = "poison"
+	// flood is a counter that is driven beyond int64.
+	flood = "flood"
+	// below is a counter of negative deltas.
+	below = "below"
+)
+
+// A sum is one increment in the ledger.
+type sum struct {
+	counter string
+	digit   int
+	least   int  // times that it must have been counted
+	most    int  // times that it may have been counted
+	group   *int // sums of one group count once together
+	reused  bool // another increment came under its id, or its request's key
+}
+
+func (s *sum) delta() int64 {
+	d := int64(1) << (2 * s.digit)
+	if s.counter == below {
+		return -d
+	}
+	return d
+}
+
+// maybe says that its caller was never told.
+func (s *sum) maybe() { s.most = 1 }
+
+// durable says that its caller was told so.
+func (s *sum) durable() { s.least, s.most = 1, 1 }
+
+// draw takes an increment of a counter into the ledger, nil where it has no digit left.
+func (w *World) draw(counter string) *sum {
+	n := w.used[counter]
+	if n >= digits {
+		return nil
+	}
+	w.used[counter] = n + 1
+	s := &sum{counter: counter, digit: n}
+	w.ledger = append(w.ledger, s)
+	return s
+}
+
+// times is how often total holds the increment.
+func (s *sum) times(total int64) int {
+	if s.counter == below {
+		total = -total
+	}
+	return int(total>>(2*s.digit)) & 3
+}
+
+// letterSums are what dead letters hold of each counter: the sums of all, and of those
+// that say that they were certainly not applied.
+func letterSums(letters []aggregator.Dead) map[string][]int64 {
+	sums := make(map[string][]int64)
+	for _, d := range letters {
+		for _, p := range partsIn(d) {
+			for _, e := range p.Entries {
+				sums[e.Counter] = append(sums[e.Counter], e.Delta)
+			}
+		}
+	}
+	return sums
+}
+
+// partsIn are the parts that a dead letter is about: not the head that stands before one
+// that follows it.
+func partsIn(d aggregator.Dead) []wire.Part {
+	b, err := wire.Decode(d.Payload)
+	if err != nil {
+		return nil
+	}
+	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {
+		return b.Parts[1:]
+	}
+	return b.Parts
+}
+
+// check compares the ledger with the store, when all has come to rest.
+func (w *World) check() {
+	totals := w.fake.Totals()
+	letters := w.fake.Letters()
+	aside := letterSums(letters)
+	type group struct{ times int }
+	groups := make(map[*int]*group)
+	for _, s := range w.ledger {
+		times := s.times(totals[s.counter])
+		inLetter := false
+		for _, delta := range aside[s.counter] {
+			inLetter = inLetter || s.times(delta) > 0
+		}
+		switch {
+		case times > s.most:
+			w.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
+		case times < s.least && !inLetter:
+			w.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
+		}
+		if s.group != nil {
+			g := groups[s.group]
+			if g == nil {
+				g = &group{}
+				groups[s.group] = g
+			}
+			if g.times += times; g.times > 1 {
+				w.violate("increment %d of %s: of one id %d were counted", s.digit, s.counter, g.times)
+			}
+		}
+	}
+	for counter, total := range totals {
+		w.checkRest(counter, total)
+	}
+	w.checkRivals(totals)
+	w.checkLetters(letters, totals)
+}
+
+// checkRest finds what nobody sent.
+func (w *World) checkRest(counter string, total int64) {
+	if counter == flood {
+		return
+	}
+	if counter == below {
+		total = -total
+	}
+	if total < 0 || total>>(2*w.used[counter]) != 0 {
+		w.violate("the total of %s is %d: more than was ever sent", counter, total)
+	}
+}
+
+// checkLetters: what can never be counted stands there, and nothing is refused for the
+// content of another part.
+func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64) {
+	payloads := make(map[string]bool)
+	for _, d := range letters {
+		payloads[string(d.Payload)] = true
+		parts := partsIn(d)
+		w.checkLetter(&d, parts, totals)
+		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
+			w.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
+		}
+	}
+	for _, payload := range w.garbage {
+		if !payloads[payload] {
+			w.violate("a message of %d bytes that nobody can read is in no dead letter", len(payload))
+		}
+	}
+}
+
+func hasPoison(parts []wire.Part) bool {
+	for _, p := range parts {
+		for _, e := range p.Entries {
+			if e.Counter == poison {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkAck: a message is acknowledged when each of its parts has a marker or stands in a
+// dead letter.
+func (w *World) checkAck(d *delivery) {
+	if w.embedded || d.parcel.foreign {
+		return
+	}
+	b, err := wire.Decode(d.parcel.payload)
+	if err != nil {
+		return
+	}
+	for i := range b.Parts {
+		if w.marked[b.Parts[i].ID] || w.inLetter(b.Parts[i].ID) {
+			continue
+		}
+		w.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.parcel.n, b.Parts[i].ID)
+	}
+}
+
+func (w *World) inLetter(id wire.PartID) bool {
+	for _, d := range w.fake.Letters() {
+		for _, p := range partsIn(d) {
+			if p.ID == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkSealed: a message keeps its bytes.
+func (w *World) checkSealed(uuid string, payload []byte) {
+	if before, ok := w.sealed[uuid]; ok && before != string(payload) {
+		w.violate("message %s has other bytes than before", uuid)
+	}
+	w.sealed[uuid] = string(payload)
+}
+
+// checkSwapped: once told that the database is another, a process folds what it was about
+// to fold, and nothing else.
+func (w *World) checkSwapped(p *proc) {
+	if !w.swapped || p.told.IsZero() {
+		return
+	}
+	if p.late++; p.late > w.shape.commits {
+		w.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
+	}
+}

@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// move does one thing that can happen now: lets a step go, delivers a message, lets what
+// is on its way arrive, lets time pass, or lets something break.
+func (w *World) move() {
+	if w.stormy && w.rng.Float64() < w.shape.eventRate {
+		w.event()
+		return
+	}
+	var steps []*step
+	for _, s := range w.pending {
+		if s.ready() {
+			steps = append(steps, s)
+		}
+	}
+	open := w.bus.open()
+	deliveries := min(len(open)*len(w.bus.queue), 3)
+	choices := len(steps) + deliveries + len(w.ghosts)
+	again := len(w.again) > 0 && w.rng.IntN(4) == 0
+	if choices == 0 && !again || w.rng.Float64() < w.shape.advanceRate {
+		w.advance()
+		return
+	}
+	if again && w.repeat() || choices == 0 {
+		return
+	}
+	switch i := w.rng.IntN(choices); {
+	case i < len(steps):
+		w.turn(steps[i])
+	case i < len(steps)+deliveries:
+		w.bus.deliver(pick(w, open), w.bus.next())
+	default:
+		i -= len(steps) + deliveries
+		ghost := w.ghosts[i]
+		w.ghosts = slices.Delete(w.ghosts, i, i+1)
+		w.trace("arrives", nil, "", 0)
+		w.say(nil, "what was still on its way arrives")
+		_ = ghost()
+	}
+}
+
+// turn lets a step go, or decides that it will not be answered in time.
+func (w *World) turn(s *step) {
+	if s.op == "fold" && !s.slow && s.ctx.Err() == nil && w.strikes(FoldSlow) {
+		s.slow = true
+		w.say(s.p, "its fold will not be answered in time")
+		return
+	}
+	for _, sub := range w.bus.subscriptions {
+		sub.idle = false
+	}
+	w.release(s)
+}
+
+// advance lets time pass. What is due then happens then, each at its time.
+func (w *World) advance() {
+	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
+	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
+	w.trace("time", nil, "", uint64(d))
+	w.say(nil, "-- %s pass", d)
+	<-time.After(d)
+	synctest.Wait()
+	for _, sub := range w.bus.subscriptions {
+		sub.idle = false
+	}
+	w.forget()
+}
+
+// forget lets the store drop the markers that have expired: at once, the worst case.
+func (w *World) forget() { w.fake.Expire(w.storeNow()) }
+
+// away reports whether something is away, for a while since an event.
+func (w *World) away(f Fault) bool { return w.stormy && time.Now().Before(w.until[f]) }
+
+// refused reports whether the deployment refuses a call.
+func (w *World) refused() bool { return w.away(FoldDeployment) || w.strikes(FoldDeployment) }
+
+// event lets something break that breaks by itself.
+func (w *World) event() {
+	var enabled []Fault
+	for f := firstEvent; f < faultCount; f++ {
+		if w.rates[f] > 0 {
+			enabled = append(enabled, f)
+		}
+	}
+	if len(enabled) == 0 {
+		return
+	}
+	f := pick(w, enabled)
+	if w.happen(f) {
+		w.hit(f)
+	}
+}
+
+func (w *World) happen(f Fault) bool {
+	switch f {
+	case StoreAway, BusAway:
+		w.until[f] = time.Now().Add([]time.Duration{time.Second, 20 * time.Second, time.Minute}[w.rng.IntN(3)])
+		return true
+	case Swapped:
+		w.swapped = !w.swapped
+		return true
+	case KillPublisher, KillAggregator, KillReader:
+		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
+	case Drain, DrainPublisher:
+		return w.drainOne(f)
+	case Image:
+		return w.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
+	case Freeze:
+		return w.freezeOne()
+	case ClockJumps:
+		if all := w.everybody(); len(all) > 0 {
+			p := pick(w, all)
+			to := w.drawSkew(client) // more, and a long stop before the store is asked again, nobody can tell
+			w.setClocks(func() { p.skew = to })
+			w.say(p, "its clock is %s off from now on", p.skew)
+			return true
+		}
+	case PastHorizon:
+		w.passHorizon()
+		return true
+	case Redelivered:
+		if len(w.bus.held) > 0 && !w.embedded {
+			l := pick(w, w.bus.held).parcel
+			w.say(nil, "message %d is to be delivered again", l.n)
+			w.bus.requeue(l)
+			return true
+		}
+	case StreamEnds:
+		if open := w.bus.open(); len(open) > 0 {
+			w.bus.end(pick(w, open))
+			return true
+		}
+	case ShardsRaised:
+		_ = w.fake.Raise(background, []aggregator.Raise{{Counter: pick(w, counters), Shards: 1 + w.rng.IntN(8)}})
+		return true
+	}
+	return false
+}
+
+// everybody is all processes that run.
+func (w *World) everybody() []*proc {
+	var all []*proc
+	for _, p := range w.procsAll {
+		if !p.dead {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (w *World) killOne(r role) bool {
+	lives := w.lives(r)
+	if len(lives) == 0 {
+		return false
+	}
+	p := pick(w, lives)
+	w.kill(p)
+	w.start(p.role, p.slot)
+	return true
+}
+
+// restoreOne replaces a process by one that begins with the same random numbers. What was
+// delivered to it first comes again, so that the same numbers meet the same message.
+func (w *World) restoreOne(r role) bool {
+	lives := w.lives(r)
+	if len(lives) == 0 {
+		return false
+	}
+	p := pick(w, lives)
+	w.kill(p)
+	if l := p.first; l != nil && l.settled == nil {
+		l.acked = false
+		w.bus.requeue(l)
+	}
+	w.restored = true
+	w.start(p.role, p.slot)
+	w.restored = false
+	return true
+}
+
+// freezeOne stops a process, or lets all that are stopped go on.
+func (w *World) freezeOne() bool {
+	all := w.everybody()
+	p := pick(w, all)
+	p.frozen = !p.frozen
+	w.trace("freeze", p, "", 0)
+	w.say(p, "frozen: %t", p.frozen)
+	return true
+}
+
+// passHorizon lets about as much time pass as ids are remembered for. Calls that are under
+// way come to nothing, or came to something before.
+func (w *World) passHorizon() {
+	for _, s := range w.pending {
+		if s.ctx == nil {
+			continue
+		}
+		if _, limited := s.ctx.Deadline(); limited && s.run != nil {
+			s.run(ended)
+			s.run, s.slow = func(fate) {}, true
+		}
+	}
+	for _, ghost := range w.ghosts {
+		_ = ghost()
+	}
+	w.ghosts = nil
+	for _, d := range w.bus.held { // nobody extended their leases
+		if !w.embedded && w.rng.IntN(2) == 0 {
+			w.bus.requeue(d.parcel)
+		}
+	}
+	// Just before ids are forgotten, just after, and when nobody's clock doubts it.
+	far := w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
+	w.setClocks(func() { w.jumped += far })
+	w.say(nil, "-- %s pass at once", far)
+	w.forget()
+}

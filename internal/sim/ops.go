@@ -1,0 +1,408 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// An op is what a client asks of a publisher or a reader, until it is answered.
+type op struct {
+	n    int
+	kind string
+	p    *proc // that was asked last
+	incs []countmill.Increment
+	sums []*sum
+	key  string
+	// repeats is how often the client asks again where it was not told the outcome.
+	repeats int
+	jumped  time.Duration // World.jumped at the first attempt
+	unknown bool          // some attempt had an unknown outcome
+	limit   time.Duration
+	err     error
+	gaveUp  bool // its time was up before it was answered
+	flood   int  // of the flood, how many were added before
+
+	names     []string
+	final     bool // after all has come to rest
+	staleness time.Duration
+	from      time.Time // the store's time when it was asked
+	totals    []reader.Total
+}
+
+// ask starts an attempt.
+func (w *World) ask(o *op, p *proc, call func(ctx context.Context) error) {
+	o.p = p
+	w.asked[o] = struct{}{}
+	w.trace("ask "+o.kind, p, o.key, uint64(o.n))
+	w.say(p, "op %d asked: %s", o.n, w.words(o.kind, o.text))
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		w.park(&step{p: w.clients, op: "ask", key: uint64(o.n), asks: func() string { return fmt.Sprint("op ", o.n) }})
+		ctx, cancel := context.WithTimeout(context.WithValue(background, opKey{}, o.n), o.limit)
+		if o.stale(w) {
+			o.err = countmill.ErrUnavailable // it never called
+		} else {
+			o.err = call(ctx)
+		}
+		o.gaveUp = ctx.Err() != nil
+		cancel()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.finished = append(w.finished, o)
+	}()
+}
+
+func (w *World) newOp(kind string) *op {
+	w.ops++
+	limit := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute}[w.rng.IntN(4)]
+	limit += time.Duration(w.ops) * 17 // as oddly does
+	return &op{n: w.ops, kind: kind, limit: limit, jumped: w.jumped, repeats: w.rng.IntN(6)}
+}
+
+// send lets a client send increments through p.
+func (w *World) send(o *op, p *proc) {
+	w.ask(o, p, func(ctx context.Context) error {
+		if o.key != "" {
+			return p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
+		}
+		return p.pub.Publish(ctx, o.incs...)
+	})
+}
+
+// finish takes an answer in.
+func (w *World) finish(o *op) {
+	delete(w.asked, o)
+	outcome := outcomeName(o.err)
+	if o.p.dead {
+		outcome = "nobody" // what it is told in its last moments is anything
+	}
+	w.trace("answered "+o.kind, o.p, outcome, uint64(o.n))
+	w.say(o.p, "op %d answered: %s", o.n, w.words(outcome, o.answer))
+	if o.gaveUp {
+		w.hit(CallerGivesUp)
+	}
+	switch o.kind {
+	case "read", "list":
+		w.finishRead(o)
+	case "flush", "close":
+		w.finishFlush(o)
+	default:
+		w.finishSend(o)
+	}
+}
+
+// text is what the client asks for.
+func (o *op) text() string {
+	var b strings.Builder
+	for i, inc := range o.incs {
+		b.WriteString(sumText(inc.Counter, inc.Delta))
+		if inc.ID != "" {
+			b.WriteString(" id " + inc.ID)
+		}
+		if i < len(o.incs)-1 {
+			b.WriteString(", ")
+		}
+	}
+	if o.key != "" {
+		b.WriteString(" key " + o.key)
+	}
+	if len(o.names) > 0 {
+		fmt.Fprintf(&b, "%s, at most %s old", strings.Join(o.names, ", "), o.staleness)
+	}
+	fmt.Fprintf(&b, " (within %s)", o.limit.Round(time.Millisecond))
+	return b.String()
+}
+
+// answer is what else it was told.
+func (o *op) answer() string {
+	if o.err != nil {
+		return fmt.Sprintf("(%v)", o.err)
+	}
+	totals := make([]string, len(o.totals))
+	for i, t := range o.totals {
+		totals[i] = fmt.Sprintf("%s as of %s from the %s", sumText(t.Counter, t.Total), t.AsOf.Format(clockFormat), t.Source)
+	}
+	return strings.Join(totals, ", ")
+}
+
+// stale reports whether a client may not ask any more: beyond the horizon it would have to
+// say when the event happened.
+func (o *op) stale(w *World) bool {
+	return len(o.incs) > 0 && o.incs[0].Time.IsZero() && w.jumped != o.jumped
+}
+
+func outcomeName(err error) string {
+	for _, known := range []error{countmill.ErrOutcomeUnknown, countmill.ErrUnavailable, countmill.ErrOverloaded,
+		countmill.ErrConflict, countmill.ErrClosed, countmill.ErrInvalid, countmill.ErrOverflow} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+func (w *World) finishSend(o *op) {
+	switch {
+	case o.err == nil && !o.p.dead:
+		for _, s := range o.sums {
+			s.durable()
+		}
+		return
+	case o.p.dead || errors.Is(o.err, countmill.ErrOutcomeUnknown):
+		o.unknown = true
+		for _, s := range o.sums {
+			s.maybe()
+		}
+	case o.err == nil:
+	case !errors.Is(o.err, countmill.ErrUnavailable) && !errors.Is(o.err, countmill.ErrOverloaded) &&
+		!errors.Is(o.err, countmill.ErrClosed):
+		return // refused for good: conflict, beyond the horizon
+	}
+	// An increment without an id may be sent again where it was certainly not counted. One
+	// with an id may always, with its time within the horizon, without it if no time passed.
+	if o.unknown && o.incs[0].ID == "" && o.key == "" {
+		return
+	}
+	if o.repeats == 0 {
+		return
+	}
+	o.repeats--
+	w.again = append(w.again, o)
+}
+
+// repeat sends an op again, through any publisher.
+func (w *World) repeat() bool {
+	lives := w.publishers()
+	if len(w.again) == 0 || len(lives) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(w.again))
+	o := w.again[i]
+	w.again = append(w.again[:i:i], w.again[i+1:]...)
+	if o.stale(w) {
+		return true
+	}
+	p := pick(w, lives)
+	if p != o.p {
+		w.hit(OtherPublisher)
+	}
+	w.send(o, p)
+	return true
+}
+
+func pick[T any](w *World, from []T) T { return from[w.rng.IntN(len(from))] }
+
+// publishers are those that take increments.
+func (w *World) publishers() []*proc {
+	var open []*proc
+	for _, p := range w.lives(publishing) {
+		if !p.pubClosed {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+var counters = []string{"a", "b", "page:/x", "page:/y", below}
+
+// work starts one more thing that clients do.
+func (w *World) work() {
+	lives := w.publishers()
+	if len(lives) == 0 {
+		return
+	}
+	p := pick(w, lives)
+	switch n := w.rng.IntN(20); {
+	case n < 5:
+		w.add(p)
+	case n < 6:
+		w.flush(p)
+	case n < 9:
+		w.offer(p, "publish")
+	case n < 12:
+		w.offer(p, "ids")
+	case n < 15:
+		w.offer(p, "key")
+	case n < 16:
+		w.oddMessage()
+	default:
+		w.read()
+	}
+}
+
+// wide is counters for one request, each once, more than a part holds; now and then one
+// is as any other.
+func (w *World) wide() func() string {
+	n := 0
+	return func() string {
+		if n++; w.rng.IntN(20) == 0 {
+			return w.counter()
+		}
+		return fmt.Sprint("wide", n)
+	}
+}
+
+func (w *World) counter() string {
+	if w.rates[Poison] > 0 && w.rng.Float64() < w.rates[Poison] {
+		w.hit(Poison)
+		return poison
+	}
+	return pick(w, counters[:2+w.shape.counters])
+}
+
+// add calls Add, now and then very often.
+func (w *World) add(p *proc) {
+	if w.shape.flood && w.rng.IntN(3) == 0 {
+		w.addFlood(p)
+		return
+	}
+	for range 1 + w.rng.IntN(4) {
+		s := w.draw(w.counter())
+		if s == nil {
+			return
+		}
+		if err := p.pub.Add(s.counter, s.delta()); err == nil {
+			s.maybe()
+			p.sums = append(p.sums, s)
+		}
+		w.trace("add", p, s.counter, uint64(s.digit))
+		w.say(p, "Add %s#%d", s.counter, s.digit)
+		synctest.Wait() // or it would be chance which of them the sender takes together
+	}
+}
+
+// flush asks a publisher to send what Add took.
+func (w *World) flush(p *proc) {
+	o := w.newOp("flush")
+	o.sums, o.flood = p.sums, w.floods[p]
+	p.sums, w.floods[p] = nil, 0
+	w.ask(o, p, p.pub.Flush)
+}
+
+func (w *World) finishFlush(o *op) {
+	if o.kind == "close" && o.p.role == node && !o.p.dead {
+		w.stop(o.p) // the roles of one process stop one after the other
+	}
+	switch {
+	case o.p.dead:
+	case o.err != nil: // a later one may still say so
+		o.p.sums = append(o.p.sums, o.sums...)
+		w.floods[o.p] += o.flood
+	default:
+		for _, s := range o.sums {
+			s.durable()
+		}
+		w.flooded(o)
+	}
+}
+
+// offer sends increments in one of the three ways.
+func (w *World) offer(p *proc, kind string) {
+	o := w.newOp(kind)
+	var at time.Time
+	if w.rng.IntN(2) == 0 {
+		at = w.wall()
+	}
+	if kind == "key" {
+		o.key = fmt.Sprint("key", o.n)
+	}
+	n := 1 + w.rng.IntN(4)
+	counter := w.counter
+	if w.rng.IntN(10) == 0 {
+		n = 30 // more than a part holds, where counters are as many
+		if w.rng.IntN(4) == 0 {
+			counter = w.wide()
+		}
+	}
+	for i := range n {
+		s := w.draw(counter())
+		if s == nil {
+			break
+		}
+		o.sums = append(o.sums, s)
+		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+		switch {
+		case kind == "key" && w.rng.IntN(4) == 0:
+			inc.ID = fmt.Sprint("in key", o.n, ":", i)
+		case kind == "ids":
+			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
+			if o.has(s.counter) {
+				inc.ID += fmt.Sprint(":", s.digit)
+			}
+		}
+		o.incs = append(o.incs, inc)
+	}
+	if len(o.incs) == 0 {
+		return
+	}
+	w.send(o, p)
+	if w.strikes(IDReused) {
+		w.reuse(o)
+	}
+}
+
+func (o *op) has(counter string) bool {
+	for _, inc := range o.incs {
+		if inc.Counter == counter {
+			return true
+		}
+	}
+	return false
+}
+
+// reuse sends another increment under the id or key of o, through any publisher.
+func (w *World) reuse(o *op) {
+	if o.kind == "publish" {
+		return
+	}
+	s := w.draw(o.incs[0].Counter)
+	if s == nil {
+		return
+	}
+	s.group = new(int)
+	o.sums[0].group = s.group
+	other := w.newOp(o.kind)
+	other.key, other.sums = o.key, []*sum{s}
+	w.rival(o, s)
+	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
+	w.send(other, pick(w, w.publishers()))
+}
+
+// oddMessage puts a message on the topic that no publisher made.
+func (w *World) oddMessage() {
+	switch {
+	case w.embedded:
+	case w.strikes(Garbage):
+		payload := fmt.Sprint("\xffgarbage ", w.ops)
+		w.ops++
+		w.garbage = append(w.garbage, payload)
+		w.bus.put("", []byte(payload), true)
+	case w.strikes(NewerVersion):
+		b := wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
+			countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint("newer", w.ops)})}})
+		w.ops++
+		b[1]++ // the version
+		w.garbage = append(w.garbage, string(b))
+		w.bus.put("", b, true)
+	case w.rates[Foreign] > 0:
+		s := w.draw(w.counter())
+		if s == nil {
+			return
+		}
+		w.hit(Foreign)
+		s.durable()
+		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d}`, s.counter, s.delta()), true)
+	}
+}

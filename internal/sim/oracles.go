@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// askAgain is how long a process may take the database for the right one after it was
+// told so: the roles' own ten seconds and a little.
+const askAgain = 10*time.Second + 100*time.Millisecond
+
+// asks notes that a process asks for the database, and answered that it was told.
+func (p *proc) asks() { p.asking++ }
+
+func (p *proc) answered(at time.Time) {
+	p.asking--
+	p.asked = at
+}
+
+// checkAsked: a process that folds or reads has asked not long ago which database it is,
+// or asks just now.
+func (p *proc) checkAsked(s *step) {
+	if p.asking > 0 || p.agg == nil && p.rdr == nil || s.ctx.Err() != nil { // a call that was cut off goes nowhere
+		return
+	}
+	if late := s.at.Sub(p.asked); late > askAgain {
+		p.w.violate("%s goes on with a %s %s after it last asked which database this is", p.name, s.op, late)
+	}
+}
+
+// A rivalry is two requests under one key, or two increments under one id: one of them
+// counts.
+type rivalry struct {
+	first  []*sum
+	second *sum
+}
+
+// checkRivals: nothing of a request is counted where another has won its key.
+func (w *World) checkRivals(totals map[string]int64) {
+	for _, r := range w.rivals {
+		if r.second.times(totals[r.second.counter]) == 0 {
+			continue
+		}
+		for _, s := range r.first {
+			if s.times(totals[s.counter]) > 0 {
+				w.violate("increments %d of %s and %d of %s have one id or key, and both are counted",
+					s.digit, s.counter, r.second.digit, r.second.counter)
+			}
+		}
+	}
+}
+
+// checkLetter: a dead letter gives the right reason, and what it says was not applied was
+// not.
+func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[string]int64) {
+	reused := strings.HasPrefix(d.Reason, "id reused")
+	if d.Maybe && !reused {
+		return
+	}
+	for _, s := range w.ledger {
+		if !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) }) {
+			continue
+		}
+		if reused && !s.reused {
+			w.violate("increment %d of %s is in a dead letter for an id that nobody reused", s.digit, s.counter)
+		}
+		if !d.Maybe && s.times(totals[s.counter]) > 0 {
+			w.violate("increment %d of %s is counted, and a dead letter says that it is not: %s", s.digit, s.counter, d.Reason)
+		}
+	}
+}
+
+// in reports whether the part holds the increment.
+func (s *sum) in(p *wire.Part) bool {
+	return slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return e.Counter == s.counter && s.times(e.Delta) > 0 })
+}
+
+// checkCacheSet: a cache never has an older total than before.
+func (w *World) checkCacheSet(before, after []reader.Cached) {
+	for _, b := range before {
+		for _, a := range after {
+			if a.Counter == b.Counter && a.AsOf.Before(b.AsOf) {
+				w.violate("the cache took a total of %s over one that was %s newer", a.Counter, b.AsOf.Sub(a.AsOf))
+			}
+		}
+	}
+}
+
+// rival notes that s came under the id or key of o.
+func (w *World) rival(o *op, s *sum) {
+	first := o.sums[:1]
+	if o.key != "" {
+		first = o.sums
+	}
+	s.reused = true
+	for _, f := range first {
+		f.reused = true
+	}
+	w.rivals = append(w.rivals, rivalry{first, s})
+}

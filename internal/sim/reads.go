@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"math/rand/v2"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+// read asks a reader for totals.
+func (w *World) read() {
+	lives := w.lives(reading)
+	if len(lives) == 0 {
+		return
+	}
+	p, staleness := pick(w, lives), w.staleness()
+	first := w.readFrom(p, staleness)
+	if first.kind == "read" && w.rng.IntN(2) == 0 { // the same again: it may share the first
+		again := w.newOp("read")
+		again.staleness, again.names = staleness, first.names
+		w.totals(again, p)
+	}
+}
+
+// staleness is what a reader is to accept, often the same: then reads are shared.
+func (w *World) staleness() time.Duration {
+	if w.rng.IntN(2) == 0 {
+		return w.shape.staleness
+	}
+	return drawStaleness(w.rng)
+}
+
+func drawStaleness(r *rand.Rand) time.Duration {
+	return []time.Duration{0, 0, 100 * time.Millisecond, time.Second, 5 * time.Second, -1}[r.IntN(6)]
+}
+
+func (w *World) readFrom(p *proc, staleness time.Duration) *op {
+	o := w.newOp("read")
+	o.final, o.staleness = w.stage >= folding, staleness
+	for _, c := range counters {
+		if w.rng.IntN(2) == 0 {
+			o.names = append(o.names, c)
+		}
+	}
+	if len(o.names) == 0 || w.rng.IntN(3) == 0 {
+		o.names = []string{"a"} // what many want at the same time
+	}
+	if w.shape.flood && (o.final || w.rng.IntN(3) == 0) {
+		o.names = []string{flood}
+	}
+	if w.rng.IntN(8) == 0 {
+		o.kind = "list"
+		w.ask(o, p, func(ctx context.Context) error {
+			o.from = w.storeNow().Truncate(time.Microsecond)
+			page, err := p.rdr.List(ctx, "page:", "", 10)
+			o.totals = page.Totals
+			return err
+		})
+		return o
+	}
+	w.totals(o, p)
+	return o
+}
+
+// totals asks for totals.
+func (w *World) totals(o *op, p *proc) {
+	w.ask(o, p, func(ctx context.Context) (err error) {
+		o.from = w.storeNow().Truncate(time.Microsecond)
+		o.totals, err = p.rdr.Totals(ctx, o.names, o.staleness)
+		return err
+	})
+}
+
+// slack is how far a reader may be wrong about the store's clock: what its calls took.
+const slack = 2 * time.Second
+
+// finishRead: no total that never was, and none older than was asked for.
+func (w *World) finishRead(o *op) {
+	if o.p.dead {
+		return
+	}
+	if o.err != nil {
+		w.checkNoTotal(o)
+		return
+	}
+	w.Reads++
+	staleness := o.staleness
+	if staleness < 0 {
+		staleness = 2 * time.Second
+	}
+	for _, t := range o.totals {
+		if t.Counter == flood {
+			w.checkFloodTotal(o, t.Total)
+			continue
+		}
+		if was := w.fake.TotalAt(t.Counter, t.AsOf); was != t.Total {
+			w.violate("%s read %d of %s as of %s, when it was %d", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), was)
+		}
+		oldest := o.from.Add(-staleness)
+		if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
+			oldest = oldest.Add(-slack)
+			if !o.p.learned {
+				w.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
+			}
+		}
+		if w.jumped == o.jumped && t.AsOf.Before(oldest) {
+			w.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
+				t.AsOf.Format(clockFormat), oldest.Sub(t.AsOf), oldest.Format(clockFormat))
+		}
+	}
+	if w.swapped && !o.p.told.IsZero() && o.from.After(w.storeTime(o.p.told)) && o.kind == "read" && o.staleness == 0 {
+		w.violate("%s read totals of another database after it was told", o.p.name)
+	}
+}
+
+const clockFormat = "02 15:04:05.000000"
+
+// checkNoTotal: an error is not to say that a counter overflows which does not.
+func (w *World) checkNoTotal(o *op) {
+	if !errors.Is(o.err, countmill.ErrOverflow) {
+		return
+	}
+	for _, name := range o.names {
+		if name == flood && w.floodMost > 1024 {
+			return
+		}
+	}
+	w.violate("%s says that one of %q overflows", o.p.name, o.names)
+}
+
+// addFlood adds the largest delta very often.
+func (w *World) addFlood(p *proc) {
+	n := 0
+	for range 600 {
+		if p.pub.Add(flood, countmill.MaxDelta) != nil {
+			break
+		}
+		n++
+		synctest.Wait()
+	}
+	w.floodMost += n
+	w.floods[p] += n
+	w.trace("flood", p, flood, uint64(n))
+	w.say(p, "Add %d times %s%+d", n, flood, countmill.MaxDelta)
+}
+
+// flooded: a flush that was asked for after the flood made it durable.
+func (w *World) flooded(o *op) {
+	w.floodLeast += o.flood
+}
+
+// checkFloodTotal: it is a multiple of the increments that were sent.
+func (w *World) checkFloodTotal(o *op, total int64) {
+	n, rest := new(big.Int).DivMod(big.NewInt(total), big.NewInt(countmill.MaxDelta), new(big.Int))
+	if rest.Sign() != 0 || n.Int64() < 0 || n.Int64() > int64(w.floodMost) {
+		w.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", flood, total, w.floodMost)
+	}
+	if !o.final {
+		return
+	}
+	n.Add(n, w.floodInLetters())
+	if n.Int64() < int64(w.floodLeast) {
+		w.violate("the total of %s and its dead letters are %d increments, %d are durable", flood, n, w.floodLeast)
+	}
+}
+
+// floodInLetters is how many increments of the flood were set aside.
+func (w *World) floodInLetters() *big.Int {
+	n := new(big.Int)
+	for _, delta := range letterSums(w.fake.Letters())[flood] {
+		n.Add(n, big.NewInt(delta/countmill.MaxDelta))
+	}
+	return n
+}

@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// A stage of the end of a schedule, when nothing breaks any more.
+type stage int
+
+const (
+	storm stage = iota
+	answers
+	closing
+	folding
+	lastReads
+)
+
+// drainOne stops a process in good order.
+func (w *World) drainOne(f Fault) bool {
+	r := aggregating
+	if f == DrainPublisher {
+		r = publishing
+	}
+	lives := w.lives(r)
+	if len(lives) == 0 {
+		return false
+	}
+	p := pick(w, lives)
+	if p.role.has(publishing) {
+		if p.pubClosed {
+			return false
+		}
+		w.close(p)
+		return true
+	}
+	w.stop(p)
+	return true
+}
+
+// stop asks an aggregator to stop.
+func (w *World) stop(p *proc) {
+	w.trace("stop", p, "", 0)
+	w.say(p, "is told to stop")
+	p.leaving = true
+	p.stop()
+}
+
+// close closes a publisher.
+func (w *World) close(p *proc) {
+	p.pubClosed = true
+	o := w.newOp("close")
+	o.sums, o.flood = p.sums, w.floods[p]
+	p.sums, w.floods[p] = nil, 0
+	o.limit = time.Minute + time.Duration(o.n)*17
+	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
+}
+
+// supervise starts what has stopped again, as whoever runs processes does.
+func (w *World) supervise() (acted bool) {
+	for r := range w.alive {
+		for slot, p := range w.alive[r] {
+			w.mu.Lock()
+			left, fell := p.left, p.fell
+			w.mu.Unlock()
+			switch {
+			case p.dead:
+			case fell:
+				w.kill(p)
+			case left, p.role == publishing && p.pubClosed && w.stage < closing:
+				if p.role == node {
+					w.kill(p) // what is left of it
+				}
+			default:
+				continue
+			}
+			w.start(role(r), slot)
+			acted = true
+		}
+	}
+	return acted
+}
+
+// halted reports whether an aggregator has stopped folding for good.
+func (p *proc) halted() bool {
+	if p.agg == nil || p.dead || p.leaving {
+		return false
+	}
+	err := p.agg.Ready()
+	return err != nil && strings.Contains(err.Error(), "folding has stopped")
+}
+
+// clearUp lets nothing break any more and waits until all has come to rest.
+func (w *World) clearUp() {
+	switch w.stage {
+	case storm:
+		w.stormy, w.swapped = false, false
+		for _, p := range w.procsAll {
+			p.frozen = false
+		}
+		w.trace("calm", nil, "", 0)
+		w.say(nil, "== from here on nothing breaks")
+		w.stage = answers
+	case answers:
+		if len(w.asked) == 0 && len(w.again) == 0 {
+			for _, p := range w.publishers() {
+				w.close(p)
+			}
+			w.stage = closing
+		}
+	case closing:
+		if len(w.asked) == 0 {
+			w.stage = folding
+		}
+	case folding:
+		for _, p := range w.lives(aggregating) {
+			if p.halted() { // for good: somebody has to start it again
+				w.kill(p)
+			}
+		}
+		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 {
+			w.check()
+			w.readLast()
+			w.stage = lastReads
+		}
+	case lastReads:
+		if len(w.asked) > 0 {
+			break
+		}
+		if w.Calls >= leastCalls {
+			w.done = true
+			return
+		}
+		w.readLast()
+	}
+	w.settle()
+	w.move()
+}
+
+// readLast reads totals that have to be those of the ledger.
+func (w *World) readLast() {
+	for _, p := range w.lives(reading) {
+		w.readFrom(p, 0)
+	}
+}
+
+// leave ends all that still runs.
+func (w *World) leave() {
+	for _, p := range w.procsAll {
+		if !p.dead {
+			w.kill(p)
+		}
+	}
+	w.kill(w.clients)
+	w.running.Wait()
+}

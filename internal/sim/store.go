@@ -1,0 +1,389 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A Row is an answer of the store to a fold: the rows of the aggregator's table, with
+// "maybe applied" taken apart by what really happened.
+type Row int
+
+// The rows.
+const (
+	RowOK Row = iota
+	RowNotAdded
+	RowExists
+	RowExistsNoneFound
+	RowRefused
+	RowDeployment
+	RowMaybeApplied
+	RowMaybeNot
+	RowMaybeLater
+	RowMaybeTwice
+	RowPastDeadline
+
+	rowCount
+)
+
+var rowNames = [rowCount]string{
+	"OK", "OK, but not added", "marker exists", "marker exists, none found", "refused for its content",
+	"deployment", "unknown: was applied", "unknown: was not applied", "unknown: applied later",
+	"applied, sent again below: marker exists", "no answer before the deadline",
+}
+
+func (r Row) String() string { return rowNames[r] }
+
+// store is the store as one process sees it.
+type store struct {
+	w *World
+	p *proc
+}
+
+var (
+	_ aggregator.Store = (*store)(nil)
+	_ reader.Store     = (*store)(nil)
+)
+
+var (
+	errFenced = errors.New("sim: the process is dead")
+	errLost   = fmt.Errorf("sim: the answer was lost: %w", context.DeadlineExceeded)
+)
+
+// background is what calls of the fake store run under: their time is the simulator's.
+var background = context.Background()
+
+func (s *store) Limits() aggregator.Limits {
+	l := s.w.fake.Limits()
+	l.Commits, l.Shards = s.w.shape.commits, s.p.shards
+	return l
+}
+
+func (s *store) Keys() int { return s.w.fake.Keys() }
+
+// call parks for a call that changes nothing that outlives it, and does it when it is
+// its turn. lost is the fault that loses it.
+func (s *store) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
+	if !s.w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
+		switch {
+		case f == ended:
+			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
+		case f == killed:
+		case s.w.away(StoreAway), s.w.strikes(lost):
+			err = errLost
+		case s.w.refused():
+			err = errDeployment
+		default:
+			err = do()
+		}
+	}}) {
+		return errFenced
+	}
+	return err
+}
+
+var errDeployment = fmt.Errorf("sim: %w: permission denied", aggregator.ErrDeployment)
+
+// change parks for a call that changes the store and may be repeated. What is lost may
+// have happened, or happen later.
+func (s *store) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
+	w := s.w
+	if !w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
+		switch {
+		case f != released:
+			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
+			w.maybe(do)
+		case w.away(StoreAway):
+			err = errLost
+			w.maybe(do)
+		case w.strikes(lost):
+			err = errLost
+		case w.strikes(answerLost):
+			_ = do()
+			err = errLost
+		case late >= 0 && w.strikes(late):
+			w.later(do)
+			err = errLost
+		case w.refused():
+			err = errDeployment
+		default:
+			err = do()
+		}
+	}}) {
+		return errFenced
+	}
+	return err
+}
+
+// maybe does what was under way when its caller was gone: now, later, or never, and
+// returns which, as the answer to a fold.
+func (w *World) maybe(do func() error) Row {
+	switch w.rng.IntN(3) {
+	case 0:
+		if do() == nil {
+			return RowMaybeApplied
+		}
+	case 1:
+		w.later(do)
+		return RowMaybeLater
+	}
+	return RowMaybeNot
+}
+
+// later leaves something on its way.
+func (w *World) later(do func() error) { w.ghosts = append(w.ghosts, do) }
+
+// Fold applies a commit, and answers with a row of the table.
+func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, err error) {
+	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds)}
+	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
+	var got Row
+	st.run = func(f fate) {
+		var row Row
+		at, row, err = s.w.fold(s.p, &commit, f)
+		s.w.Rows[row]++
+		s.w.trace("answer", s.p, rowNames[row], 0)
+		got = row
+	}
+	st.asks = func() string { return commitText(&commit) }
+	st.gets = func() string { return got.String() }
+	s.p.opening(st, &commit)
+	if !s.w.park(st) {
+		return time.Time{}, errFenced
+	}
+	return at, err
+}
+
+func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row Row, err error) {
+	apply := func() error {
+		if poisoned(c) {
+			return aggregator.ErrRefused
+		}
+		at, err = w.fake.Fold(background, c)
+		if w.verbose {
+			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
+		}
+		if err == nil {
+			for _, m := range c.Markers {
+				w.marked[m.ID] = true
+			}
+		}
+		return err
+	}
+	unknown := func(row Row) (time.Time, Row, error) { return time.Time{}, row, errLost }
+	switch {
+	case f != released:
+		w.maybe(apply)
+		return unknown(RowPastDeadline)
+	case w.away(StoreAway):
+		return unknown(w.maybe(apply))
+	case w.strikes(FoldNotApplied):
+		return unknown(RowMaybeNot)
+	case w.strikes(FoldApplied):
+		if apply() != nil {
+			return unknown(RowMaybeNot)
+		}
+		return unknown(RowMaybeApplied)
+	case w.strikes(FoldLate):
+		w.later(apply)
+		return unknown(RowMaybeLater)
+	case w.strikes(FoldResent):
+		if apply() == nil {
+			row = RowMaybeTwice
+		}
+	case w.strikes(FoldExists) && len(c.Markers) > 0:
+		return time.Time{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
+	case w.refused():
+		return time.Time{}, RowDeployment, errDeployment
+	case w.strikes(FoldIgnored):
+		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
+		return time.Time{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
+	}
+	if poisoned(c) {
+		return time.Time{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
+	}
+	_ = apply()
+	switch {
+	case err == nil || row == RowMaybeTwice:
+	case errors.Is(err, aggregator.ErrMarkerExists):
+		row = RowExists
+	case errors.Is(err, aggregator.ErrRefused):
+		row = RowRefused
+	}
+	return at, row, err
+}
+
+// poisoned reports whether the store refuses the commit for its content.
+func poisoned(c *aggregator.Commit) bool {
+	return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == poison })
+}
+
+func commitKey(c *aggregator.Commit) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	for _, m := range c.Markers {
+		_, _ = h.Write(m.ID[:])
+	}
+	for _, a := range c.Adds {
+		_, _ = h.WriteString(a.Counter)
+		_, _ = h.Write([]byte{byte(a.Shard), byte(a.Delta), byte(a.Delta >> 8)})
+	}
+	return h.Sum64()
+}
+
+func idsKey(ids []wire.PartID) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	for _, id := range ids {
+		_, _ = h.Write(id[:])
+	}
+	return h.Sum64()
+}
+
+func stringsKey(names []string) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	for _, name := range names {
+		_, _ = h.WriteString(name)
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum64()
+}
+
+// Applied looks markers up.
+func (s *store) Applied(ctx context.Context, ids []wire.PartID) (found []aggregator.Marker, err error) {
+	ids = slices.Clone(ids)
+	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
+		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
+			found, err = s.w.fake.Applied(background, ids)
+			if s.w.strikes(LookupBlank) {
+				found = nil
+			}
+			return err
+		})
+	return found, err
+}
+
+// Shards reads records.
+func (s *store) Shards(ctx context.Context, counters []string) (shards []int, err error) {
+	counters = slices.Clone(counters)
+	err = s.call(ctx, "shards", stringsKey(counters), LookupFails,
+		joined(counters), func() string { return fmt.Sprint(shards) }, func() (err error) {
+			shards, err = s.w.fake.Shards(background, counters)
+			if s.w.strikes(LookupBlank) {
+				clear(shards)
+			}
+			return err
+		})
+	return shards, err
+}
+
+// Raise writes records.
+func (s *store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+	raises = slices.Clone(raises)
+	names := make([]string, len(raises))
+	for i := range raises {
+		names[i] = raises[i].Counter
+	}
+	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(raises) }, func() error {
+		return s.w.fake.Raise(background, raises)
+	})
+}
+
+// Bury writes dead letters.
+func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+	letters = slices.Clone(letters)
+	keys := make([]string, len(letters))
+	for i := range letters {
+		keys[i] = letters[i].Key
+	}
+	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+		return s.w.fake.Bury(background, letters)
+	})
+}
+
+// Announce writes the worker's record.
+func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
+	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
+}
+
+// Workers reads them.
+func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error) {
+	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
+		workers, err = s.w.fake.Workers(background)
+		return err
+	})
+	return workers, err
+}
+
+var errSwapped = errors.New("sim: this is another database")
+
+// Check says whether the database is the one that was opened.
+func (s *store) Check(ctx context.Context) (at time.Time, err error) {
+	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
+		if s.w.swapped {
+			if s.p.told.IsZero() {
+				s.p.told = time.Now()
+			}
+			return errSwapped
+		}
+		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
+		at, _ = s.w.fake.Check(background)
+		return nil
+	})
+	return at, err
+}
+
+// View opens a view.
+func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View().(*fakestore.View)} }
+
+type view struct {
+	*store
+	fake *fakestore.View
+	read bool // from
+}
+
+func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
+	keys = slices.Clone(keys)
+	names := make([]string, 0, len(keys))
+	for _, k := range keys {
+		names = append(names, k.Counter, string(rune(k.Shard+1)))
+	}
+	op := "lookup"
+	if v.read {
+		op = "further lookup"
+	}
+	v.read = true
+	err = v.call(ctx, op, stringsKey(names), ReadFails,
+		func() string { return keysText(keys) }, func() string { return valuesText(keys, values) }, func() (err error) {
+			values, err = v.fake.Lookup(background, keys)
+			v.p.learned = true
+			return err
+		})
+	return values, err
+}
+
+func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
+	v.read = true
+	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,
+		func() string { return prefix + "* after " + after }, func() string { return fmt.Sprint(records) }, func() (err error) {
+			records, err = v.fake.List(background, prefix, after, limit)
+			v.p.learned = true
+			return err
+		})
+	return records, err
+}
+
+func (v *view) ReadTime() time.Time { return v.fake.ReadTime() }
+
+func (v *view) Close() { v.fake.Close() }

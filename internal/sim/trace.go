@@ -1,0 +1,245 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// trace takes what happens into the hash of the schedule: what p did, with what. The hash
+// is the same whether anybody reads along or not.
+func (w *World) trace(what string, p *proc, detail string, n uint64) {
+	var b [8]byte
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+	_, _ = w.digest.WriteString(what)
+	if p != nil {
+		_, _ = w.digest.WriteString(p.name)
+	}
+	_, _ = w.digest.WriteString(detail)
+	_, _ = w.digest.Write(b[:])
+}
+
+// say writes a line for whoever reads the trace: the step, how long ago the schedule
+// began, who, and what.
+func (w *World) say(p *proc, format string, args ...any) {
+	if !w.verbose {
+		return
+	}
+	name := ""
+	if p != nil {
+		name = p.name
+	}
+	w.Trace = append(w.Trace, fmt.Sprintf("%5d %13s  %-15s ", w.Steps, w.age(), name)+fmt.Sprintf(format, args...))
+}
+
+func (w *World) age() time.Duration { return time.Since(w.began) }
+
+// A text is put into words only where somebody reads along.
+type text func() string
+
+func (w *World) words(what string, t text) string {
+	if !w.verbose || t == nil {
+		return what
+	}
+	return what + " " + t()
+}
+
+// describe says what the schedule is like.
+func (w *World) describe() {
+	if !w.verbose {
+		return
+	}
+	w.say(nil, "seed %d, embedded %t, the store's clock %s off", w.seed, w.embedded, w.storeSkew)
+	w.say(nil, "shape %+v", w.shape)
+	for f, rate := range w.rates {
+		if rate > 0 {
+			w.say(nil, "may happen: %s (%g)", Fault(f), rate)
+		}
+	}
+}
+
+// verdict says of every increment what was promised and how often it was counted.
+func (w *World) verdict() {
+	if !w.verbose {
+		return
+	}
+	totals, aside := w.fake.Totals(), letterSums(w.fake.Letters())
+	w.say(nil, "the ledger: what callers were told, and what the store has")
+	for _, s := range w.ledger {
+		times := s.times(totals[s.counter])
+		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
+		set := ""
+		if slices.ContainsFunc(aside[s.counter], func(delta int64) bool { return s.times(delta) > 0 }) {
+			set = ", in a dead letter"
+		}
+		mark := ""
+		if times > s.most || times < s.least && set == "" {
+			mark = "  <-- WRONG"
+		}
+		w.say(nil, "  %s#%-2d  told: %-11s  counted %d times%s%s", s.counter, s.digit, promise, times, set, mark)
+	}
+	for _, v := range w.Violations {
+		w.say(nil, "WRONG %s", v)
+	}
+	w.say(nil, "%d calls of bus and store, %d violations, trace %016x", w.Calls, len(w.Violations), w.digest.Sum64())
+}
+
+// sumText names the increments that a delta is the sum of: a#0,3 are the first and the
+// fourth of counter a. Those of the flood are all the same, and so is what is wrong.
+func sumText(counter string, delta int64) string {
+	rest := delta
+	if counter == below {
+		rest = -rest
+	}
+	if counter == flood || rest <= 0 {
+		return fmt.Sprintf("%s%+d", counter, delta)
+	}
+	var digits []string
+	for digit := 0; rest > 0; digit, rest = digit+1, rest>>2 {
+		switch n := rest & 3; n {
+		case 0:
+		case 1:
+			digits = append(digits, fmt.Sprint(digit))
+		default:
+			digits = append(digits, fmt.Sprint(digit, "(", n, " times)"))
+		}
+	}
+	return counter + "#" + strings.Join(digits, ",")
+}
+
+func short(id wire.PartID) string { return id.String()[:8] }
+
+// partText is a part's short id and what it holds; a head and what follows it say so.
+func partText(p *wire.Part) string {
+	var b strings.Builder
+	b.WriteString(short(p.ID) + "{")
+	for i, e := range p.Entries {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(sumText(e.Counter, e.Delta))
+	}
+	b.WriteByte('}')
+	if p.Kind == wire.Head {
+		b.WriteString(" (head)")
+	}
+	return b.String()
+}
+
+// payloadText is what a message holds.
+func payloadText(payload []byte) string {
+	batch, err := wire.Decode(payload)
+	if err != nil && strings.HasPrefix(string(payload), "{") {
+		return string(payload)
+	}
+	if err != nil {
+		return fmt.Sprintf("of %d bytes that are no batch: %.60q", len(payload), payload)
+	}
+	parts := make([]string, len(batch.Parts))
+	for i := range batch.Parts {
+		parts[i] = partText(&batch.Parts[i])
+	}
+	return strings.Join(parts, " ")
+}
+
+func commitText(c *aggregator.Commit) string {
+	var b strings.Builder
+	b.WriteString(commitName(c) + ", markers")
+	for _, m := range c.Markers {
+		b.WriteString(" " + short(m.ID))
+	}
+	b.WriteString(", adds")
+	for _, a := range c.Adds {
+		fmt.Fprintf(&b, " %s/%d+{%s}", a.Counter, a.Shard, sumText(a.Counter, a.Delta))
+	}
+	return b.String()
+}
+
+// commitName is the same for the same markers and adds.
+func commitName(c *aggregator.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
+
+func joined(names []string) text { return func() string { return strings.Join(names, " ") } }
+
+func idsText(ids []wire.PartID) string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = short(id)
+	}
+	return strings.Join(names, " ")
+}
+
+func markersText(markers []aggregator.Marker) string {
+	if len(markers) == 0 {
+		return "none"
+	}
+	names := make([]string, len(markers))
+	for i, m := range markers {
+		names[i] = short(m.ID)
+	}
+	return strings.Join(names, " ")
+}
+
+func lettersText(letters []aggregator.Dead) string {
+	reasons := make([]string, len(letters))
+	for i, d := range letters {
+		reasons[i] = fmt.Sprintf("%s: %.80s", payloadText(d.Payload), d.Reason)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func keysText(keys []reader.Key) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		if names[i] = fmt.Sprint(k.Counter, "/", k.Shard); k.Shard == reader.RecordKey {
+			names[i] = k.Counter
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// valuesText is what the keys hold: a number of shards, or increments.
+func valuesText(keys []reader.Key, values []reader.Value) string {
+	names := make([]string, len(values))
+	for i, v := range values {
+		switch {
+		case v.Deferred:
+			names[i] = "deferred"
+		case !v.Exists:
+			names[i] = "none"
+		case keys[i].Shard == reader.RecordKey:
+			names[i] = fmt.Sprint(v.Value, " shards")
+		default:
+			names[i] = sumText(keys[i].Counter, v.Value)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func cachedText(totals []reader.Cached) string {
+	names := make([]string, len(totals))
+	for i, t := range totals {
+		names[i] = fmt.Sprintf("%s as of %s", sumText(t.Counter, t.Total), t.AsOf.Format(clockFormat))
+	}
+	return strings.Join(names, ", ")
+}
+
+// answerText is an answer in words: the error, or what was found.
+func answerText(err error, found text) string {
+	switch {
+	case errors.Is(err, errLost):
+		return "no answer"
+	case err != nil:
+		return strings.TrimPrefix(err.Error(), "sim: ")
+	case found == nil:
+		return "OK"
+	}
+	return found()
+}

@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A Result is what a schedule did, and what was wrong.
+type Result struct {
+	Seed       uint64
+	Violations []string
+	Hash       uint64 // of the trace
+	Trace      []string
+	Calls      int // of bus and store
+	Steps      int
+	Reads      int // that were answered and checked
+	Faults     [faultCount]int
+	Rows       [rowCount]int
+	Virtual    time.Duration
+}
+
+// shape is what a schedule's processes are like.
+type shape struct {
+	linger, window, timeout, drain, horizon, announce  time.Duration
+	maxEntries, inFlight                               int
+	windowMessages, windowCounters, held, commits      int
+	remember, letterRate, shards, counters, publishers int
+	aggregators, readers, entities                     int
+	flood                                              bool
+	staleness                                          time.Duration
+	works, minSteps                                    int
+	eventRate, advanceRate                             float64
+}
+
+// A World is one schedule.
+type World struct {
+	Result
+
+	rng     *rand.Rand
+	seed    uint64
+	verbose bool
+	digest  xxhash.Digest
+	began   time.Time
+
+	rates     [faultCount]float64
+	stormy    bool
+	shape     shape
+	embedded  bool
+	swapped   bool
+	restored  bool          // what starts now does so from the image of the one before it
+	jumped    time.Duration // written under mu
+	storeSkew time.Duration
+	until     [faultCount]time.Time
+
+	fake    *fakestore.Store
+	cache   *memory.Cache
+	sets    map[string][]reader.Cached
+	bus     *broker
+	ghosts  []func() error
+	marked  map[wire.PartID]bool
+	commits map[*step]*aggregator.Commit // guarded by mu
+
+	procs    int
+	procsAll []*proc
+	stage    stage
+	done     bool
+	clients  *proc
+	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
+
+	ledger     []*sum
+	rivals     []rivalry
+	used       map[string]int
+	sealed     map[string]string
+	garbage    []string
+	floods     map[*proc]int
+	floodLeast int
+	floodMost  int
+	ops        int
+	asked      map[*op]struct{}
+	again      []*op
+
+	pending []*step
+	running sync.WaitGroup // what has to come to its end
+
+	mu       sync.Mutex
+	arrived  []*step
+	finished []*op
+}
+
+// Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
+func Run(seed uint64, verbose bool) *Result {
+	w := newWorld(seed, verbose)
+	w.play()
+	w.verdict()
+	w.Hash = w.digest.Sum64()
+	w.Virtual = time.Since(w.began)
+	return &w.Result
+}
+
+func newWorld(seed uint64, verbose bool) *World {
+	w := &World{
+		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
+		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
+		asked: make(map[*op]struct{}), floods: make(map[*proc]int), marked: make(map[wire.PartID]bool), stormy: true,
+	}
+	w.Seed = seed
+	w.digest.Reset()
+	w.rates = weather(w.rng)
+	w.embedded = w.rng.IntN(6) == 0
+	w.shape = w.drawShape()
+	if w.embedded {
+		w.calm()
+	}
+	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
+		w.storeSkew = w.drawSkew(client)
+		w.hit(StoreClockSkewed)
+	}
+	w.fake = fakestore.New(fakestore.Options{
+		Entities: w.shape.entities, History: true, NeedRecords: true, Clock: w.storeNow,
+		Errorf: func(format string, args ...any) { w.violate(format, args...) },
+		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
+	})
+	w.describe()
+	w.cache = must(memory.New(memory.Config{Totals: 16}))
+	w.bus = &broker{w: w}
+	w.clients = &proc{w: w, name: "clients"}
+	for r := range w.alive {
+		w.alive[r] = make([]*proc, w.count(role(r)))
+		for slot := range w.alive[r] {
+			w.start(role(r), slot)
+		}
+	}
+	return w
+}
+
+// count is how many processes of a role there are.
+func (w *World) count(r role) int {
+	switch {
+	case w.embedded:
+		return map[role]int{node: 1}[r]
+	case r == publishing:
+		return w.shape.publishers
+	case r == aggregating:
+		return w.shape.aggregators
+	case r == reading:
+		return w.shape.readers
+	}
+	return 0
+}
+
+func (w *World) drawShape() shape {
+	r := w.rng
+	durations := func(d ...time.Duration) time.Duration { return oddly(r, d[r.IntN(len(d))]) }
+	numbers := func(n ...int) int { return n[r.IntN(len(n))] }
+	return shape{
+		linger:   durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
+		window:   durations(-1, time.Millisecond, 100*time.Millisecond),
+		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
+		drain:    durations(time.Second, 20*time.Second),
+		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
+		announce: durations(5 * time.Second),
+
+		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
+		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
+		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
+		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
+		publishers: numbers(1, 2, 3), aggregators: numbers(1, 2, 3), readers: numbers(1, 2),
+		entities: numbers(25, 30, 400), flood: r.IntN(25) == 0, staleness: drawStaleness(r),
+		works: 4 + r.IntN(20), minSteps: r.IntN(200),
+		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
+	}
+}
+
+// oddly makes a duration a little longer, so that no two ends of waiting fall on the same
+// instant: which of their goroutines then comes first is up to Go's scheduler.
+func oddly(r *rand.Rand, d time.Duration) time.Duration {
+	if d < 0 {
+		return d
+	}
+	return d + time.Duration(1+r.IntN(10_000))
+}
+
+// calm leaves what can happen on one machine: its bus never repeats, and an unknown
+// outcome of its store ends the process.
+func (w *World) calm() {
+	for f := range w.rates {
+		switch Fault(f) {
+		case FoldApplied, FoldNotApplied, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp,
+			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
+		default:
+			w.rates[f] = 0
+		}
+	}
+	w.shape.entities = 1 << 20
+	w.shape.commits = 1
+}
+
+// drawSkew is how far a clock is off. An aggregator's may be off by any time. A publisher's
+// may not be ahead of the store's by more than the two hours that markers outlive the
+// horizon: of two copies of a request whose times are so far apart, the second would still
+// be taken when the first one's marker is forgotten.
+func (w *World) drawSkew(r role) time.Duration {
+	far := []time.Duration{time.Second, time.Minute, time.Hour}[w.rng.IntN(3)]
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		far = 12 * time.Hour
+	}
+	by := time.Duration(w.rng.Int64N(int64(2*far))) - far
+	if r == aggregating && w.rng.IntN(2) == 0 {
+		by = -by.Abs() // the worse way to be off
+	}
+	return by
+}
+
+func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
+
+// storeTime is what the store's clock showed at t.
+func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
+
+// leastCalls is how many calls of bus and store a schedule has before it ends.
+const leastCalls = 50
+
+// longStorm is how many steps it may take to come to that many before nothing breaks any
+// more; the last ones are reads.
+const longStorm = 1000
+
+// most is where a schedule counts as stuck.
+const most = 20_000
+
+func (w *World) play() {
+	started := 0
+	for w.Steps = 0; w.Steps < most; w.Steps++ {
+		w.settle()
+		if len(w.Violations) > 0 {
+			break
+		}
+		busy := started < w.shape.works || w.Calls < leastCalls && w.Steps < longStorm
+		switch {
+		case w.stage > storm || !busy && w.Steps >= w.shape.minSteps:
+			w.clearUp()
+		case busy && w.rng.Float64() < 0.15:
+			started++
+			w.work()
+		default:
+			w.move()
+		}
+		if w.done {
+			break
+		}
+	}
+	if w.Steps == most && len(w.Violations) == 0 {
+		w.violate("not at rest after %d steps: %s", most, w.remains())
+	}
+	w.leave()
+}
+
+// settle takes in what has happened since the last step, until that leads to nothing
+// more: a choice that is made while goroutines still run would be another one next time.
+func (w *World) settle() {
+	for again := true; again; {
+		synctest.Wait()
+		again = w.absorb()
+		again = w.supervise() || again
+	}
+}
+
+func (w *World) violate(format string, args ...any) {
+	v := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.Violations, v) {
+		w.Violations = append(w.Violations, v)
+	}
+	w.say(nil, "WRONG %s", v)
+}
+
+// remains names what has not come to rest.
+func (w *World) remains() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d ops unanswered, %d to repeat, %d messages queued, %d held, %d on their way; waiting:",
+		len(w.asked), len(w.again), len(w.bus.queue), len(w.bus.held), len(w.ghosts))
+	for _, s := range w.pending {
+		fmt.Fprintf(&b, " %s %s (frozen %t, slow %t)", s.p.name, s.op, s.p.frozen, s.slow)
+	}
+	return b.String()
+}

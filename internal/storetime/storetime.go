@@ -1,0 +1,75 @@
+// Package storetime tells the time of a store from what its answers say. Ids are
+// forgotten, and totals age, by the store's clock: the machine's own may be off, or be set
+// while the process runs.
+package storetime
+
+import (
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill/internal/env"
+)
+
+// A Clock tells the store's time. Its zero value knows nothing and shows the machine's.
+// All methods may be called at once.
+type Clock struct {
+	// Env is for simulations.
+	Env *env.Env
+
+	mu     sync.Mutex
+	known  bool
+	offset time.Duration // the store's time minus ours
+	stored time.Time     // the store's time at the latest lesson, or the latest shown since
+	at     time.Time     // that moment, by a clock that nobody sets
+}
+
+// Learn takes the store's time of a call that has just ended and took that long. It moves
+// the offset no further than that proves it wrong: a slow call proves little. A zero time
+// means that the store's clock is the machine's.
+func (c *Clock) Learn(stored time.Time, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if stored.IsZero() {
+		c.known = true
+		return
+	}
+	ended := c.Env.Now()
+	least, most := stored.Sub(ended), stored.Sub(ended.Add(-took))
+	if !c.known {
+		c.offset = (least + most) / 2
+	}
+	c.known = true
+	c.offset = min(max(c.offset, least), most)
+	c.stored, c.at = ended.Add(c.offset), time.Now()
+}
+
+// Known reports whether the store has told its time.
+func (c *Clock) Known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// Now is the store's time: the later one of what the wall clock says and of what has
+// passed since the latest lesson. The wall clock may have been set back since; the other
+// one stands still while a machine is suspended. Between two lessons it never goes back.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Env.Now().Add(c.offset)
+	if c.stored.IsZero() {
+		return now
+	}
+	if passed := c.stored.Add(time.Since(c.at)); passed.After(now) {
+		return passed
+	}
+	c.stored, c.at = now, time.Now() // what was too old once is not young again
+	return now
+}
+
+// Skew is how far the machine's clock was from the store's at the latest lesson.
+func (c *Clock) Skew() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offset.Abs()
+}

@@ -1,0 +1,147 @@
+package storetime
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/internal/env"
+)
+
+// bench is a clock whose machine's wall clock can be set, beside a store's.
+type bench struct {
+	Clock
+	set   time.Duration // the machine's wall clock minus the right time
+	ahead time.Duration // the store's minus the right time
+}
+
+func newBench() *bench {
+	b := &bench{}
+	b.Env = &env.Env{Wall: func() time.Time { return time.Now().Add(b.set) }}
+	return b
+}
+
+func (b *bench) store() time.Time { return time.Now().Add(b.ahead) }
+
+// off is how far the clock is from the store's.
+func (b *bench) off() time.Duration { return b.Now().Sub(b.store()) }
+
+func inBubble(t *testing.T, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, newBench()) })
+}
+
+func TestKnowsNothingAtFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.set = time.Hour
+		if b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
+			t.Errorf("known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
+		}
+		b.Learn(time.Time{}, time.Second) // a store on this machine
+		if !b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
+			t.Errorf("a zero time: known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
+		}
+	})
+}
+
+func TestLearnsTheStoresTime(t *testing.T) {
+	for _, ahead := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.ahead = ahead
+				stored := b.store()
+				time.Sleep(30 * time.Millisecond) // the answer's way
+				b.Learn(stored, 40*time.Millisecond)
+				if off := b.off(); off.Abs() > 20*time.Millisecond {
+					t.Errorf("off by %s, half the call at most", off)
+				}
+				if skew := b.Skew(); (skew - ahead.Abs()).Abs() > 20*time.Millisecond {
+					t.Errorf("skew is %s, want about %s", skew, ahead.Abs())
+				}
+			})
+		})
+	}
+}
+
+// A slow call proves little, and moves the clock only as far as it proves.
+func TestASlowCallProvesLittle(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.ahead = time.Minute
+		b.Learn(b.store(), 0)
+		stored := b.store()
+		time.Sleep(10 * time.Second) // anywhere in this call the store may have looked at its clock
+		b.Learn(stored, 10*time.Second)
+		if off := b.off(); off != 0 {
+			t.Errorf("a slow call that contradicts nothing moved the clock by %s", off)
+		}
+		b.ahead += time.Hour // the store's clock was set
+		b.Learn(b.store(), 10*time.Second)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after a call that proves the clock wrong by an hour", off)
+		}
+	})
+}
+
+// Ids must not look younger, nor totals, because somebody sets the machine's clock.
+func TestAMachineSetBackChangesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), 0)
+		time.Sleep(time.Second)
+		b.set = -time.Hour
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s", off)
+		}
+	})
+}
+
+// The clock that nobody sets stands still while a machine is suspended, the wall clock
+// does not: then the later one is right.
+func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), 0)
+		b.set, b.ahead = time.Hour, time.Hour // time passed, and only wall clocks saw it
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s", off)
+		}
+	})
+}
+
+// After a suspension that only wall clocks saw, the wall clock is set back before the
+// store has told its time again.
+func TestWhatWasShownIsNotTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), 0)
+		b.set, b.ahead = 195*time.Hour, 195*time.Hour
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after the suspension", off)
+		}
+		b.set -= 7 * time.Hour
+		time.Sleep(time.Second)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after the clock was set back as well", off)
+		}
+		b.set = 0
+		b.ahead = 0
+		b.Learn(b.store(), 0)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s after a lesson", off)
+		}
+	})
+}
+
+func TestTheNextLessonPutsItRight(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), 0)
+		for _, set := range []time.Duration{-time.Hour, time.Hour, 0} {
+			b.set = set
+			b.Learn(b.store(), 0)
+			if off := b.off(); off != 0 {
+				t.Errorf("the machine %s off: the clock is off by %s", set, off)
+			}
+			if skew := b.Skew(); skew != set.Abs() {
+				t.Errorf("the machine %s off: skew is %s", set, skew)
+			}
+		}
+	})
+}
