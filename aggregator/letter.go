@@ -31,7 +31,7 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	kept := distinct(parts)
 	dead := &letter{unmarked: !p.marked, dead: Dead{
 		Key: letterKey(p.ID.String(), reason, content(kept)), Source: p.ID.String(),
-		Payload: batchOf(kept...), Time: p.at, Reason: reason, Maybe: maybe,
+		Payload: batchOf(kept...), Time: p.from, Reason: reason, Maybe: maybe,
 	}}
 	for _, q := range parts {
 		q.eachHolder(func(h *held) { dead.holders = append(dead.holders, h) })

@@ -15,7 +15,7 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 	}
 	l := newLoop(a)
 	for range 10 {
-		l.jobs = append(l.jobs, &job{parts: []*part{{at: time.Now()}}})
+		l.jobs = append(l.jobs, &job{parts: []*part{{from: time.Now()}}})
 	}
 	for range 10 {
 		if l.nextJob(time.Now()) == nil {

@@ -24,7 +24,8 @@ type held struct {
 // embedded wire.Part, which nobody changes.
 type part struct {
 	wire.Part
-	at          time.Time // what the horizon counts from
+	at          time.Time // what it is stamped with; its marker is kept by it
+	from        time.Time // what the horizon counts from: that, or the broker's time where it is earlier
 	marked      bool      // needs a marker
 	fold        uint64
 	fingerprint wire.Fingerprint
@@ -54,8 +55,9 @@ func (p *part) eachHolder(f func(*held)) {
 	}
 }
 
-// partsOf makes parts in process of a batch. Those that follow a head hang on it.
-func partsOf(b *wire.Batch, h *held, skipAnonymous bool, foldID func() uint64) []*part {
+// partsOf makes parts in process of a batch. published is the broker's time of it, zero
+// where there is none. Those that follow a head hang on it.
+func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, foldID func() uint64) []*part {
 	space := make([]part, len(b.Parts))
 	parts := make([]*part, 0, len(b.Parts))
 	var head *part
@@ -64,6 +66,11 @@ func partsOf(b *wire.Batch, h *held, skipAnonymous bool, foldID func() uint64) [
 		p.Part, p.holder, p.at = b.Parts[i], h, b.Time
 		if !p.Time.IsZero() {
 			p.at = p.Time
+		}
+		// A publisher whose clock is hours ahead would have its parts taken after the
+		// markers of the same parts, sent by another one, are forgotten.
+		if p.from = p.at; !published.IsZero() && published.Before(p.from) {
+			p.from = published
 		}
 		if p.marked = p.Kind != wire.Anonymous || !skipAnonymous; p.marked {
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()

@@ -15,7 +15,8 @@ const maxAhead = 24 * time.Hour
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
-	if published, err := publishedAt(m); err == nil {
+	published, err := publishedAt(m)
+	if err == nil {
 		h.time = published
 	}
 	l.holding[h] = struct{}{}
@@ -42,7 +43,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
 	before := len(l.window.parts)
-	for _, p := range partsOf(batch, h, l.a.cfg.SkipAnonymousMarkers, l.a.cfg.Env.Uint64) {
+	for _, p := range partsOf(batch, h, published, l.a.cfg.SkipAnonymousMarkers, l.a.cfg.Env.Uint64) {
 		l.admit(p)
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
@@ -107,7 +108,7 @@ func (l *loop) forget(p *part) {
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
 func (a *Aggregator) expired(p *part, now time.Time) bool {
-	return now.After(p.at.Add(a.cfg.Horizon))
+	return now.After(p.from.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
@@ -58,6 +60,33 @@ func TestTheHorizonIsAskedRightBeforeTheCommit(t *testing.T) {
 			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
 		}
 	})
+}
+
+// A publisher's clock that is ahead does not make what waits on the bus younger than the
+// broker knows it to be.
+func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
+	for name, c := range map[string]struct {
+		says, published time.Duration // ago
+		refused         bool
+	}{
+		"older than it says":   {20 * time.Hour, 25 * time.Hour, true},
+		"younger than it says": {25 * time.Hour, time.Hour, true},
+		"both young":           {20 * time.Hour, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{Horizon: 24 * time.Hour})
+				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(-c.says), Parts: []wire.Part{anonymous(one("a", 1))}}))
+				m.Metadata.Set(aggregator.MetaPublished, time.Now().Add(-c.published).Format(time.RFC3339Nano))
+				r.out <- m
+				settle(time.Minute)
+				if got := r.store.Total("a") == 0; got != c.refused || !acked(m) {
+					t.Errorf("refused %v, want %v; acknowledged %v", got, c.refused, acked(m))
+				}
+				r.sent = append(r.sent, m)
+			})
+		})
+	}
 }
 
 // What a look-up finds applied by ourselves and what is then committed are one answer.

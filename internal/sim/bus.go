@@ -170,7 +170,7 @@ func (b *broker) next() int {
 func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]
 	m := message.NewMessage(l.uuid, l.payload)
-	if l.foreign {
+	if !b.w.embedded {
 		m.Metadata.Set(aggregator.MetaBrokerID, strconv.Itoa(l.n))
 		m.Metadata.Set(aggregator.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}

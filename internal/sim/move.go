@@ -25,7 +25,7 @@ func (w *World) move() {
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.ghosts)
 	again := len(w.again) > 0 && w.rng.IntN(4) == 0
-	if choices == 0 && !again || w.rng.Float64() < w.shape.advanceRate {
+	if choices == 0 && !again || w.rng.Float64() < w.haste() {
 		w.advance()
 		return
 	}
@@ -45,6 +45,15 @@ func (w *World) move() {
 		w.say(nil, "what was still on its way arrives")
 		_ = ghost()
 	}
+}
+
+// haste is how likely time passes although something could be done. When nothing breaks any
+// more the calls are answered soon, or some schedules would not come to rest in any time.
+func (w *World) haste() float64 {
+	if w.stormy {
+		return w.shape.advanceRate
+	}
+	return min(w.shape.advanceRate, 0.05)
 }
 
 // turn lets a step go, or decides that it will not be answered in time.
@@ -119,7 +128,12 @@ func (w *World) happen(f Fault) bool {
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
 			p := pick(w, all)
-			to := w.drawSkew(client) // more, and a long stop before the store is asked again, nobody can tell
+			if time.Since(p.set) < time.Minute {
+				return false
+			}
+			// By more, and then suspended before the store is asked again: nobody can tell.
+			to := p.skew + w.drawSkew(client)
+			p.set = time.Now()
 			w.setClocks(func() { p.skew = to })
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true

@@ -38,6 +38,7 @@ type proc struct {
 	left    bool          // and has
 	fell    bool          // ended by itself
 	skew    time.Duration // written under World.mu
+	set     time.Time     // when its clock was set last
 	image   uint64        // where its random numbers begin
 	told    time.Time     // when Check said that the database is another
 	late    int           // folds since

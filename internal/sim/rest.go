@@ -101,6 +101,9 @@ func (w *World) clearUp() {
 		}
 		w.trace("calm", nil, "", 0)
 		w.say(nil, "== from here on nothing breaks")
+		if w.rates[Image] > 0 && w.restoreOne(aggregating) { // the last one: what it holds for ever shows
+			w.hit(Image)
+		}
 		w.stage = answers
 	case answers:
 		if len(w.asked) == 0 && len(w.again) == 0 {

@@ -208,10 +208,9 @@ func (w *World) calm() {
 	w.shape.commits = 1
 }
 
-// drawSkew is how far a clock is off. An aggregator's may be off by any time. A publisher's
-// may not be ahead of the store's by more than the two hours that markers outlive the
-// horizon: of two copies of a request whose times are so far apart, the second would still
-// be taken when the first one's marker is forgotten.
+// drawSkew is how far a clock is off. An aggregator's may be off by any time. The others
+// not by more than the two hours that markers outlive the horizon: a request that waits in
+// a publisher for longer than the horizon would look young where its clock is ahead.
 func (w *World) drawSkew(r role) time.Duration {
 	far := []time.Duration{time.Second, time.Minute, time.Hour}[w.rng.IntN(3)]
 	if r == aggregating && w.rng.IntN(2) == 0 {
