@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
@@ -59,8 +60,7 @@ type measurer struct {
 	cfg       config
 	log       io.Writer
 	dir       string
-	guard     *exec.Cmd
-	hold      io.Closer
+	unguard   func() // nil without a guard of the directory
 	loads     map[string]*load.Load
 	countmill string
 	self      string
@@ -79,7 +79,7 @@ func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, err
 		err = os.Chmod(m.dir, 0o755) // PostgreSQL runs as another user than root
 	}
 	if err == nil {
-		err = m.watch()
+		m.unguard, err = server.GuardDir(m.dir)
 	}
 	if err == nil && m.countmill == "" {
 		err = m.build(ctx)
@@ -94,43 +94,24 @@ func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, err
 	return m, nil
 }
 
-// watch starts a guard that removes the directory when this process has ended, in
-// whatever way. The servers in it have guards of their own, and end a moment before.
-func (m *measurer) watch() error {
-	guard := exec.Command("sh", "-c", `trap '' INT TERM HUP; cat >/dev/null; sleep 2; rm -rf "$1"`, "sh", m.dir)
-	hold, err := guard.StdinPipe()
-	if err == nil {
-		err = guard.Start()
-	}
-	if err == nil {
-		m.guard, m.hold = guard, hold
-	}
-	return err
-}
-
 // build builds countmill as its own module has it, not with what the peers' clients make of
 // its dependencies.
 func (m *measurer) build(ctx context.Context) error {
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill")
-	dir, err := list.Output()
+	dir, err := server.Output(ctx, exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill"))
 	if err != nil {
 		return fmt.Errorf("find countmill's sources (run this in bench/, or name a binary with -countmill): %w", err)
 	}
 	m.countmill = filepath.Join(m.dir, "countmill")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", m.countmill, "./cmd/countmill")
+	cmd := exec.Command("go", "build", "-o", m.countmill, "./cmd/countmill")
 	cmd.Dir = strings.TrimSpace(string(dir))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build countmill: %w: %s", err, out)
-	}
-	return nil
+	_, err = server.Output(ctx, cmd)
+	return err
 }
 
 func (m *measurer) close() {
 	_ = os.RemoveAll(m.dir)
-	if m.guard != nil {
-		_ = m.guard.Process.Kill()
-		_ = m.hold.Close()
-		_ = m.guard.Wait()
+	if m.unguard != nil {
+		m.unguard()
 	}
 }
 

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -42,8 +40,7 @@ type Process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	guard  *exec.Cmd
-	hold   io.Closer // while it is open, the guard waits
+	guard  *guard
 }
 
 // Start starts a server and waits until it is ready. Stop it, though a guard kills it if
@@ -74,30 +71,15 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		defer close(p.exited)
 		_ = p.cmd.Wait() // how it ended is in its log
 	}()
-	if err := p.watch(); err != nil {
+	if p.guard, err = newGuard(p.cmd.Process.Pid); err != nil {
 		p.Stop()
-		return nil, fmt.Errorf("guard of %s: %w", s.Name, err)
+		return nil, err
 	}
 	if err := p.ready(ctx, s); err != nil {
 		p.Stop()
 		return nil, err
 	}
 	return p, nil
-}
-
-// watch starts the guard: a shell that waits for the end of a pipe whose other end only
-// this process has, and then kills the server's group.
-func (p *Process) watch() error {
-	guard := exec.Command("sh", "-c", `trap '' INT TERM HUP; cat >/dev/null; kill -9 "-$1" 2>/dev/null`, "sh", strconv.Itoa(p.cmd.Process.Pid))
-	hold, err := guard.StdinPipe()
-	if err == nil {
-		err = guard.Start()
-	}
-	if err != nil {
-		return err
-	}
-	p.guard, p.hold = guard, hold
-	return nil
 }
 
 func (p *Process) ready(ctx context.Context, s Spec) error {
@@ -142,12 +124,9 @@ func (p *Process) Stop() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.exited
 	}
-	if p.guard == nil {
-		return
+	if p.guard != nil {
+		p.guard.end()
 	}
-	_ = p.guard.Process.Kill() // first: it must not outlive the process whose number it knows
-	_ = p.hold.Close()         // cat, which the shell started, ends by this
-	_ = p.guard.Wait()
 }
 
 // FreeAddr is an address of loopback on which nobody listened a moment ago.

@@ -220,11 +220,10 @@ func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
 		return err
 	}
 	seconds := int(math.Ceil(max(1, r.Goal.Least.Seconds())))
-	cmd := exec.CommandContext(ctx, path, "-t", "2", "-c", strconv.Itoa(h.conns), "-d", strconv.Itoa(seconds)+"s",
-		"--timeout", "30s", "-s", script, "http://"+h.addr+"/v1/increments")
-	out, err := cmd.CombinedOutput()
+	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(h.conns), "-d", strconv.Itoa(seconds)+"s",
+		"--timeout", "30s", "-s", script, "http://"+h.addr+"/v1/increments"))
 	if err != nil {
-		return fmt.Errorf("wrk: %w: %s", err, out)
+		return err
 	}
 	if failed := wrkFailed.Find(out); failed != nil {
 		return fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))

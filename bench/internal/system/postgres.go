@@ -101,7 +101,7 @@ func initDB(ctx context.Context, dir string, user *server.User) (data string, er
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, path, "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync")
+	cmd := exec.Command(path, "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync")
 	cmd.Dir = dir
 	if user != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID}}
@@ -109,10 +109,8 @@ func initDB(ctx context.Context, dir string, user *server.User) (data string, er
 			return "", err
 		}
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	return data, nil
+	_, err = server.Output(ctx, cmd)
+	return data, err
 }
 
 // Those that add to several counters at once take their rows in one order, or they would

@@ -218,12 +218,9 @@ func (b *redisBenchmark) run(ctx context.Context, path string, l *load.Load, n i
 		args = append(args, "-r", strconv.Itoa(len(l.Names)))
 		name = load.Prefix + "__rand_int__"
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, append(args, "INCR", name)...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	out, err := server.Output(ctx, exec.Command(path, append(args, "INCR", name)...))
 	if err != nil {
-		return 0, fmt.Errorf("redis-benchmark: %w: %s", err, stderr.String())
+		return 0, err
 	}
 	rows, err := csv.NewReader(bytes.NewReader(out)).ReadAll()
 	if err != nil || len(rows) < 2 || len(rows[1]) < 2 {
