@@ -48,7 +48,6 @@ type Instance interface {
 // The loads, by name.
 var (
 	hot      = []string{"hot"}
-	spread   = []string{"zipf", "uniform"}
 	names    = []string{"hot", "zipf", "uniform"}
 	distinct = []string{"distinct"}
 )
