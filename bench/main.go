@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -68,6 +69,7 @@ type config struct {
 	timeout         time.Duration
 	json, dir       string
 	countmill       string
+	cpuprofile      string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -90,6 +92,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
+	flags.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile of this process, which countmill's library runs in, to this file")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -170,7 +173,14 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if err := head.print(stdout); err != nil {
 		return err
 	}
+	stop, err := profile(cfg.cpuprofile)
+	if err != nil {
+		return err
+	}
 	results := m.all(ctx, plan, head.missing)
+	if err := stop(); err != nil {
+		return err
+	}
 	if err := printTables(stdout, plan, results); err != nil {
 		return err
 	}
@@ -182,4 +192,22 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "results are in", path)
 	}
 	return errors.Join(context.Cause(ctx), failures(results))
+}
+
+// profile begins a CPU profile, where one is asked for.
+func profile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }
