@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -26,9 +26,18 @@ lint: ## gofmt, vet, staticcheck, go mod tidy
 	go vet ./...
 	go tool -modfile=tools/go.mod staticcheck ./...
 	go mod tidy -diff
+	go -C bench vet ./...
+	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
+	go -C bench mod tidy -diff
 
 bench: ## all benchmarks, one second each
 	go test -run '^$$' -bench . -benchmem ./...
+
+bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-bench.json $(BENCH)
+	rm $(TMP)/countmill-bench
+	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...

@@ -1,0 +1,78 @@
+// Package load is the work that every system of the benchmark is given: which counters are
+// incremented, in which order and for how long, and what each total must be afterwards.
+package load
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Draws is how many increments an order has before it begins again. Chunks of all sizes
+// that systems use divide it.
+const Draws = 8_000_000
+
+// Zipf's exponent: the counter of rank k is incremented in proportion to 1/k^s.
+const zipfS = 1.1
+
+// A Load is an order in which counters are incremented by one. It is made before any
+// clock starts, is the same for every system, and nobody may change it.
+type Load struct {
+	Name  string
+	About string
+	Names []string
+	// Order is indexes into Names. What reaches its end begins again.
+	Order []uint32
+}
+
+// All makes every load. names is over how many counters Zipf and uniform go, distinct
+// how many there are where each is incremented once before any is again.
+func All(names, distinct int) []*Load {
+	const hotDraws = 100_000
+	all := Names(max(names, distinct))
+	random := rand.New(rand.NewPCG(1, 2))
+	return []*Load{
+		{Name: "hot", About: "one counter", Names: all[:1], Order: make([]uint32, hotDraws)},
+		{Name: "zipf", About: fmt.Sprintf("Zipf with s = %g over %d counters", zipfS, names), Names: all[:names], Order: zipf(random, names)},
+		{Name: "uniform", About: fmt.Sprintf("uniform over %d counters", names), Names: all[:names], Order: uniform(random, names)},
+		{Name: "distinct", About: fmt.Sprintf("%d counters, each once in every round through them", distinct), Names: all[:distinct], Order: permutation(random, distinct)},
+	}
+}
+
+// Names are n names of 20 bytes.
+func Names(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = Prefix + fmt.Sprintf("%012d", i)
+	}
+	return names
+}
+
+// Prefix is what all names begin with; 12 digits follow, as redis-benchmark makes them.
+const Prefix = "page:/u/"
+
+func uniform(random *rand.Rand, names int) []uint32 {
+	order := make([]uint32, Draws)
+	for i := range order {
+		order[i] = uint32(random.IntN(names))
+	}
+	return order
+}
+
+// zipf gives each rank a name of its own at random, so that busy names are no neighbours.
+func zipf(random *rand.Rand, names int) []uint32 {
+	name := permutation(random, names)
+	rank := rand.NewZipf(random, zipfS, 1, uint64(names-1))
+	order := make([]uint32, Draws)
+	for i := range order {
+		order[i] = name[rank.Uint64()]
+	}
+	return order
+}
+
+func permutation(random *rand.Rand, n int) []uint32 {
+	order := make([]uint32, n)
+	for i, j := range random.Perm(n) {
+		order[i] = uint32(j)
+	}
+	return order
+}

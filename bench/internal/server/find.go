@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Find is the path of a program: of the PATH, or the last match of the patterns.
+func Find(name string, patterns ...string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(pattern)
+		if len(found) > 0 {
+			slices.Sort(found)
+			return found[len(found)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, ErrMissing)
+}
+
+// Says is the first line that a program writes, for its version.
+func Says(path string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	// wrk ends with an error after it has told its version.
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if line == "" {
+		return "", fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	return line, nil
+}
+
+// A User is whom a server runs as.
+type User struct{ UID, GID uint32 }
+
+// Unprivileged is the user of that name where this process is root's, for servers that
+// refuse to be; nil where it is not.
+func Unprivileged(name string) (*User, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("run as %s: %w", name, err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	return &User{uint32(uid), uint32(gid)}, err
+}
+
+// Jar finds a file of one of Google's emulators below the Cloud SDK whose gcloud is on the
+// PATH.
+func Jar(pattern string) (string, error) {
+	root, err := sdk()
+	if err != nil {
+		return "", fmt.Errorf("Google Cloud SDK: %w: %w", ErrMissing, err)
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return "", fmt.Errorf("java: %w", ErrMissing)
+	}
+	pattern = filepath.Join(root, filepath.FromSlash(pattern))
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("%s: %w", pattern, ErrMissing)
+	}
+	return found[0], nil
+}
+
+var sdk = sync.OnceValues(func() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "gcloud", "info", "--format=value(installation.sdk_root)").Output()
+	return strings.TrimSpace(string(out)), err
+})

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFindSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	if _, err := Find("no-such-program", "/no/such/*"); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("got %v, want %v with the name", err, ErrMissing)
+	}
+}
+
+func TestStartTellsWhatTheServerWrote(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Spec{
+		Name: "sh", Path: "/bin/sh", Args: []string{"-c", "echo no licence >&2"}, Dir: t.TempDir(),
+		Ready: func(context.Context) error { return errors.New("not yet") },
+	})
+	if err == nil || !strings.Contains(err.Error(), "no licence") {
+		t.Errorf("got %v, want what it wrote", err)
+	}
+}
+
+// A server that hears no signal, and what it has started, are gone after Stop.
+func TestStopEndsTheGroup(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for 10 s")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alive")
+	p, err := Start(t.Context(), Spec{
+		Name: "sh", Path: "/bin/sh", Dir: dir,
+		Args:  []string{"-c", "trap '' TERM; (while :; do date +%s%N >" + file + "; sleep 0.05; done) & wait; while :; do sleep 1; done"},
+		Ready: func(context.Context) error { return exec.Command("test", "-s", file).Run() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+	read := func() string {
+		out, err := exec.Command("cat", file).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	before := read()
+	<-time.After(300 * time.Millisecond)
+	if after := read(); before != after {
+		t.Errorf("something of the server goes on: %s, then %s", before, after)
+	}
+}
+
+func TestOutputEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	// sleep holds the pipe of the shell that started it, which must not keep Output.
+	_, err := Output(ctx, exec.Command("sh", "-c", "sleep 60; true"))
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
+		t.Errorf("got %v after %s, want %v soon", err, took, context.DeadlineExceeded)
+	}
+}

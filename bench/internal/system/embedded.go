@@ -1,0 +1,209 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/reader"
+)
+
+func embeddedSystems() []System {
+	const ack = "Flush has returned: folded into Pebble, synced to disk, counted exactly once, in the total"
+	const how = "publisher, loopback, aggregator and pebble in one process, with the settings of `countmill up`; clock from the first Add to the return of Flush"
+	return []System{
+		{
+			Name: "countmill/name", Ack: ack, How: how + "; Publisher.Add by name from as many goroutines as there are CPUs", Loads: names,
+			Family: "countmill/name", Against: "redis/pipelined", Version: goVersion,
+			Open: func(_ context.Context, at Place) (Instance, error) { return openEmbedded(at, false) },
+		},
+		{
+			Name: "countmill/handle", Ack: ack, How: how + "; Counter.Add by handle, likewise", Loads: names,
+			Family: "countmill/handle", Against: "redis/pipelined", Version: goVersion,
+			Open: func(_ context.Context, at Place) (Instance, error) { return openEmbedded(at, true) },
+		},
+	}
+}
+
+func goVersion() (string, error) { return "countmill of this tree, " + runtime.Version(), nil }
+
+// embedded is what `countmill up` is made of, without HTTP.
+type embedded struct {
+	closers
+	store   *pebble.Store
+	agg     *aggregator.Aggregator
+	pub     *publisher.Publisher
+	handles []*publisher.Counter // nil for increments by name
+}
+
+func openEmbedded(at Place, byHandle bool) (Instance, error) {
+	e := &embedded{}
+	return opened(e, e.open(at, byHandle))
+}
+
+func (e *embedded) open(at Place, byHandle bool) error {
+	var err error
+	if e.store, err = pebble.Open(pebble.Config{Dir: filepath.Join(at.Dir, "data")}); err != nil {
+		return err
+	}
+	e.add(func() {
+		_ = e.store.Close()
+		debug.FreeOSMemory() // the next system measured has the machine as this one had
+	})
+	bus, err := loopback.New(loopback.Config{WaitForAck: true})
+	if err != nil {
+		return err
+	}
+	e.add(func() { _ = bus.Close() })
+	e.agg, err = aggregator.New(bus, e.store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if e.agg.Run(ctx) != nil {
+			_ = bus.Close() // or the publisher would wait for an aggregator that is gone
+		}
+	}()
+	e.add(func() {
+		cancel()
+		<-ended
+	})
+	if e.pub, err = publisher.New(bus, publisher.Config{Linger: -1}); err != nil {
+		return err
+	}
+	e.add(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = e.pub.Close(ctx)
+	})
+	if byHandle {
+		e.handles, err = handles(e.pub, at.Load.Names)
+	}
+	return err
+}
+
+func handles(pub *publisher.Publisher, names []string) ([]*publisher.Counter, error) {
+	all := make([]*publisher.Counter, len(names))
+	for i, name := range names {
+		var err error
+		if all[i], err = pub.Counter(name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Count adds until the goal, and flushes.
+func (e *embedded) Count(ctx context.Context, r *load.Run) error {
+	var err error
+	if e.handles != nil {
+		err = addByHandle(ctx, r, e.handles)
+	} else {
+		err = addByName(ctx, r, e.pub)
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.pub.Flush(ctx); err != nil {
+		return err
+	}
+	r.Stop()
+	stats := e.agg.Stats()
+	r.Note("commits", float64(stats.Commits))
+	n, _ := r.Done()
+	r.Note("entities_per_million", float64(stats.EntitiesWritten)*1e6/float64(max(n, 1)))
+	return nil
+}
+
+// addStep is how many increments a goroutine adds between two looks at the clock.
+const addStep = 1000
+
+// addByName walks the run with as many goroutines as there are CPUs.
+func addByName(ctx context.Context, r *load.Run, pub *publisher.Publisher) error {
+	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
+		for _, n := range order {
+			if err := pub.Add(r.Names[n], 1); err != nil {
+				if err := again(ctx, err, func() error { return pub.Add(r.Names[n], 1) }); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// addByHandle is addByName by handle. The loops are apart because a call through a
+// function value would cost a good part of what an Add does.
+func addByHandle(ctx context.Context, r *load.Run, handles []*publisher.Counter) error {
+	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
+		for _, n := range order {
+			if err := handles[n].Add(1); err != nil {
+				if err := again(ctx, err, func() error { return handles[n].Add(1) }); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// again repeats what was refused because the open batch is full.
+func again(ctx context.Context, err error, add func() error) error {
+	for ; err != nil; err = add() {
+		if !errors.Is(err, countmill.ErrOverloaded) {
+			return err
+		}
+		if err := wait(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// Check reads every total from the store, by the reader that serves them over HTTP.
+func (e *embedded) Check(ctx context.Context, r *load.Run) error {
+	cache, err := memory.New(memory.Config{})
+	if err != nil {
+		return err
+	}
+	totals, err := reader.New(e.store, cache, reader.Config{Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	return r.Check(ctx, func(ctx context.Context, names []string) ([]int64, error) {
+		all, err := totals.Totals(ctx, names, 0)
+		if err != nil {
+			return nil, fmt.Errorf("read the store: %w", err)
+		}
+		got := make([]int64, len(all))
+		for i := range all {
+			got[i] = all[i].Total
+		}
+		return got, nil
+	})
+}

@@ -1,0 +1,301 @@
+package system
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
+)
+
+const (
+	bodyLines   = 10_000 // increments in an NDJSON body
+	bodyConns   = 8
+	acceptedUp  = "202: folded into Pebble, synced to disk, counted exactly once, in the total"
+	acceptedNot = "202: the body was read, and nothing else happened"
+)
+
+func httpSystems() []System {
+	all := []System{{
+		Name: "http/ndjson", Ack: acceptedUp, Loads: names, Family: "http/ndjson", Against: "redis/pipelined", Version: goVersion,
+		How:  fmt.Sprintf("`countmill up`, a process of its own; NDJSON bodies of %d increments made beforehand, %d connections", bodyLines, bodyConns),
+		Open: openHTTP("up", bodyConns, bodyLines),
+	}}
+	for _, conns := range []int{64, 256} {
+		for _, s := range []struct{ server, ack, about string }{
+			{"bare", acceptedNot, "a bare net/http handler that reads the body"},
+			{"decode", "202: decoded and checked by countmill's ingest, and dropped", "countmill's ingest in front of nothing"},
+			{"up", acceptedUp, "`countmill up`"},
+		} {
+			all = append(all, System{
+				Name: fmt.Sprintf("http/one/%d/%s", conns, s.server), Ack: s.ack, Loads: hot,
+				How:    fmt.Sprintf("%s, a process of its own; one increment a request, %d connections, by wrk -t 2 where it is installed, else by a client of our own", s.about, conns),
+				Family: fmt.Sprintf("http/one/%d/%s", conns, s.server), Against: fmt.Sprintf("http/one/%d/bare", conns),
+				Version: httpVersion, Open: openHTTP(s.server, conns, 1),
+			})
+		}
+	}
+	return all
+}
+
+func httpVersion() (string, error) {
+	client := "a client of our own"
+	if path, err := server.Find("wrk"); err == nil {
+		if client, err = server.Says(path, "-v"); err != nil {
+			return "", err
+		}
+	}
+	version, err := goVersion()
+	return version + ", " + client, err
+}
+
+func openHTTP(kind string, conns, lines int) func(context.Context, Place) (Instance, error) {
+	return func(ctx context.Context, at Place) (Instance, error) {
+		h := &httpServer{kind: kind, conns: conns, lines: lines, dir: at.Dir}
+		return opened(h, h.open(ctx, at))
+	}
+}
+
+// httpServer is a process that takes increments over HTTP.
+type httpServer struct {
+	closers
+	kind         string // bare, decode or up
+	conns, lines int
+	addr, dir    string
+	requests     [][]byte
+	reported     int64 // by wrk
+	byWrk        bool
+}
+
+func (h *httpServer) open(ctx context.Context, at Place) error {
+	addr, _, err := server.FreeAddr()
+	if err != nil {
+		return err
+	}
+	h.addr = addr
+	spec := server.Spec{
+		Name: h.kind, Path: at.Self, Dir: at.Dir, Args: []string{"serve-http", h.kind, addr},
+		Ready: answers("http://" + addr + "/readyz"),
+	}
+	if h.kind == "up" {
+		spec.Path, spec.Args = at.Countmill, []string{"up", "--listen", addr, "--data", filepath.Join(at.Dir, "data")}
+	}
+	p, err := server.Start(ctx, spec)
+	if err != nil {
+		return err
+	}
+	h.add(p.Stop)
+	h.requests = requests(at.Load, addr, h.lines)
+	return nil
+}
+
+func answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return getHTTP(ctx, url, func(io.Reader) error { return nil })
+	}
+}
+
+func getHTTP(ctx context.Context, url string, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	return doHTTP(req, read)
+}
+
+func doHTTP(req *http.Request, read func(io.Reader) error) error {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", req.URL, resp.Status)
+	}
+	return read(resp.Body)
+}
+
+// requests are whole HTTP requests, one for every lines increments of the order; a single
+// one where it has one increment.
+func requests(l *load.Load, addr string, lines int) [][]byte {
+	if lines == 1 {
+		return [][]byte{request(addr, "application/json", []byte(object(l.Names[0])))}
+	}
+	all := make([][]byte, 0, len(l.Order)/lines)
+	var body bytes.Buffer
+	for at := 0; at < len(l.Order); at += lines {
+		body.Reset()
+		for _, n := range l.Order[at : at+lines] {
+			body.WriteString(object(l.Names[n]) + "\n")
+		}
+		all = append(all, request(addr, "application/x-ndjson", body.Bytes()))
+	}
+	return all
+}
+
+func object(name string) string { return `{"counter":"` + name + `"}` }
+
+func request(addr, contentType string, body []byte) []byte {
+	head := fmt.Sprintf("POST /v1/increments HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", addr, contentType, len(body))
+	return append([]byte(head), body...)
+}
+
+// Count sends requests, each connection one after another.
+func (h *httpServer) Count(ctx context.Context, r *load.Run) error {
+	if h.lines == 1 {
+		if path, err := server.Find("wrk"); err == nil {
+			return h.wrk(ctx, path, r)
+		}
+	}
+	return h.send(ctx, r)
+}
+
+func (h *httpServer) send(ctx context.Context, r *load.Run) error {
+	defer r.Stop()
+	conns := make([]*bufio.ReadWriter, h.conns)
+	for i := range conns {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(r.Goal.Most + time.Minute)); err != nil {
+			return err
+		}
+		conns[i] = bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriterSize(conn, 64<<10))
+	}
+	return r.Walk(ctx, h.conns, h.lines, func(_ context.Context, worker, at int, _ []uint32) error {
+		conn := conns[worker]
+		if _, err := conn.Write(h.requests[at/h.lines%len(h.requests)]); err != nil {
+			return err
+		}
+		if err := conn.Flush(); err != nil {
+			return err
+		}
+		return accepted(conn.Reader)
+	})
+}
+
+// accepted reads an answer.
+func accepted(in *bufio.Reader) error {
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+var (
+	wrkDone   = regexp.MustCompile(`(\d+) requests in `)
+	wrkRate   = regexp.MustCompile(`Requests/sec:\s+([\d.]+)`)
+	wrkFailed = regexp.MustCompile(`(?m)^\s*(Socket errors|Non-2xx).*$`)
+)
+
+// wrk takes wrk's own word for the rate.
+func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
+	h.byWrk = true
+	script := filepath.Join(h.dir, "post.lua")
+	text := fmt.Sprintf("wrk.method = \"POST\"\nwrk.headers[\"Content-Type\"] = \"application/json\"\nwrk.body = %q\n", object(r.Names[0]))
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		return err
+	}
+	seconds := int(math.Ceil(max(1, r.Goal.Least.Seconds())))
+	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(h.conns), "-d", strconv.Itoa(seconds)+"s",
+		"--timeout", "30s", "-s", script, "http://"+h.addr+"/v1/increments"))
+	if err != nil {
+		return err
+	}
+	if failed := wrkFailed.Find(out); failed != nil {
+		return fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))
+	}
+	done, rate := wrkDone.FindSubmatch(out), wrkRate.FindSubmatch(out)
+	if done == nil || rate == nil {
+		return fmt.Errorf("wrk says %q", out)
+	}
+	h.reported, err = strconv.ParseInt(string(done[1]), 10, 64)
+	if err != nil {
+		return err
+	}
+	each, err := strconv.ParseFloat(string(rate[1]), 64)
+	if err != nil || each <= 0 {
+		return fmt.Errorf("wrk says %q: %w", out, err)
+	}
+	r.Foreign(h.reported, time.Duration(float64(h.reported)/each*float64(time.Second)))
+	return nil
+}
+
+// Check asks the server. wrk leaves a request on each connection behind when its time is
+// up, which is counted and not reported.
+func (h *httpServer) Check(ctx context.Context, r *load.Run) error {
+	totals := h.totals
+	if h.kind != "up" {
+		totals = h.seen
+	}
+	if !h.byWrk {
+		return r.Check(ctx, totals)
+	}
+	got, err := totals(ctx, r.Names)
+	if err != nil {
+		return err
+	}
+	if got[0] < h.reported || got[0] > h.reported+int64(h.conns) || h.reported == 0 {
+		return fmt.Errorf("%w: wrk had %d answers on %d connections, the total is %d", load.ErrWrong, h.reported, h.conns, got[0])
+	}
+	return nil
+}
+
+// seen is how many requests a server that counts nothing else has answered.
+func (h *httpServer) seen(ctx context.Context, names []string) ([]int64, error) {
+	if len(names) != 1 {
+		return nil, errors.New("it has one total")
+	}
+	got := make([]int64, 1)
+	err := getHTTP(ctx, "http://"+h.addr+"/seen", func(body io.Reader) error { return json.NewDecoder(body).Decode(&got[0]) })
+	return got, err
+}
+
+func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error) {
+	body, err := json.Marshal(map[string]any{"counters": names})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	var answer struct {
+		Totals []struct {
+			Counter string `json:"counter"`
+			Total   int64  `json:"total"`
+		} `json:"totals"`
+	}
+	if err := doHTTP(req, func(body io.Reader) error { return json.NewDecoder(body).Decode(&answer) }); err != nil {
+		return nil, err
+	}
+	got := make(map[string]int64, len(names))
+	for _, t := range answer.Totals {
+		got[t.Counter] = t.Total
+	}
+	return inOrder(names, got), nil
+}

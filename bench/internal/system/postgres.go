@@ -1,0 +1,173 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
+)
+
+const (
+	postgresConns = 16 // upserts at once, one a statement
+	unnestConns   = 4
+	unnestRows    = 10_000
+)
+
+func postgresSystems() []System {
+	const ack = "committed, the WAL synced (synchronous_commit on); a repeat counts twice"
+	const how = "postgres with shared_buffers 512MB, max_wal_size 4GB, fillfactor 70, on a unix socket; pgx, prepared; "
+	system := func(name, how string, batch int) System {
+		return System{
+			Name: name, Ack: ack, How: how, Loads: names, Family: name, Against: "redis/pipelined", Version: postgresVersion,
+			Open: func(ctx context.Context, at Place) (Instance, error) {
+				p := &postgres{batch: batch}
+				return opened(p, p.open(ctx, at))
+			},
+		}
+	}
+	return []System{
+		system("postgres/upsert", how+fmt.Sprintf("one upsert a statement, %d connections", postgresConns), 1),
+		system("postgres/unnest", how+fmt.Sprintf("%d increments a statement with unnest, summed by GROUP BY, %d connections", unnestRows, unnestConns), unnestRows),
+	}
+}
+
+func postgresVersion() (string, error) {
+	path, err := postgresProgram("postgres")
+	if err != nil {
+		return "", err
+	}
+	if _, err := postgresProgram("initdb"); err != nil {
+		return "", err
+	}
+	return server.Says(path, "--version")
+}
+
+func postgresProgram(name string) (string, error) {
+	return server.Find(name, "/usr/lib/postgresql/*/bin/"+name)
+}
+
+type postgres struct {
+	closers
+	batch int
+	pool  *pgxpool.Pool
+}
+
+func (p *postgres) open(ctx context.Context, at Place) error {
+	user, err := server.Unprivileged("postgres")
+	if err != nil {
+		return err
+	}
+	data, err := initDB(ctx, at.Dir, user)
+	if err != nil {
+		return err
+	}
+	path, err := postgresProgram("postgres")
+	if err != nil {
+		return err
+	}
+	if p.pool, err = pgxpool.New(ctx, fmt.Sprintf("host=%s user=bench dbname=postgres pool_max_conns=%d", data, postgresConns)); err != nil {
+		return err
+	}
+	p.add(p.pool.Close)
+	process, err := server.Start(ctx, server.Spec{
+		Name: "postgres", Path: path, Dir: at.Dir, User: user, Signal: syscall.SIGINT, // do not wait for clients
+		Args: []string{"-D", data, "-k", data, "-c", "listen_addresses=", "-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB",
+			"-c", "synchronous_commit=on", "-c", "fsync=on"},
+		Ready: p.pool.Ping,
+	})
+	if err != nil {
+		return err
+	}
+	p.add(process.Stop)
+	_, err = p.pool.Exec(ctx, "CREATE TABLE counters (name text PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 70)")
+	return err
+}
+
+func initDB(ctx context.Context, dir string, user *server.User) (data string, err error) {
+	path, err := postgresProgram("initdb")
+	if err != nil {
+		return "", err
+	}
+	data = filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return "", err
+	}
+	cmd := exec.Command(path, "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync")
+	cmd.Dir = dir
+	if user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID}}
+		if err := os.Chown(data, int(user.UID), int(user.GID)); err != nil {
+			return "", err
+		}
+	}
+	_, err = server.Output(ctx, cmd)
+	return data, err
+}
+
+// Those that add to several counters at once take their rows in one order, or they would
+// wait for each other in a ring.
+const (
+	upsert = "INSERT INTO counters AS c (name, n) VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = c.n + 1"
+	unnest = `INSERT INTO counters AS c (name, n) SELECT name, count(*) FROM unnest($1::text[]) AS name GROUP BY name ORDER BY name
+		ON CONFLICT (name) DO UPDATE SET n = c.n + excluded.n`
+)
+
+// Count runs statements.
+func (p *postgres) Count(ctx context.Context, r *load.Run) error {
+	defer r.Stop()
+	if p.batch == 1 {
+		return r.Walk(ctx, postgresConns, 1, func(ctx context.Context, _, _ int, order []uint32) error {
+			_, err := p.pool.Exec(ctx, upsert, r.Names[order[0]])
+			return err
+		})
+	}
+	batches := make([][]string, unnestConns)
+	for i := range batches {
+		batches[i] = make([]string, p.batch)
+	}
+	return r.Walk(ctx, unnestConns, p.batch, func(ctx context.Context, worker, _ int, order []uint32) error {
+		for i, n := range order {
+			batches[worker][i] = r.Names[n]
+		}
+		_, err := p.pool.Exec(ctx, unnest, batches[worker])
+		return err
+	})
+}
+
+// Check reads every row.
+func (p *postgres) Check(ctx context.Context, r *load.Run) error {
+	return r.Check(ctx, func(ctx context.Context, names []string) ([]int64, error) {
+		rows, err := p.pool.Query(ctx, "SELECT name, n FROM counters WHERE name = ANY($1)", names)
+		if err != nil {
+			return nil, err
+		}
+		got := make(map[string]int64)
+		var name string
+		var n int64
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			got[name] = n
+			return nil
+		})
+		if len(got) > len(names) {
+			err = errors.Join(err, errors.New("more rows than names"))
+		}
+		return inOrder(names, got), err
+	})
+}
+
+func inOrder(names []string, totals map[string]int64) []int64 {
+	all := make([]int64, len(names))
+	for i, name := range names {
+		all[i] = totals[name]
+	}
+	return all
+}

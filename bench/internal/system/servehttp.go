@@ -1,0 +1,60 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/publisher/ingest"
+)
+
+// ServeHTTP serves what countmill's HTTP is held against, until ctx ends: kind "bare" is a
+// handler that reads the body and answers, "decode" is countmill's ingest, which checks
+// everything and hands it to nobody. /seen tells how many increments were answered.
+func ServeHTTP(ctx context.Context, kind, addr string) error {
+	var seen atomic.Int64
+	mux := http.NewServeMux()
+	switch kind {
+	case "bare":
+		mux.HandleFunc("POST /v1/increments", func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+			seen.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "{\"accepted\":1}\n")
+		})
+	case "decode":
+		mux.Handle("POST /v1/increments", ingest.New(nowhere{&seen}, ingest.Config{}))
+	default:
+		return fmt.Errorf("no server is called %q", kind)
+	}
+	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /seen", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, seen.Load()) })
+	server := &http.Server{Addr: addr, Handler: mux}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// nowhere takes increments and counts how many they are.
+type nowhere struct{ seen *atomic.Int64 }
+
+func (n nowhere) Publish(_ context.Context, incs ...countmill.Increment) error {
+	n.seen.Add(int64(len(incs)))
+	return nil
+}
+
+func (n nowhere) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+	return n.Publish(ctx, incs...)
+}

@@ -1,0 +1,213 @@
+// Command bench gives the same counting work to countmill and to what people would use
+// instead, one after the other on this machine, checks that each has counted what it
+// acknowledged, and prints a table. docs/benchmarks.md says how to read it.
+//
+//	go run . -quick                        does everything work here?
+//	go run . -json peers.json              the real thing; takes hours
+//	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
+//
+// It starts every server by itself on loopback in a temporary directory, and leaves none
+// behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/system"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run also is what this program is when it starts itself as a server.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 3 {
+		switch args[0] {
+		case "serve-http":
+			return system.ServeHTTP(ctx, args[1], args[2])
+		case "serve-nats":
+			return system.ServeNATS(ctx, args[1], args[2])
+		}
+	}
+	cfg, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.timeout, fmt.Errorf("-timeout %s has passed", cfg.timeout))
+	defer cancel()
+	return compare(ctx, cfg, stdout, stderr)
+}
+
+// A config is the command line.
+type config struct {
+	only, loads     []string
+	rounds          int
+	goal            load.Goal
+	names, distinct int
+	quick, list     bool
+	timeout         time.Duration
+	json, dir       string
+	countmill       string
+	cpuprofile      string
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	var only, loads string
+	var seconds, most float64
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&only, "only", "", "measure systems whose names begin with one of these, separated by commas")
+	flags.StringVar(&loads, "loads", "", "measure on these loads only, separated by commas: hot, zipf, uniform, distinct")
+	flags.IntVar(&c.rounds, "rounds", 5, "how often each system is measured on each load")
+	flags.Float64Var(&seconds, "seconds", 60, "a measurement lasts at least this long")
+	flags.Int64Var(&c.goal.Increments, "increments", 40_000_000, "a measurement has at least this many increments")
+	flags.Float64Var(&most, "most", 0, "a measurement ends after so many seconds even if it has fewer increments (default twice -seconds)")
+	flags.IntVar(&c.names, "names", 1_000_000, "counters of the loads zipf and uniform")
+	flags.IntVar(&c.distinct, "distinct", 200_000, "counters of the load distinct, a multiple of 10,000")
+	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that all works, and no figures of use")
+	flags.BoolVar(&c.list, "list", false, "list the systems and end")
+	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this long")
+	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
+	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
+	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
+	flags.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile of this process, which countmill's library runs in, to this file")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	c.only, c.loads = split(only), split(loads)
+	if c.quick {
+		quicken(flags, &c, &seconds)
+	}
+	if most == 0 {
+		most = 2 * seconds
+	}
+	c.goal.Least, c.goal.Most = time.Duration(seconds*float64(time.Second)), time.Duration(most*float64(time.Second))
+	return c, c.validate()
+}
+
+// quicken makes everything small that the command line does not name.
+func quicken(flags *flag.FlagSet, c *config, seconds *float64) {
+	named := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { named[f.Name] = true })
+	small := map[string]func(){
+		"rounds":     func() { c.rounds = 1 },
+		"seconds":    func() { *seconds = 0.5 },
+		"increments": func() { c.goal.Increments = 1000 },
+		"names":      func() { c.names = 10_000 },
+		"distinct":   func() { c.distinct = 20_000 },
+	}
+	for name, set := range small {
+		if !named[name] {
+			set()
+		}
+	}
+}
+
+func (c config) validate() error {
+	var errs []error
+	atLeast := func(name string, got, least int64) {
+		if got < least {
+			errs = append(errs, fmt.Errorf("-%s must be at least %d, got %d", name, least, got))
+		}
+	}
+	atLeast("rounds", int64(c.rounds), 1)
+	atLeast("increments", c.goal.Increments, 1)
+	atLeast("names", int64(c.names), 2)
+	atLeast("distinct", int64(c.distinct), 10_000)
+	if c.distinct%10_000 != 0 {
+		errs = append(errs, fmt.Errorf("-distinct must be a multiple of 10000, got %d", c.distinct))
+	}
+	if c.goal.Least <= 0 || c.goal.Most < c.goal.Least {
+		errs = append(errs, fmt.Errorf("-seconds must be positive and -most no less, got %s and %s", c.goal.Least, c.goal.Most))
+	}
+	return errors.Join(errs...)
+}
+
+func split(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// compare measures and reports.
+func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
+	plan := choose(cfg)
+	if len(plan) == 0 {
+		return errors.New("-only and -loads leave nothing to measure; -list shows the names")
+	}
+	if cfg.list {
+		return list(stdout, plan)
+	}
+	m, err := newMeasurer(ctx, cfg, stderr)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	head := newHeader(cfg, plan)
+	if err := head.print(stdout); err != nil {
+		return err
+	}
+	stop, err := profile(cfg.cpuprofile)
+	if err != nil {
+		return err
+	}
+	results := m.all(ctx, plan, head.missing)
+	if err := stop(); err != nil {
+		return err
+	}
+	if err := printTables(stdout, plan, results); err != nil {
+		return err
+	}
+	if cfg.json != "" {
+		if err := writeJSON(cfg.json, head, results); err != nil {
+			return err
+		}
+		path, _ := filepath.Abs(cfg.json)
+		fmt.Fprintln(stderr, "results are in", path)
+	}
+	return errors.Join(context.Cause(ctx), failures(results))
+}
+
+// profile begins a CPU profile, where one is asked for.
+func profile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/bench/internal/system"
+)
+
+// A job is a system on a load.
+type job struct {
+	system system.System
+	load   string
+}
+
+// choose is what to measure in a round, load by load.
+func choose(cfg config) []job {
+	var plan []job
+	for _, l := range []string{"hot", "zipf", "uniform", "distinct"} {
+		if len(cfg.loads) > 0 && !slices.Contains(cfg.loads, l) {
+			continue
+		}
+		for _, s := range system.All() {
+			chosen := len(cfg.only) == 0 || slices.ContainsFunc(cfg.only, func(prefix string) bool { return strings.HasPrefix(s.Name, prefix) })
+			if chosen && slices.Contains(s.Loads, l) {
+				plan = append(plan, job{s, l})
+			}
+		}
+	}
+	return plan
+}
+
+// A result is one measurement.
+type result struct {
+	System     string             `json:"system"`
+	Load       string             `json:"load"`
+	Round      int                `json:"round"`
+	Increments int64              `json:"increments,omitempty"`
+	Seconds    float64            `json:"seconds,omitempty"`
+	Rate       float64            `json:"per_second,omitempty"`
+	Notes      map[string]float64 `json:"notes,omitempty"`
+	Missing    string             `json:"missing,omitempty"`
+	Error      string             `json:"error,omitempty"`
+}
+
+func (r result) ok() bool { return r.Missing == "" && r.Error == "" }
+
+// A measurer runs jobs, each in a directory of its own.
+type measurer struct {
+	cfg       config
+	log       io.Writer
+	dir       string
+	unguard   func() // nil without a guard of the directory
+	loads     map[string]*load.Load
+	countmill string
+	self      string
+}
+
+func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, error) {
+	m := &measurer{cfg: cfg, log: log, loads: make(map[string]*load.Load), countmill: cfg.countmill}
+	var err error
+	if m.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if m.dir, err = os.MkdirTemp(cfg.dir, "countmill-bench-"); err != nil {
+		return nil, err
+	}
+	if m.dir, err = filepath.Abs(m.dir); err == nil {
+		err = os.Chmod(m.dir, 0o755) // PostgreSQL runs as another user than root
+	}
+	if err == nil {
+		m.unguard, err = server.GuardDir(m.dir)
+	}
+	if err == nil && m.countmill == "" {
+		err = m.build(ctx)
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	for _, l := range load.All(cfg.names, cfg.distinct) {
+		m.loads[l.Name] = l
+	}
+	return m, nil
+}
+
+// build builds countmill as its own module has it, not with what the peers' clients make of
+// its dependencies.
+func (m *measurer) build(ctx context.Context) error {
+	dir, err := server.Output(ctx, exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill"))
+	if err != nil {
+		return fmt.Errorf("find countmill's sources (run this in bench/, or name a binary with -countmill): %w", err)
+	}
+	m.countmill = filepath.Join(m.dir, "countmill")
+	cmd := exec.Command("go", "build", "-o", m.countmill, "./cmd/countmill")
+	cmd.Dir = strings.TrimSpace(string(dir))
+	_, err = server.Output(ctx, cmd)
+	return err
+}
+
+func (m *measurer) close() {
+	_ = os.RemoveAll(m.dir)
+	if m.unguard != nil {
+		m.unguard()
+	}
+}
+
+// all measures round after round, so that what disturbs the machine for a while disturbs
+// every system alike.
+func (m *measurer) all(ctx context.Context, plan []job, missing map[string]string) []result {
+	var results []result
+	for round := 1; round <= m.cfg.rounds; round++ {
+		for i, j := range plan {
+			if ctx.Err() != nil {
+				return results
+			}
+			r := result{System: j.system.Name, Load: j.load, Round: round, Missing: missing[j.system.Name]}
+			if r.Missing == "" {
+				m.one(ctx, j, &r)
+			}
+			results = append(results, r)
+			fmt.Fprintf(m.log, "round %d of %d, %d of %d: %s\n", round, m.cfg.rounds, i+1, len(plan), r.line())
+		}
+	}
+	return results
+}
+
+// beside is how long opening and checking may take beside the measurement itself.
+const beside = 10 * time.Minute
+
+func (m *measurer) one(ctx context.Context, j job, r *result) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.goal.Most+beside)
+	defer cancel()
+	run := load.NewRun(m.loads[j.load], m.cfg.goal)
+	if err := m.measure(ctx, j, run); err != nil {
+		r.Error = err.Error()
+		return
+	}
+	n, took := run.Done()
+	r.Increments, r.Seconds, r.Notes = n, took.Seconds(), run.Notes()
+	r.Rate = float64(n) / took.Seconds()
+}
+
+func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error) {
+	dir, err := os.MkdirTemp(m.dir, "run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: m.countmill, Self: m.self})
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer i.Close()
+	if err := i.Count(ctx, run); err != nil {
+		return fmt.Errorf("count: %w", err)
+	}
+	if n, took := run.Done(); n == 0 || took <= 0 {
+		return errors.New("count: nothing was measured")
+	}
+	if err := i.Check(ctx, run); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return nil
+}
+
+func (r result) line() string {
+	switch name := r.Load + " " + r.System; {
+	case r.Missing != "":
+		return name + ": missing: " + r.Missing
+	case r.Error != "":
+		return name + ": ERROR: " + r.Error
+	default:
+		return fmt.Sprintf("%s: %d increments in %.3f s, %s/s", name, r.Increments, r.Seconds, short(r.Rate))
+	}
+}
+
+// failures is an error where a measurement failed.
+func failures(results []result) error {
+	n := 0
+	for _, r := range results {
+		if r.Error != "" {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d of %d measurements have errors", n, len(results))
+	}
+	return nil
+}
