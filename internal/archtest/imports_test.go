@@ -42,11 +42,6 @@ func forbidden() []arrow {
 		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 	}
-	for _, from := range []string{"/cmd/...", "/internal/app/...", "/backend/..."} {
-		arrows = append(arrows,
-			arrow{from: from, dep: "/internal/emulator", why: "emulators are for tests: countmill never needs one"},
-			arrow{from: from, dep: "/internal/faultproxy", why: "faults are for tests"})
-	}
 	for _, role := range roles {
 		under := role + "/..."
 		arrows = append(arrows,
@@ -151,6 +146,9 @@ func servesTests(path string) bool {
 	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/emulator") || strings.HasSuffix(path, "/internal/faultproxy")
 }
 
+// forTests are packages that only tests import, and programs outside the module.
+var forTests = []string{"/internal/emulator/...", "/internal/faultproxy/...", "/internal/sim/..."}
+
 // broken says why from must not depend on dep, for the rules that no table holds.
 func broken(from, dep string) string {
 	switch {
@@ -162,6 +160,8 @@ func broken(from, dep string) string {
 		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
 	case under(dep, "/backend/backendtest") && from != dep:
 		return "conformance suites are for tests"
+	case slices.ContainsFunc(forTests, func(p string) bool { return under(dep, p) && !under(from, p) }):
+		return "emulators, faults and the simulator are for tests: countmill never needs one"
 	case under(from, "/backend/...") && under(dep, "/backend/...") && backend(from) != backend(dep) && backend(from) != "backendtest":
 		return "one technology per package: backends know nothing of each other"
 	}
@@ -211,6 +211,10 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/backend/pebble", "/backend/backendtest", true},
 		{"/backend/backendtest", "testing", false},
 		{"/backend/pebble", "testing", true},
+		{"/internal/app", "/internal/emulator", true},
+		{"/examples/identifiers", "/internal/faultproxy", true},
+		{"/internal/api", "/internal/sim", true},
+		{"/internal/sim", "/backend/backendtest/fakestore", false},
 		{"/internal/app", "/backend/pebble", false},
 		{"/internal/app", "/cmd/countmill", true},
 		{"/cmd/countmill", "/internal/app", false},

@@ -15,22 +15,7 @@ import (
 	"github.com/countmill/countmill/internal/emulator"
 )
 
-const module = "github.com/countmill/countmill"
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
-
-func TestOnlyTestsImportThis(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}} `, module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, " "+module+"/internal/emulator ") {
-			t.Errorf("code that is not a test imports the emulators: %s", line)
-		}
-	}
-}
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()

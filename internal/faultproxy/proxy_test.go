@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,21 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const module = "github.com/countmill/countmill"
-
-func TestOnlyTestsImportThis(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}} `, module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, " "+module+"/internal/faultproxy ") {
-			t.Errorf("code that is not a test imports the proxy: %s", line)
-		}
-	}
-}
 
 // An echo answers every line with the same, and tells how its connections ended.
 type echo struct {
