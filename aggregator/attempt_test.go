@@ -1,0 +1,270 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A cannedStore has an answer for each call of one attempt, and notes what it was asked.
+type cannedStore struct {
+	nullStore
+	marked          []Marker // what Applied finds
+	foundShards     int      // what Shards finds, 0 for no record
+	applied, shards error
+	raise, fold     error
+	at              time.Time // the store's time of a fold
+	called          []string
+	contexts        []context.Context
+	unbounded       []string // calls without a deadline
+}
+
+func (s *cannedStore) note(ctx context.Context, call string) {
+	s.called, s.contexts = append(s.called, call), append(s.contexts, ctx)
+	if _, ok := ctx.Deadline(); !ok {
+		s.unbounded = append(s.unbounded, call)
+	}
+}
+
+func (s *cannedStore) Fold(ctx context.Context, c *Commit) (time.Time, error) {
+	s.note(ctx, fmt.Sprintf("fold %d+%d", len(c.Markers), len(c.Adds)))
+	return s.at, s.fold
+}
+
+func (s *cannedStore) Applied(ctx context.Context, ids []wire.PartID) (found []Marker, err error) {
+	s.note(ctx, fmt.Sprintf("applied %d", len(ids)))
+	for _, m := range s.marked {
+		if slices.Contains(ids, m.ID) {
+			found = append(found, m)
+		}
+	}
+	return found, s.applied
+}
+
+func (s *cannedStore) Shards(ctx context.Context, counters []string) ([]int, error) {
+	s.note(ctx, fmt.Sprintf("shards %d", len(counters)))
+	return slices.Repeat([]int{s.foundShards}, len(counters)), s.shards
+}
+
+func (s *cannedStore) Raise(ctx context.Context, raises []Raise) error {
+	s.note(ctx, fmt.Sprintf("raise %d", len(raises)))
+	return s.raise
+}
+
+// tried is what one attempt came to.
+type tried struct {
+	Verdict                              verdict
+	Applied, Duplicates, Conflicts, Rest string
+	Work                                 work
+	Called                               []string
+}
+
+// TestAttempt is the table of doc.go, one attempt at a time: what is known of each part
+// after it, what to do with those that are left, and what it cost.
+func TestAttempt(t *testing.T) {
+	t.Parallel()
+	const ours, theirs = 7, 8 // fold ids
+	away, deployment := errors.New("no answer"), fmt.Errorf("no rights: %w", ErrDeployment)
+	marked := func(id byte, fold uint64, f wire.Fingerprint) Marker {
+		return Marker{ID: wire.PartID{id}, Fold: fold, Fingerprint: f}
+	}
+	for name, c := range map[string]struct {
+		store    cannedStore
+		lookup   bool
+		unmarked string // parts without a marker
+		busy     bool   // another commit has the only shard of a
+		cancel   bool   // part 2 undoes part 1
+		huge     bool   // the sum of 1 and 2 does not fit
+		want     tried
+	}{
+		"applied": {
+			store: cannedStore{foundShards: 3},
+			want: tried{Applied: "12", Work: work{commits: 1, written: 4, read: 2, entries: 3},
+				Called: []string{"shards 2", "fold 2+2"}},
+		},
+		"applied, new counters": {
+			want: tried{Applied: "12", Work: work{commits: 1, written: 6, read: 2, raised: 2, entries: 3},
+				Called: []string{"shards 2", "raise 2", "fold 2+2"}},
+		},
+		"applied, one without a marker": {
+			unmarked: "2",
+			want: tried{Applied: "12", Work: work{commits: 1, written: 5, read: 2, raised: 2, entries: 3},
+				Called: []string{"shards 2", "raise 2", "fold 1+2"}},
+		},
+		"nothing to look up": {
+			lookup: true, unmarked: "12",
+			want: tried{Applied: "12", Work: work{commits: 1, written: 4, read: 2, raised: 2, entries: 3},
+				Called: []string{"shards 2", "raise 2", "fold 0+2"}},
+		},
+		"nothing to commit": {
+			unmarked: "12", cancel: true,
+			want: tried{Applied: "12"},
+		},
+		"a look-up finds ours and theirs": {
+			store: cannedStore{marked: []Marker{marked(1, ours, 1), marked(2, theirs, 2)}}, lookup: true,
+			want: tried{Applied: "1", Duplicates: "2", Work: work{read: 2, entries: 2}, Called: []string{"applied 2"}},
+		},
+		"a look-up finds another's content": {
+			store: cannedStore{marked: []Marker{marked(1, ours, 9)}}, lookup: true,
+			want: tried{Applied: "2", Conflicts: "1", Work: work{commits: 1, written: 3, read: 3, raised: 1, entries: 1},
+				Called: []string{"applied 2", "shards 1", "raise 1", "fold 1+1"}},
+		},
+		"a look-up goes wrong": {
+			store: cannedStore{applied: away}, lookup: true,
+			want: tried{Verdict: unreached, Rest: "12", Work: work{read: 2}, Called: []string{"applied 2"}},
+		},
+		"a look-up is not allowed": {
+			store: cannedStore{applied: deployment}, lookup: true,
+			want: tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"applied 2"}},
+		},
+		"sums do not fit": {
+			huge: true,
+			want: tried{Verdict: split, Rest: "12"},
+		},
+		"records cannot be read": {
+			store: cannedStore{shards: away},
+			want:  tried{Verdict: unreached, Rest: "12", Work: work{read: 2}, Called: []string{"shards 2"}},
+		},
+		"records cannot be written": {
+			store: cannedStore{raise: deployment},
+			want:  tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"shards 2", "raise 2"}},
+		},
+		"its shard is taken": {
+			busy: true,
+			want: tried{Verdict: blocked, Rest: "12", Work: work{read: 2, written: 2, raised: 2}, Called: []string{"shards 2", "raise 2"}},
+		},
+		"no answer": {
+			store: cannedStore{foundShards: 1, fold: away},
+			want:  tried{Verdict: unknown, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
+		},
+		"refused": {
+			store: cannedStore{foundShards: 1, fold: ErrRefused},
+			want:  tried{Verdict: refused, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
+		},
+		"the deployment": {
+			store: cannedStore{foundShards: 1, fold: deployment},
+			want:  tried{Verdict: stuck, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
+		},
+		"not counted": {
+			store: cannedStore{foundShards: 1, fold: ErrNotCounted},
+			want:  tried{Verdict: ignored, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
+		},
+		"a marker is there, and found": {
+			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, marked: []Marker{marked(2, theirs, 2)}},
+			want: tried{Verdict: again, Duplicates: "2", Rest: "1", Work: work{commits: 1, read: 4},
+				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
+		},
+		"all markers are there": {
+			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, marked: []Marker{marked(1, theirs, 1), marked(2, ours, 2)}},
+			want: tried{Applied: "2", Duplicates: "1", Work: work{commits: 1, read: 4, entries: 1},
+				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
+		},
+		"a marker is there, and not found": {
+			store: cannedStore{foundShards: 1, fold: ErrMarkerExists},
+			want: tried{Verdict: alone, Rest: "12", Work: work{commits: 1, read: 4},
+				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
+		},
+		"a marker is there, and the look-up goes wrong": {
+			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, applied: away},
+			want: tried{Verdict: unreached, Rest: "12", Work: work{commits: 1, read: 4},
+				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := c.store
+			store.limits = Limits{Keys: 10, Commits: 2, Shards: 1}
+			a, err := New(make(chanBus), &store, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := &part{marked: true, fold: ours, fingerprint: 1, from: time.Now(), Part: wire.Part{
+				ID: wire.PartID{1}, Entries: []wire.Entry{{Counter: "a", Delta: 1}, {Counter: "b", Delta: 2}}}}
+			two := &part{marked: true, fold: ours, fingerprint: 2, from: time.Now(), Part: wire.Part{
+				ID: wire.PartID{2}, Entries: []wire.Entry{{Counter: "a", Delta: 3}}}}
+			wire.SortEntries(one.Entries)
+			switch {
+			case c.cancel:
+				one.Entries, two.Entries = []wire.Entry{{Counter: "a", Delta: 1}}, []wire.Entry{{Counter: "a", Delta: -1}}
+			case c.huge:
+				two.Entries = []wire.Entry{{Counter: "a", Delta: 1<<63 - 1}}
+			}
+			for _, r := range c.unmarked {
+				[]*part{one, two}[r-'1'].marked = false
+			}
+			if c.busy {
+				a.lanes.busy[lane{"a", 0}] = struct{}{}
+			}
+			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
+			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, store.called}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(work{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if needs := got.Verdict != settled && got.Verdict != split && got.Verdict != blocked; needs && o.err == nil {
+				t.Errorf("verdict %d without an error", got.Verdict)
+			}
+			if store.unbounded != nil {
+				t.Errorf("without a deadline: %v", store.unbounded)
+			}
+			for i, ctx := range store.contexts {
+				if ctx.Err() == nil {
+					t.Errorf("the timer of %q still runs after the attempt", store.called[i])
+				}
+			}
+			if left := len(a.lanes.busy); (left > 0) != c.busy {
+				t.Errorf("%d shards are still taken after the attempt", left)
+			}
+		})
+	}
+}
+
+func numbersOf(parts []*part) (s string) {
+	for _, p := range parts {
+		s += fmt.Sprint(p.ID[0])
+	}
+	return s
+}
+
+// What has been frozen between its look at the horizon and its commit is not committed.
+func TestNothingBeyondTheHorizonIsCommitted(t *testing.T) {
+	t.Parallel()
+	store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, Commits: 2, Shards: 1}}}
+	a, err := New(make(chanBus), store, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &part{marked: true, from: time.Now().Add(-a.cfg.Horizon - time.Minute), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
+	o := a.attempt(&job{parts: []*part{old}})
+	if o.verdict != again || len(o.rest) != 1 || o.work.commits != 0 {
+		t.Errorf("verdict %d, %d parts left, %d commits, want it back untried", o.verdict, len(o.rest), o.work.commits)
+	}
+}
+
+// A commit's answer tells the store's time, give or take what the call took.
+func TestACommitTellsTheStoresTime(t *testing.T) {
+	t.Parallel()
+	store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, Commits: 2, Shards: 1}}, at: time.Now().Add(time.Hour)}
+	var took []time.Duration
+	a, err := New(make(chanBus), store, Config{OnFold: func(d time.Duration) { took = append(took, d) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &part{marked: true, from: time.Now(), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
+	a.attempt(&job{parts: []*part{p}})
+	if ahead := time.Until(a.clock.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("the aggregator takes the store's clock to be %s ahead, want an hour", ahead)
+	}
+	if len(took) != 1 || took[0] < 0 || took[0] > time.Minute {
+		t.Errorf("OnFold was told %v, want one short time", took)
+	}
+	if err := a.Ready(); err == nil {
+		t.Error("ready before Run")
+	}
+}

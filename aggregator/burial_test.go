@@ -1,0 +1,78 @@
+package aggregator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+)
+
+// burials notes how many letters there are before each write, and answers it.
+func burials(store *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
+	var before []int
+	script := fakestore.Script(answers...)
+	store.On(fakestore.Bury, func(n int) fakestore.Answer {
+		before = append(before, len(store.Letters()))
+		return script(n)
+	})
+	return func() (each []int) {
+		for i, n := range append(before[1:], len(store.Letters())) {
+			each = append(each, n-before[i])
+		}
+		return each
+	}
+}
+
+// One that cannot be written would hold up the others of its call for ever.
+func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		written := burials(store, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied)
+		r := run(t, store, aggregator.Config{})
+		for i := range 30 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		settle(time.Minute)
+		got := written()
+		alone := slices.Index(got, 1)
+		if alone < 2 || slices.Max(got[:alone]) > 0 {
+			t.Fatalf("letters written in each call: %v, want none in the first two, then one", got)
+		}
+		if most := slices.Max(got[alone+1:]); most < 5 {
+			t.Errorf("letters written in each call: %v, want several at once after one was written", got)
+		}
+		if n := len(store.Letters()); n != 30 {
+			t.Errorf("%d of 30 letters written", n)
+		}
+	})
+}
+
+// The rate is what a flood is slowed down to, not less.
+func TestDeadLettersAreWrittenAtTheirRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 50})
+		for i := range 400 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		settle(4 * time.Second)
+		if got := len(r.store.Letters()); got < 200 || got > 260 {
+			t.Errorf("%d letters in 4 s at 50 a second, want 200 and the first second's 50 at once", got)
+		}
+	})
+}
+
+func TestALetterSaysWhenItWasSetAside(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		settle(time.Hour)
+		r.sendBytes(t, []byte("y"))
+		at := time.Now()
+		settle(time.Second)
+		if letters := r.store.Letters(); len(letters) != 1 || !letters[0].At.Equal(at) {
+			t.Errorf("letters %+v, want one of %s", letters, at)
+		}
+	})
+}
