@@ -312,6 +312,25 @@ func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	})
 }
 
+// Dead reads dead letters.
+func (s *store) Dead(ctx context.Context, after string, limit int) (letters []aggregator.Dead, err error) {
+	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
+		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
+			letters, err = s.w.fake.Dead(background, after, limit)
+			return err
+		})
+	return letters, err
+}
+
+// Discard removes dead letters.
+func (s *store) Discard(ctx context.Context, keys []string) error {
+	keys = slices.Clone(keys)
+	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
+		s.w.checkDiscard(s.p, keys)
+		return s.w.fake.Discard(background, keys)
+	})
+}
+
 // Announce writes the worker's record.
 func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
 	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })

@@ -27,6 +27,7 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
+	Replayed   int // letters of a newer wire version, at their removal
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -123,6 +124,9 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
+	}
+	if w.rates[TwoVersions] > 0 {
+		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
 	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
 		w.storeSkew = w.drawSkew(client)
