@@ -83,7 +83,7 @@ func (w *World) start(r role, slot int) *proc {
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.linger, MaxEntries: s.maxEntries, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
+			Linger: s.linger, MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {

@@ -36,7 +36,7 @@ type Result struct {
 // shape is what a schedule's processes are like.
 type shape struct {
 	linger, window, timeout, drain, horizon, announce  time.Duration
-	maxEntries, inFlight                               int
+	maxEntries, maxBytes, inFlight                     int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
 	aggregators, readers, entities                     int
@@ -177,7 +177,7 @@ func (w *World) drawShape() shape {
 		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
 		announce: durations(5 * time.Second),
 
-		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
+		maxEntries: numbers(8, 40, 1000), maxBytes: numbers(1500, 5000, 1<<20), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
 		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
@@ -277,6 +277,7 @@ func (w *World) settle() {
 		again = w.absorb()
 		again = w.supervise() || again
 	}
+	w.checkMemory()
 }
 
 func (w *World) violate(format string, args ...any) {
