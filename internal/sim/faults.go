@@ -56,6 +56,7 @@ const (
 	ClockSkewed
 	ClockJumps
 	StoreClockSkewed
+	StoreClockJumps
 	ShardsRaised
 	Drain
 	DrainPublisher
@@ -82,7 +83,7 @@ var faultNames = [faultCount]string{
 	"cache entries swapped", "cache set late",
 	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
 	"aggregator killed", "reader killed", "restored image", "frozen", "past the horizon", "clock off",
-	"clock jumps", "store clock off", "shards raised", "aggregator drained", "publisher drained",
+	"clock jumps", "store clock off", "store clock jumps", "shards raised", "aggregator drained", "publisher drained",
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",

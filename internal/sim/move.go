@@ -140,6 +140,8 @@ func (w *World) happen(f Fault) bool {
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}
+	case StoreClockJumps:
+		return w.stepStore()
 	case PastHorizon:
 		w.passHorizon()
 		return true

@@ -43,6 +43,7 @@ type proc struct {
 	told    time.Time     // when Check said that the database is another
 	late    int           // folds since
 	learned bool          // it was told the store's time
+	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
 

@@ -349,6 +349,7 @@ var errSwapped = errors.New("sim: this is another database")
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (at time.Time, err error) {
+	began := time.Now()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
@@ -357,6 +358,7 @@ func (s *store) Check(ctx context.Context) (at time.Time, err error) {
 			return errSwapped
 		}
 		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
+		s.p.taught(time.Since(began))
 		at, _ = s.w.fake.Check(background)
 		return nil
 	})
@@ -368,8 +370,9 @@ func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View(
 
 type view struct {
 	*store
-	fake *fakestore.View
-	read bool // from
+	fake  *fakestore.View
+	read  bool      // from
+	began time.Time // the first call
 }
 
 func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
@@ -379,6 +382,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 		names = append(names, k.Counter, string(rune(k.Shard+1)))
 	}
 	op := "lookup"
+	v.begin()
 	if v.read {
 		op = "further lookup"
 	}
@@ -393,6 +397,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 }
 
 func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
+	v.begin()
 	v.read = true
 	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,
 		func() string { return prefix + "* after " + after }, func() string { return fmt.Sprint(records) }, func() (err error) {
@@ -403,6 +408,18 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	return records, err
 }
 
-func (v *view) ReadTime() time.Time { return v.fake.ReadTime() }
+// begin notes when the first call began: what is learned from its answer is as sure as it
+// was quick.
+func (v *view) begin() {
+	if !v.read {
+		v.began = time.Now()
+	}
+}
+
+// ReadTime is asked for when the reader learns from it, or has.
+func (v *view) ReadTime() time.Time {
+	v.p.taught(time.Since(v.began))
+	return v.fake.ReadTime()
+}
 
 func (v *view) Close() { v.fake.Close() }

@@ -63,7 +63,9 @@ type World struct {
 	swapped   bool
 	restored  bool          // what starts now does so from the image of the one before it
 	jumped    time.Duration // written under mu
-	storeSkew time.Duration
+	storeSkew time.Duration // written under mu
+	stepped   time.Duration // of that, what came while it ran
+	steps     []storeStep
 	until     [faultCount]time.Time
 
 	fake    *fakestore.Store
@@ -129,9 +131,10 @@ func newWorld(seed uint64, verbose bool) *World {
 		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
 	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
-		w.storeSkew = w.drawSkew(client)
+		w.storeSkew = w.drawSkew(client).Truncate(time.Microsecond) // as the times it gives out are
 		w.hit(StoreClockSkewed)
 	}
+	w.steps = []storeStep{{skew: w.storeSkew}}
 	w.fake = fakestore.New(fakestore.Options{
 		Entities: w.shape.entities, History: true, NeedRecords: true, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
@@ -226,11 +229,6 @@ func (w *World) drawSkew(r role) time.Duration {
 	}
 	return by
 }
-
-func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
-
-// storeTime is what the store's clock showed at t.
-func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
 
 // leastCalls is how many calls of bus and store a schedule has before it ends.
 const leastCalls = 50
