@@ -24,10 +24,12 @@ func (nullStore) Applied(context.Context, []wire.PartID) ([]Marker, error) {
 func (nullStore) Shards(_ context.Context, counters []string) ([]int, error) {
 	return make([]int, len(counters)), nil
 }
-func (nullStore) Raise(context.Context, []Raise) error     { return nil }
-func (nullStore) Bury(context.Context, []Dead) error       { return nil }
-func (nullStore) Announce(context.Context, Worker) error   { return nil }
-func (nullStore) Check(context.Context) (time.Time, error) { return time.Time{}, nil }
+func (nullStore) Raise(context.Context, []Raise) error              { return nil }
+func (nullStore) Bury(context.Context, []Dead) error                { return nil }
+func (nullStore) Dead(context.Context, string, int) ([]Dead, error) { return nil, nil }
+func (nullStore) Discard(context.Context, []string) error           { return nil }
+func (nullStore) Announce(context.Context, Worker) error            { return nil }
+func (nullStore) Check(context.Context) (time.Time, error)          { return time.Time{}, nil }
 
 type chanBus chan *message.Message
 

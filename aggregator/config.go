@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/wire"
 )
 
 // Config sets up an Aggregator. The zero value works.
@@ -46,7 +47,7 @@ type Config struct {
 	Remember int
 
 	// DeadLetterRate is how many dead letters are written a second at most; the rest is
-	// held. Default 100.
+	// held. Those that can be read by now are read at the same rate. Default 100.
 	DeadLetterRate int
 
 	// SkipAnonymousMarkers leaves the marker out for parts with random ids. Only for a
@@ -73,6 +74,9 @@ type Config struct {
 
 	// Env is for simulations. Leave it nil.
 	Env *env.Env
+
+	// Decode is for simulations of wire versions to come. Leave it nil: wire.Decode.
+	Decode func(payload []byte) (*wire.Batch, error)
 }
 
 func (c Config) withDefaults(limits Limits) Config {
@@ -92,6 +96,9 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.Env))
 	c.AnnounceEvery = cmp.Or(c.AnnounceEvery, 5*time.Second)
+	if c.Decode == nil {
+		c.Decode = wire.Decode
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

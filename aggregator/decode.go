@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -23,9 +24,9 @@ const (
 )
 
 // decode reads a message: a batch of ours, or JSON that somebody put on the topic.
-func decode(m *message.Message, topic string, horizon time.Duration) (*wire.Batch, error) {
+func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	if !isJSON(m.Payload) {
-		return wire.Decode(m.Payload)
+		return a.cfg.Decode(m.Payload)
 	}
 	id := m.Metadata.Get(MetaBrokerID)
 	if id == "" {
@@ -36,13 +37,11 @@ func decode(m *message.Message, topic string, horizon time.Duration) (*wire.Batc
 		return nil, fmt.Errorf("%w: JSON without a broker's publish time: %w", countmill.ErrInvalid, err)
 	}
 	// Judged by the publish time, every delivery is read the same.
-	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, horizon)
+	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, a.cfg.Horizon)
 	if err != nil {
 		return nil, err
 	}
-	if name := m.Metadata.Get(MetaTopic); name != "" {
-		topic = name
-	}
+	topic := cmp.Or(m.Metadata.Get(MetaTopic), a.cfg.Topic)
 	return wire.CutMessage(topic, id, published, incs)
 }
 

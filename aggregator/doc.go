@@ -48,6 +48,9 @@
 //	                                                       full jitter; from the third time in halves
 //	                                                       (one job only while nothing is answered)
 //
+// A batch of a newer wire version is a dead letter too, until an aggregator that can read
+// it takes it as it takes messages: it is removed when its parts are settled.
+//
 // With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
 // be repeated after it.
 //

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"time"
 
@@ -59,6 +60,20 @@ func content(parts []*part) []byte {
 		b = binary.BigEndian.AppendUint64(append(b, p.ID[:]...), uint64(p.Fingerprint()))
 	}
 	return b
+}
+
+// refuseMessage sets a message aside that cannot be read.
+func (l *loop) refuseMessage(h *held, payload []byte, err error) {
+	h.open = 1
+	key := letterKey(h.source, err.Error(), payload)
+	var newer wire.NewerError
+	if errors.As(err, &newer) && len(payload) <= wire.MaxBatch {
+		key = newerKey(newer.Version, h.source, payload)
+	}
+	l.setAside(&letter{
+		dead:    Dead{Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error()},
+		holders: []*held{h},
+	})
 }
 
 func (l *loop) setAside(dead *letter) {

@@ -46,6 +46,8 @@ type loop struct {
 	buryAfter time.Time
 	limiter   *rate.Limiter
 
+	replay replay
+
 	checks   chan error
 	draining bool
 	timer    *time.Timer
@@ -70,6 +72,7 @@ func newLoop(a *Aggregator) *loop {
 		known:    make(map[wire.PartID]*part),
 		outcomes: make(chan outcome, a.cfg.Commits),
 		buried:   make(chan burial, 1),
+		replay:   replay{answers: make(chan exhumed, 1)},
 		checks:   make(chan error, 1),
 		checked:  errUnchecked,
 		limiter:  rate.NewLimiter(rate.Limit(a.cfg.DeadLetterRate), a.cfg.DeadLetterRate),
@@ -78,6 +81,7 @@ func newLoop(a *Aggregator) *loop {
 
 func (l *loop) run(ctx context.Context) error {
 	l.started = time.Now()
+	l.replay.next = l.started.Add(l.a.cfg.Env.Jitter(replayEvery / 2))
 	l.timer = time.NewTimer(0)
 	defer l.timer.Stop()
 	// The subscription outlives ctx: ending it gives back every message at once, also
@@ -97,7 +101,7 @@ func (l *loop) run(ctx context.Context) error {
 	var deadline <-chan time.Time
 	for {
 		l.launch()
-		if l.fatal != nil || l.draining && len(l.holding) == 0 {
+		if l.fatal != nil || l.draining && len(l.holding) == 0 && !l.replay.calling {
 			break
 		}
 		l.setTimer()
@@ -117,6 +121,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.settle(o)
 		case b := <-l.buried:
 			l.afterBurial(b)
+		case e := <-l.replay.answers:
+			l.afterReplay(e)
 		case l.checked = <-l.checks:
 			l.audit()
 		case <-l.timer.C:
@@ -150,14 +156,18 @@ func (l *loop) giveUp() error {
 	if l.fatal != nil {
 		return l.fatal
 	}
-	n := len(l.holding)
-	if n == 0 {
-		return nil
-	}
+	n := 0
 	for h := range l.holding {
+		if h.letter != "" {
+			continue // it stays where it is
+		}
+		n++
 		if !h.final {
 			h.msg.Nack()
 		}
+	}
+	if n == 0 {
+		return nil
 	}
 	return fmt.Errorf("aggregator: %d messages were not settled within %s and went back to the bus", n, l.a.cfg.DrainTimeout)
 }
@@ -171,6 +181,9 @@ func (l *loop) waitAttempts() {
 	}
 	if l.burying {
 		l.afterBurial(<-l.buried)
+	}
+	if l.replay.calling {
+		<-l.replay.answers
 	}
 }
 
@@ -247,6 +260,7 @@ func (l *loop) launch() {
 	if l.running == 0 && len(l.jobs) == 0 {
 		l.answered() // nothing is left that could find out that the store is back
 	}
+	l.exhume(now)
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
 		if j == nil {
@@ -323,6 +337,7 @@ func (l *loop) setTimer() {
 	if len(l.letters) > 0 && !l.burying {
 		sooner(l.buryAfter)
 	}
+	sooner(l.replay.next)
 	l.timer.Reset(wake.Sub(now))
 }
 

@@ -8,9 +8,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A held message is acknowledged when its last part is settled.
+// A held message is acknowledged when its last part is settled. A held dead letter is
+// removed then.
 type held struct {
 	msg    *message.Message
+	letter string    // the dead letter's key; msg is nil then
 	source string    // its id, for dead letters
 	time   time.Time // when its oldest increment was added
 	bytes  int

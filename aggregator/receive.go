@@ -19,21 +19,25 @@ func (l *loop) receive(m *message.Message) {
 	if err == nil {
 		h.time = published
 	}
-	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
 	l.a.stats.messages.Add(1)
-	batch, err := decode(m, l.a.cfg.Topic, l.a.cfg.Horizon)
+	batch, err := l.a.decode(m)
 	if err != nil {
-		h.open = 1
-		l.setAside(&letter{
-			dead: Dead{
-				Key: letterKey(h.source, err.Error(), m.Payload), Source: h.source,
-				Payload: m.Payload, Time: h.time, Reason: err.Error(),
-			},
-			holders: []*held{h},
-		})
+		l.hold(h)
+		l.refuseMessage(h, m.Payload, err)
 		return
 	}
+	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
+}
+
+func (l *loop) hold(h *held) {
+	l.holding[h] = struct{}{}
+	l.heldBytes += h.bytes
+}
+
+// take puts the parts of a batch that h holds into the window. published is the broker's
+// time of it, zero where there is none.
+func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
+	l.hold(h)
 	h.time = batch.Time
 	h.open = len(batch.Parts)
 	if h.open == 0 { // JSON whose increments cancel out
@@ -43,7 +47,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
 	before := len(l.window.parts)
-	for _, p := range partsOf(batch, h, published, l.a.cfg.SkipAnonymousMarkers, l.a.cfg.Env.Uint64) {
+	for _, p := range partsOf(batch, h, published, skipAnonymous, l.a.cfg.Env.Uint64) {
 		l.admit(p)
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
@@ -82,6 +86,10 @@ func (l *loop) done(h *held) {
 	}
 	delete(l.holding, h)
 	l.heldBytes -= h.bytes
+	if h.letter != "" {
+		l.replay.counted(h.letter)
+		return
+	}
 	h.msg.Ack()
 }
 

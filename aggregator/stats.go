@@ -14,6 +14,7 @@ type Stats struct {
 	Retries     int64 // of them that did not apply all their parts
 	Duplicates  int64 // parts that had been applied before, or were in process
 	DeadLetters int64 // written
+	Replayed    int64 // dead letters of a wire version that can be read now, counted and removed
 	Raised      int64 // records of counters written
 
 	EntitiesWritten, EntitiesRead int64
@@ -28,7 +29,7 @@ type Stats struct {
 }
 
 type stats struct {
-	messages, parts, entries, commits, retries, duplicates, deadLetters, raised atomic.Int64
+	messages, parts, entries, commits, retries, duplicates, deadLetters, replayed, raised atomic.Int64
 
 	written, read atomic.Int64
 
@@ -54,7 +55,7 @@ func (a *Aggregator) Stats() Stats {
 	got := Stats{
 		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
-		DeadLetters: s.deadLetters.Load(), Raised: s.raised.Load(),
+		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
 		WaitingLetters: s.waitingLetters.Load(),

@@ -122,10 +122,20 @@ type Dead struct {
 	At time.Time
 }
 
-// Morgue keeps dead letters until a person replays or discards them.
+// Morgue keeps dead letters until a person replays or discards them, or an aggregator
+// that can read them counts them.
 type Morgue interface {
 	// Bury writes dead letters durably. It may be repeated: the key decides.
 	Bury(ctx context.Context, letters []Dead) error
+
+	// Dead returns up to limit dead letters whose keys come after after, in the order
+	// of their keys as bytes.
+	Dead(ctx context.Context, after string, limit int) ([]Dead, error)
+
+	// Discard removes the letters with these keys. Those that are not there are no
+	// error. It may be repeated, and need not survive a crash: a letter that comes back
+	// is read again. Only letters of at most wire.MaxBatch bytes are discarded.
+	Discard(ctx context.Context, keys []string) error
 }
 
 // A Worker is what an aggregator says of itself every few seconds.

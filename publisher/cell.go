@@ -57,6 +57,12 @@ func overflows(a, b int64) bool {
 	return a < -wire.MaxSum-b
 }
 
+// mayOverflow reports whether the wide sum can leave its bounds by delta and whatever the
+// word holds by the time it is added.
+func (c *cell) mayOverflow(delta int64) bool {
+	return overflows(c.wide, max(delta, 0)+maxNarrow) || overflows(c.wide, min(delta, 0)-maxNarrow)
+}
+
 // An item is an entry on its way into a seal, with the hash that orders it.
 type item struct {
 	hash    uint64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,39 @@ func TestOverloadCountsNothing(t *testing.T) {
 		closeNow(t, p)
 		bus.wantTotals(want)
 	})
+}
+
+// A sum that would leave 2^62 starts an entry of its own, which has to have room as any
+// other, also where small increments beside the large one bring it there.
+func TestSumsThatStartAnEntryNeedRoom(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]Config{"entries": {MaxEntries: 1}, "bytes": {MaxBytes: len("a") + entryCost + 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := newBus(t)
+			release := make(chan struct{})
+			bus.blockUntil(release)
+			cfg.Linger, cfg.MaxInFlight = -1, 1
+			p := open(t, bus, cfg)
+			must(t, p.Add("first", 1))
+			synctest.Wait() // it is under way
+			want := map[string]int64{"first": 1}
+			for _, delta := range slices.Concat(slices.Repeat([]int64{countmill.MaxDelta}, 511), []int64{300, 300}) {
+				must(t, p.Add("a", delta))
+				want["a"] += delta
+			}
+			if err := p.Add("a", countmill.MaxDelta); !errors.Is(err, countmill.ErrOverloaded) {
+				t.Errorf("%s: no room for a second entry: got %v, want ErrOverloaded", name, err)
+			}
+			must(t, p.Add("a", -1))
+			want["a"]--
+			if s := p.Stats(); s.OpenEntries != 1 {
+				t.Errorf("%s: %d entries open, want 1", name, s.OpenEntries)
+			}
+			close(release)
+			closeNow(t, p)
+			bus.wantTotals(want)
+		})
+	}
 }
 
 func TestSumsStayWithinTheWire(t *testing.T) {

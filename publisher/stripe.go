@@ -66,7 +66,7 @@ func (s *stripe) addSlow(hash uint64, counter string, delta int64) (c *cell, fir
 			c = s.insertLocked(hash, counter)
 		}
 		first = s.listLocked(c)
-	case overflows(c.wide, delta) && !s.open.room():
+	case c.mayOverflow(delta) && !s.open.room(int64(len(counter)+entryCost)):
 		return nil, false, countmill.ErrOverloaded
 	}
 	s.widenLocked(c, delta, 1)
@@ -190,9 +190,9 @@ func (g *gauge) add(entries, bytes int64) {
 	g.bytes.Add(bytes)
 }
 
-// room reports whether one more entry has room.
-func (g *gauge) room() bool {
-	return g.entries.Load() < g.maxEntries && g.bytes.Load() < g.maxBytes
+// room reports whether one more entry of that many bytes has room.
+func (g *gauge) room(bytes int64) bool {
+	return g.entries.Load() < g.maxEntries && g.bytes.Load()+bytes <= g.maxBytes
 }
 
 // half reports whether the open batch is half full, which ends the linger.

@@ -10,11 +10,15 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// ErrNewer is matched by the error of Decode for a batch of a wire version that this
-// package does not know. Such a batch is not invalid: a newer aggregator can read it.
-var ErrNewer = errors.New("newer wire version")
+// A NewerError is the error of Decode for a batch of a wire version that this package
+// does not know. Such a batch is not invalid: a newer aggregator can read it.
+type NewerError struct{ Version uint64 }
 
-// Decode reads a batch. Every error but one that matches ErrNewer matches
+func (e NewerError) Error() string {
+	return fmt.Sprintf("newer wire version %d, this is version %d", e.Version, Version)
+}
+
+// Decode reads a batch. Every error but a NewerError matches
 // countmill.ErrInvalid: the bytes can never be counted. Names in the result share one
 // copy of payload; payload itself is not kept.
 func Decode(payload []byte) (*Batch, error) {
@@ -25,7 +29,7 @@ func Decode(payload []byte) (*Batch, error) {
 		return nil, invalid("batch: %w", err)
 	}
 	if version > Version {
-		return nil, fmt.Errorf("%w %d, this is version %d", ErrNewer, version, Version)
+		return nil, NewerError{version}
 	}
 	if version != Version {
 		return nil, invalid("batch: wire version %d", version)

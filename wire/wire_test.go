@@ -67,8 +67,9 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
 		}
 	}
-	if _, err := Decode(append([]byte{8, 2}, good[2:]...)); !errors.Is(err, ErrNewer) {
-		t.Errorf("version 2: got error %v, want ErrNewer", err)
+	var newer NewerError
+	if _, err := Decode(append([]byte{8, 2}, good[2:]...)); !errors.As(err, &newer) || newer.Version != 2 {
+		t.Errorf("version 2: got error %v, want a NewerError of version 2", err)
 	}
 }
 

@@ -80,6 +80,43 @@ func testDeadPages(t *testing.T, su *suite) {
 	}
 }
 
+// An aggregator discards what it has counted, maybe after another one did, and looks for
+// its letters behind all others.
+func testDiscardRemoves(t *testing.T, su *suite) {
+	s := su.open(t)
+	keys := []string{fmt.Sprintf("%032x", 1), "fff", "newer:01:a", "newer:01:b", "newer:02:a"}
+	for _, key := range keys {
+		d := letter(key)
+		d.Payload = slices.Repeat([]byte{0, 0xff}, wire.MaxBatch/2)
+		bury(t, s, d)
+	}
+	discard := func(keys ...string) {
+		t.Helper()
+		if err := s.Discard(t.Context(), keys); err != nil {
+			t.Fatalf("Discard(%q): %v", keys, err)
+		}
+	}
+	discard()
+	discard("nobody's")
+	for range 2 {
+		discard("newer:01:b", "fff")
+		var got []string
+		for _, d := range dead(t, s, "newer:", 10) {
+			got = append(got, d.Key)
+		}
+		if diff := cmp.Diff([]string{"newer:01:a", "newer:02:a"}, got); diff != "" {
+			t.Errorf("keys after a discard (-want +got):\n%s", diff)
+		}
+	}
+	if got := dead(t, s, "", 10); len(got) != 3 || got[0].Key != keys[0] {
+		t.Errorf("%d letters are left, want 3 beginning with %s", len(got), keys[0])
+	}
+	bury(t, s, letter("newer:01:b")) // set aside again
+	if got := dead(t, s, "newer:01:a", 1); len(got) != 1 || got[0].Key != "newer:01:b" {
+		t.Errorf("after a discard and a bury: %v, want newer:01:b", got)
+	}
+}
+
 func testAnnounceReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
@@ -147,6 +184,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"Announce": func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
 		"Check":    func(ctx context.Context) error { _, err := s.Check(ctx); return err },
 		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
+		"Discard":  func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
 		"Dead":     func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()

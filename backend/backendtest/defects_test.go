@@ -53,6 +53,8 @@ var defects = map[string]struct {
 	"claims to be older":       {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
 	"lists one too many":       {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
 	"buries anew":              {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
+	"discards nothing":         {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return keeping{s} }},
+	"discards all before":      {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return purging{s} }},
 	"is empty when reopened":   {caught: "Reopen"},
 }
 
@@ -262,4 +264,22 @@ func (g *gravedigger) Bury(ctx context.Context, letters []aggregator.Dead) error
 		}
 	}
 	return nil
+}
+
+type keeping struct{ *fakestore.Store }
+
+func (keeping) Discard(ctx context.Context, _ []string) error { return ctx.Err() }
+
+type purging struct{ *fakestore.Store }
+
+func (p purging) Discard(ctx context.Context, keys []string) error {
+	for _, d := range p.Letters() {
+		for _, key := range keys {
+			if d.Key <= key {
+				keys = append(keys, d.Key)
+				break
+			}
+		}
+	}
+	return p.Store.Discard(ctx, keys)
 }

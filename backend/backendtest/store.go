@@ -7,7 +7,6 @@
 package backendtest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -20,10 +19,6 @@ import (
 type Store interface {
 	aggregator.Store
 	reader.Store
-
-	// Dead returns up to limit dead letters whose keys come after after, in the order
-	// of their keys.
-	Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error)
 
 	// Close releases everything. Calls after it return errors.
 	Close() error
@@ -109,6 +104,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"ListPages", testListPages},
 		{"BuryIsIdempotent", testBuryIsIdempotent},
 		{"DeadPages", testDeadPages},
+		{"DiscardRemoves", testDiscardRemoves},
 		{"AnnounceReplaces", testAnnounceReplaces},
 		{"CheckIsFine", testCheckIsFine},
 		{"CancelledContext", testCancelledContext},

@@ -80,6 +80,24 @@ func clean(v string) string {
 	return strings.ToValidUTF8(v, "\ufffd")
 }
 
+// Discard removes dead letters that are not in pieces. Those are as large as no batch is,
+// and their pieces would have to go with them.
+func (s *Store) Discard(ctx context.Context, keys []string) error {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	mutations := make([]*pb.Mutation, len(keys))
+	for i, key := range keys {
+		mutations[i] = &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(ref{kindDead, key})}}
+	}
+	if err := s.commitLots(ctx, mutations); err != nil {
+		return s.explain("discard dead letters", err)
+	}
+	return s.confirm(ctx, "discard dead letters")
+}
+
 // Dead returns dead letters in the order of their keys.
 func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
 	ctx, cancel, err := s.call(ctx)

@@ -49,6 +49,26 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	return b.Commit(pebbledb.Sync)
 }
 
+// Discard removes dead letters. It does not sync: one that comes back after a crash is
+// read again.
+func (s *Store) Discard(ctx context.Context, keys []string) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.closing.RUnlock()
+	b := s.db.NewBatch()
+	defer b.Close()
+	for _, key := range keys {
+		if err := b.Delete(s.keys.named(nil, kindDead, key), nil); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Commit(pebbledb.NoSync)
+}
+
 // Dead returns up to limit dead letters in the order of their keys.
 func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
 	if err := s.enter(); err != nil {

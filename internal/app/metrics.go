@@ -114,6 +114,7 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
 		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
+		counter("countmill_replayed_dead_letters_total", "Dead letters of a newer wire version, counted after an upgrade and removed.", s.Replayed),
 		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),

@@ -213,7 +213,7 @@ type bus struct {
 // Publish hands a message over.
 func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	m := messages[0]
-	uuid, payload := m.UUID, slices.Clone(m.Payload)
+	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
 	var settled chan error
 	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
 		settled, err = b.w.publish(b.p, uuid, payload, f)

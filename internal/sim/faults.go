@@ -29,6 +29,10 @@ const (
 	RaiseLate
 	BuryLost
 	BuryAnswerLost
+	LettersFail
+	DiscardLost
+	DiscardAnswerLost
+	DiscardLate
 	AnnounceLost
 	CheckFails
 	ReadFails
@@ -52,6 +56,7 @@ const (
 	ClockSkewed
 	ClockJumps
 	StoreClockSkewed
+	StoreClockJumps
 	ShardsRaised
 	Drain
 	DrainPublisher
@@ -60,6 +65,7 @@ const (
 	IDReused
 	Garbage
 	NewerVersion
+	TwoVersions
 	Foreign
 	Poison
 
@@ -72,12 +78,14 @@ var faultNames = [faultCount]string{
 	"fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
 	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",
+	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
 	"announcement lost", "check fails", "read fails", "cache fails", "cache forgets", "cache entry stale",
 	"cache entries swapped", "cache set late",
 	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
 	"aggregator killed", "reader killed", "restored image", "frozen", "past the horizon", "clock off",
-	"clock jumps", "store clock off", "shards raised", "aggregator drained", "publisher drained",
+	"clock jumps", "store clock off", "store clock jumps", "shards raised", "aggregator drained", "publisher drained",
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
+	"process of another wire version",
 	"foreign message", "refused content",
 }
 
@@ -93,6 +101,14 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 	for f := range rates {
 		if rng.Float64() < share {
 			rates[f] = []float64{0.02, 0.1, 0.3}[rng.IntN(3)]
+		}
+	}
+	if rng.IntN(4) == 0 { // letters that are counted later, and what can go wrong with it
+		rates[TwoVersions] = 0.3
+		for _, f := range []Fault{LettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
+			if rng.IntN(2) == 0 {
+				rates[f] = 0.3
+			}
 		}
 	}
 	return rates

@@ -76,12 +76,15 @@ func letterSums(letters []aggregator.Dead) map[string][]int64 {
 	return sums
 }
 
-// partsIn are the parts that a dead letter is about: not the head that stands before one
-// that follows it.
+// partsIn are the parts that a dead letter is about: all of a message that was not read, else
+// not the head that stands before one that follows it.
 func partsIn(d aggregator.Dead) []wire.Part {
-	b, err := wire.Decode(d.Payload)
+	b, err := decode(d.Payload)
 	if err != nil {
 		return nil
+	}
+	if unread(&d) {
+		return b.Parts
 	}
 	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {
 		return b.Parts[1:]
@@ -175,7 +178,7 @@ func (w *World) checkAck(d *delivery) {
 	if w.embedded || d.parcel.foreign {
 		return
 	}
-	b, err := wire.Decode(d.parcel.payload)
+	b, err := decode(d.parcel.payload)
 	if err != nil {
 		return
 	}
@@ -188,14 +191,7 @@ func (w *World) checkAck(d *delivery) {
 }
 
 func (w *World) inLetter(id wire.PartID) bool {
-	for _, d := range w.fake.Letters() {
-		for _, p := range partsIn(d) {
-			if p.ID == id {
-				return true
-			}
-		}
-	}
-	return false
+	return holdPart(w.fake.Letters(), id)
 }
 
 // checkSealed: a message keeps its bytes.

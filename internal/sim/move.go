@@ -119,6 +119,8 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case KillPublisher, KillAggregator, KillReader:
 		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
+	case TwoVersions:
+		w.changeVersion() // it is hit when another version starts
 	case Drain, DrainPublisher:
 		return w.drainOne(f)
 	case Image:
@@ -138,6 +140,8 @@ func (w *World) happen(f Fault) bool {
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}
+	case StoreClockJumps:
+		return w.stepStore()
 	case PastHorizon:
 		w.passHorizon()
 		return true

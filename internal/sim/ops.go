@@ -31,7 +31,8 @@ type op struct {
 	names     []string
 	final     bool // after all has come to rest
 	staleness time.Duration
-	from      time.Time // the store's time when it was asked
+	from      time.Time     // when it was asked, by clocks that are right
+	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
 }
 

@@ -43,9 +43,11 @@ type proc struct {
 	told    time.Time     // when Check said that the database is another
 	late    int           // folds since
 	learned bool          // it was told the store's time
+	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
 
+	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
 	heldMessages int
 	first        *parcel // that was delivered to it
@@ -73,15 +75,16 @@ func (w *World) start(r role, slot int) *proc {
 		p.skew = w.drawSkew(r)
 		w.hit(ClockSkewed)
 	}
+	p.version = w.drawVersion(r, w.alive[r][slot])
 	w.alive[r][slot] = p
 	w.procsAll = append(w.procsAll, p)
 	w.trace("start", p, "", 0)
-	w.say(p, "starts, its clock %s off", p.skew)
+	w.say(p, "starts, its clock %s off, of wire version %d", p.skew, p.version)
 	e := w.newEnv(p, p.image)
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.linger, MaxEntries: s.maxEntries, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
+			Linger: s.linger, MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
@@ -95,6 +98,7 @@ func (w *World) start(r role, slot int) *proc {
 			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			Decode: reads(p.version),
 		})
 	}
 	return p

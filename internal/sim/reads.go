@@ -22,7 +22,7 @@ func (w *World) read() {
 	first := w.readFrom(p, staleness)
 	if first.kind == "read" && w.rng.IntN(2) == 0 { // the same again: it may share the first
 		again := w.newOp("read")
-		again.staleness, again.names = staleness, first.names
+		again.staleness, again.names, again.doubt = staleness, first.names, p.doubt
 		w.totals(again, p)
 	}
 }
@@ -41,7 +41,7 @@ func drawStaleness(r *rand.Rand) time.Duration {
 
 func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 	o := w.newOp("read")
-	o.final, o.staleness = w.stage >= folding, staleness
+	o.final, o.staleness, o.doubt = w.stage >= folding, staleness, p.doubt
 	for _, c := range counters {
 		if w.rng.IntN(2) == 0 {
 			o.names = append(o.names, c)
@@ -56,7 +56,7 @@ func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 	if w.rng.IntN(8) == 0 {
 		o.kind = "list"
 		w.ask(o, p, func(ctx context.Context) error {
-			o.from = w.storeNow().Truncate(time.Microsecond)
+			o.from = w.wall().Truncate(time.Microsecond)
 			page, err := p.rdr.List(ctx, "page:", "", 10)
 			o.totals = page.Totals
 			return err
@@ -70,7 +70,7 @@ func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 // totals asks for totals.
 func (w *World) totals(o *op, p *proc) {
 	w.ask(o, p, func(ctx context.Context) (err error) {
-		o.from = w.storeNow().Truncate(time.Microsecond)
+		o.from = w.wall().Truncate(time.Microsecond)
 		o.totals, err = p.rdr.Totals(ctx, o.names, o.staleness)
 		return err
 	})
@@ -101,19 +101,19 @@ func (w *World) finishRead(o *op) {
 		if was := w.fake.TotalAt(t.Counter, t.AsOf); was != t.Total {
 			w.violate("%s read %d of %s as of %s, when it was %d", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), was)
 		}
-		oldest := o.from.Add(-staleness)
+		oldest, was := o.from.Add(-staleness), w.showed(t.AsOf)
 		if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
-			oldest = oldest.Add(-slack)
+			oldest = oldest.Add(-slack - o.doubt)
 			if !o.p.learned {
 				w.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
 			}
 		}
-		if w.jumped == o.jumped && t.AsOf.Before(oldest) {
+		if w.jumped == o.jumped && was.Before(oldest) {
 			w.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
-				t.AsOf.Format(clockFormat), oldest.Sub(t.AsOf), oldest.Format(clockFormat))
+				was.Format(clockFormat), oldest.Sub(was), oldest.Format(clockFormat))
 		}
 	}
-	if w.swapped && !o.p.told.IsZero() && o.from.After(w.storeTime(o.p.told)) && o.kind == "read" && o.staleness == 0 {
+	if w.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(w.jumped)) && o.kind == "read" && o.staleness == 0 {
 		w.violate("%s read totals of another database after it was told", o.p.name)
 	}
 }

@@ -104,6 +104,7 @@ func (w *World) clearUp() {
 		if w.rates[Image] > 0 && w.restoreOne(aggregating) { // the last one: what it holds for ever shows
 			w.hit(Image)
 		}
+		w.upgrade()
 		w.stage = answers
 	case answers:
 		if len(w.asked) == 0 && len(w.again) == 0 {
@@ -122,7 +123,7 @@ func (w *World) clearUp() {
 				w.kill(p)
 			}
 		}
-		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 {
+		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 && !w.lettersWait() {
 			w.check()
 			w.readLast()
 			w.stage = lastReads

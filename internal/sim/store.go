@@ -312,6 +312,25 @@ func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	})
 }
 
+// Dead reads dead letters.
+func (s *store) Dead(ctx context.Context, after string, limit int) (letters []aggregator.Dead, err error) {
+	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
+		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
+			letters, err = s.w.fake.Dead(background, after, limit)
+			return err
+		})
+	return letters, err
+}
+
+// Discard removes dead letters.
+func (s *store) Discard(ctx context.Context, keys []string) error {
+	keys = slices.Clone(keys)
+	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
+		s.w.checkDiscard(s.p, keys)
+		return s.w.fake.Discard(background, keys)
+	})
+}
+
 // Announce writes the worker's record.
 func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
 	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
@@ -330,6 +349,7 @@ var errSwapped = errors.New("sim: this is another database")
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (at time.Time, err error) {
+	began := time.Now()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
@@ -338,6 +358,7 @@ func (s *store) Check(ctx context.Context) (at time.Time, err error) {
 			return errSwapped
 		}
 		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
+		s.p.taught(time.Since(began))
 		at, _ = s.w.fake.Check(background)
 		return nil
 	})
@@ -349,8 +370,9 @@ func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View(
 
 type view struct {
 	*store
-	fake *fakestore.View
-	read bool // from
+	fake  *fakestore.View
+	read  bool      // from
+	began time.Time // the first call
 }
 
 func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
@@ -360,6 +382,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 		names = append(names, k.Counter, string(rune(k.Shard+1)))
 	}
 	op := "lookup"
+	v.begin()
 	if v.read {
 		op = "further lookup"
 	}
@@ -374,6 +397,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 }
 
 func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
+	v.begin()
 	v.read = true
 	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,
 		func() string { return prefix + "* after " + after }, func() string { return fmt.Sprint(records) }, func() (err error) {
@@ -384,6 +408,18 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	return records, err
 }
 
-func (v *view) ReadTime() time.Time { return v.fake.ReadTime() }
+// begin notes when the first call began: what is learned from its answer is as sure as it
+// was quick.
+func (v *view) begin() {
+	if !v.read {
+		v.began = time.Now()
+	}
+}
+
+// ReadTime is asked for when the reader learns from it, or has.
+func (v *view) ReadTime() time.Time {
+	v.p.taught(time.Since(v.began))
+	return v.fake.ReadTime()
+}
 
 func (v *view) Close() { v.fake.Close() }

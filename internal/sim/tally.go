@@ -14,6 +14,7 @@ type Tally struct {
 	Few       int // schedules that had fewer than leastCalls
 	Steps     int
 	Reads     int
+	Replayed  int // letters of a newer wire version
 	Virtual   time.Duration
 	Faults    [faultCount]int
 	Rows      [rowCount]int
@@ -33,7 +34,7 @@ const mostFailures = 20
 // Add takes a schedule in.
 func (t *Tally) Add(r *Result) {
 	one := Tally{
-		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Virtual: r.Virtual,
+		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
 		Faults: r.Faults, Rows: r.Rows,
 	}
 	if len(r.Violations) > 0 {
@@ -57,6 +58,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Few += o.Few
 	t.Steps += o.Steps
 	t.Reads += o.Reads
+	t.Replayed += o.Replayed
 	t.Virtual += o.Virtual
 	for i, n := range o.Faults {
 		t.Faults[i] += n
@@ -96,6 +98,7 @@ func (t *Tally) Table(wall time.Duration) string {
 	row(fmt.Sprintf("schedules with fewer than %d calls", leastCalls), t.Few)
 	row("steps", t.Steps)
 	row("reads checked", t.Reads)
+	row("letters of a newer version counted", t.Replayed)
 	row("virtual time", t.Virtual.Round(time.Second))
 	row("wall time", wall.Round(100*time.Millisecond))
 	for i, n := range t.Faults {

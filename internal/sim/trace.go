@@ -136,7 +136,7 @@ func partText(p *wire.Part) string {
 
 // payloadText is what a message holds.
 func payloadText(payload []byte) string {
-	batch, err := wire.Decode(payload)
+	batch, err := decode(payload)
 	if err != nil && strings.HasPrefix(string(payload), "{") {
 		return string(payload)
 	}

@@ -200,7 +200,7 @@ func (w *World) oddMessage() {
 		b := wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
 			countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint("newer", w.ops)})}})
 		w.ops++
-		b[1]++ // the version
+		b[1] = secondVersion + 1
 		w.garbage = append(w.garbage, string(b))
 		w.bus.put("", b, true)
 	case w.rates[Foreign] > 0:

@@ -27,6 +27,7 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
+	Replayed   int // letters of a newer wire version, at their removal
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -35,7 +36,7 @@ type Result struct {
 // shape is what a schedule's processes are like.
 type shape struct {
 	linger, window, timeout, drain, horizon, announce  time.Duration
-	maxEntries, inFlight                               int
+	maxEntries, maxBytes, inFlight                     int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
 	aggregators, readers, entities                     int
@@ -62,7 +63,9 @@ type World struct {
 	swapped   bool
 	restored  bool          // what starts now does so from the image of the one before it
 	jumped    time.Duration // written under mu
-	storeSkew time.Duration
+	storeSkew time.Duration // written under mu
+	stepped   time.Duration // of that, what came while it ran
+	steps     []storeStep
 	until     [faultCount]time.Time
 
 	fake    *fakestore.Store
@@ -124,10 +127,14 @@ func newWorld(seed uint64, verbose bool) *World {
 	if w.embedded {
 		w.calm()
 	}
+	if w.rates[TwoVersions] > 0 {
+		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
+	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
-		w.storeSkew = w.drawSkew(client)
+		w.storeSkew = w.drawSkew(client).Truncate(time.Microsecond) // as the times it gives out are
 		w.hit(StoreClockSkewed)
 	}
+	w.steps = []storeStep{{skew: w.storeSkew}}
 	w.fake = fakestore.New(fakestore.Options{
 		Entities: w.shape.entities, History: true, NeedRecords: true, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
@@ -173,7 +180,7 @@ func (w *World) drawShape() shape {
 		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
 		announce: durations(5 * time.Second),
 
-		maxEntries: numbers(8, 40, 1000), inFlight: numbers(1, 2, 8),
+		maxEntries: numbers(8, 40, 1000), maxBytes: numbers(1500, 5000, 1<<20), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
 		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
@@ -223,11 +230,6 @@ func (w *World) drawSkew(r role) time.Duration {
 	return by
 }
 
-func (w *World) storeNow() time.Time { return w.wall().Add(w.storeSkew) }
-
-// storeTime is what the store's clock showed at t.
-func (w *World) storeTime(t time.Time) time.Time { return t.Add(w.jumped + w.storeSkew) }
-
 // leastCalls is how many calls of bus and store a schedule has before it ends.
 const leastCalls = 50
 
@@ -273,6 +275,7 @@ func (w *World) settle() {
 		again = w.absorb()
 		again = w.supervise() || again
 	}
+	w.checkMemory()
 }
 
 func (w *World) violate(format string, args ...any) {

@@ -44,6 +44,7 @@ const (
 	Raise    Op = "Raise"
 	Bury     Op = "Bury"
 	Dead     Op = "Dead"
+	Discard  Op = "Discard"
 	Announce Op = "Announce"
 	Check    Op = "Check"
 	Workers  Op = "Workers"

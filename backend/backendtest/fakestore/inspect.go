@@ -19,7 +19,7 @@ type Counts struct {
 	Raises, Raised                 int // calls and records
 	MarkersRead, RecordsRead       int
 	Lookups, KeysRead, Lists       int
-	Buried, Announced              int
+	Buried, Discarded, Announced   int
 }
 
 // Counts returns what was done so far.

@@ -115,6 +115,23 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	})
 }
 
+// Discard removes dead letters.
+func (s *Store) Discard(ctx context.Context, keys []string) error {
+	answer, err := s.begin(ctx, Discard, nil)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, key := range keys {
+			delete(s.dead, key)
+		}
+		s.counts.Discarded += len(keys)
+		return nil
+	})
+}
+
 // Dead returns dead letters in the order of their keys.
 func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
 	answer, err := s.begin(ctx, Dead, nil)

@@ -1,0 +1,220 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// versioned is a batch as a version to come may write it: ours under another number.
+func versioned(version byte, at time.Time, parts ...wire.Part) []byte {
+	payload := wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
+	payload[1] = version
+	return payload
+}
+
+// upTo reads such batches up to a version.
+func upTo(version byte) func([]byte) (*wire.Batch, error) {
+	return func(payload []byte) (*wire.Batch, error) {
+		if len(payload) > 1 && payload[0] == 8 && payload[1] <= version {
+			payload = append([]byte{8, wire.Version}, payload[2:]...)
+		}
+		return wire.Decode(payload)
+	}
+}
+
+// aside lets an aggregator that reads version 1 set batches aside, and ends it.
+func aside(t *testing.T, store *fakestore.Store, payloads ...[]byte) {
+	t.Helper()
+	r := run(t, store, aggregator.Config{})
+	for _, payload := range payloads {
+		m := r.sendBytes(t, payload)
+		settle(time.Minute)
+		if !acked(m) {
+			t.Fatal("a batch of a newer version is not acknowledged")
+		}
+	}
+	if err := r.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(store.Letters()); got != len(payloads) {
+		t.Fatalf("%d dead letters, want %d", got, len(payloads))
+	}
+}
+
+func TestLettersOfANewerVersionAreCountedByWhoCanReadThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store,
+			versioned(3, time.Now(), anonymous(one("three", 1))),
+			versioned(2, time.Now(), anonymous(one("a", 1)), identified("x", 10)),
+			versioned(2, time.Now(), keyed(t, "k", 30, 7)...),
+			[]byte("garbage"))
+		old := run(t, store, aggregator.Config{})
+		settle(time.Hour)
+		if len(store.Letters()) != 4 || old.finish() != nil {
+			t.Fatalf("dead letters %q after an hour of an aggregator that reads no more, want all 4", old.reasons())
+		}
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(3 * time.Minute)
+		if got := store.Totals(); got["a"] != 11 || got["c0"] != 7 || got["c29"] != 7 || got["three"] != 0 {
+			t.Errorf("totals %v, want 11 of a, 7 of c0 to c29, and nothing of version 3", got)
+		}
+		if got := len(store.Letters()); got != 2 || r.agg.Stats().Replayed != 2 {
+			t.Errorf("dead letters %q, %d replayed, want version 3 and garbage, 2 replayed", r.reasons(), r.agg.Stats().Replayed)
+		}
+		if r.agg.Stats().HeldMessages != 0 {
+			t.Error("messages are held")
+		}
+	})
+}
+
+// The letter may come back, or the message itself be delivered again to who can read it.
+func TestALetterThatComesBackCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		payload := versioned(2, time.Now(), anonymous(one("a", 1)))
+		aside(t, store, payload)
+		letters := store.Letters()
+		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownApplied))
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(2 * time.Minute)
+		if err := store.Bury(t.Context(), letters); err != nil {
+			t.Fatal(err)
+		}
+		if m := r.sendBytes(t, payload); !acked(m) {
+			settle(3 * time.Minute)
+		}
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); len(got) != 0 {
+			t.Errorf("dead letters %q, want none", got)
+		}
+	})
+}
+
+// Also where the bus never repeats and anonymous parts have no markers: letters do repeat.
+func TestALettersPartsHaveMarkers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1))))
+		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{Decode: upTo(2), SkipAnonymousMarkers: true})
+		settle(5 * time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); len(got) != 0 {
+			t.Errorf("dead letters %q, want none", got)
+		}
+	})
+}
+
+func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{Decode: upTo(2), DrainTimeout: time.Second})
+		settle(10 * time.Minute)
+		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
+			t.Errorf("dead letters %q before the fold is done, want the one", r.reasons())
+		}
+		if err := r.finish(); err != nil {
+			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
+		}
+		if len(store.Letters()) != 1 {
+			t.Errorf("dead letters %q after a drain, want the one", r.reasons())
+		}
+	})
+}
+
+// The horizon counts from the letter's time, not from its replay.
+func TestALetterBeyondTheHorizonIsNotCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		at := time.Now()
+		aside(t, store, versioned(2, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(2, at, anonymous(one("a", 1))))
+		settle(time.Hour)
+		r := run(t, store, aggregator.Config{Decode: upTo(2), Horizon: time.Hour})
+		settle(3 * time.Minute)
+		r.want(t, map[string]int64{})
+		want := "older than the horizon of 1h0m0s"
+		if got := r.reasons(); len(got) != 2 || got[0] != want || got[1] != want {
+			t.Errorf("dead letters %q, want two %q", got, want)
+		}
+	})
+}
+
+// What this version says cannot be counted is a letter of another reason; it is not lost,
+// and not tried for ever.
+func TestALetterThatIsInvalidBecomesAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, []byte{8, 2, 'x'})
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(3 * time.Minute)
+		letters := store.Letters()
+		if len(letters) != 1 || letters[0].Reason == "newer wire version 2, this is version 1" || len(letters[0].Payload) != 3 {
+			t.Errorf("dead letters %q, want one with the bytes and another reason", r.reasons())
+		}
+	})
+}
+
+// Many letters are read a page at a time, at the rate of dead letters, while messages go on.
+func TestLettersAreReplayedInPages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		var payloads [][]byte
+		for i := range 55 {
+			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", int64(i+1)))))
+		}
+		aside(t, store, payloads...)
+		gate := make(chan struct{})
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+		r := run(t, store, aggregator.Config{Decode: upTo(2), DeadLetterRate: 1, CommitTimeout: time.Hour})
+		settle(2 * time.Minute)
+		if got := r.agg.Stats().HeldMessages; got != 10 {
+			t.Errorf("%d letters held, want a page of 10", got)
+		}
+		close(gate)
+		settle(25 * time.Second)
+		if got := len(store.Letters()); got < 15 || got > 45 {
+			t.Errorf("%d letters left after 25 s at one a second, want about 25", got)
+		}
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 55 * 56 / 2})
+	})
+}
+
+func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
+		var payloads [][]byte
+		for i := range 30 {
+			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
+		}
+		aside(t, store, payloads...)
+		for range 3 {
+			run(t, store, aggregator.Config{Decode: upTo(2)})
+		}
+		settle(5 * time.Minute)
+		if got := store.Total("a"); got != 30 || len(store.Letters()) != 0 {
+			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(store.Letters()))
+		}
+	})
+}
+
+// A batch is at most wire.MaxBatch bytes. What is larger is held and discarded by a person.
+func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, append(versioned(2, time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(time.Hour)
+		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
+			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), store.Calls(fakestore.Discard))
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package sim
+
+import "time"
+
+// mostStep is how far the store's clock moves from where it began, at most: with what a
+// process's own clock is set by in one go it stays within the two hours that markers outlive
+// the horizon.
+const mostStep = 20 * time.Minute
+
+// A storeStep is since when the store's clock was how far off.
+type storeStep struct {
+	at   time.Time // by clocks that are right
+	skew time.Duration
+}
+
+// storeNow is what the store's clock shows. The times that the store gives out never go
+// back: where its clock was set back they stand still until it has caught up.
+func (w *World) storeNow() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.jumped + w.storeSkew)
+}
+
+// stepStore sets the store's clock a little or some minutes forward or back. Many little
+// steps are what a clock that drifts makes of it.
+func (w *World) stepStore() bool {
+	far := []time.Duration{50 * time.Millisecond, 3 * time.Second, 10 * time.Minute}[w.rng.IntN(3)]
+	by := (time.Duration(w.rng.Int64N(int64(2*far))) - far).Truncate(time.Microsecond)
+	if (w.stepped + by).Abs() > mostStep {
+		return false
+	}
+	w.stepped += by
+	w.setClocks(func() {
+		w.storeSkew += by
+		for _, p := range w.procsAll {
+			p.doubt += by.Abs()
+		}
+	})
+	w.steps = append(w.steps, storeStep{w.wall().Truncate(time.Microsecond), w.storeSkew})
+	for o := range w.asked {
+		o.doubt = max(o.doubt, o.p.doubt)
+	}
+	w.say(nil, "the store's clock is set %s", by)
+	w.forget()
+	return true
+}
+
+// taught notes that a process was told the store's time by a call that took so long.
+func (p *proc) taught(took time.Duration) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.doubt = min(p.doubt, took)
+}
+
+// showed is when the store's clock showed at, by clocks that are right.
+func (w *World) showed(at time.Time) time.Time {
+	for i := len(w.steps) - 1; ; i-- {
+		right := at.Add(-w.steps[i].skew)
+		if i+1 < len(w.steps) && right.After(w.steps[i+1].at) {
+			right = w.steps[i+1].at // skipped by the step
+		}
+		if i == 0 || !right.Before(w.steps[i].at) {
+			return right
+		}
+	}
+}

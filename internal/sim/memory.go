@@ -1,0 +1,23 @@
+package sim
+
+// page is how many dead letters of a newer wire version an aggregator holds at once.
+const page = 10
+
+// checkMemory: what roles hold stays within their settings, whatever is away.
+func (w *World) checkMemory() {
+	for _, p := range w.lives(publishing) {
+		s := p.pub.Stats()
+		bounded(p, "increments open", s.OpenEntries, w.shape.maxEntries)
+		bounded(p, "bytes open", s.OpenBytes, w.shape.maxBytes)
+		bounded(p, "messages on their way", s.InFlight, w.shape.inFlight)
+	}
+	for _, p := range w.lives(aggregating) {
+		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
+	}
+}
+
+func bounded(p *proc, what string, n int64, most int) {
+	if n > int64(most) {
+		p.w.violate("%s has %d %s, at most %d were to be", p.name, n, what, most)
+	}
+}

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// There is one wire version so far. The second of the simulator is the first under another
+// number: what matters is who can read it. A third is one that nobody can.
+const secondVersion = wire.Version + 1
+
+// encode is a batch as a process of that version writes it.
+func encode(version int, payload []byte) []byte {
+	payload = slices.Clone(payload)
+	if version == secondVersion {
+		payload[1] = secondVersion // behind the tag
+	}
+	return payload
+}
+
+// decode reads both versions.
+func decode(payload []byte) (*wire.Batch, error) {
+	if len(payload) > 1 && payload[0] == 8 && payload[1] == secondVersion {
+		payload = append([]byte{8, wire.Version}, payload[2:]...)
+	}
+	return wire.Decode(payload)
+}
+
+// drawVersion is what a process speaks and reads that follows another one in its slot. In
+// the end all aggregators read both versions; publishers need not write the second.
+func (w *World) drawVersion(r role, before *proc) int {
+	if w.rates[TwoVersions] == 0 {
+		return wire.Version
+	}
+	version := wire.Version + w.rng.IntN(2)
+	if !w.stormy && r == aggregating {
+		version = secondVersion
+	}
+	if before != nil && before.version != version {
+		w.hit(TwoVersions)
+	}
+	return version
+}
+
+// reads is how an aggregator of that version reads batches.
+func reads(version int) func([]byte) (*wire.Batch, error) {
+	if version == secondVersion {
+		return decode
+	}
+	return nil
+}
+
+// changeVersion ends a publisher or an aggregator, in good order or not; what follows it
+// may be of another version.
+func (w *World) changeVersion() {
+	f := []Fault{Drain, DrainPublisher}[w.rng.IntN(2)]
+	if w.rng.IntN(2) == 0 {
+		w.drainOne(f)
+		return
+	}
+	w.killOne(map[Fault]role{Drain: aggregating, DrainPublisher: publishing}[f])
+}
+
+// upgrade replaces the aggregators that cannot read all, when nothing breaks any more.
+func (w *World) upgrade() {
+	for _, p := range w.lives(aggregating) {
+		if w.rates[TwoVersions] == 0 || p.version == secondVersion {
+			continue
+		}
+		if w.rng.IntN(2) == 0 {
+			w.stop(p)
+			continue
+		}
+		w.kill(p)
+		w.start(p.role, p.slot)
+	}
+}
+
+// lettersWait reports whether there are letters that an aggregator can read by now.
+func (w *World) lettersWait() bool {
+	return w.rates[TwoVersions] > 0 && slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
+		_, err := decode(d.Payload)
+		return err == nil && unread(&d)
+	})
+}
+
+// unread reports whether the letter is a message of a version that was too new.
+func unread(d *aggregator.Dead) bool { return strings.HasPrefix(d.Reason, "newer wire version") }
+
+// checkDiscard: a letter is removed when each of its parts has a marker, or stands in
+// another letter.
+func (w *World) checkDiscard(p *proc, keys []string) {
+	letters := w.fake.Letters()
+	for _, d := range letters {
+		if !slices.Contains(keys, d.Key) {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(letters), func(o aggregator.Dead) bool { return slices.Contains(keys, o.Key) })
+		batch, err := decode(d.Payload)
+		if err != nil {
+			if !slices.ContainsFunc(others, func(o aggregator.Dead) bool { return string(o.Payload) == string(d.Payload) }) {
+				w.violate("%s removed a letter that nobody can read: %s", p.name, d.Reason)
+			}
+			continue
+		}
+		w.Replayed++
+		for i := range batch.Parts {
+			if id := batch.Parts[i].ID; !w.marked[id] && !holdPart(others, id) {
+				w.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
+			}
+		}
+	}
+}
+
+func holdPart(letters []aggregator.Dead, id wire.PartID) bool {
+	return slices.ContainsFunc(letters, func(d aggregator.Dead) bool {
+		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id })
+	})
+}
