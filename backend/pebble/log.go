@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -8,6 +9,11 @@ import (
 
 // A logFS ends the process in order when the write-ahead log cannot be written. Left
 // alone, Pebble panics where it begins a new log, in a way that nobody can recover from.
+//
+// It also puts the name of a new manifest on disk before Pebble makes the marker that names
+// it. Pebble syncs the file and leaves its name to the file system: on one that may keep
+// the newer of two names without the older, a loss of power left a marker without its
+// manifest, and a directory that nobody could open.
 type logFS struct {
 	vfs.FS
 	doom *doom
@@ -15,6 +21,11 @@ type logFS struct {
 
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
+	if err == nil && strings.HasPrefix(f.FS.PathBase(name), "MANIFEST-") {
+		if err := syncDir(f.FS, f.FS.PathDir(name)); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
 	return f.wrap(name, file, err)
 }
 

@@ -90,9 +90,9 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
 		CacheSize:          cfg.Cache,
-		// A fold of 100,000 counters is some 4 MB; memtables this large merge the folds of
-		// a second or more into one run before anything is compacted.
-		MemTableSize:                64 << 20,
+		// A fold of 100,000 counters is some 4 MB; memtables of 64 MB merge the folds of a
+		// second or more into one run before anything is compacted.
+		MemTableSize:                cfg.memTable,
 		MemTableStopWritesThreshold: 4,
 		// A fold waits when level 0 is this deep. Reads slow down before that; folds
 		// should not stand still.
@@ -116,9 +116,38 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 	return opts
 }
 
+// makeDir makes the directory and those above it, and syncs what holds each of them: what
+// is synced in a directory whose own name is not on disk is lost with it.
+func makeDir(files vfs.FS, dir string) error {
+	var above []string
+	for at := dir; ; at = files.PathDir(at) {
+		if _, err := files.Stat(at); err == nil || at == files.PathDir(at) {
+			break
+		}
+		above = append(above, files.PathDir(at))
+	}
+	if err := files.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	for _, at := range above {
+		if err := syncDir(files, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // checkDir makes the directory and refuses one that holds anything else.
 func checkDir(files vfs.FS, dir string) error {
-	if err := files.MkdirAll(dir, 0o750); err != nil {
+	if err := makeDir(files, dir); err != nil {
 		return explain(dir, err)
 	}
 	names, err := files.List(dir)

@@ -49,10 +49,14 @@ type Config struct {
 	FS vfs.FS
 	// Exit replaces os.Exit in tests. It is called once, with 1, and must not return.
 	Exit func(code int)
+
+	// memTable is small in tests, so that they need not fold gigabytes for a compaction.
+	memTable uint64
 }
 
 func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
+	c.memTable = cmp.Or(c.memTable, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
