@@ -19,7 +19,7 @@ func TestBugsCanBePlanted(t *testing.T) {
 }
 
 // plantedCuts is within how many power cuts each bug has to be found each time.
-const plantedCuts = 2000
+const plantedCuts = 10_000
 
 // Power cuts must be able to find something. COUNTMILL_TEST_PLANTED is how many runs there
 // are for each bug, and each has to find it.

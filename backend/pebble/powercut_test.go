@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -145,7 +146,7 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		return l.bury(ctx, s, random)
 	case 1:
 		_, err := s.Check(ctx)
-		return true, err
+		return true, errors.Join(err, s.seal()) // Check seals only now and then
 	case 2:
 		return true, s.Announce(ctx, aggregator.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
 	case 3: // an epoch that has ended goes; those that have not must stay
