@@ -99,6 +99,7 @@ type Store struct {
 	closed  bool
 
 	commits commits
+	backing chan struct{} // has room for one backup
 
 	viewsMu sync.Mutex
 	views   map[*view]struct{} // those with a snapshot
