@@ -99,6 +99,9 @@ func (s *Store) backup(ctx context.Context, dir string) (err error) {
 	sealed := seal{s.id, s.commits.synced.Load()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
+		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced
+			err = fmt.Errorf("%v", r)
+		}
 		if err != nil {
 			err = errors.Join(fmt.Errorf("backup to %s: %w", dir, err), s.fs.RemoveAll(partial))
 		}

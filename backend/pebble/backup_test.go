@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,5 +180,43 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 	}
 	if got := total(t, open(t, Config{Dir: copied}), "a"); got != 7 {
 		t.Errorf("restored: got %d, want 7", got)
+	}
+}
+
+// The disk of the backup is full, whatever is written there: there is no backup, and the
+// store goes on.
+func TestBackupToAFullDisk(t *testing.T) {
+	t.Parallel()
+	to := t.TempDir()
+	var refuse errorfs.OpKind
+	var suffix string
+	var full, hit atomic.Bool
+	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && strings.HasPrefix(op.Path, to) && op.Kind == refuse && strings.HasSuffix(op.Path, suffix) {
+			hit.Store(true)
+			return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	s := open(t, Config{Dir: t.TempDir(), FS: files, Exit: func(int) { panic("the process ends") }})
+	for n, c := range []struct {
+		kind   errorfs.OpKind
+		suffix string
+	}{{errorfs.OpCreate, ".log"}, {errorfs.OpFileWrite, ".log"}, {errorfs.OpFileSync, ""}, {errorfs.OpFileWrite, sealTemp}, {errorfs.OpCreate, ""}, {errorfs.OpRename, ""}} {
+		fold(t, s, nil, "a", 1)
+		refuse, suffix = c.kind, c.suffix
+		hit.Store(false)
+		full.Store(true)
+		err := s.Backup(t.Context(), filepath.Join(to, "copy"))
+		full.Store(false)
+		if err == nil || !strings.Contains(err.Error(), "no space left") || !hit.Load() {
+			t.Errorf("operation %d on %q: got %v (hit: %t), want one that says that there is no space", c.kind, c.suffix, err, hit.Load())
+		}
+		if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
+			t.Errorf("operation %d on %q: %v are left, %v", c.kind, c.suffix, left, err)
+		}
+		if got := total(t, s, "a"); got != int64(n+1) {
+			t.Errorf("the store has %d, want %d", got, n+1)
+		}
 	}
 }
