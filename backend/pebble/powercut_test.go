@@ -77,7 +77,7 @@ func (m *machine) live(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(m.seed, 0))
 	for range cutsPerLife {
 		m.ledger.cut = false
-		// A cut in two falls into the opening, which takes some 40 operations.
+		// One draw in two is early, so that the opening is cut too.
 		m.disk.CutBefore(1+random.IntN([]int{50, 400}[random.IntN(2)]), []int{0, 100, random.IntN(101)}[random.IntN(3)], random, func() {
 			m.ledger.mu.Lock()
 			defer m.ledger.mu.Unlock()
