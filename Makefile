@@ -1,11 +1,12 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers e2e outage simulate replay determinism planted powercut examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
 OUTAGE ?= 10m
 SCHEDULES ?= 20000
+CUTS ?= 10000
 SEED ?= 0
 FILES ?= ./wire
 
@@ -55,8 +56,12 @@ outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; take
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
 
-planted: ## plant bugs in the roles, one at a time: the simulator has to find each in 5 runs of 5
-	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim
+planted: ## plant bugs, one at a time: the simulator and the power cuts have to find each in 5 runs of 5
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim ./backend/pebble
+
+powercut: ## CUTS (10000) losses of power on pebble:, a tenth of them on the whole of up, from SEED on
+	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
+	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./internal/app -cuts $$(($(CUTS) / 10)) -seed $(SEED)
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver

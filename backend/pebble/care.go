@@ -46,7 +46,7 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return b.Commit(pebbledb.Sync)
+	return s.commit(b)
 }
 
 // Discard removes dead letters. It does not sync: one that comes back after a crash is
@@ -178,13 +178,13 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
-// files that nobody can open again.
+// files that nobody can open again. It notes down how many commits there are.
 func (s *Store) Check(ctx context.Context) (time.Time, error) {
 	if err := s.enter(); err != nil {
 		return time.Time{}, err
 	}
 	defer s.closing.RUnlock()
-	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err())
+	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
 }
 
 func (s *Store) checkDir() error {

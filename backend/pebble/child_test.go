@@ -34,6 +34,8 @@ func runChild() bool {
 		foldUntilFull(dir, false)
 	case "fill-rotation":
 		foldUntilFull(dir, true)
+	case "full-drawn":
+		foldOnAFullDisk(dir)
 	case "open-full":
 		openWhileFull(dir)
 	default:

@@ -42,7 +42,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("fold: %w", err)
 	}
-	return b.Commit(pebbledb.Sync)
+	return s.commit(b)
 }
 
 // foldMarkedLocked checks and inserts markers. It holds the lock until the batch is
@@ -68,7 +68,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	for _, e := range added {
 		s.addEpochLocked(e)
 	}
-	return b.Commit(pebbledb.Sync)
+	return s.commit(b)
 }
 
 // newBatch makes room for the whole commit at once.
@@ -78,7 +78,7 @@ func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
 	}
-	return s.db.NewBatchWithSize(size + 64)
+	return s.db.NewBatchWithSize(size + 128)
 }
 
 func (s *Store) mergeAdds(b *pebbledb.Batch, adds []aggregator.Add) error {

@@ -8,10 +8,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Keys. The meta key stands alone; every other key begins with the format version, the
+// Keys. Two stand alone; every other key begins with the format version, the
 // length of the namespace, the namespace, and a kind.
 //
 //	0 "countmill"                          meta
+//	0 "countmill-commits"                  how many synced commits there were
 //	1 n namespace 's' hash name shard      a shard: 8 bytes of wire.ShardHash, so that
 //	                                       the adds of a sorted commit are in key order;
 //	                                       2 bytes of shard number

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -8,13 +9,30 @@ import (
 
 // A logFS ends the process in order when the write-ahead log cannot be written. Left
 // alone, Pebble panics where it begins a new log, in a way that nobody can recover from.
+//
+// It also puts the name of a new manifest on disk before Pebble makes the marker that names
+// it. Pebble syncs the file and leaves its name to the file system: on one that may keep
+// the newer of two names without the older, a loss of power left a marker without its
+// manifest, and a directory that nobody could open.
+//
+// Files in other directories are those of backups, whose errors end nothing.
 type logFS struct {
 	vfs.FS
+	dir  string
 	doom *doom
+}
+
+func (f logFS) guards(name string) bool {
+	return strings.HasSuffix(name, ".log") && f.FS.PathDir(name) == f.dir
 }
 
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
+	if err == nil && strings.HasPrefix(f.FS.PathBase(name), "MANIFEST-") {
+		if err := syncDir(f.FS, f.FS.PathDir(name)); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
 	return f.wrap(name, file, err)
 }
 
@@ -23,8 +41,31 @@ func (f logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (
 	return f.wrap(newname, file, err)
 }
 
+// OpenDir returns a directory whose sync ends the process where it fails: Pebble panics,
+// also while it opens.
+func (f logFS) OpenDir(name string) (vfs.File, error) {
+	dir, err := f.FS.OpenDir(name)
+	if err != nil || name != f.dir {
+		return dir, err
+	}
+	return dirFile{dir, f.doom}, nil
+}
+
+type dirFile struct {
+	vfs.File
+	doom *doom
+}
+
+func (f dirFile) Sync() error {
+	err := f.File.Sync()
+	if err != nil {
+		f.doom.end("directory: " + err.Error())
+	}
+	return err
+}
+
 func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
-	if !strings.HasSuffix(name, ".log") {
+	if !f.guards(name) {
 		return file, err
 	}
 	if f.check(err) != nil {

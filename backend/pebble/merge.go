@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -20,6 +21,10 @@ const mergerName = "countmill.sum.v1"
 var merger = &pebbledb.Merger{
 	Name: mergerName,
 	Merge: func(key, value []byte) (pebbledb.ValueMerger, error) {
+		if bytes.Equal(key, commitsKey) {
+			m := &sumMerger{}
+			return m, m.MergeNewer(value)
+		}
 		switch kind := kindOf(key); kind {
 		case kindShard:
 			m := &sumMerger{}

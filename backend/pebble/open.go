@@ -37,14 +37,17 @@ func Open(cfg Config) (*Store, error) {
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err := look(cfg, files); err != nil {
+		return nil, err
+	}
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
-		cfg: cfg, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
-		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
+		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, d}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
@@ -68,6 +71,15 @@ func (s *Store) start() error {
 	if err := s.loadEpochs(); err != nil {
 		return explain(s.cfg.Dir, err)
 	}
+	n, err := getCommits(s.db)
+	if err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.commits.synced.Store(n)
+	s.commits.sealed = -1
+	if err := s.seal(); err != nil {
+		return err
+	}
 	// No sweep yet: a machine that boots with its clock far ahead would drop markers that
 	// are still needed. By the time of the first sweep its clock has been set.
 	s.swept = time.Now()
@@ -90,9 +102,9 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
 		CacheSize:          cfg.Cache,
-		// A fold of 100,000 counters is some 4 MB; memtables this large merge the folds of
-		// a second or more into one run before anything is compacted.
-		MemTableSize:                64 << 20,
+		// A fold of 100,000 counters is some 4 MB; memtables of 64 MB merge the folds of a
+		// second or more into one run before anything is compacted.
+		MemTableSize:                cfg.memTable,
 		MemTableStopWritesThreshold: 4,
 		// A fold waits when level 0 is this deep. Reads slow down before that; folds
 		// should not stand still.
@@ -116,9 +128,38 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 	return opts
 }
 
+// makeDir makes the directory and those above it, and syncs what holds each of them: what
+// is synced in a directory whose own name is not on disk is lost with it.
+func makeDir(files vfs.FS, dir string) error {
+	var above []string
+	for at := dir; ; at = files.PathDir(at) {
+		if _, err := files.Stat(at); err == nil || at == files.PathDir(at) {
+			break
+		}
+		above = append(above, files.PathDir(at))
+	}
+	if err := files.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	for _, at := range above {
+		if err := syncDir(files, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // checkDir makes the directory and refuses one that holds anything else.
 func checkDir(files vfs.FS, dir string) error {
-	if err := files.MkdirAll(dir, 0o750); err != nil {
+	if err := makeDir(files, dir); err != nil {
 		return explain(dir, err)
 	}
 	names, err := files.List(dir)
@@ -152,7 +193,7 @@ func ours(name string) bool {
 	case ".sst", ".log", ".blob", ".dbtmp":
 		return true
 	}
-	return name == "LOCK" || name == "lost+found" || name == "archive"
+	return name == sealFile || name == sealTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
 // meta is what the database says of itself, in JSON. Its key and its field format mean
@@ -165,23 +206,33 @@ type meta struct {
 
 // readMeta refuses a database that is not ours, and writes the meta record of a new one.
 func (s *Store) readMeta() error {
-	value, closer, err := s.db.Get(metaKey)
-	if errors.Is(err, pebbledb.ErrNotFound) {
+	id, err := getID(s.cfg.Dir, s.db)
+	if err == nil && id == "" {
 		return s.writeMeta()
 	}
-	if err != nil {
-		return explain(s.cfg.Dir, err)
+	s.id = id
+	return err
+}
+
+// getID is the id in the meta record, empty where there is none.
+func getID(dir string, db *pebbledb.DB) (string, error) {
+	value, closer, err := db.Get(metaKey)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return "", nil
 	}
+	if err != nil {
+		return "", explain(dir, err)
+	}
+	defer closer.Close()
 	var m meta
-	err = errors.Join(json.Unmarshal(value, &m), closer.Close())
+	err = json.Unmarshal(value, &m)
 	if err != nil || m.Format < 1 {
-		return fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", s.cfg.Dir, value, err)
+		return "", fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
 	}
 	if m.Format > format {
-		return newer(s.cfg.Dir)
+		return "", newer(dir)
 	}
-	s.id = m.ID
-	return nil
+	return m.ID, nil
 }
 
 // writeMeta makes the database ours, unless somebody else's keys are in it. A process
@@ -232,12 +283,28 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("data directory %s cannot be made, a file is in its way: name another directory: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("data directory %s cannot be written: give this user the right to write there, or name another directory: %w", dir, err)
-	case strings.Contains(text, "merger name from file"), strings.Contains(text, "comparer name from file"):
+	case otherOptions(text):
 		return fmt.Errorf("%w: %w", foreign(dir), err)
 	case strings.Contains(text, "format major version"):
 		return fmt.Errorf("%w: %w", newer(dir), err)
-	case pebbledb.IsCorruptionError(err):
+	case pebbledb.IsCorruptionError(err), incomplete(text):
 		return fmt.Errorf("data directory %s is damaged: restore a backup: %w", dir, err)
 	}
 	return fmt.Errorf("data directory %s: %w", dir, err)
+}
+
+// otherOptions reports whether this is how Pebble says that another program made it.
+func otherOptions(text string) bool {
+	return strings.Contains(text, "merger name from file") || strings.Contains(text, "comparer name from file")
+}
+
+// incomplete reports whether this is how Pebble says that a file is missing or too short,
+// for which it has no names: of the table files, the manifest, and the marker of the format.
+func incomplete(text string) bool {
+	for _, says := range []string{"unknown to the objstorage provider", "object size mismatch", "could not open manifest file", "is not pristine"} {
+		if strings.Contains(text, says) {
+			return true
+		}
+	}
+	return false
 }

@@ -22,7 +22,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, watchCommand, readyCommand,
+		incrCommand, getCommand, watchCommand, readyCommand, backupCommand,
 		configCommand, versionCommand,
 		{name: "help", args: "[COMMAND]", short: "say how a command is used", run: runHelp},
 	}

@@ -42,7 +42,9 @@ type backends struct {
 	dir   string                                 // where the store keeps its data on this machine, or empty
 	disk  func() uint64                          // how much of it is used; nil where dir is empty
 	sweep func(context.Context, time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
-	swept func() int64                           // markers that were dropped one by one; nil where none are
+	// backup copies the store to a directory of this machine; nil where it cannot.
+	backup func(ctx context.Context, dir string) error
+	swept  func() int64 // markers that were dropped one by one; nil where none are
 }
 
 type bus interface {
@@ -158,7 +160,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 	if err != nil {
 		return err // it names the directory and what to do
 	}
-	b.store, b.dir, b.disk = s, dir, s.DiskUsage
+	b.store, b.dir, b.disk, b.backup = s, dir, s.DiskUsage, s.Backup
 	b.sweep = func(_ context.Context, now time.Time) error { return s.Sweep(now) }
 	return nil
 }

@@ -20,6 +20,7 @@ func (a *App) routes() (*api.Router, error) {
 	rt.Handle(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
+	rt.Handle(http.MethodPost, "/v1/backup", http.HandlerFunc(a.backup))
 	if a.publisher != nil {
 		rt.Handle(http.MethodPost, "/v1/increments", a.ingest.guard(ingest.New(a.publisher, ingest.Config{
 			Timeout: a.cfg.RequestTimeout, Horizon: a.cfg.Horizon, Logger: a.log.With("route", "increments"),

@@ -147,7 +147,7 @@ func servesTests(path string) bool {
 }
 
 // forTests are packages that only tests import, and programs outside the module.
-var forTests = []string{"/internal/emulator/...", "/internal/faultproxy/...", "/internal/sim/..."}
+var forTests = []string{"/internal/bugtest/...", "/internal/emulator/...", "/internal/faultproxy/...", "/internal/powertest/...", "/internal/sim/..."}
 
 // broken says why from must not depend on dep, for the rules that no table holds.
 func broken(from, dep string) string {
@@ -161,7 +161,7 @@ func broken(from, dep string) string {
 	case under(dep, "/backend/backendtest") && from != dep:
 		return "conformance suites are for tests"
 	case slices.ContainsFunc(forTests, func(p string) bool { return under(dep, p) && !under(from, p) }):
-		return "emulators, faults and the simulator are for tests: countmill never needs one"
+		return "emulators, faults, planted bugs and the simulator are for tests: countmill never needs one"
 	case under(from, "/backend/...") && under(dep, "/backend/...") && backend(from) != backend(dep) && backend(from) != "backendtest":
 		return "one technology per package: backends know nothing of each other"
 	}
@@ -214,6 +214,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/internal/app", "/internal/emulator", true},
 		{"/examples/identifiers", "/internal/faultproxy", true},
 		{"/internal/api", "/internal/sim", true},
+		{"/backend/pebble", "/internal/powertest", true},
 		{"/internal/sim", "/backend/backendtest/fakestore", false},
 		{"/internal/app", "/backend/pebble", false},
 		{"/internal/app", "/cmd/countmill", true},

@@ -1,12 +1,10 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,10 +12,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/countmill/countmill/internal/bugtest"
 )
 
 // plantedMost is in how many schedules each bug has to be found each time.
 const plantedMost = 20_000
+
+// Every bug can still be planted.
+func TestBugsCanBePlanted(t *testing.T) {
+	t.Parallel()
+	bugtest.Check(t, bugtest.Read(t, "testdata/bugs"))
+}
 
 // The simulator must be able to fail: every planted bug breaks a promise, and is found in
 // every run. COUNTMILL_TEST_PLANTED is how many runs there are for each. It builds the
@@ -27,24 +33,24 @@ func TestPlanted(t *testing.T) {
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take half an hour")
 	}
-	all := bugs(t)
+	all := bugtest.Read(t, "testdata/bugs")
 	rows := make([]string, len(all))
 	t.Cleanup(func() {
 		t.Logf("schedules until a bug is found\n%-42s %6s %6s %6s  %s%s", "bug", "caught", "mean", "max", "by", strings.Join(rows, ""))
 	})
 	for i, b := range all {
-		t.Run(b.name, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
-			binary := build(t, &b)
+			binary := b.Build(t)
 			var f findings
 			for range runs {
 				f.hunt(t, binary)
 			}
-			rows[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.name, f.caught, runs, f.all/max(f.caught, 1), f.most,
+			rows[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
 				strings.Join(f.by, fmt.Sprintf("\n%66s", "")))
 			t.Log(rows[i])
 			if f.caught < runs {
-				t.Errorf("%s: found in %d of %d runs of %d schedules each", b.what, f.caught, runs, plantedMost)
+				t.Errorf("%s: found in %d of %d runs of %d schedules each", b.What, f.caught, runs, plantedMost)
 			}
 		})
 	}
@@ -54,40 +60,6 @@ func TestPlanted(t *testing.T) {
 type findings struct {
 	caught, all, most int
 	by                []string // the violations, each kind once
-}
-
-// build is the simulator with the bug in it.
-func build(t *testing.T, b *bug) string {
-	t.Helper()
-	files, err := b.plant()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	replace := make(map[string]string)
-	for file, text := range files {
-		planted := filepath.Join(dir, strconv.Itoa(len(replace))+".go")
-		if err := os.WriteFile(planted, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		path, err := filepath.Abs(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[path] = planted
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", overlay, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 var foundLine = regexp.MustCompile(`(?m)^found in schedule (\d+), seed \d+: (.*)$`)

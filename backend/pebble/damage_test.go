@@ -1,0 +1,267 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+var damageCases = flag.Int("damages", 0, "damaged directories; 0 for as many as fit into a second")
+
+// A byte is flipped, a block zeroed, a file cut or taken away, in a copy of a data
+// directory: all totals are right, or there is an error that names the directory or the
+// file. They are never wrong without a word. What Pebble cannot tell from a loss of power
+// is what came after the last seal in a process that did not end in order.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	seed, until := *powerSeed, time.Now().Add(time.Second)
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 40)
+	}
+	images := damageImages(t, rand.New(rand.NewPCG(seed, 0)))
+	tally := make(map[string]int)
+	n := 0
+	for ; n < *damageCases || *damageCases == 0 && time.Now().Before(until); n++ {
+		random := rand.New(rand.NewPCG(seed, uint64(n)+1))
+		image := images[random.IntN(len(images))]
+		what, verdict, err := image.damage(t.Context(), random)
+		if err != nil {
+			t.Errorf("case %d of seed %d: %s, %s: %v", n, seed, image.name, what, err)
+		}
+		tally[image.name+", "+what[:strings.Index(what, " of ")]+": "+verdict]++
+	}
+	t.Logf("%d cases from seed %d", n, seed)
+	for _, what := range slices.Sorted(maps.Keys(tally)) {
+		t.Logf("%6d  %s", tally[what], what)
+	}
+}
+
+// An image is a data directory, and what must be in it.
+type image struct {
+	name     string
+	files    *vfs.MemFS
+	id       string
+	totals   map[string]int64
+	unsealed map[string]int64 // how much of the totals came after the last seal
+	marks    []wire.PartID
+	letter   string
+}
+
+// damageImages are a directory that was closed, one whose process was killed right after a
+// seal, and one that folded on after it.
+func damageImages(t *testing.T, random *rand.Rand) []*image {
+	t.Helper()
+	var images []*image
+	for _, name := range []string{"closed", "killed when sealed", "killed unsealed"} {
+		i := &image{name: name, files: vfs.NewCrashableMem(), totals: map[string]int64{}, unsealed: map[string]int64{}, letter: strings.Repeat("x", 3000)}
+		for range 2 { // a process before, so that there are old files
+			i.fill(t, random)
+		}
+		images = append(images, i)
+	}
+	return images
+}
+
+// fill runs one process on the image, and leaves what the kind of image has to have.
+func (i *image) fill(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	s, err := Open(damageConfig(i.files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	i.id = s.ID()
+	for range 400 {
+		i.fold(t, s, random, i.totals)
+	}
+	if err := s.Bury(t.Context(), []aggregator.Dead{{Key: "letter", Payload: []byte(i.letter)}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "compactions end", func() bool { return s.db.Metrics().Compact.NumInProgress == 0 })
+	if i.name == "closed" {
+		return
+	}
+	if err := s.seal(); err != nil {
+		t.Fatal(err)
+	}
+	if i.name == "killed unsealed" {
+		clear(i.unsealed)
+		for range 20 {
+			i.fold(t, s, random, i.totals, i.unsealed)
+		}
+	}
+	i.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}) // a kill: the system has all
+}
+
+func damageConfig(files vfs.FS) Config {
+	return Config{Dir: "/data", FS: files, Cache: 1 << 20, memTable: 64 << 10, Exit: func(int) { panic("the process ends") }}
+}
+
+func (i *image) fold(t *testing.T, s *Store, random *rand.Rand, into ...map[string]int64) {
+	t.Helper()
+	counter, delta := fmt.Sprintf("counter-%d-%s", random.IntN(300), strings.Repeat("y", 100)), 1+random.Int64N(100)
+	m := marker(time.Now().Add(100 * time.Hour))
+	fold(t, s, m, counter, delta)
+	for _, totals := range into {
+		totals[counter] += delta
+	}
+	if len(into) == 1 {
+		i.marks = append(i.marks, m[0].ID)
+	}
+}
+
+// damage does one thing to a copy and judges what opening and reading it says.
+func (i *image) damage(ctx context.Context, random *rand.Rand) (what, verdict string, err error) {
+	files := vfs.NewMem()
+	if _, err := vfs.Clone(i.files, files, "/", "/"); err != nil {
+		return "", "", err
+	}
+	if what, err = hurt(files, random); err != nil {
+		return what, "", err
+	}
+	verdict, err = i.judge(ctx, files)
+	if err != nil || verdict == "refused" {
+		return what, verdict, err
+	}
+	again, err := i.judge(ctx, files) // also after it was opened and closed once
+	if again != verdict {
+		verdict += ", then " + again
+	}
+	return what, verdict, err
+}
+
+// hurt changes one file.
+func hurt(files vfs.FS, random *rand.Rand) (what string, err error) {
+	names, err := files.List("/data")
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "LOCK" })
+	kinds := make(map[string][]string)
+	for _, n := range names {
+		kinds[kindOfFile(n)] = append(kinds[kindOfFile(n)], n)
+	}
+	kind := slices.Sorted(maps.Keys(kinds))[random.IntN(len(kinds))]
+	name := path.Join("/data", kinds[kind][random.IntN(len(kinds[kind]))])
+	f, err := files.Open(name)
+	if err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	switch at := 0; {
+	case len(data) == 0 || random.IntN(8) == 0:
+		return fmt.Sprintf("%s removed of %s", kind, name), files.Remove(name)
+	case random.IntN(3) == 0:
+		at = random.IntN(len(data))
+		what, data = fmt.Sprintf("%s cut of %s at %d of %d", kind, name, at, len(data)), data[:at]
+	case random.IntN(4) == 0:
+		at = random.IntN(len(data))
+		clear(data[at:min(len(data), at+4096)])
+		what = fmt.Sprintf("%s zeroed of %s at %d of %d", kind, name, at, len(data))
+	default:
+		at = random.IntN(len(data))
+		data[at] ^= byte(1 + random.IntN(255))
+		what = fmt.Sprintf("%s flipped of %s at %d of %d", kind, name, at, len(data))
+	}
+	f, err = files.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return what, err
+	}
+	_, err = f.Write(data)
+	return what, errors.Join(err, f.Close())
+}
+
+// kindOfFile is a file's name without its number.
+func kindOfFile(name string) string {
+	if ext := path.Ext(name); ext == ".sst" || ext == ".log" {
+		return ext
+	}
+	name, _, _ = strings.Cut(name, "-0")
+	for strings.Count(name, ".") > 1 {
+		name = name[:strings.LastIndex(name, ".")]
+	}
+	return name
+}
+
+func (i *image) judge(ctx context.Context, files vfs.FS) (verdict string, err error) {
+	s, err := Open(damageConfig(files))
+	if err != nil {
+		if !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "restore a backup") {
+			err = fmt.Errorf("the error does not say what is damaged and what to do: %w", err)
+			return "refused", err
+		}
+		return "refused", nil
+	}
+	defer s.Close()
+	missing, err := i.compare(ctx, s)
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "wrong: "):
+		return "wrong", err
+	case err != nil && !fileNumber.MatchString(err.Error()):
+		return "an error when read", fmt.Errorf("the error names no file: %w", err)
+	case err != nil:
+		return "an error when read", nil
+	case missing > 0:
+		return "without some of what was not sealed", nil
+	}
+	return "right", nil
+}
+
+var fileNumber = regexp.MustCompile(`\b0\d{5}\b`)
+
+// compare reads everything. An error that begins with "wrong: " is one that no error of
+// the store warned of.
+func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error) {
+	if s.ID() != i.id {
+		return 0, fmt.Errorf("wrong: database %q, want %q", s.ID(), i.id)
+	}
+	view := s.View()
+	defer view.Close()
+	for counter, want := range i.totals {
+		values, err := view.Lookup(ctx, []reader.Key{{Counter: counter}})
+		if err != nil {
+			return 0, err
+		}
+		if got := values[0].Value; got > want || got < want-i.unsealed[counter] {
+			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
+		}
+		missing += want - values[0].Value
+	}
+	for ids := range slices.Chunk(i.marks, 1000) {
+		found, err := s.Applied(ctx, ids)
+		if err != nil {
+			return 0, err
+		}
+		if len(found) != len(ids) {
+			return 0, fmt.Errorf("wrong: %d of %d markers", len(found), len(ids))
+		}
+	}
+	letters, err := s.Dead(ctx, "", 10)
+	if err != nil {
+		return 0, err
+	}
+	if len(letters) != 1 || string(letters[0].Payload) != i.letter {
+		return 0, fmt.Errorf("wrong: dead letters %v", letters)
+	}
+	return missing, nil
+}

@@ -1,0 +1,175 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/powertest"
+)
+
+var (
+	powerCuts = flag.Int("cuts", 0, "power cuts; 0 for as many as fit into a second")
+	powerSeed = flag.Uint64("seed", 0, "of the first machine's life; 0 for a fresh one")
+)
+
+// cutsPerLife is how often one machine loses power; the next begins empty.
+const cutsPerLife = 20
+
+// A machine folds, buries, raises and sweeps, loses power at a moment that is drawn, and
+// opens its store on what is left; again and again. Everything that was answered must be
+// there, whatever was not is there whole or not at all, and what is delivered again counts
+// once. The seed repeats what is drawn; in which order Pebble's own goroutines come is
+// the runtime's choice, so a seed may need a few tries. The image that is wrong is kept.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	seed, until := *powerSeed, time.Now().Add(time.Second)
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 40)
+	}
+	var lives, cuts, deeds atomic.Int64
+	more := func() bool {
+		if *powerCuts > 0 {
+			return int(lives.Load())*cutsPerLife < *powerCuts
+		}
+		return time.Now().Before(until)
+	}
+	var all sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) { // a machine mostly waits for its own goroutines
+		all.Go(func() {
+			for more() && !t.Failed() {
+				m := &machine{disk: powertest.NewDisk(), seed: seed + uint64(lives.Add(1)) - 1}
+				if err := m.live(t.Context()); err != nil {
+					t.Errorf("life of seed %d, cut %d: %v", m.seed, m.cuts, err)
+				}
+				cuts.Add(int64(m.cuts))
+				deeds.Add(int64(len(m.ledger.deeds)))
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d power cuts of %d machines from seed %d on, %d folds and burials", cuts.Load(), lives.Load(), seed, deeds.Load())
+}
+
+// dataDir lies below directories that the store has to make.
+const dataDir = "var/lib/data"
+
+// A machine lives through cutsPerLife power cuts.
+type machine struct {
+	seed   uint64
+	cuts   int
+	disk   *powertest.Disk
+	ledger ledger
+}
+
+func (m *machine) live(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(m.seed, 0))
+	for range cutsPerLife {
+		m.ledger.cut = false
+		// One draw in two is early, so that the opening is cut too.
+		m.disk.CutBefore(1+random.IntN([]int{50, 400}[random.IntN(2)]), []int{0, 100, random.IntN(101)}[random.IntN(3)], random, func() {
+			m.ledger.mu.Lock()
+			defer m.ledger.mu.Unlock()
+			m.ledger.cut = true
+		})
+		if err := m.run(ctx, rand.New(rand.NewPCG(m.seed, uint64(m.cuts)+1))); err != nil {
+			return err
+		}
+		m.disk, m.cuts = m.disk.AfterCut(), m.cuts+1
+	}
+	m.ledger.cut = false
+	return m.run(ctx, nil) // look once more
+}
+
+// run opens the store, compares it with the ledger, and works until the power is cut.
+// Without random it only looks.
+func (m *machine) run(ctx context.Context, random *rand.Rand) error {
+	var log strings.Builder
+	s, err := Open(Config{
+		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10,
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Exit:   func(int) { panic("the store ends the process: " + log.String()) },
+	})
+	if err != nil {
+		return m.keep(fmt.Errorf("open: %w", err))
+	}
+	defer s.Close()
+	wrong, err := m.ledger.check(ctx, s)
+	if err != nil {
+		return m.keep(err)
+	}
+	if len(wrong) > 0 {
+		return m.keep(fmt.Errorf("%s", strings.Join(wrong, "\n")))
+	}
+	if random == nil {
+		return nil
+	}
+	var workers sync.WaitGroup
+	errs := make(chan error, 2)
+	for range cap(errs) {
+		own := rand.New(rand.NewPCG(random.Uint64(), 0))
+		workers.Go(func() {
+			for goOn := true; goOn; {
+				var err error
+				if goOn, err = m.step(ctx, s, own); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	select {
+	case err := <-errs:
+		return m.keep(err)
+	default:
+		return nil
+	}
+}
+
+// step does one thing that a process may do, and returns false after the cut.
+func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
+	l := &m.ledger
+	switch random.IntN(12) {
+	case 0:
+		return l.bury(ctx, s, random)
+	case 1:
+		_, err := s.Check(ctx)
+		return true, errors.Join(err, s.seal()) // Check seals only now and then
+	case 2:
+		return true, s.Announce(ctx, aggregator.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
+	case 3: // an epoch that has ended goes; those that have not must stay
+		_, err := s.Fold(ctx, &aggregator.Commit{Markers: marker(time.Now().Add(-10 * 24 * time.Hour))})
+		if err != nil {
+			return false, err
+		}
+		return true, s.Sweep(time.Now())
+	case 4, 5:
+		if d := l.unsettled(random); d != nil {
+			if random.IntN(2) == 0 {
+				return l.ask(ctx, s, d)
+			}
+			return l.fold(ctx, s, d)
+		}
+	}
+	return l.fold(ctx, s, l.newFold(random))
+}
+
+// keep writes what the machine's disk has now to a directory that stays.
+func (m *machine) keep(err error) error {
+	if to, e := os.MkdirTemp("", "countmill-powercut-"); e == nil && m.disk.Save(dataDir, to+"/data") == nil {
+		err = fmt.Errorf("%w\nthe data directory as it is now: %s/data", err, to)
+	}
+	return err
+}

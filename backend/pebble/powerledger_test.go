@@ -1,0 +1,300 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// What is known of a deed.
+type outcome int
+
+const (
+	unknown outcome = iota // maybe done: it was not answered, or not any more
+	done                   // answered, or seen after a cut: it stays for ever
+	absent                 // not there after a cut: it never comes by itself
+)
+
+// A deed is a fold or a burial whose traces are looked for after each cut.
+type deed struct {
+	id      int
+	commit  *aggregator.Commit
+	hot     int64 // what it adds to the hot counter
+	letter  *aggregator.Dead
+	outcome outcome
+}
+
+// counter has what this fold adds and nothing else.
+func (d *deed) counter() string { return fmt.Sprintf("fold-%d", d.id) }
+
+// A ledger is what callers of a store know. What happens after the power was cut is not
+// written into it.
+type ledger struct {
+	mu    sync.Mutex
+	cut   bool
+	id    string // of the database
+	deeds []*deed
+	next  int
+}
+
+// do notes the deed as begun, does it, and notes what came of it. It returns false after
+// the cut.
+func (l *ledger) do(d *deed, how func() (outcome, error)) (bool, error) {
+	l.mu.Lock()
+	if l.cut {
+		l.mu.Unlock()
+		return false, nil
+	}
+	d.outcome = unknown
+	if !slices.Contains(l.deeds, d) {
+		l.deeds = append(l.deeds, d)
+	}
+	l.mu.Unlock()
+	got, err := how()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.cut {
+		d.outcome = got
+	}
+	return !l.cut, err
+}
+
+func (l *ledger) number() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	return l.next
+}
+
+// hotCounter is in nearly every fold, wideCounter has many shards.
+const (
+	hotCounter  = "hot"
+	wideCounter = "wide"
+)
+
+func add(counter string, shard int, delta int64) aggregator.Add {
+	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+}
+
+// newFold draws a fold: of a few counters or of hundreds, with markers or without, on a
+// further shard or not.
+func (l *ledger) newFold(random *rand.Rand) *deed {
+	d := &deed{id: l.number(), hot: random.Int64N(1000) - 500, commit: &aggregator.Commit{}}
+	c := d.commit
+	c.Adds = append(c.Adds, add(d.counter(), 0, 1))
+	if d.hot != 0 {
+		c.Adds = append(c.Adds, add(hotCounter, 0, d.hot))
+	}
+	if random.IntN(4) == 0 {
+		c.Adds = append(c.Adds, add(wideCounter, d.id, 1))
+	}
+	if random.IntN(8) == 0 {
+		for n := range 20 + random.IntN(200) {
+			c.Adds = append(c.Adds, add(fmt.Sprintf("%s-%d-%s", "filler", n, strings.Repeat("x", random.IntN(200))), 0, 1))
+		}
+	}
+	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmpAdds(a, b) })
+	if random.IntN(2) == 0 {
+		for range 1 + random.IntN(3) {
+			m := aggregator.Marker{Fingerprint: wire.Fingerprint(d.id), Fold: uint64(d.id), ExpireAt: time.Now().Add(time.Duration(1+random.IntN(200)) * time.Hour)}
+			for i := range m.ID {
+				m.ID[i] = byte(random.Uint32())
+			}
+			c.Markers = append(c.Markers, m)
+		}
+	}
+	return d
+}
+
+func cmpAdds(a, b aggregator.Add) int {
+	if a.Hash != b.Hash {
+		if a.Hash < b.Hash {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Counter, b.Counter)
+}
+
+// fold applies a fold the way an aggregator does: the record first, and a marker that
+// exists means that it was applied.
+func (l *ledger) fold(ctx context.Context, s *Store, d *deed) (bool, error) {
+	return l.do(d, func() (outcome, error) {
+		for _, a := range d.commit.Adds {
+			if a.Shard > 0 {
+				if err := s.Raise(ctx, []aggregator.Raise{{Counter: a.Counter, Shards: a.Shard + 1}}); err != nil {
+					return unknown, err
+				}
+			}
+		}
+		_, err := s.Fold(ctx, d.commit)
+		if errors.Is(err, aggregator.ErrMarkerExists) {
+			err = nil
+		}
+		if err != nil {
+			return unknown, err
+		}
+		return done, nil
+	})
+}
+
+// ask looks a fold up by its markers: what is found is on disk.
+func (l *ledger) ask(ctx context.Context, s *Store, d *deed) (bool, error) {
+	l.mu.Lock()
+	before := d.outcome
+	l.mu.Unlock()
+	if before == done {
+		return true, nil
+	}
+	return l.do(d, func() (outcome, error) {
+		found, err := s.Applied(ctx, []wire.PartID{d.commit.Markers[0].ID})
+		if err != nil || len(found) == 0 {
+			return before, err
+		}
+		return done, nil
+	})
+}
+
+func (l *ledger) bury(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
+	n := l.number()
+	letter := aggregator.Dead{Key: fmt.Sprintf("letter-%06d", n), Source: "x", Reason: "drawn", Payload: make([]byte, random.IntN(5000))}
+	for i := range letter.Payload {
+		letter.Payload[i] = byte(random.Uint32())
+	}
+	return l.do(&deed{id: n, letter: &letter}, func() (outcome, error) {
+		return done, s.Bury(ctx, []aggregator.Dead{letter})
+	})
+}
+
+// unsettled draws a fold with markers that was not answered, nil where there is none: its
+// message would be delivered again.
+func (l *ledger) unsettled(random *rand.Rand) *deed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*deed
+	for _, d := range l.deeds {
+		if d.commit != nil && len(d.commit.Markers) > 0 && d.outcome != done {
+			all = append(all, d)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[random.IntN(len(all))]
+}
+
+// check compares the ledger with a store that was opened after a cut, and settles what
+// was unknown. It returns what is wrong.
+func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if l.id != "" && s.ID() != l.id {
+		complain("the database was %s and is %s", l.id, s.ID())
+	}
+	view := s.View()
+	defer view.Close()
+	letters, err := s.Dead(ctx, "", 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	var hot int64
+	top := 0 // most shards that a fold which is there used
+	settled := make(map[*deed]outcome)
+	for _, d := range l.deeds {
+		got := absent
+		if d.letter != nil {
+			at := slices.IndexFunc(letters, func(x aggregator.Dead) bool { return x.Key == d.letter.Key })
+			if at >= 0 {
+				got = done
+				if !bytes.Equal(letters[at].Payload, d.letter.Payload) {
+					complain("%s has other bytes", d.letter.Key)
+				}
+			}
+		} else if got, err = l.checkFold(ctx, s, view, d, complain); err != nil {
+			return nil, err
+		}
+		if d.outcome != unknown && got != d.outcome {
+			complain("deed %d (markers: %t): it was %s and is %s", d.id, d.commit != nil && len(d.commit.Markers) > 0, d.outcome, got)
+		}
+		settled[d] = got
+		if got == done && d.commit != nil {
+			hot += d.hot
+			for _, a := range d.commit.Adds {
+				top = max(top, a.Shard+1)
+			}
+		}
+	}
+	values, err := view.Lookup(ctx, []reader.Key{{Counter: hotCounter}})
+	if err != nil {
+		return nil, err
+	}
+	if values[0].Value != hot {
+		complain("the hot counter is %d, but the folds that are there add %d", values[0].Value, hot)
+	}
+	shards, err := s.Shards(ctx, []string{wideCounter})
+	if err != nil {
+		return nil, err
+	}
+	if top > 1 && shards[0] < top {
+		complain("a record names %d shards, a fold that is there used %d", shards[0], top)
+	}
+	if !l.cut { // else this was the machine before the cut
+		l.id = s.ID()
+		for d, got := range settled {
+			d.outcome = got
+		}
+	}
+	return wrong, nil
+}
+
+// checkFold finds a fold whole or not at all: each of its adds and each of its markers.
+func (l *ledger) checkFold(ctx context.Context, s *Store, view reader.View, d *deed, complain func(string, ...any)) (outcome, error) {
+	keys := []reader.Key{{Counter: d.counter()}}
+	for _, a := range d.commit.Adds {
+		if a.Counter == wideCounter {
+			keys = append(keys, reader.Key{Counter: a.Counter, Shard: a.Shard})
+		}
+	}
+	values, err := view.Lookup(ctx, keys)
+	if err != nil {
+		return unknown, err
+	}
+	count := values[0].Value
+	for i, v := range values {
+		if v.Value != count {
+			complain("fold %d: %v has %d, %v has %d", d.id, keys[0], count, keys[i], v.Value)
+		}
+	}
+	ids := make([]wire.PartID, len(d.commit.Markers))
+	for i, m := range d.commit.Markers {
+		ids[i] = m.ID
+	}
+	found, err := s.Applied(ctx, ids)
+	if err != nil {
+		return unknown, err
+	}
+	if want := int(count) * len(ids); len(found) != want {
+		complain("fold %d is there %d times, with %d of %d markers", d.id, count, len(found), len(ids))
+	}
+	switch count {
+	case 0:
+		return absent, nil
+	case 1:
+		return done, nil
+	}
+	complain("fold %d is there %d times", d.id, count)
+	return done, nil
+}
+
+func (o outcome) String() string { return [...]string{"unknown", "there", "not there"}[o] }

@@ -1,0 +1,205 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Pebble takes damage near the end of its manifest or of its newest log for a write that
+// power was cut in, and opens what comes before it: days of folds can be gone without an
+// error. So each synced commit adds 1 to a key, and a file beside Pebble's says how many
+// there were. The file is written at each Check and when the store is opened and closed. A
+// directory with fewer commits than the file says has lost some that were on disk.
+//
+// It is no defence against somebody who takes the file away as well.
+const (
+	sealFile = "countmill.seal"
+	sealTemp = sealFile + ".tmp"
+)
+
+// sealEvery is the shortest time between two seals by Check: /readyz may be asked often.
+const sealEvery = time.Second
+
+var (
+	commitsKey = []byte("\x00countmill-commits")
+	oneCommit  = binary.BigEndian.AppendUint64(nil, 1)
+)
+
+// commits counts what was synced and what of it is sealed.
+type commits struct {
+	synced atomic.Int64
+
+	mu     sync.Mutex
+	sealed int64
+	at     time.Time
+}
+
+// commit syncs a batch, and counts it.
+func (s *Store) commit(b *pebbledb.Batch) error {
+	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
+		return err
+	}
+	if err := b.Commit(pebbledb.Sync); err != nil {
+		return err
+	}
+	s.commits.synced.Add(1)
+	return nil
+}
+
+func getCommits(from pebbledb.Reader) (int64, error) {
+	sum, _, err := getSum(from, commitsKey)
+	n, _ := sum.total()
+	return n, err
+}
+
+// seal writes down how many commits there are, unless it did so before.
+func (s *Store) seal() error {
+	s.commits.mu.Lock()
+	defer s.commits.mu.Unlock()
+	n := s.commits.synced.Load()
+	if n == s.commits.sealed {
+		return nil
+	}
+	if err := writeSeal(s.fs, s.cfg.Dir, seal{s.id, n}); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.commits.sealed, s.commits.at = n, time.Now()
+	return nil
+}
+
+func (s *Store) sealNowAndThen() error {
+	s.commits.mu.Lock()
+	soon := time.Since(s.commits.at) < sealEvery
+	s.commits.mu.Unlock()
+	if soon {
+		return nil
+	}
+	return s.seal()
+}
+
+// A seal is what the file says.
+type seal struct {
+	id      string // of the database
+	commits int64
+}
+
+func (x seal) encode() string {
+	text := fmt.Sprintf("%s %d", x.id, x.commits)
+	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
+}
+
+// writeSeal replaces the file in one step that a loss of power cannot halve.
+func writeSeal(files vfs.FS, dir string, x seal) error {
+	temp := files.PathJoin(dir, sealTemp)
+	f, err := files.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, x.encode())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := files.Rename(temp, files.PathJoin(dir, sealFile)); err != nil {
+		return err
+	}
+	return syncDir(files, dir)
+}
+
+// readSeal finds none in a directory that is new.
+func readSeal(files vfs.FS, dir string) (x seal, found bool, err error) {
+	name := files.PathJoin(dir, sealFile)
+	f, err := files.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, false, nil
+	}
+	if err != nil {
+		return x, false, explain(dir, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return x, false, explain(dir, err)
+	}
+	_, err = fmt.Sscanf(string(text), "%s %d", &x.id, &x.commits)
+	if err != nil || x.encode() != string(text) {
+		return x, false, fmt.Errorf("data directory %s is damaged: %s holds %.100q: restore a backup, or remove that file if only that is damaged", dir, sealFile, text)
+	}
+	return x, true, nil
+}
+
+// look opens a directory for reading and refuses one that has lost something, before
+// anything in it is changed: to open it for writing would remove what its manifest has
+// forgotten.
+func look(cfg Config, files vfs.FS) error {
+	sealed, found, err := readSeal(files, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	desc, err := pebbledb.Peek(cfg.Dir, files)
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	if !desc.Exists {
+		if found {
+			return lost(cfg.Dir, sealed, "which manifest is in use is not known any more")
+		}
+		return nil
+	}
+	opts := options(cfg, files, quiet{}, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
+	opts.ReadOnly = true
+	db, err := pebbledb.Open(cfg.Dir, opts)
+	if err != nil && found && otherOptions(err.Error()) {
+		return lost(cfg.Dir, sealed, err.Error())
+	}
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	return errors.Join(compare(cfg, db, sealed, found), db.Close())
+}
+
+func compare(cfg Config, db *pebbledb.DB, sealed seal, found bool) error {
+	n, err := getCommits(db)
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	id, err := getID(cfg.Dir, db)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found && id != sealed.id:
+		return lost(cfg.Dir, sealed, fmt.Sprintf("its files are of database %q", id))
+	case n < sealed.commits:
+		return lost(cfg.Dir, sealed, fmt.Sprintf("%d of %d commits that were on disk are gone", sealed.commits-n, sealed.commits))
+	case !found && n > 0:
+		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no seal, so what is missing there would not be noticed",
+			slog.String("dir", cfg.Dir), slog.String("file", sealFile))
+	}
+	return nil
+}
+
+func lost(dir string, sealed seal, what string) error {
+	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to go on with what is left",
+		dir, sealFile, sealed.id, sealed.commits, what)
+}
+
+// quiet is for a look: what is wrong comes back as an error, and the opening that follows
+// logs the rest.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+
+// Fatalf must not return, and Pebble has no call for it where nothing is written.
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

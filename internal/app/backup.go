@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/internal/api"
+)
+
+// backupTimeout bounds a backup: a disk that copies 100 MB a second takes 60 GB in it.
+const backupTimeout = 10 * time.Minute
+
+// A backupRequest says where on this machine the copy is to lie.
+type backupRequest struct {
+	Dir string `json:"dir"`
+}
+
+const wantDir = `{"dir": "/absolute/directory"}, new or empty, on the server's machine`
+
+// backup answers POST /v1/backup when the copy is whole.
+func (a *App) backup(w http.ResponseWriter, r *http.Request) {
+	dir, err := readBackup(w, r)
+	if err == nil && a.backends.backup == nil {
+		err = api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
+			"backup copies a pebble: store; this process has another, which its own tools back up")
+	}
+	if err == nil {
+		// The server's own limit is for short answers. Writers without deadlines (tests)
+		// return an error.
+		_ = api.ExtendWrite(w, backupTimeout+10*time.Second)
+		err = a.takeBackup(r.Context(), dir)
+	}
+	if err != nil {
+		api.WriteError(w, r, a.log, err)
+		return
+	}
+	api.WriteJSON(w, http.StatusOK, backupRequest{dir})
+}
+
+func readBackup(w http.ResponseWriter, r *http.Request) (string, error) {
+	if _, err := api.ContentType(r, "application/json"); err != nil {
+		return "", err
+	}
+	body, err := api.BodyReader{Max: 64 << 10, Timeout: 10 * time.Second}.Read(w, r, nil)
+	if err != nil {
+		return "", err
+	}
+	var request backupRequest
+	if err := json.Unmarshal(body, &request, json.RejectUnknownMembers(true)); err != nil || request.Dir == "" {
+		return "", &countmill.FieldError{Field: "body", Problem: "names no directory", Limit: wantDir}
+	}
+	return request.Dir, nil
+}
+
+func (a *App) takeBackup(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
+	defer cancel()
+	begin := time.Now()
+	err := a.backends.backup(ctx, dir)
+	switch {
+	case errors.Is(err, pebble.ErrBackupDir):
+		return &countmill.FieldError{Field: "dir", Problem: err.Error(), Limit: wantDir}
+	case errors.Is(err, pebble.ErrBackupBusy):
+		return api.NewProblem(http.StatusConflict, "busy", "busy", err.Error())
+	case errors.Is(err, countmill.ErrUnavailable):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		late := api.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("%s was not written within %s: there is no backup", dir, backupTimeout))
+		late.Header = http.Header{"Retry-After": {"60"}}
+		return late
+	case err != nil:
+		a.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
+		return api.NewProblem(http.StatusInternalServerError, "backup-failed", "no backup", err.Error())
+	}
+	a.log.LogAttrs(ctx, slog.LevelInfo, "backup taken", slog.String("dir", dir), slog.Duration("took", time.Since(begin)))
+	return nil
+}

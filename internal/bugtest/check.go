@@ -1,0 +1,87 @@
+package bugtest
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Check reports bugs that can no longer be planted, or with which the product is no longer
+// Go. To compile all of it would take minutes: here only the packages with a bug are
+// type-checked. They must be among those that the package in the working directory needs.
+func Check(t testing.TB, bugs []Bug) {
+	t.Helper()
+	set := token.NewFileSet()
+	imports := importer.ForCompiler(set, "gc", exported(t))
+	for _, b := range bugs {
+		files, err := b.plant()
+		if err != nil {
+			t.Errorf("%s: %v", b.Name, err)
+			continue
+		}
+		for _, dir := range dirs(files) {
+			if err := typeCheck(set, imports, dir, files); err != nil {
+				t.Errorf("%s: %v", b.Name, err)
+			}
+		}
+	}
+}
+
+// dirs are the packages of files.
+func dirs(files map[string]string) []string {
+	seen := make(map[string]struct{})
+	for file := range files {
+		seen[filepath.Dir(file)] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// exported finds what the compiler wrote about a package.
+func exported(t testing.TB) importer.Lookup {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	paths := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		paths[name] = path
+	}
+	return func(name string) (io.ReadCloser, error) { return os.Open(paths[name]) }
+}
+
+// typeCheck checks the package in dir with some of its files replaced.
+func typeCheck(set *token.FileSet, imports types.Importer, dir string, files map[string]string) error {
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	var parsed []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		var text any
+		if planted, ok := files[dir+"/"+filepath.Base(name)]; ok {
+			text = planted
+		}
+		f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, f)
+	}
+	_, err = (&types.Config{Importer: imports}).Check(dir, set, parsed, nil)
+	return err
+}
