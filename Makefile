@@ -1,10 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers e2e outage simulate replay determinism planted powercut examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers e2e outage chaos soak kills simulate replay determinism planted planted-processes powercut examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
-KILLS ?= 5
 OUTAGE ?= 10m
+CHAOS ?= 15m
+SOAK ?= 8h
 SCHEDULES ?= 20000
 CUTS ?= 10000
 SEED ?= 0
@@ -41,7 +42,7 @@ bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 e2e: ## the tests that build countmill, run it and kill it
-	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
+	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
 
 simulate: ## SCHEDULES (20000) simulated schedules from SEED on (fresh ones), on all processors
 	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
@@ -56,6 +57,20 @@ outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; take
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
 
+chaos: ## for CHAOS (15m) kill, stop and cut off roles apart under load, seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
+		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/e2e
+
+soak: ## the same for SOAK (8h)
+	$(MAKE) chaos CHAOS=$(SOAK)
+
+kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 0 -run 'TestKills$$' ./internal/e2e
+
+planted-processes: ## build countmill with planted bugs, one at a time: chaos and kills have to find each
+	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/e2e
+
 planted: ## plant bugs, one at a time: the simulator and the power cuts have to find each in 5 runs of 5
 	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim ./backend/pebble
 
@@ -68,9 +83,9 @@ examples: ## build and test the examples
 	go build -o /dev/null ./examples/identifiers
 	go test ./examples/...
 
-identifiers: ## count the identifiers of Go's source, countmill killed KILLS times (5) on the way
+identifiers: ## count the identifiers of Go's source, countmill killed KILLS (5) times on the way
 	go build -o $(TMP)/countmill-identifiers ./cmd/countmill
-	go run ./examples/identifiers --kill $(KILLS) --binary $(TMP)/countmill-identifiers
+	go run ./examples/identifiers --kill $(or $(KILLS),5) --binary $(TMP)/countmill-identifiers
 	rm $(TMP)/countmill-identifiers
 
 identifiers-google: ## the same with roles apart, on Google's emulators and memcached

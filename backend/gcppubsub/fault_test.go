@@ -19,6 +19,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/faultproxy"
 )
 
 // until polls, as what is waited for happens on the other side of a connection.
@@ -98,6 +99,31 @@ func TestBrokenStream(t *testing.T) {
 	until(t, 40*time.Second, "ready", func() bool { return bus.Ready() == nil })
 	publish(t, bus, "x", nil)
 	receive(t, messages, 10*time.Second).Ack()
+}
+
+// TestHalfOpen is a connection whose other end is gone, unheard: all of them are given up and
+// made again.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes as long as a connection may be silent, a minute and more")
+	}
+	f := newFake(t)
+	way := faultproxy.Start(t, f.host)
+	bus := open(t, way.Host())
+	messages := subscribe(t, bus)
+	publish(t, bus, "x", nil)
+	receive(t, messages, 10*time.Second).Ack()
+	way.Orphan()
+	until(t, 20*time.Second, "not ready", func() bool { return bus.Ready() != nil })
+	mentions(t, bus.Ready(), "does not answer")
+	began := time.Now()
+	until(t, 2*time.Minute, "ready", func() bool { return bus.Ready() == nil })
+	t.Logf("ready again after %s", time.Since(began))
+	until(t, time.Minute, "published", func() bool {
+		return bus.Publish("increments", message.NewMessage("after", []byte("x"))) == nil
+	})
+	receive(t, messages, time.Minute).Ack()
 }
 
 // TestCreate makes what the README's production block makes, but for the retry policy.

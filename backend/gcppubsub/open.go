@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 )
 
 const (
@@ -26,6 +27,13 @@ const (
 
 	// callTimeout bounds each administrative call.
 	callTimeout = 10 * time.Second
+
+	// aliveAfter is how long a connection may be silent before it is asked whether it is
+	// still there, and aliveWithin how long it may take to say so. Google's client asks
+	// after 5 minutes, and never where it finds the emulator's variable: for so long a
+	// connection whose other end is gone, unheard, would take each call and answer none.
+	aliveAfter  = time.Minute
+	aliveWithin = 20 * time.Second
 
 	// maxReconnect is how long a broken connection waits at most before it is tried
 	// again; gRPC's own default is two minutes, which an outage would last longer by.
@@ -80,9 +88,13 @@ func (c Config) options(ctx context.Context, detect detectFunc) ([]option.Client
 	reconnect := option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnect}, MinConnectTimeout: callTimeout,
 	}))
+	alive := option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{
+		Time: aliveAfter, Timeout: aliveWithin, PermitWithoutStream: true,
+	}))
 	if c.EmulatorHost != "" {
 		return []option.ClientOption{
 			reconnect,
+			alive,
 			option.WithEndpoint(c.EmulatorHost),
 			option.WithoutAuthentication(),
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
@@ -93,7 +105,7 @@ func (c Config) options(ctx context.Context, detect detectFunc) ([]option.Client
 	if err != nil {
 		return nil, err
 	}
-	return []option.ClientOption{reconnect, option.WithAuthCredentials(creds)}, nil
+	return []option.ClientOption{reconnect, alive, option.WithAuthCredentials(creds)}, nil
 }
 
 type detectFunc func(*credentials.DetectOptions) (*auth.Credentials, error)

@@ -12,9 +12,7 @@
 // A file beside Pebble's says how many commits there were, so that a directory which has
 // lost some is refused: Pebble takes damage at the end of its files for a loss of power.
 //
-// A view may see a fold whose sync is still under way. If the machine loses power in
-// that moment the fold is gone, and so is the caller's acknowledgement: it was never
-// given.
+// A view waits until all the folds that it sees are synced, so what it has shown stays.
 package pebble
 
 import (
@@ -100,6 +98,7 @@ type Store struct {
 
 	commits commits
 	backing chan struct{} // has room for one backup
+	syncs   syncs
 
 	viewsMu sync.Mutex
 	views   map[*view]struct{} // those with a snapshot

@@ -51,7 +51,7 @@ func (s *Store) commit(b *pebbledb.Batch) error {
 	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
 		return err
 	}
-	if err := b.Commit(pebbledb.Sync); err != nil {
+	if err := s.syncs.commit(b); err != nil {
 		return err
 	}
 	s.commits.synced.Add(1)

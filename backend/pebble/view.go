@@ -16,6 +16,7 @@ import (
 type view struct {
 	store    *Store
 	snapshot *pebbledb.Snapshot // nil before the first call and after Close
+	unsynced []chan struct{}    // commits that it may show and that are not known to be synced
 	done     bool
 	at       time.Time
 	key      []byte
@@ -24,7 +25,8 @@ type view struct {
 // View opens a view. An open view keeps old versions of everything on disk: close it.
 func (s *Store) View() reader.View { return &view{store: s} }
 
-// pin takes the snapshot.
+// pin takes the snapshot, and waits until all that it shows is on disk: a total that was
+// shown must not go back when the process is killed.
 func (v *view) pin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -32,17 +34,25 @@ func (v *view) pin(ctx context.Context) error {
 	if v.done {
 		return errors.New("the view is closed")
 	}
-	if v.snapshot != nil {
-		return nil
+	if v.snapshot == nil {
+		v.take()
 	}
+	var err error
+	v.unsynced, err = settled(ctx, v.unsynced)
+	return err
+}
+
+// take takes the snapshot under a lock, so that of two the one with the later time shows
+// all that the other does.
+func (v *view) take() {
+	v.store.viewsMu.Lock()
+	defer v.store.viewsMu.Unlock()
 	// The clock first: a fold that returned by this moment is in the snapshot, one that
 	// returns between the two may be.
 	v.at = time.Now().UTC().Truncate(time.Microsecond)
 	v.snapshot = v.store.db.NewSnapshot()
-	v.store.viewsMu.Lock()
-	defer v.store.viewsMu.Unlock()
 	v.store.views[v] = struct{}{}
-	return nil
+	v.unsynced = v.store.syncs.underWay()
 }
 
 // Lookup answers each key, never a deferred one.

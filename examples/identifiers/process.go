@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/countmill/countmill/internal/guard"
 )
 
 // A process is a countmill, or a memcached beside it, that this program starts, kills
@@ -25,7 +27,7 @@ type process struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	guard  *guard
+	guard  *guard.Guard
 }
 
 // newCountmill is a countmill that runs the role, which is "up" for all of them.
@@ -72,11 +74,11 @@ func (p *process) start(ctx context.Context) error {
 		defer close(exited)
 		_ = cmd.Wait() // how it ended is in its log; only that it ended matters here
 	}(p.cmd)
-	guard, err := newGuard(p.cmd.Process.Pid)
+	g, err := guard.Process(p.cmd.Process.Pid)
 	if err != nil {
 		return fmt.Errorf("guard of %s: %w", p.name, err)
 	}
-	p.guard = guard
+	p.guard = g
 	return p.ready(ctx)
 }
 
@@ -143,7 +145,7 @@ func (p *process) stop() {
 
 func (p *process) unguard() {
 	if p.guard != nil {
-		p.guard.end()
+		p.guard.End()
 		p.guard = nil
 	}
 }

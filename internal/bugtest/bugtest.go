@@ -116,6 +116,16 @@ func (b *Bug) plant() (map[string]string, error) {
 // what it tests.
 func (b *Bug) Build(t testing.TB) string {
 	t.Helper()
+	binary := filepath.Join(t.TempDir(), "planted.test")
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", b.Overlay(t), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// Overlay returns a file for go build -overlay, which builds the product with the bug in it.
+func (b *Bug) Overlay(t testing.TB) string {
+	t.Helper()
 	files, err := b.plant()
 	if err != nil {
 		t.Fatal(err)
@@ -137,12 +147,9 @@ func (b *Bug) Build(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "planted.test")
+	overlay := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", overlay, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
+	return overlay
 }

@@ -116,12 +116,15 @@ func (d *deployment) reader(t *testing.T, flags ...string) *process {
 
 // An answer is what a reader says of counters.
 type answer struct {
-	Totals []struct {
-		Counter string
-		Total   int64
-		Source  string
-	}
-	Lag *float64
+	Totals []answerTotal
+	Lag    *float64
+}
+
+type answerTotal struct {
+	Counter string
+	Total   int64
+	AsOf    time.Time `json:"as_of"`
+	Source  string
 }
 
 // ask asks for totals with max_staleness.

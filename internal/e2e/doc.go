@@ -8,5 +8,10 @@
 // stop emulators have emulators of their own.
 //
 // Variables make them longer than every day needs: COUNTMILL_TEST_OUTAGE, how long servers
-// are away (20s), and COUNTMILL_TEST_KILLS, how often an aggregator is killed (3).
+// are away (20s); COUNTMILL_TEST_KILLS, how often an aggregator is killed (3);
+// COUNTMILL_TEST_CHAOS, for how long all of that happens at once (20s); and COUNTMILL_TEST_UP_KILLS,
+// how often countmill up is (20). COUNTMILL_TEST_SEED repeats what the last two have drawn,
+// which is not all: how fast processes are is nobody's choice. COUNTMILL_TEST_OVERLAY builds
+// countmill with a mistake in it, and COUNTMILL_TEST_PLANTED does so with some that chaos and
+// kills have to find, each within that many runs.
 package e2e

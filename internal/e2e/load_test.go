@@ -3,7 +3,6 @@ package e2e
 import (
 	"crypto/rand"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"strings"
@@ -96,21 +95,8 @@ func (l *load) deliver(key, body string, deltas map[string]int64) {
 
 // post sends NDJSON and returns the status, 0 where there was no answer.
 func post(p *process, body, key string) int {
-	req, err := http.NewRequest(http.MethodPost, p.url+"/v1/increments", strings.NewReader(body))
-	if err != nil {
-		return 0
-	}
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode
+	status, _ := send(client, p.url, body, key)
+	return status
 }
 
 func (l *load) accepted() int64 {

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(builds{m})) }
@@ -28,22 +31,38 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(builds{m})) 
 type builds struct{ m *testing.M }
 
 func (b builds) Run() int {
-	defer os.RemoveAll(binaryDir)
+	defer func() {
+		if binaryGuard != nil {
+			binaryGuard.End()
+			_ = os.RemoveAll(binaryDir)
+		}
+	}()
 	return b.m.Run()
 }
 
-// binaryDir is where the built command lies; empty where no test needed it.
-var binaryDir string
+// binaryDir is where the built command lies; binaryGuard is nil where no test needed it.
+var (
+	binaryDir   string
+	binaryGuard *guard.Guard
+)
 
-// buildOnce builds the command as people run it, once for all tests.
+// buildOnce builds the command as people run it, once for all tests. COUNTMILL_TEST_OVERLAY
+// names a file for go build -overlay: countmill with a mistake in it, which tests must find.
 var buildOnce = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "countmill-e2e-")
 	if err != nil {
 		return "", err
 	}
+	if binaryGuard, err = guard.Dirs(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
 	binaryDir = dir
 	binary := filepath.Join(dir, "countmill")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/countmill").CombinedOutput(); err != nil {
+	args := []string{"build", "-o", binary, "../../cmd/countmill"}
+	if overlay := os.Getenv("COUNTMILL_TEST_OVERLAY"); overlay != "" {
+		args = slices.Insert(args, 1, "-overlay", overlay)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return binary, nil
@@ -51,74 +70,82 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 
 // A process is a countmill that runs one role.
 type process struct {
-	role   string
-	url    string
-	cmd    *exec.Cmd
-	guard  *exec.Cmd
-	log    *logged
-	exited chan struct{}
-	err    error // how it ended, once exited is closed
+	role      string
+	url       string // once listening is closed
+	cmd       *exec.Cmd
+	guard     *guard.Guard
+	unguard   sync.Once
+	log       *logged
+	listening chan struct{}
+	exited    chan struct{}
+	err       error // how it ended, once exited is closed
 }
 
 // start runs a role on a free port and waits for its line. It ends with the test.
 func start(t *testing.T, env []string, role string, flags ...string) *process {
 	t.Helper()
-	binary, err := buildOnce()
+	p, err := spawn(env, role, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{role: role, log: &logged{}, exited: make(chan struct{})}
-	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.watch(t)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	go func() {
-		defer close(p.exited)
-		_, _ = io.Copy(io.Discard, out)
-		p.err = p.cmd.Wait()
-	}()
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
 			t.Logf("log of the %s at %s:\n%s", role, p.url, p.log)
 		}
 	})
-	if err != nil {
-		<-p.exited
-		t.Fatalf("countmill %s printed nothing: %v\n%s", role, err, p.log)
+	select {
+	case <-p.listening:
+	case <-p.exited:
+		t.Fatalf("countmill %s printed nothing: %v\n%s", role, p.err, p.log)
 	}
-	_, rest, _ := strings.Cut(line, "http://")
-	p.url = "http://" + strings.Fields(rest)[0]
 	return p
 }
 
-// watch kills the process when that of the tests has ended, however it did.
-func (p *process) watch(t *testing.T) {
-	t.Helper()
-	p.guard = exec.Command("sh", "-c", `cat >/dev/null; kill -9 "$1" 2>/dev/null`, "sh", strconv.Itoa(p.cmd.Process.Pid))
-	_, err := p.guard.StdinPipe()
-	if err == nil {
-		err = p.guard.Start()
-	}
+// spawn runs a role on a free port. It ends with that of the tests, however this does.
+func spawn(env []string, role string, flags ...string) (*process, error) {
+	binary, err := buildOnce()
 	if err != nil {
-		t.Fatalf("guard of a process: %v", err)
+		return nil, err
 	}
+	p := &process{role: role, log: &logged{}, listening: make(chan struct{}), exited: make(chan struct{})}
+	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = p.log
+	// A key that stops or interrupts the tests is not for it, which may stand still.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.follow(out)
+	if p.guard, err = guard.Process(p.cmd.Process.Pid); err != nil {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		return nil, fmt.Errorf("guard of a process: %w", err)
+	}
+	return p, nil
+}
+
+// follow waits for the line that names the address, and then for the end.
+func (p *process) follow(out io.Reader) {
+	defer close(p.exited)
+	lines := bufio.NewReader(out)
+	line, _ := lines.ReadString('\n')
+	if _, rest, found := strings.Cut(line, "http://"); found {
+		p.url = "http://" + strings.Fields(rest)[0]
+		close(p.listening)
+	}
+	_, _ = io.Copy(io.Discard, lines)
+	p.err = p.cmd.Wait()
 }
 
 // kill ends the process by SIGKILL, unless it has ended.
 func (p *process) kill() {
-	if p.guard.ProcessState == nil {
-		_ = p.guard.Process.Kill() // first: it must not outlive the process whose number it knows
-		_ = p.guard.Wait()
-	}
+	p.unguard.Do(p.guard.End) // first: it must not outlive the process whose number it knows
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
@@ -195,7 +222,15 @@ func (p *process) metric(t *testing.T, name string) float64 {
 	if status != http.StatusOK {
 		t.Fatalf("/metrics of the %s: %d %s", p.role, status, body)
 	}
-	var sum float64
+	sum, err := sumOf(body, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// sumOf finds the metric in what /metrics says.
+func sumOf(body, name string) (sum float64, err error) {
 	for line := range strings.Lines(body) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || fields[0] != name && !strings.HasPrefix(fields[0], name+"{") {
@@ -203,11 +238,11 @@ func (p *process) metric(t *testing.T, name string) float64 {
 		}
 		n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
 		if err != nil {
-			t.Fatal(err)
+			return 0, fmt.Errorf("metric %s: %w", name, err)
 		}
 		sum += n
 	}
-	return sum
+	return sum, nil
 }
 
 // until waits for done, and fails the test after a time.

@@ -71,7 +71,15 @@ func (s *MemcachedServer) Stop() {
 // Start starts it again, empty, after Stop.
 func (s *MemcachedServer) Start(t testing.TB) {
 	t.Helper()
-	if err := s.start(); err != nil {
+	err := s.start()
+	for range 3 { // somebody's connection may have its port for a moment
+		if err == nil {
+			return
+		}
+		<-time.After(time.Second)
+		err = s.start()
+	}
+	if err != nil {
 		t.Fatalf("memcached: %v", err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/guard"
 )
 
 // starting is how long an emulator may take to answer.
@@ -147,8 +149,7 @@ type child struct {
 	dir   string        // where it may write
 	log   *os.File      // what it printed
 	ended chan struct{} // closed when it has ended
-	guard *exec.Cmd
-	hold  io.Closer // while it is open, the guard waits
+	guard *guard.Guard
 }
 
 // run starts Java, and beside it a guard that kills it when this process has ended in
@@ -172,13 +173,7 @@ func run(java string, args []string) (*child, error) {
 		_ = c.cmd.Wait()
 		close(c.ended)
 	}()
-	c.guard = exec.Command("sh", "-c", `cat >/dev/null; kill -9 "$1" 2>/dev/null; rm -rf "$2"`,
-		"sh", strconv.Itoa(c.cmd.Process.Pid), dir)
-	if c.hold, err = c.guard.StdinPipe(); err == nil {
-		err = c.guard.Start()
-	}
-	if err != nil {
-		c.guard = nil
+	if c.guard, err = guard.Process(c.cmd.Process.Pid, dir); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("guard of the emulator: %w", err)
 	}
@@ -222,8 +217,7 @@ func (c *child) printed() string {
 // stop ends the emulator and its guard, and waits for both.
 func (c *child) stop() {
 	if c.guard != nil { // first: it must not outlive the process whose number it knows
-		_ = c.guard.Process.Kill()
-		_ = c.guard.Wait()
+		c.guard.End()
 	}
 	_ = c.cmd.Process.Kill() // does nothing when it has ended
 	<-c.ended

@@ -1,0 +1,63 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// A total that was shown stays: a view waits until the folds that it sees are on disk, with
+// markers or without.
+func TestViewWaitsForSync(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // held while the disk does not sync
+	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			if strings.HasSuffix(op.Path, ".log") {
+				mu.Lock()
+				defer mu.Unlock()
+			}
+		}
+		return nil
+	}))
+	s := open(t, Config{Dir: "/data", FS: files})
+	fold(t, s, nil, "a", 1)
+	for i, markers := range [][]aggregator.Marker{nil, marker(time.Now().Add(time.Hour))} {
+		mu.Lock()
+		var folding sync.WaitGroup
+		folding.Go(func() { fold(t, s, markers, "a", 1) })
+		waitFor(t, "the fold is visible", func() bool {
+			n, _, err := getSum(s.db, s.keys.shard(nil, wire.ShardHash("a", 0), "a", 0))
+			got, _ := n.total()
+			return err == nil && got == int64(i+2)
+		})
+		v := s.View()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		for range 2 { // also when it is asked again
+			if got, err := v.Lookup(ctx, []reader.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("before the sync: got %v, %v, want that it waits", got, err)
+			}
+		}
+		cancel()
+		mu.Unlock()
+		if got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}}); err != nil || got[0].Value != int64(i+2) {
+			t.Errorf("after the sync: got %v, %v, want %d", got, err, i+2)
+		}
+		v.Close()
+		folding.Wait()
+	}
+	if open := s.syncs.underWay(); len(open) > 0 {
+		t.Errorf("%d commits are under way for ever", len(open))
+	}
+}

@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A member is a role that is started again whenever its process has ended, as a supervisor
+// does.
+type member struct {
+	role  string
+	env   []string
+	flags []string
+
+	stopped chan struct{}
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	process *process // the last that was started
+	killed  bool     // it was killed by us
+	starts  int
+	ends    []string           // of processes that listened and ended by themselves, what they said
+	early   int                // processes that ended by themselves before
+	before  map[string]float64 // metrics of processes that have ended, as last seen
+	last    map[string]float64 // metrics of this one
+}
+
+// keep starts the role and keeps it running until the test ends.
+func keep(t *testing.T, env []string, role string, flags ...string) *member {
+	t.Helper()
+	m := &member{role: role, env: env, flags: flags, stopped: make(chan struct{}), before: make(map[string]float64)}
+	p, err := m.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.running.Go(func() { m.supervise(p) })
+	t.Cleanup(func() {
+		m.stop()
+		if t.Failed() {
+			t.Logf("log of the %s at %s:\n%s", role, m.current().url, m.current().log)
+		}
+	})
+	return m
+}
+
+func (m *member) start() (*process, error) {
+	p, err := spawn(m.env, m.role, m.flags...)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, n := range m.last {
+		m.before[name] += n
+	}
+	m.process, m.killed, m.last = p, false, nil
+	m.starts++
+	return p, nil
+}
+
+func (m *member) supervise(p *process) {
+	for {
+		<-p.exited
+		p.kill() // ends its guard
+		select {
+		case <-m.stopped:
+			return
+		default:
+		}
+		if !m.ended(p) {
+			<-time.After(100 * time.Millisecond)
+		}
+		var err error
+		if p, err = m.start(); err != nil {
+			m.mu.Lock()
+			m.ends = append(m.ends, err.Error())
+			m.mu.Unlock()
+			return
+		}
+	}
+}
+
+// ended notes how the process ended, and reports whether it was killed.
+func (m *member) ended(p *process) (killed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-p.listening:
+		if !m.killed {
+			m.ends = append(m.ends, fmt.Sprintf("%s: %v\n%s", m.role, p.err, p.log))
+		}
+	default:
+		if !m.killed {
+			m.early++
+		}
+	}
+	return m.killed
+}
+
+// stop ends the member. It may be stopped before.
+func (m *member) stop() {
+	select {
+	case <-m.stopped:
+	default:
+		close(m.stopped)
+	}
+	m.current().kill()
+	m.running.Wait()
+	m.current().kill() // one that was started meanwhile
+}
+
+func (m *member) current() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+// kill ends the process by SIGKILL, also one that is just starting.
+func (m *member) kill() {
+	m.mu.Lock()
+	m.killed = true
+	p := m.process
+	m.mu.Unlock()
+	p.kill()
+}
+
+// pause has the process stand still until the returned function is called. It may have
+// ended by then.
+func (m *member) pause() (resume func()) {
+	p := m.current()
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+	return func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+}
+
+// up is the process, or nil while it starts.
+func (m *member) up() *process {
+	p := m.current()
+	select {
+	case <-p.listening:
+		return p
+	default:
+		return nil
+	}
+}
+
+func (m *member) ready() bool {
+	p := m.up()
+	return p != nil && p.status() == http.StatusOK
+}
+
+// oneOf is the process of one of them, or nil where that one has none.
+func oneOf(r *rand.Rand, members []*member) *process { return members[r.IntN(len(members))].up() }
+
+// look notes the named metrics.
+func (m *member) look(names ...string) {
+	p := m.up()
+	if p == nil {
+		return
+	}
+	status, body := p.get("/metrics")
+	if status != http.StatusOK {
+		return
+	}
+	seen := make(map[string]float64)
+	for _, name := range names {
+		seen[name], _ = sumOf(body, name)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process == p {
+		m.last = seen
+	}
+}
+
+// saw is a metric over all lives, without what happened after each last look.
+func (m *member) saw(name string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.before[name] + m.last[name]
+}
