@@ -566,6 +566,27 @@ func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 	})
 }
 
+// A store that raises in its folds is never asked for a record. A fold that came to
+// nothing raised nothing, and the next has to.
+func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, RaisesInFold: true})
+		store.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
+		r := run(t, store, aggregator.Config{})
+		r.send(t, anonymous(one("b", 2), one("a", 1)))
+		settle(time.Hour)
+		r.send(t, anonymous(one("a", 10), one("c", 3)))
+		settle(time.Hour)
+		r.want(t, map[string]int64{"a": 11, "b": 2, "c": 3})
+		if n := store.Calls(fakestore.Shards) + store.Calls(fakestore.Raise); n != 0 {
+			t.Errorf("%d calls for records, want none", n)
+		}
+		if got, stats := store.Counts().Raised, r.agg.Stats().Raised; got != 3 || stats != 3 {
+			t.Errorf("raised %d records and says %d, want 3", got, stats)
+		}
+	})
+}
+
 func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)

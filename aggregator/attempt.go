@@ -56,7 +56,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		o.verdict = split
 		return o
 	}
-	shards, ok := a.learn(&o, adds)
+	shards, raises, ok := a.learn(&o, adds)
 	if !ok {
 		return o
 	}
@@ -65,7 +65,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		return o
 	}
 	defer a.lanes.release(adds)
-	a.fold(&o, adds)
+	a.fold(&o, adds, raises)
 	return o
 }
 
@@ -77,7 +77,13 @@ func withoutCommit(err error) verdict {
 	return unreached
 }
 
-func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, bool) {
+// learn returns how many shards each counter has, and the records that the commit has to
+// write itself.
+func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, []Raise, bool) {
+	if a.limits.RaisesInFold {
+		shards, raises := a.records.guess(adds)
+		return shards, raises, true
+	}
 	shards, cost, err := a.records.learn(a.calls, adds)
 	o.work.read += cost.read
 	o.work.written += cost.raised
@@ -85,14 +91,14 @@ func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, bool) {
 	if err != nil {
 		// Whatever became of the raise, no part was applied.
 		o.err, o.verdict = err, withoutCommit(err)
-		return nil, false
+		return nil, nil, false
 	}
-	return shards, true
+	return shards, nil, true
 }
 
 // fold commits what is left of the job and sorts out the answer.
-func (a *Aggregator) fold(o *outcome, adds []Add) {
-	c := Commit{Adds: adds, Markers: a.markers(o.rest)}
+func (a *Aggregator) fold(o *outcome, adds []Add, raises []Raise) {
+	c := Commit{Adds: adds, Markers: a.markers(o.rest), Raises: raises}
 	if c.Entities() == 0 {
 		o.settle()
 		return
@@ -115,7 +121,9 @@ func (a *Aggregator) fold(o *outcome, adds []Add) {
 	o.work.commits++
 	if err == nil {
 		a.clock.Learn(stored, took)
+		a.records.remember(raises)
 		o.work.written += c.Entities()
+		o.work.raised += len(raises)
 		for _, p := range o.rest {
 			o.work.entries += len(p.Entries)
 		}

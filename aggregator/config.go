@@ -43,7 +43,8 @@ type Config struct {
 	// deployment must have the same. Default 8 days.
 	Horizon time.Duration
 
-	// Remember is how many counters' records are kept in memory. Default 1,000,000.
+	// Remember is how many counters' records are kept in memory, fewer where names have
+	// more than 48 bytes on average: at most 110 bytes for each. Default 2,000,000.
 	Remember int
 
 	// DeadLetterRate is how many dead letters are written a second at most; the rest is
@@ -91,7 +92,7 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.Shards = cmp.Or(c.Shards, limits.Shards)
 	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
-	c.Remember = cmp.Or(c.Remember, 1_000_000)
+	c.Remember = cmp.Or(c.Remember, 2_000_000)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.Env))

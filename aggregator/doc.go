@@ -15,10 +15,10 @@
 // A message is taken and held unacknowledged. Its parts go into the window, unless
 // their ids are in process already: then the message waits for those. The window
 // closes when it is full or has lingered, and is packed into jobs that fit the store.
-// An attempt at a job makes sure that each counter has a record, picks a random free
-// shard for each, and commits markers and sums in one go. A part is settled when it is
-// known to be applied, or stands in the dead letters. A message is acknowledged when
-// all its parts are settled.
+// An attempt at a job makes sure that each counter has a record, or has the commit write
+// it where the store takes that, picks a random free shard for each, and commits markers
+// and sums in one go. A part is settled when it is known to be applied, or stands in the
+// dead letters. A message is acknowledged when all its parts are settled.
 //
 // One goroutine, the loop, owns all of that. Attempts, writes of dead letters and the
 // worker's record run beside it and report over channels.

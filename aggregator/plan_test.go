@@ -189,13 +189,21 @@ func (f *fakeRecorder) Raise(_ context.Context, raises []Raise) error {
 	return nil
 }
 
+// toShard0 is an add to shard 0 of each counter.
+func toShard0(counters ...string) []Add {
+	adds := make([]Add, len(counters))
+	for i, c := range counters {
+		adds[i] = Add{Counter: c, Hash: wire.HashCounter(c)}
+	}
+	return adds
+}
+
 func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	store := &fakeRecorder{shards: map[string]int{"old": 40}}
 	r := newRecords(store, 2, 20, 100)
-	adds := []Add{{Counter: "a"}, {Counter: "old"}, {Counter: "b"}}
 	for range 2 {
-		shards, _, err := r.learn(t.Context(), adds)
+		shards, _, err := r.learn(t.Context(), toShard0("a", "old", "b"))
 		if err != nil || !slices.Equal(shards, []int{20, 40, 20}) {
 			t.Errorf("got shards %v, %v, want 20, 40, 20", shards, err)
 		}
@@ -204,14 +212,45 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 		t.Errorf("looked %d records up and wrote %d, want 3 and 2", store.looked, len(store.raised))
 	}
 	for i := range 1000 {
-		if _, _, err := r.learn(t.Context(), []Add{{Counter: fmt.Sprint("c", i)}, {Counter: "a"}}); err != nil {
+		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.newer) + len(r.older); n > 100 {
+	if n := r.newer.n + r.older.n; n > 100 {
 		t.Errorf("remembers %d counters, at most 100", n)
 	}
 	if store.looked != 1003 {
 		t.Errorf("looked %d records up, want 1003: one that is used again is not forgotten", store.looked)
+	}
+}
+
+// A raise in a fold is repeated until a fold has taken it.
+func TestRecordsGuess(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 3, 100)
+	want := []Raise{{"a", 3}, {"b", 3}}
+	for range 2 {
+		if shards, raises := r.guess(toShard0("b", "a")); !slices.Equal(shards, []int{3, 3}) || !slices.Equal(raises, want) {
+			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", shards, raises, want)
+		}
+	}
+	r.remember(want[:1])
+	if shards, raises := r.guess(toShard0("b", "a")); !slices.Equal(shards, []int{3, 3}) || !slices.Equal(raises, want[1:]) {
+		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", shards, raises, want[1:])
+	}
+}
+
+// Long names are forgotten sooner: what is remembered is bounded in bytes.
+func TestRecordsRememberFewerLongNames(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 1, 1000)
+	for i := range 1000 {
+		r.remember([]Raise{{fmt.Sprintf("%0500d", i), 1}})
+	}
+	if n := len(r.newer.text) + len(r.older.text); n > 1000*nameRoom+2*502 {
+		t.Errorf("keeps %d bytes of names, want at most %d for each of 1000", n, nameRoom)
+	}
+	if n := r.newer.get(wire.HashCounter(fmt.Sprintf("%0500d", 999)), fmt.Sprintf("%0500d", 999)); n != 1 {
+		t.Errorf("the newest has %d shards, want 1", n)
 	}
 }

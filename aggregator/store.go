@@ -52,10 +52,13 @@ type Commit struct {
 	Markers []Marker
 	// Adds are sorted by Hash, Counter, Shard. No shard twice.
 	Adds []Add
+	// Raises are what Recorder.Raise takes, to be applied with the rest. Sorted by
+	// Counter, none twice. Empty unless Limits.RaisesInFold.
+	Raises []Raise
 }
 
 // Entities is how many entities the commit writes.
-func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) }
+func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) + len(c.Raises) }
 
 // Limits are what a store takes. They do not change while it is open.
 type Limits struct {
@@ -67,6 +70,11 @@ type Limits struct {
 	Commits int
 	// Shards is what a counter that nobody has seen starts with.
 	Shards int
+	// RaisesInFold says that Fold takes Commit.Raises, and that a raise there costs the
+	// store less than to find out whether it is needed. The aggregator then looks no
+	// records up, and uses only the shards that a new counter starts with. Needs
+	// Entities 0.
+	RaisesInFold bool
 }
 
 // A Folder applies commits.

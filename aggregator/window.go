@@ -12,7 +12,7 @@ type window struct {
 	messages int
 	bytes    int
 	opened   time.Time
-	counters map[uint64]struct{} // by hash: two counters of one hash count as one here
+	counters hashSet // two counters of one hash count as one here
 	markers  int
 }
 
@@ -26,23 +26,20 @@ func (w *window) add(p *part, now time.Time) {
 	if p.marked {
 		w.markers++
 	}
-	if w.counters == nil {
-		w.counters = make(map[uint64]struct{})
-	}
 	for i := range p.Entries {
-		w.counters[wire.HashCounter(p.Entries[i].Counter)] = struct{}{}
+		w.counters.add(wire.HashCounter(p.Entries[i].Counter))
 	}
 }
 
 // full reports whether the window closes before its linger.
 func (w *window) full(c *Config) bool {
-	return w.messages >= c.WindowMessages || len(w.counters)+w.markers >= c.WindowCounters || w.bytes >= c.WindowBytes
+	return w.messages >= c.WindowMessages || w.counters.n+w.markers >= c.WindowCounters || w.bytes >= c.WindowBytes
 }
 
 // take empties the window and returns its parts.
 func (w *window) take() []*part {
 	parts := w.parts
-	clear(w.counters)
+	w.counters.clear()
 	*w = window{counters: w.counters}
 	return parts
 }

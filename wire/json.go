@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ const (
 // {"counter":"a"} and a comma or a line's end.
 const minIncrement = 16
 
+// maxPlainDocument is how long a document may be to be copied for a plain object.
+const maxPlainDocument = countmill.MaxCounterName + 100
+
 // DecodeJSON reads increments from the JSON form that requests and messages of other
 // languages share: objects {"counter", "delta" (1 when absent), "id"?, "time"?}. It
 // also checks them against every limit of an increment. One bad element refuses the
@@ -55,8 +59,8 @@ const minIncrement = 16
 // the first delivery was.
 //
 // Every error is a *countmill.FieldError, with Index where the increments stand in an
-// array and Line in NDJSON. The result keeps nothing of body; it needs at most five
-// times the memory of body.
+// array and Line in NDJSON. The result keeps nothing of body, but its names may share one
+// copy of it; it needs at most five times the memory of body.
 func DecodeJSON(body []byte, form Form, now time.Time, horizon time.Duration) ([]countmill.Increment, error) {
 	r := jsonReaders.Get().(*jsonReader)
 	defer r.release()
@@ -101,6 +105,12 @@ func (r *jsonReader) release() {
 
 // document reads a whole text of the form JSON.
 func (r *jsonReader) document(body []byte) ([]countmill.Increment, *countmill.FieldError) {
+	if len(body) <= maxPlainDocument {
+		var inc countmill.Increment
+		if rest, ok := plainObject(string(body), &inc); ok && plainEnd(rest) {
+			return []countmill.Increment{inc}, nil
+		}
+	}
 	r.reset(body)
 	var incs []countmill.Increment
 	var ferr *countmill.FieldError
@@ -151,16 +161,22 @@ func (r *jsonReader) lines(body []byte) ([]countmill.Increment, *countmill.Field
 	}
 	n := bytes.Count(body, []byte("\n")) + 1
 	incs := make([]countmill.Increment, 0, min(n, len(body)/minIncrement+1))
-	for more := true; more; {
-		var text []byte
-		text, body, more = bytes.Cut(body, []byte("\n"))
-		var inc countmill.Increment
-		if ferr := r.line(text, &inc); ferr != nil {
-			number := len(incs) + 1
+	text := string(body) // the one copy, so that plain names cost no allocation each
+	for at, more := 0, true; more; {
+		line, _, found := strings.Cut(text[at:], "\n")
+		from := at
+		at, more = at+len(line)+1, found
+		incs = append(incs, countmill.Increment{})
+		inc := &incs[len(incs)-1]
+		if rest, ok := plainObject(line, inc); ok && plainEnd(rest) {
+			continue
+		}
+		*inc = countmill.Increment{}
+		if ferr := r.line(body[from:from+len(line)], inc); ferr != nil {
+			number := len(incs)
 			ferr.Line = &number
 			return nil, ferr
 		}
-		incs = append(incs, inc)
 	}
 	return incs, nil
 }

@@ -265,16 +265,24 @@ func TestDecodeJSONMemoryIsBounded(t *testing.T) {
 
 func TestDecodeJSONKeepsNothingOfBody(t *testing.T) {
 	t.Parallel()
-	body := []byte(`[{"counter":"abc","id":"xyz"}]`)
-	incs, err := DecodeJSON(body, JSON, epoch, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range body {
-		body[i] = '#'
-	}
-	if incs[0].Counter != "abc" || incs[0].ID != "xyz" {
-		t.Errorf("got %+v after body was overwritten, want it unchanged", incs[0])
+	for text, form := range map[string]Form{
+		`[{"counter":"abc","id":"xyz"}]`:                              JSON,
+		`{"counter":"abc"}`:                                           JSON,
+		"{\"counter\":\"abc\"}\n{\"counter\":\"abc\",\"id\":\"xyz\"}": NDJSON,
+	} {
+		body := []byte(text)
+		incs, err := DecodeJSON(body, form, epoch, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range body {
+			body[i] = '#'
+		}
+		for _, inc := range incs {
+			if inc.Counter != "abc" || inc.ID != "" && inc.ID != "xyz" {
+				t.Errorf("%s: got %+v after body was overwritten, want it unchanged", text, inc)
+			}
+		}
 	}
 }
 

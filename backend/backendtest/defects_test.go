@@ -48,6 +48,8 @@ var defects = map[string]struct {
 	"keeps the caller's slice": {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
 	"forgets microseconds":     {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
 	"lowers records":           {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) backendtest.Store { return &lowering{s, map[string]int{}} }},
+	"raises before it folds":   {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{RaisesInFold: true}},
+	"folds and does not raise": {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
 	"shows overflows":          {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":       {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
 	"claims to be older":       {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
@@ -121,6 +123,17 @@ func splitAdds(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (t
 		return at, err
 	}
 	return s.Fold(ctx, &aggregator.Commit{Adds: c.Adds[1:]})
+}
+
+func raiseFirst(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+	if err := s.Raise(ctx, c.Raises); err != nil {
+		return time.Time{}, err
+	}
+	return s.Fold(ctx, c)
+}
+
+func foldOnly(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+	return s.Fold(ctx, &aggregator.Commit{Markers: c.Markers, Adds: c.Adds})
 }
 
 func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -85,6 +86,45 @@ func testRaiseTakesLimits(t *testing.T, su *suite) {
 	raise(t, s, raises...)
 	if diff := cmp.Diff(want, shards(t, s, counters...)); diff != "" {
 		t.Errorf("Shards (-want +got):\n%s", diff)
+	}
+}
+
+// A fold that raises does all of it or nothing, and lowers no record either.
+func testFoldRaises(t *testing.T, su *suite) {
+	s := su.open(t)
+	if !s.Limits().RaisesInFold {
+		t.Skip("the store says that it does not")
+	}
+	raises := func(markers []aggregator.Marker, a, b int) *aggregator.Commit {
+		c := commit(markers, add("a", 0, 1), add("b", 0, 10))
+		c.Raises = []aggregator.Raise{{Counter: "a", Shards: a}, {Counter: "b", Shards: b}}
+		return c
+	}
+	m := marker()
+	for _, step := range []struct {
+		commit *aggregator.Commit
+		want   error
+		shards []int
+		total  int64
+	}{
+		{raises(nil, 1, 3), nil, []int{1, 3}, 11},
+		{raises(one(m), 2, 2), nil, []int{2, 3}, 22},
+		{raises(one(m), 999, 999), aggregator.ErrMarkerExists, []int{2, 3}, 22},
+		{raises(one(marker()), 1, 1), nil, []int{2, 3}, 33},
+	} {
+		if _, err := s.Fold(t.Context(), step.commit); !errors.Is(err, step.want) {
+			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Raises, err, step.want)
+		}
+		if got := shards(t, s, "a", "b"); !slices.Equal(got, step.shards) {
+			t.Errorf("after Fold with raises %v: records name %v shards, want %v", step.commit.Raises, got, step.shards)
+		}
+		if got := count(t, s, "a", 0) + count(t, s, "b", 0); got != step.total {
+			t.Errorf("after Fold with raises %v: got %d, want %d", step.commit.Raises, got, step.total)
+		}
+	}
+	want := []reader.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
+	if diff := cmp.Diff(want, list(t, s, "", "", 10)); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
 	}
 }
 

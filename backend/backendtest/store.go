@@ -92,6 +92,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"AppliedTakesLimits", testAppliedTakesLimits},
 		{"RaiseNeverLowers", testRaiseNeverLowers},
 		{"RaiseTakesLimits", testRaiseTakesLimits},
+		{"FoldRaises", testFoldRaises},
 		{"ConcurrentRaisesKeepTheLargest", testConcurrentRaisesKeepTheLargest},
 		{"LookupAnswersInOrder", testLookupAnswersInOrder},
 		{"LookupTakesLimits", testLookupTakesLimits},

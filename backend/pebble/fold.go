@@ -36,7 +36,7 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, erro
 func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 	b := s.newBatch(c)
 	defer b.Close()
-	if err := s.mergeAdds(b, c.Adds); err != nil {
+	if err := s.mergeCommit(b, c); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -58,7 +58,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	if err != nil {
 		return err
 	}
-	if err := s.mergeAdds(b, c.Adds); err != nil {
+	if err := s.mergeCommit(b, c); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -78,15 +78,29 @@ func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
 	}
+	for i := range c.Raises {
+		size += s.keys.namedLen(c.Raises[i].Counter) + overhead
+	}
 	return s.db.NewBatchWithSize(size + 128)
 }
 
-func (s *Store) mergeAdds(b *pebbledb.Batch, adds []aggregator.Add) error {
-	for i := range adds {
-		a := &adds[i]
+// mergeCommit adds up and raises. Each kind is in key order by itself: a memtable takes
+// neighbours that come one after the other at half the price.
+func (s *Store) mergeCommit(b *pebbledb.Batch, c *aggregator.Commit) error {
+	for i := range c.Adds {
+		a := &c.Adds[i]
 		op := b.MergeDeferred(s.keys.shardLen(a.Counter), 8)
 		s.keys.shard(op.Key[:0], a.Hash, a.Counter, a.Shard)
 		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	for i := range c.Raises {
+		r := &c.Raises[i]
+		op := b.MergeDeferred(s.keys.namedLen(r.Counter), 8)
+		s.keys.named(op.Key[:0], kindRecord, r.Counter)
+		encodeRecord(op.Value[:0], r.Shards)
 		if err := op.Finish(); err != nil {
 			return err
 		}

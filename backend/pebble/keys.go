@@ -64,6 +64,8 @@ func (k keyspace) named(dst []byte, kind byte, name string) []byte {
 	return append(k.kind(dst, kind), name...)
 }
 
+func (k keyspace) namedLen(name string) int { return len(k.prefix) + 1 + len(name) }
+
 func (k keyspace) shardLen(counter string) int { return len(k.prefix) + 1 + 8 + len(counter) + 2 }
 
 func (k keyspace) shard(dst []byte, hash uint64, counter string, shard int) []byte {

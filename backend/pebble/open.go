@@ -106,9 +106,11 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		// second or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
 		MemTableStopWritesThreshold: 4,
+		// A level 0 of 4 is compacted: uniform folds rewrite all that lies below each time,
+		// and a read asks one more filter for each.
+		L0CompactionThreshold: 8, // counted twice
 		// A fold waits when level 0 is this deep. Reads slow down before that; folds
 		// should not stand still.
-		L0CompactionThreshold: 2,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         64 << 20,
 		MaxOpenFiles:          500,

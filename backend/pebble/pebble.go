@@ -122,7 +122,7 @@ const maxKeys = 1000
 // Limits says that a commit may be of any size. One commit at a time is best: it takes
 // all the disk has to give, and waiting increments make the next one larger.
 func (s *Store) Limits() aggregator.Limits {
-	return aggregator.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1}
+	return aggregator.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, RaisesInFold: true}
 }
 
 // Keys is the most keys of one Lookup.

@@ -3,6 +3,7 @@ package pebble
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -216,6 +217,34 @@ func TestFoldSurvivesLossOfPower(t *testing.T) {
 			if got, err := crashed.Applied(t.Context(), []wire.PartID{m[0].ID}); err != nil || len(got) != 1 {
 				t.Fatalf("after fold %d and a loss of power: marker %v, %v", i+1, got, err)
 			}
+		}
+		if err := crashed.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A record that comes with a fold is there whenever the fold is.
+func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewCrashableMem()
+	s := open(t, Config{Dir: "data", FS: files})
+	for i := range 20 {
+		name := fmt.Sprint("c", i)
+		c := &aggregator.Commit{
+			Adds:   []aggregator.Add{{Counter: name, Hash: wire.HashCounter(name), Delta: 5}},
+			Raises: []aggregator.Raise{{Counter: name, Shards: 1}},
+		}
+		if i%2 == 0 {
+			c.Markers = marker(time.Now().Add(time.Hour))
+		}
+		if _, err := s.Fold(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		crashed := open(t, Config{Dir: "data", FS: files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})})
+		got, err := crashed.Shards(t.Context(), []string{name})
+		if n := total(t, crashed, name); n != 5 || err != nil || got[0] != 1 {
+			t.Fatalf("after fold %d and a loss of power: got %d, record names %v shards, %v, want 5 and 1", i+1, n, got, err)
 		}
 		if err := crashed.Close(); err != nil {
 			t.Fatal(err)

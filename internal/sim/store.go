@@ -145,7 +145,7 @@ func (w *World) later(do func() error) { w.ghosts = append(w.ghosts, do) }
 
 // Fold applies a commit, and answers with a row of the table.
 func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, err error) {
-	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds)}
+	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Raises: slices.Clone(c.Raises)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
 	var got Row
 	st.run = func(f fate) {
@@ -237,6 +237,10 @@ func commitKey(c *aggregator.Commit) uint64 {
 	for _, a := range c.Adds {
 		_, _ = h.WriteString(a.Counter)
 		_, _ = h.Write([]byte{byte(a.Shard), byte(a.Delta), byte(a.Delta >> 8)})
+	}
+	for _, r := range c.Raises {
+		_, _ = h.WriteString(r.Counter)
+		_, _ = h.Write([]byte{byte(r.Shards)})
 	}
 	return h.Sum64()
 }

@@ -160,10 +160,13 @@ func commitText(c *aggregator.Commit) string {
 	for _, a := range c.Adds {
 		fmt.Fprintf(&b, " %s/%d+{%s}", a.Counter, a.Shard, sumText(a.Counter, a.Delta))
 	}
+	if len(c.Raises) > 0 {
+		fmt.Fprintf(&b, ", raises %v", c.Raises)
+	}
 	return b.String()
 }
 
-// commitName is the same for the same markers and adds.
+// commitName is the same for the same commit.
 func commitName(c *aggregator.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
 
 func joined(names []string) text { return func() string { return strings.Join(names, " ") } }

@@ -136,7 +136,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	}
 	w.steps = []storeStep{{skew: w.storeSkew}}
 	w.fake = fakestore.New(fakestore.Options{
-		Entities: w.shape.entities, History: true, NeedRecords: true, Clock: w.storeNow,
+		Entities: w.shape.entities, History: true, NeedRecords: true, RaisesInFold: w.embedded, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
 	})

@@ -32,6 +32,9 @@ type Options struct {
 	Transforms int
 	// Commits and Shards are what Limits returns. Default 4 and 20.
 	Commits, Shards int
+	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake.
+	// Default off, as in Datastore.
+	RaisesInFold bool
 
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
 	ClockOffset time.Duration
@@ -133,7 +136,10 @@ func New(opts Options) *Store {
 
 // Limits returns what the options say.
 func (s *Store) Limits() aggregator.Limits {
-	return aggregator.Limits{Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards}
+	return aggregator.Limits{
+		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
+		RaisesInFold: s.opts.RaisesInFold,
+	}
 }
 
 // Keys returns what the options say.

@@ -19,11 +19,13 @@ var _ backendtest.Store = (*fakestore.Store)(nil)
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	for _, entities := range []int{400, 25} {
-		t.Run(fmt.Sprint(entities), func(t *testing.T) {
+	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, RaisesInFold: true}} {
+		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
 			t.Parallel()
 			backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-				return fakestore.New(fakestore.Options{Entities: entities, Errorf: t.Errorf, Defer: fakestore.DeferSome(0.3, 1)})
+				o := o
+				o.Errorf, o.Defer = t.Errorf, fakestore.DeferSome(0.3, 1)
+				return fakestore.New(o)
 			})
 		})
 	}
@@ -96,6 +98,7 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 		"wrong hash":    {aggregator.Commit{Adds: []aggregator.Add{wrong}}, true},
 		"delta 0":       {aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 0)}}, true},
 		"no record":     {aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}, true},
+		"raise":         {aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}, Raises: []aggregator.Raise{{Counter: "a", Shards: 1}}}, true},
 		"empty":         {aggregator.Commit{}, true},
 		"no expiry":     {aggregator.Commit{Markers: []aggregator.Marker{{}}}, true},
 		"reserved name": {aggregator.Commit{Adds: []aggregator.Add{add("__a__", 0, 1)}}, true},
@@ -107,6 +110,23 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 		}
 		if counts := s.Counts(); (told == 1) != c.mistake || counts.Mistakes != told || counts.Folds != 0 {
 			t.Errorf("%s: told %d times, counts %+v", name, told, counts)
+		}
+	}
+}
+
+func TestRefusesWrongRaisesInFolds(t *testing.T) {
+	t.Parallel()
+	for name, raises := range map[string][]aggregator.Raise{
+		"none":         nil,
+		"too small":    {{Counter: "a", Shards: 1}},
+		"twice":        {{Counter: "a", Shards: 2}, {Counter: "a", Shards: 2}},
+		"out of order": {{Counter: "b", Shards: 2}, {Counter: "a", Shards: 2}},
+		"to nothing":   {{Counter: "a", Shards: 2}, {Counter: "b", Shards: 0}},
+	} {
+		s := fakestore.New(fakestore.Options{NeedRecords: true, RaisesInFold: true})
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 1, 1)}, Raises: raises})
+		if !errors.Is(err, aggregator.ErrRefused) || s.Counts().Mistakes != 1 {
+			t.Errorf("%s: got error %v, want ErrRefused for a mistake", name, err)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func (s *Store) apply(c *aggregator.Commit, answer Answer) (time.Time, error) {
 		sum, _ := s.shards[key].newest()
 		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
 	}
+	s.raiseLocked(c.Raises, at)
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()
@@ -107,7 +108,25 @@ func (s *Store) checkCommit(c *aggregator.Commit) error {
 			return err
 		}
 	}
+	if err := s.checkRaises(c.Raises); err != nil {
+		return err
+	}
 	return s.checkRecords(c)
+}
+
+func (s *Store) checkRaises(raises []aggregator.Raise) error {
+	if len(raises) > 0 && !s.opts.RaisesInFold {
+		return s.mistake("%d raises in a fold", len(raises))
+	}
+	for i, r := range raises {
+		if err := s.checkRaise(r); err != nil {
+			return err
+		}
+		if i > 0 && raises[i-1].Counter >= r.Counter {
+			return s.mistake("raise %d (%q) is out of order, or stands twice", i, r.Counter)
+		}
+	}
+	return nil
 }
 
 func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
@@ -142,10 +161,15 @@ func (s *Store) checkRecords(c *aggregator.Commit) error {
 	if !s.opts.NeedRecords {
 		return nil
 	}
+	raised := make(map[string]int64, len(c.Raises))
+	for _, r := range c.Raises {
+		raised[r.Counter] = int64(r.Shards)
+	}
 	for _, a := range c.Adds {
 		s.mu.Lock()
 		shards, _ := s.records[a.Counter].newest()
 		s.mu.Unlock()
+		shards = max(shards, raised[a.Counter])
 		if int64(a.Shard) >= shards {
 			return s.mistake("a fold to shard %d of %q, whose record names %d", a.Shard, a.Counter, shards)
 		}

@@ -73,23 +73,34 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 		return s.overLimit("records in a raise", len(raises), s.opts.Keys)
 	}
 	for _, r := range raises {
-		if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
-			return s.mistake("raise of %q to %d shards", r.Counter, r.Shards)
+		if err := s.checkRaise(r); err != nil {
+			return err
 		}
 	}
 	return s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		at, keep := s.commitTimeLocked(), s.oldestLocked()
-		for _, r := range raises {
-			if n, _ := s.records[r.Counter].newest(); int64(r.Shards) > n {
-				s.records[r.Counter] = s.records[r.Counter].set(at, int64(r.Shards), keep)
-			}
-		}
+		s.raiseLocked(raises, s.commitTimeLocked())
 		s.counts.Raises++
-		s.counts.Raised += len(raises)
 		return nil
 	})
+}
+
+func (s *Store) checkRaise(r aggregator.Raise) error {
+	if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
+		return s.mistake("raise of %q to %d shards", r.Counter, r.Shards)
+	}
+	return nil
+}
+
+func (s *Store) raiseLocked(raises []aggregator.Raise, at time.Time) {
+	keep := s.oldestLocked()
+	for _, r := range raises {
+		if n, _ := s.records[r.Counter].newest(); int64(r.Shards) > n {
+			s.records[r.Counter] = s.records[r.Counter].set(at, int64(r.Shards), keep)
+		}
+	}
+	s.counts.Raised += len(raises)
 }
 
 // Bury writes dead letters. One that is larger than an entity may be is refused.
