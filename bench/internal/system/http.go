@@ -89,7 +89,7 @@ func (h *httpServer) open(ctx context.Context, at Place) error {
 	h.addr = addr
 	spec := server.Spec{
 		Name: h.kind, Path: at.Self, Dir: at.Dir, Args: []string{"serve-http", h.kind, addr},
-		Ready: answers("http://" + addr + "/readyz"),
+		Ready: Answers("http://" + addr + "/readyz"),
 	}
 	if h.kind == "up" {
 		spec.Path, spec.Args = at.Countmill, []string{"up", "--listen", addr, "--data", filepath.Join(at.Dir, "data")}
@@ -103,7 +103,8 @@ func (h *httpServer) open(ctx context.Context, at Place) error {
 	return nil
 }
 
-func answers(url string) func(context.Context) error {
+// Answers is a server.Spec's Ready for what is ready when a URL answers 200.
+func Answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return getHTTP(ctx, url, func(io.Reader) error { return nil })
 	}
@@ -275,11 +276,16 @@ func (h *httpServer) seen(ctx context.Context, names []string) ([]int64, error) 
 }
 
 func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error) {
+	return Totals(ctx, h.addr, names)
+}
+
+// Totals asks a server, which has to read its store for them.
+func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
 	body, err := json.Marshal(map[string]any{"counters": names})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
