@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers bench-cost e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -41,6 +41,11 @@ bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=
 
 bench-cost: ## entities written and read for increments and totals, in virtual time; a quarter of an hour
 	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-full -json $(TMP)/countmill-cost.json)
+
+bench-staleness: ## from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
+	rm $(TMP)/countmill-bench
 
 e2e: ## the tests that build countmill, run it and kill it
 	go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...

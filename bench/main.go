@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
@@ -40,6 +41,11 @@ func main() {
 	}
 }
 
+// commands measure other things than rates beside peers.
+var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"staleness": staleness.Run,
+}
+
 // run also is what this program is when it starts itself as a server.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 3 {
@@ -48,6 +54,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return system.ServeHTTP(ctx, args[1], args[2])
 		case "serve-nats":
 			return system.ServeNATS(ctx, args[1], args[2])
+		}
+	}
+	if len(args) > 0 {
+		if command := commands[args[0]]; command != nil {
+			return command(ctx, args[1:], stdout, stderr)
 		}
 	}
 	cfg, err := parse(args, stderr)
