@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
@@ -43,6 +44,7 @@ func main() {
 
 // commands measure other things than rates beside peers.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"billion":   billion.Run,
 	"staleness": staleness.Run,
 }
 
