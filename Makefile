@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -46,6 +46,11 @@ bench-cost: ## entities written and read for increments and totals, in virtual t
 bench-staleness: ## from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
+bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench serve -json $(TMP)/countmill-serve.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
 billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared

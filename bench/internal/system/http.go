@@ -220,29 +220,38 @@ func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		return err
 	}
-	seconds := int(math.Ceil(max(1, r.Goal.Least.Seconds())))
-	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(h.conns), "-d", strconv.Itoa(seconds)+"s",
-		"--timeout", "30s", "-s", script, "http://"+h.addr+"/v1/increments"))
+	requests, rate, err := Wrk(ctx, path, h.conns, r.Goal.Least, script, "http://"+h.addr+"/v1/increments")
 	if err != nil {
 		return err
+	}
+	h.reported = requests
+	r.Foreign(requests, time.Duration(float64(requests)/rate*float64(time.Second)))
+	return nil
+}
+
+// Wrk has wrk send requests for so long, a second at least, and returns how many were
+// answered, and how many a second. An answer that is no success is an error.
+func Wrk(ctx context.Context, path string, conns int, lasts time.Duration, script, url string) (requests int64, rate float64, err error) {
+	seconds := int(math.Ceil(max(1, lasts.Seconds())))
+	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(conns), "-d", strconv.Itoa(seconds)+"s",
+		"--timeout", "30s", "-s", script, url))
+	if err != nil {
+		return 0, 0, err
 	}
 	if failed := wrkFailed.Find(out); failed != nil {
-		return fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))
+		return 0, 0, fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))
 	}
-	done, rate := wrkDone.FindSubmatch(out), wrkRate.FindSubmatch(out)
-	if done == nil || rate == nil {
-		return fmt.Errorf("wrk says %q", out)
+	done, each := wrkDone.FindSubmatch(out), wrkRate.FindSubmatch(out)
+	if done == nil || each == nil {
+		return 0, 0, fmt.Errorf("wrk says %q", out)
 	}
-	h.reported, err = strconv.ParseInt(string(done[1]), 10, 64)
-	if err != nil {
-		return err
+	if requests, err = strconv.ParseInt(string(done[1]), 10, 64); err != nil {
+		return 0, 0, err
 	}
-	each, err := strconv.ParseFloat(string(rate[1]), 64)
-	if err != nil || each <= 0 {
-		return fmt.Errorf("wrk says %q: %w", out, err)
+	if rate, err = strconv.ParseFloat(string(each[1]), 64); err != nil || rate <= 0 {
+		return 0, 0, fmt.Errorf("wrk says %q: %w", out, err)
 	}
-	r.Foreign(h.reported, time.Duration(float64(h.reported)/each*float64(time.Second)))
-	return nil
+	return requests, rate, nil
 }
 
 // Check asks the server. wrk leaves a request on each connection behind when its time is
