@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve bench-memory billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -53,9 +53,14 @@ bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes
 	cd bench && $(TMP)/countmill-bench serve -json $(TMP)/countmill-serve.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
+bench-memory: ## memory of an aggregator with 1M counters in flight, bytes on disk; 10 minutes, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
 billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench billion -increments $(BILLION) -json $(TMP)/countmill-billion.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) -json $(TMP)/countmill-billion.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
 e2e: ## the tests that build countmill, run it and kill it

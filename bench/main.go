@@ -26,6 +26,7 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/memory"
 	"github.com/countmill/countmill/bench/internal/serve"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
@@ -46,6 +47,7 @@ func main() {
 // commands measure other things than rates beside peers.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
+	"memory":    memory.Run,
 	"serve":     serve.Run,
 	"staleness": staleness.Run,
 }

@@ -136,7 +136,7 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 		return err
 	}
 	begin = time.Now()
-	if r.Disk, err = server.DirSize(data); err != nil {
+	if r.Disk, err = server.DirSize(data, func(string) bool { return true }); err != nil {
 		return err
 	}
 	err = check(context.WithoutCancel(ctx), up.addr, load.Names(c.names), s.want())

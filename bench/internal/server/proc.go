@@ -37,11 +37,12 @@ func (p *Process) Memory(line string) int64 {
 	return 0
 }
 
-// DirSize is the bytes of all files below a directory. Files may vanish meanwhile.
-func DirSize(dir string) (int64, error) {
+// DirSize is the bytes of the files below a directory whose names are counted. Files may
+// vanish meanwhile.
+func DirSize(dir string, counts func(name string) bool) (int64, error) {
 	var bytes int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
+		if err == nil && d.Type().IsRegular() && counts(d.Name()) {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
 				bytes += info.Size()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend/gcppubsub"
+	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/publisher"
 )
@@ -181,7 +182,7 @@ func (g *Google) until(ctx context.Context, entries float64) error {
 }
 
 // A tally is what all aggregators together say of their work.
-type tally struct{ entries, written, commits float64 }
+type tally struct{ messages, entries, written, commits float64 }
 
 func (g *Google) folded(ctx context.Context) (tally, error) {
 	var t tally
@@ -191,7 +192,7 @@ func (g *Google) folded(ctx context.Context) (tally, error) {
 			for lines.Scan() {
 				name, value, _ := strings.Cut(lines.Text(), " ")
 				to := map[string]*float64{
-					"countmill_entries_folded_total": &t.entries, "countmill_entities_written_total": &t.written, "countmill_commits_total": &t.commits,
+					"countmill_messages_received_total": &t.messages, "countmill_entries_folded_total": &t.entries, "countmill_entities_written_total": &t.written, "countmill_commits_total": &t.commits,
 				}[name]
 				if to == nil {
 					continue
@@ -214,4 +215,34 @@ func (g *Google) folded(ctx context.Context) (tally, error) {
 // Folded waits until so many entries are folded.
 func (g *Google) Folded(ctx context.Context, entries int) error {
 	return g.until(ctx, float64(entries))
+}
+
+// Taken waits until aggregators have taken so many messages.
+func (g *Google) Taken(ctx context.Context, messages int) error {
+	for {
+		done, err := g.folded(ctx)
+		if err != nil || int(done.messages) >= messages {
+			return err
+		}
+		if err := wait(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// CheckOnes returns an error unless the store has so many counters, of 1 each.
+func (g *Google) CheckOnes(ctx context.Context, counters int) error {
+	totals, err := sums(ctx, g.Firestore, "CountmillShard", "counter", "count")
+	if err != nil {
+		return err
+	}
+	for name, total := range totals {
+		if total != 1 {
+			return fmt.Errorf("%w: %s is %d, want 1", load.ErrWrong, name, total)
+		}
+	}
+	if len(totals) != counters {
+		return fmt.Errorf("%w: %d counters, want %d", load.ErrWrong, len(totals), counters)
+	}
+	return nil
 }
