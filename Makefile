@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve bench-memory billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve bench-memory plots billion e2e outage simulate replay determinism planted examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 KILLS ?= 5
@@ -36,7 +36,7 @@ bench: ## all benchmarks, one second each
 
 bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-bench.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-peers.json $(BENCH)
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
@@ -57,6 +57,9 @@ bench-memory: ## memory of an aggregator with 1M counters in flight, bytes on di
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
 	rm $(TMP)/countmill-bench
+
+plots: ## draw docs/*.svg from what bench-peers, bench-cost and billion left in TMP
+	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .

@@ -27,6 +27,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
+	"github.com/countmill/countmill/bench/internal/plots"
 	"github.com/countmill/countmill/bench/internal/serve"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
@@ -48,6 +49,7 @@ func main() {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"memory":    memory.Run,
+	"plot":      plots.Run,
 	"serve":     serve.Run,
 	"staleness": staleness.Run,
 }

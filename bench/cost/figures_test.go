@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	}
 	if *jsonFlag != "" {
 		text, err := json.MarshalIndent(struct {
-			Full  bool          `json:"full"`
+			Quick bool          `json:"quick"`
 			Rows  []row         `json:"rows"`
 			Reads []readFigures `json:"reads"`
-		}{*fullFlag, measured(), rows.reads}, "", "  ")
+		}{!*fullFlag, measured(), rows.reads}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*jsonFlag, append(text, '\n'), 0o644)
 		}
