@@ -6,6 +6,14 @@
 //	go run . -json peers.json              the real thing; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
 //
+// Further commands measure other things; each has -h, -quick, and a make target:
+//
+//	go run . staleness                     from Publish to the total that shows it
+//	go run . serve                         cached totals over HTTP
+//	go run . memory                        an aggregator's memory, bytes on disk
+//	go run . billion                       10^9 increments through up, which is killed meanwhile
+//	go run . plot -peers peers.json        what was measured, as SVG
+//
 // It starts every server by itself on loopback in a temporary directory, and leaves none
 // behind.
 package main
@@ -16,10 +24,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -116,7 +126,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, err
 	}
 	if flags.NArg() > 0 {
-		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q; the commands are %s", flags.Arg(0), strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	c.only, c.loads = split(only), split(loads)
 	if c.quick {
