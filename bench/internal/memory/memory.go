@@ -9,7 +9,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -77,51 +76,81 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func mib(what string, bytes int64) result { return result{what, float64(bytes) / (1 << 20), "MiB"} }
 
-// aggregator fills a process `countmill aggregator` with default settings: its store stands
-// still until it holds every counter, then goes on until all is folded.
+// aggregator measures a process `countmill aggregator`: with default settings, where windows
+// close at 100,000 counters, and with a window that holds all of them.
 func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, error) {
-	dir, err := site.Sub("aggregator")
+	idle, err := c.idle(ctx, site)
 	if err != nil {
 		return nil, err
 	}
-	g, err := system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: site.Countmill, Self: site.Self}, 1, 1)
+	_, _, folded, err := c.peaks(ctx, site)
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close()
-	process, pub := g.Aggregators[0], g.Publishers[0]
-	idle := process.Memory("VmRSS")
-	if err := g.Datastore.Signal(syscall.SIGSTOP); err != nil {
+	// Markers count as counters do. It lingers until every message is held.
+	linger := time.Minute
+	if c.Quick {
+		linger = 10 * time.Second
+	}
+	early, held, wide, err := c.peaks(ctx, site, "--window-counters", "2000000", "--window-linger", linger.String())
+	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = g.Datastore.Signal(syscall.SIGCONT) }()
-	for _, name := range load.Names(c.counters) {
-		if err := pub.Add(name, 1); err != nil {
-			return nil, err
-		}
-	}
-	if err := pub.Flush(ctx); err != nil {
-		return nil, err
-	}
-	if err := g.Taken(ctx, int(pub.Stats().Messages)); err != nil {
-		return nil, err
-	}
-	held := process.Memory("VmHWM")
-	if err := g.Datastore.Signal(syscall.SIGCONT); err != nil {
-		return nil, err
-	}
-	if err := g.Folded(ctx, c.counters); err != nil {
-		return nil, err
-	}
-	if err := g.CheckOnes(ctx, c.counters); err != nil {
-		return nil, err
+	if early > 0 {
+		return nil, fmt.Errorf("%d counters were folded before all were held: this machine does not send them in %s", early, linger)
 	}
 	about := fmt.Sprintf("RSS of an aggregator, %d distinct counters", c.counters)
 	return []result{
 		mib("RSS of an aggregator that has done nothing", idle),
-		mib(about+" held, none committed, at most", held),
-		mib(about+", until all are folded, at most", process.Memory("VmHWM")),
+		mib(about+" on their way, default settings, at most", folded),
+		mib(about+" in one window, none committed, at most", held),
+		mib(about+" in one window, until all are folded, at most", wide),
 	}, nil
+}
+
+// open starts the emulators and one aggregator.
+func open(ctx context.Context, site *command.Site, flags ...string) (*system.Google, error) {
+	dir, err := site.Sub("aggregator")
+	if err != nil {
+		return nil, err
+	}
+	return system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: site.Countmill, Self: site.Self}, 1, 1, flags...)
+}
+
+func (c *config) idle(ctx context.Context, site *command.Site) (int64, error) {
+	g, err := open(ctx, site)
+	if err != nil {
+		return 0, err
+	}
+	defer g.Close()
+	return g.Aggregators[0].Memory("VmRSS"), nil
+}
+
+// peaks is the most memory of an aggregator until it has taken every message, with how many
+// counters were folded by then, and until all are folded.
+func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string) (early int, taken, folded int64, err error) {
+	g, err := open(ctx, site, flags...)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer g.Close()
+	process, pub := g.Aggregators[0], g.Publishers[0]
+	for _, name := range load.Names(c.counters) {
+		if err := pub.Add(name, 1); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	if err := pub.Flush(ctx); err != nil {
+		return 0, 0, 0, err
+	}
+	if early, err = g.Taken(ctx, int(pub.Stats().Messages)); err != nil {
+		return 0, 0, 0, err
+	}
+	taken = process.Memory("VmHWM")
+	if err := g.Folded(ctx, c.counters); err != nil {
+		return 0, 0, 0, err
+	}
+	return early, taken, process.Memory("VmHWM"), g.CheckOnes(ctx, c.counters)
 }
 
 // disk writes counters, and increments with ids, to Pebble by way of the pipeline. Sizes are

@@ -16,7 +16,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("builds countmill, and starts the emulators")
 	}
 	file := filepath.Join(t.TempDir(), "memory.json")
-	args, want := []string{"-quick", "-json", file}, 5
+	args, want := []string{"-quick", "-json", file}, 6
 	if _, err := server.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, server.ErrMissing) {
 		args, want = append(args, "-only", "disk"), 2
 	}

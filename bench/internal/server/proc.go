@@ -21,9 +21,6 @@ func (p *Process) Kill() {
 	p.guard.end()
 }
 
-// Signal sends the server a signal.
-func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
-
 // Memory is what /proc says of the server in bytes: VmRSS for what it has now, VmHWM for
 // the most it had. It is 0 where that is not known.
 func (p *Process) Memory(line string) int64 {

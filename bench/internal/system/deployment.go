@@ -63,7 +63,6 @@ func startEmulator(ctx context.Context, dir, name string, args func(port string)
 // aggregators in their own behind.
 type Google struct {
 	closers
-	Datastore   *server.Process
 	Firestore   string // address of the emulator in Datastore mode
 	PubSub      string // address
 	Aggregators []*server.Process
@@ -71,11 +70,12 @@ type Google struct {
 
 	metrics []string // of the aggregators
 	at      Place
+	flags   []string
 }
 
-// OpenGoogle starts everything. Close it.
-func OpenGoogle(ctx context.Context, at Place, aggregators, publishers int) (*Google, error) {
-	g := &Google{at: at}
+// OpenGoogle starts everything. flags are for aggregators, beside their defaults. Close it.
+func OpenGoogle(ctx context.Context, at Place, aggregators, publishers int, flags ...string) (*Google, error) {
+	g := &Google{at: at, flags: flags}
 	if err := g.open(ctx, aggregators, publishers); err != nil {
 		g.Close()
 		return nil, err
@@ -83,11 +83,13 @@ func OpenGoogle(ctx context.Context, at Place, aggregators, publishers int) (*Go
 	return g, nil
 }
 
-func (g *Google) open(ctx context.Context, aggregators, publishers int) (err error) {
-	if g.Datastore, g.Firestore, err = startFirestore(ctx, g.at.Dir); err != nil {
+func (g *Google) open(ctx context.Context, aggregators, publishers int) error {
+	p, firestore, err := startFirestore(ctx, g.at.Dir)
+	if err != nil {
 		return err
 	}
-	g.add(g.Datastore.Stop)
+	g.add(p.Stop)
+	g.Firestore = firestore
 	jar, err := server.Jar(pubsubJar)
 	if err != nil {
 		return err
@@ -115,7 +117,8 @@ func (g *Google) open(ctx context.Context, aggregators, publishers int) (err err
 
 func (g *Google) aggregator(ctx context.Context, i int) error {
 	name := fmt.Sprintf("aggregator-%d", i+1)
-	p, addr, err := g.role(ctx, name, "aggregator", "--worker-id", name, "--bus", "pubsub://"+project+"/"+topic+"?subscription=aggregators")
+	args := append([]string{"aggregator", "--worker-id", name, "--bus", "pubsub://" + project + "/" + topic + "?subscription=aggregators"}, g.flags...)
+	p, addr, err := g.role(ctx, name, args...)
 	if err != nil {
 		return err
 	}
@@ -217,15 +220,16 @@ func (g *Google) Folded(ctx context.Context, entries int) error {
 	return g.until(ctx, float64(entries))
 }
 
-// Taken waits until aggregators have taken so many messages.
-func (g *Google) Taken(ctx context.Context, messages int) error {
+// Taken waits until aggregators have taken so many messages, and returns how many entries
+// were folded then.
+func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error) {
 	for {
 		done, err := g.folded(ctx)
 		if err != nil || int(done.messages) >= messages {
-			return err
+			return int(done.entries), err
 		}
 		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
