@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers e2e outage chaos soak kills simulate replay determinism planted planted-processes powercut examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve bench-memory plots billion e2e outage chaos soak kills simulate replay determinism planted planted-processes powercut examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -10,6 +10,7 @@ SCHEDULES ?= 20000
 CUTS ?= 10000
 SEED ?= 0
 FILES ?= ./wire
+BILLION ?= 1e9
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,9 +38,35 @@ bench: ## all benchmarks, one second each
 
 bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-bench.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-peers.json $(BENCH)
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
+
+bench-cost: ## entities written and read for increments and totals, in virtual time; a quarter of an hour
+	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-full -json $(TMP)/countmill-cost.json)
+
+bench-staleness: ## from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
+bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench serve -json $(TMP)/countmill-serve.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
+bench-memory: ## memory of an aggregator with 1M counters in flight, bytes on disk; 10 minutes, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
+plots: ## draw docs/*.svg from what bench-peers, bench-cost and billion left in TMP
+	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
+
+billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) -json $(TMP)/countmill-billion.json $(BENCH)
+	rm $(TMP)/countmill-bench
 
 e2e: ## the tests that build countmill, run it and kill it
 	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...

@@ -6,6 +6,14 @@
 //	go run . -json peers.json              the real thing; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
 //
+// Further commands measure other things; each has -h, -quick, and a make target:
+//
+//	go run . staleness                     from Publish to the total that shows it
+//	go run . serve                         cached totals over HTTP
+//	go run . memory                        an aggregator's memory, bytes on disk
+//	go run . billion                       10^9 increments through up, which is killed meanwhile
+//	go run . plot -peers peers.json        what was measured, as SVG
+//
 // It starts every server by itself on loopback in a temporary directory, and leaves none
 // behind.
 package main
@@ -16,15 +24,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/memory"
+	"github.com/countmill/countmill/bench/internal/plots"
+	"github.com/countmill/countmill/bench/internal/serve"
+	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
@@ -40,6 +55,15 @@ func main() {
 	}
 }
 
+// commands measure other things than rates beside peers.
+var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"billion":   billion.Run,
+	"memory":    memory.Run,
+	"plot":      plots.Run,
+	"serve":     serve.Run,
+	"staleness": staleness.Run,
+}
+
 // run also is what this program is when it starts itself as a server.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 3 {
@@ -48,6 +72,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return system.ServeHTTP(ctx, args[1], args[2])
 		case "serve-nats":
 			return system.ServeNATS(ctx, args[1], args[2])
+		}
+	}
+	if len(args) > 0 {
+		if command := commands[args[0]]; command != nil {
+			return command(ctx, args[1:], stdout, stderr)
 		}
 	}
 	cfg, err := parse(args, stderr)
@@ -97,7 +126,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, err
 	}
 	if flags.NArg() > 0 {
-		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q; the commands are %s", flags.Arg(0), strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	c.only, c.loads = split(only), split(loads)
 	if c.quick {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/report"
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/bench/internal/system"
 )
@@ -60,7 +59,7 @@ type measurer struct {
 	cfg       config
 	log       io.Writer
 	dir       string
-	unguard   func() // nil without a guard of the directory
+	close     func() // removes dir
 	loads     map[string]*load.Load
 	countmill string
 	self      string
@@ -72,47 +71,19 @@ func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, err
 	if m.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if m.dir, err = os.MkdirTemp(cfg.dir, "countmill-bench-"); err != nil {
+	if m.dir, m.close, err = server.TempDir(cfg.dir); err != nil {
 		return nil, err
 	}
-	if m.dir, err = filepath.Abs(m.dir); err == nil {
-		err = os.Chmod(m.dir, 0o755) // PostgreSQL runs as another user than root
-	}
-	if err == nil {
-		m.unguard, err = server.GuardDir(m.dir)
-	}
-	if err == nil && m.countmill == "" {
-		err = m.build(ctx)
-	}
-	if err != nil {
-		m.close()
-		return nil, err
+	if m.countmill == "" {
+		if m.countmill, err = server.Build(ctx, m.dir); err != nil {
+			m.close()
+			return nil, err
+		}
 	}
 	for _, l := range load.All(cfg.names, cfg.distinct) {
 		m.loads[l.Name] = l
 	}
 	return m, nil
-}
-
-// build builds countmill as its own module has it, not with what the peers' clients make of
-// its dependencies.
-func (m *measurer) build(ctx context.Context) error {
-	dir, err := server.Output(ctx, exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill"))
-	if err != nil {
-		return fmt.Errorf("find countmill's sources (run this in bench/, or name a binary with -countmill): %w", err)
-	}
-	m.countmill = filepath.Join(m.dir, "countmill")
-	cmd := exec.Command("go", "build", "-o", m.countmill, "./cmd/countmill")
-	cmd.Dir = strings.TrimSpace(string(dir))
-	_, err = server.Output(ctx, cmd)
-	return err
-}
-
-func (m *measurer) close() {
-	_ = os.RemoveAll(m.dir)
-	if m.unguard != nil {
-		m.unguard()
-	}
 }
 
 // all measures round after round, so that what disturbs the machine for a while disturbs
@@ -184,7 +155,7 @@ func (r result) line() string {
 	case r.Error != "":
 		return name + ": ERROR: " + r.Error
 	default:
-		return fmt.Sprintf("%s: %d increments in %.3f s, %s/s", name, r.Increments, r.Seconds, short(r.Rate))
+		return fmt.Sprintf("%s: %d increments in %.3f s, %s/s", name, r.Increments, r.Seconds, report.Short(r.Rate))
 	}
 }
 

@@ -3,13 +3,13 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
+
+	"github.com/countmill/countmill/bench/internal/report"
 )
 
 // printTables prints a table a load, in Markdown.
@@ -33,11 +33,11 @@ func row(plan []job, results []result, j job) string {
 	reference := fastest(plan, results, j.system.Against, j.load)
 	times := "–"
 	if all := ratios(rates, ratesOf(results, reference)); len(all) > 0 {
-		times = spread(all, func(x float64) string { return fmt.Sprintf("%.3g", x) })
+		times = report.Spread(all, func(x float64) string { return fmt.Sprintf("%.3g", x) })
 	}
 	rate := "–"
 	if len(rates) > 0 {
-		rate = spread(slices.Collect(maps.Values(rates)), short)
+		rate = report.Spread(slices.Collect(maps.Values(rates)), report.Short)
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %d | %s |", j.system.Name, rate, cmp.Or(reference.system.Name, "–"), times, len(rates), remarks(results, j))
 }
@@ -74,7 +74,7 @@ func fastest(plan []job, results []result, family, load string) job {
 		if family == "" || j.system.Family != family || j.load != load || len(rates) == 0 {
 			continue
 		}
-		if m := median(slices.Collect(maps.Values(rates))); m > most {
+		if m := report.Median(slices.Collect(maps.Values(rates))); m > most {
 			best, most = j, m
 		}
 	}
@@ -94,7 +94,7 @@ func remarks(results []result, j job) string {
 		default:
 			notes = nil
 			for _, name := range slices.Sorted(maps.Keys(r.Notes)) {
-				notes = append(notes, name+" "+short(r.Notes[name]))
+				notes = append(notes, name+" "+report.Short(r.Notes[name]))
 			}
 		}
 	}
@@ -102,41 +102,9 @@ func remarks(results []result, j job) string {
 	return strings.NewReplacer("|", "/", "\n", " ").Replace(text)
 }
 
-func median(all []float64) float64 {
-	all = slices.Sorted(slices.Values(all))
-	if n := len(all); n%2 == 0 {
-		return (all[n/2-1] + all[n/2]) / 2
-	}
-	return all[len(all)/2]
-}
-
-func spread(all []float64, format func(float64) string) string {
-	if len(all) == 1 {
-		return format(all[0])
-	}
-	return fmt.Sprintf("%s (%s to %s)", format(median(all)), format(slices.Min(all)), format(slices.Max(all)))
-}
-
-// short writes a number with three digits that count.
-func short(x float64) string {
-	for _, unit := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if x >= unit.size {
-			return fmt.Sprintf("%.3g%s", x/unit.size, unit.name)
-		}
-	}
-	return fmt.Sprintf("%.3g", x)
-}
-
 func writeJSON(path string, head *header, results []result) error {
-	text, err := json.MarshalIndent(struct {
+	return report.WriteJSON(path, struct {
 		*header
 		Results []result `json:"results"`
-	}{head, results}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	}{head, results})
 }

@@ -58,15 +58,21 @@ func uniform(random *rand.Rand, names int) []uint32 {
 	return order
 }
 
-// zipf gives each rank a name of its own at random, so that busy names are no neighbours.
 func zipf(random *rand.Rand, names int) []uint32 {
-	name := permutation(random, names)
-	rank := rand.NewZipf(random, zipfS, 1, uint64(names-1))
+	draw := Zipf(random, names)
 	order := make([]uint32, Draws)
 	for i := range order {
-		order[i] = name[rank.Uint64()]
+		order[i] = draw()
 	}
 	return order
+}
+
+// Zipf draws indexes of names. It gives each rank a name of its own at random, so that busy
+// names are no neighbours.
+func Zipf(random *rand.Rand, names int) (draw func() uint32) {
+	name := permutation(random, names)
+	rank := rand.NewZipf(random, zipfS, 1, uint64(names-1))
+	return func() uint32 { return name[rank.Uint64()] }
 }
 
 func permutation(random *rand.Rand, n int) []uint32 {

@@ -38,27 +38,50 @@ func embeddedSystems() []System {
 
 func goVersion() (string, error) { return "countmill of this tree, " + runtime.Version(), nil }
 
-// embedded is what `countmill up` is made of, without HTTP.
-type embedded struct {
+// Embedded is what `countmill up` is made of, without HTTP.
+type Embedded struct {
 	closers
-	store   *pebble.Store
-	agg     *aggregator.Aggregator
-	pub     *publisher.Publisher
+	Store      *pebble.Store
+	Aggregator *aggregator.Aggregator
+	Publisher  *publisher.Publisher
+	Reader     *reader.Reader
+}
+
+// embedded is one that counts.
+type embedded struct {
+	*Embedded
 	handles []*publisher.Counter // nil for increments by name
 }
 
 func openEmbedded(at Place, byHandle bool) (Instance, error) {
-	e := &embedded{}
-	return opened(e, e.open(at, byHandle))
+	parts, err := OpenEmbedded(filepath.Join(at.Dir, "data"))
+	if err != nil {
+		return nil, err
+	}
+	e := &embedded{Embedded: parts}
+	if byHandle {
+		e.handles, err = handles(e.Publisher, at.Load.Names)
+	}
+	return opened(e, err)
 }
 
-func (e *embedded) open(at Place, byHandle bool) error {
+// OpenEmbedded puts the parts together over a directory, as `countmill up` does. Close it.
+func OpenEmbedded(dir string) (*Embedded, error) {
+	e := &Embedded{}
+	if err := e.open(dir); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Embedded) open(dir string) error {
 	var err error
-	if e.store, err = pebble.Open(pebble.Config{Dir: filepath.Join(at.Dir, "data")}); err != nil {
+	if e.Store, err = pebble.Open(pebble.Config{Dir: dir}); err != nil {
 		return err
 	}
 	e.add(func() {
-		_ = e.store.Close()
+		_ = e.Store.Close()
 		debug.FreeOSMemory() // the next system measured has the machine as this one had
 	})
 	bus, err := loopback.New(loopback.Config{WaitForAck: true})
@@ -66,7 +89,7 @@ func (e *embedded) open(at Place, byHandle bool) error {
 		return err
 	}
 	e.add(func() { _ = bus.Close() })
-	e.agg, err = aggregator.New(bus, e.store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
+	e.Aggregator, err = aggregator.New(bus, e.Store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
 	if err != nil {
 		return err
 	}
@@ -74,7 +97,7 @@ func (e *embedded) open(at Place, byHandle bool) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if e.agg.Run(ctx) != nil {
+		if e.Aggregator.Run(ctx) != nil {
 			_ = bus.Close() // or the publisher would wait for an aggregator that is gone
 		}
 	}()
@@ -82,17 +105,19 @@ func (e *embedded) open(at Place, byHandle bool) error {
 		cancel()
 		<-ended
 	})
-	if e.pub, err = publisher.New(bus, publisher.Config{Linger: -1}); err != nil {
+	if e.Publisher, err = publisher.New(bus, publisher.Config{Linger: -1}); err != nil {
 		return err
 	}
 	e.add(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = e.pub.Close(ctx)
+		_ = e.Publisher.Close(ctx)
 	})
-	if byHandle {
-		e.handles, err = handles(e.pub, at.Load.Names)
+	cache, err := memory.New(memory.Config{})
+	if err != nil {
+		return err
 	}
+	e.Reader, err = reader.New(e.Store, cache, reader.Config{Timeout: time.Minute})
 	return err
 }
 
@@ -113,16 +138,16 @@ func (e *embedded) Count(ctx context.Context, r *load.Run) error {
 	if e.handles != nil {
 		err = addByHandle(ctx, r, e.handles)
 	} else {
-		err = addByName(ctx, r, e.pub)
+		err = addByName(ctx, r, e.Publisher)
 	}
 	if err != nil {
 		return err
 	}
-	if err := e.pub.Flush(ctx); err != nil {
+	if err := e.Publisher.Flush(ctx); err != nil {
 		return err
 	}
 	r.Stop()
-	stats := e.agg.Stats()
+	stats := e.Aggregator.Stats()
 	r.Note("commits", float64(stats.Commits))
 	n, _ := r.Done()
 	r.Note("entities_per_million", float64(stats.EntitiesWritten)*1e6/float64(max(n, 1)))
@@ -187,23 +212,18 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // Check reads every total from the store, by the reader that serves them over HTTP.
 func (e *embedded) Check(ctx context.Context, r *load.Run) error {
-	cache, err := memory.New(memory.Config{})
+	return r.Check(ctx, e.Totals)
+}
+
+// Totals reads the store.
+func (e *Embedded) Totals(ctx context.Context, names []string) ([]int64, error) {
+	all, err := e.Reader.Totals(ctx, names, 0)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read the store: %w", err)
 	}
-	totals, err := reader.New(e.store, cache, reader.Config{Timeout: time.Minute})
-	if err != nil {
-		return err
+	got := make([]int64, len(all))
+	for i := range all {
+		got[i] = all[i].Total
 	}
-	return r.Check(ctx, func(ctx context.Context, names []string) ([]int64, error) {
-		all, err := totals.Totals(ctx, names, 0)
-		if err != nil {
-			return nil, fmt.Errorf("read the store: %w", err)
-		}
-		got := make([]int64, len(all))
-		for i := range all {
-			got[i] = all[i].Total
-		}
-		return got, nil
-	})
+	return got, nil
 }

@@ -89,7 +89,7 @@ func (h *httpServer) open(ctx context.Context, at Place) error {
 	h.addr = addr
 	spec := server.Spec{
 		Name: h.kind, Path: at.Self, Dir: at.Dir, Args: []string{"serve-http", h.kind, addr},
-		Ready: answers("http://" + addr + "/readyz"),
+		Ready: Answers("http://" + addr + "/readyz"),
 	}
 	if h.kind == "up" {
 		spec.Path, spec.Args = at.Countmill, []string{"up", "--listen", addr, "--data", filepath.Join(at.Dir, "data")}
@@ -103,7 +103,8 @@ func (h *httpServer) open(ctx context.Context, at Place) error {
 	return nil
 }
 
-func answers(url string) func(context.Context) error {
+// Answers is a server.Spec's Ready for what is ready when a URL answers 200.
+func Answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return getHTTP(ctx, url, func(io.Reader) error { return nil })
 	}
@@ -219,29 +220,38 @@ func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		return err
 	}
-	seconds := int(math.Ceil(max(1, r.Goal.Least.Seconds())))
-	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(h.conns), "-d", strconv.Itoa(seconds)+"s",
-		"--timeout", "30s", "-s", script, "http://"+h.addr+"/v1/increments"))
+	requests, rate, err := Wrk(ctx, path, h.conns, r.Goal.Least, script, "http://"+h.addr+"/v1/increments")
 	if err != nil {
 		return err
+	}
+	h.reported = requests
+	r.Foreign(requests, time.Duration(float64(requests)/rate*float64(time.Second)))
+	return nil
+}
+
+// Wrk has wrk send requests for so long, a second at least, and returns how many were
+// answered, and how many a second. An answer that is no success is an error.
+func Wrk(ctx context.Context, path string, conns int, lasts time.Duration, script, url string) (requests int64, rate float64, err error) {
+	seconds := int(math.Ceil(max(1, lasts.Seconds())))
+	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(conns), "-d", strconv.Itoa(seconds)+"s",
+		"--timeout", "30s", "-s", script, url))
+	if err != nil {
+		return 0, 0, err
 	}
 	if failed := wrkFailed.Find(out); failed != nil {
-		return fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))
+		return 0, 0, fmt.Errorf("wrk: %s", bytes.TrimSpace(failed))
 	}
-	done, rate := wrkDone.FindSubmatch(out), wrkRate.FindSubmatch(out)
-	if done == nil || rate == nil {
-		return fmt.Errorf("wrk says %q", out)
+	done, each := wrkDone.FindSubmatch(out), wrkRate.FindSubmatch(out)
+	if done == nil || each == nil {
+		return 0, 0, fmt.Errorf("wrk says %q", out)
 	}
-	h.reported, err = strconv.ParseInt(string(done[1]), 10, 64)
-	if err != nil {
-		return err
+	if requests, err = strconv.ParseInt(string(done[1]), 10, 64); err != nil {
+		return 0, 0, err
 	}
-	each, err := strconv.ParseFloat(string(rate[1]), 64)
-	if err != nil || each <= 0 {
-		return fmt.Errorf("wrk says %q: %w", out, err)
+	if rate, err = strconv.ParseFloat(string(each[1]), 64); err != nil || rate <= 0 {
+		return 0, 0, fmt.Errorf("wrk says %q: %w", out, err)
 	}
-	r.Foreign(h.reported, time.Duration(float64(h.reported)/each*float64(time.Second)))
-	return nil
+	return requests, rate, nil
 }
 
 // Check asks the server. wrk leaves a request on each connection behind when its time is
@@ -275,11 +285,16 @@ func (h *httpServer) seen(ctx context.Context, names []string) ([]int64, error) 
 }
 
 func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error) {
+	return Totals(ctx, h.addr, names)
+}
+
+// Totals asks a server, which has to read its store for them.
+func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
 	body, err := json.Marshal(map[string]any{"counters": names})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,8 @@ import (
 
 // ServeHTTP serves what countmill's HTTP is held against, until ctx ends: kind "bare" is a
 // handler that reads the body and answers, "decode" is countmill's ingest, which checks
-// everything and hands it to nobody. /seen tells how many increments were answered.
+// everything and hands it to nobody; "total" answers each question for a total with the same
+// bytes. /seen tells how many increments, or questions, were answered.
 func ServeHTTP(ctx context.Context, kind, addr string) error {
 	var seen atomic.Int64
 	mux := http.NewServeMux()
@@ -31,6 +32,12 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 		})
 	case "decode":
 		mux.Handle("POST /v1/increments", ingest.New(nowhere{&seen}, ingest.Config{}))
+	case "total":
+		mux.HandleFunc("GET /v1/totals", func(w http.ResponseWriter, _ *http.Request) {
+			seen.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, someTotal)
+		})
 	default:
 		return fmt.Errorf("no server is called %q", kind)
 	}
@@ -46,6 +53,10 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 	}
 	return nil
 }
+
+// someTotal is as long as what countmill answers.
+const someTotal = `{"totals":[{"counter":"page:/u/000000000001","total":1000,"as_of":"2026-01-02T15:04:05.123456Z","source":"cache","shards":1,"exists":true}],"lag":0.000001}
+`
 
 // nowhere takes increments and counts how many they are.
 type nowhere struct{ seen *atomic.Int64 }

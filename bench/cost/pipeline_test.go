@@ -1,0 +1,201 @@
+package cost
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/publisher"
+)
+
+// How long Pub/Sub takes to accept a message and Datastore for a call: a guess at Google's
+// services from inside their network. Commits that take longer make windows larger.
+const (
+	publishTakes = 20 * time.Millisecond
+	storeTakes   = 10 * time.Millisecond
+)
+
+// slowBus is a bus that keeps a message the moment it is accepted, as Pub/Sub does.
+type slowBus struct{ *loopback.Bus }
+
+func (b slowBus) Publish(topic string, messages ...*message.Message) error {
+	time.Sleep(publishTakes)
+	return b.Bus.Publish(topic, messages...)
+}
+
+// A setup is a deployment.
+type setup struct {
+	publishers, aggregators int
+	linger                  time.Duration // of publishers; default theirs
+}
+
+// A pipeline is publishers, aggregators and what lies between and behind them. It lives in
+// a synctest bubble.
+type pipeline struct {
+	t     *testing.T
+	store *fakestore.Store
+	bus   slowBus
+	pubs  []*publisher.Publisher
+	aggs  []*aggregator.Aggregator
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+
+	begun figures // what it had cost before the first increment
+
+	mu   sync.Mutex
+	sent map[string]int64
+}
+
+// settled is how long an aggregator runs before it takes its look-ups of markers for
+// unnecessary: a restarted one expects duplicates.
+const settled = 2 * time.Minute
+
+func open(t *testing.T, s setup) *pipeline {
+	t.Helper()
+	bus, err := loopback.New(loopback.Config{MaxBytes: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pipeline{
+		t: t, bus: slowBus{bus}, sent: make(map[string]int64),
+		store: fakestore.New(fakestore.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	p.stop = cancel
+	for range s.aggregators {
+		agg, err := aggregator.New(bus, p.store, aggregator.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.aggs = append(p.aggs, agg)
+		p.ended.Go(func() {
+			if err := agg.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range s.publishers {
+		pub, err := publisher.New(p.bus, publisher.Config{Linger: s.linger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.pubs = append(p.pubs, pub)
+	}
+	time.Sleep(settled)
+	p.begun = p.figures()
+	return p
+}
+
+func (p *pipeline) add(pub *publisher.Publisher, name string) {
+	if err := pub.Add(name, 1); err != nil {
+		p.t.Fatal(err)
+	}
+	p.note(name, 1)
+}
+
+func (p *pipeline) note(name string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent[name] += n
+}
+
+// publish hands over increments that have ids, or go under a key.
+func (p *pipeline) publish(pub *publisher.Publisher, key string, incs ...countmill.Increment) {
+	var err error
+	if key == "" {
+		err = pub.Publish(p.t.Context(), incs...)
+	} else {
+		err = pub.PublishKeyed(p.t.Context(), "", key, incs...)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, inc := range incs {
+		p.note(inc.Counter, inc.Delta)
+	}
+}
+
+// pace has every publisher add at an even rate, none in step with another. next draws a
+// counter for publisher i.
+func (p *pipeline) pace(perSecond int, lasts time.Duration, next func(i int) string) {
+	const tick = time.Millisecond
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for i, pub := range p.pubs {
+		wg.Go(func() {
+			// Apart by a part of the linger, and not in step with the ticks of others.
+			start := begin.Add(time.Duration(i) * 37 * time.Millisecond)
+			time.Sleep(time.Until(start))
+			for n, at := 0, tick; at <= lasts; at += tick {
+				time.Sleep(time.Until(start.Add(at)))
+				for due := int(int64(perSecond) * int64(at) / int64(len(p.pubs)) / int64(time.Second)); n < due; n++ {
+					p.add(pub, next(i))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// rest flushes and waits until all is folded.
+func (p *pipeline) rest() {
+	p.t.Helper()
+	var wg sync.WaitGroup
+	for _, pub := range p.pubs {
+		wg.Go(func() {
+			if err := pub.Flush(p.t.Context()); err != nil {
+				p.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for range 600 {
+		time.Sleep(time.Second)
+		if p.folded() {
+			return
+		}
+	}
+	p.t.Fatal("the pipeline does not come to rest")
+}
+
+// folded reports whether every message was taken and none is held.
+func (p *pipeline) folded() bool {
+	var sent, taken, held int64
+	for _, pub := range p.pubs {
+		sent += pub.Stats().Messages
+	}
+	for _, agg := range p.aggs {
+		taken += agg.Stats().Messages
+		held += agg.Stats().HeldMessages
+	}
+	return sent == taken && held == 0
+}
+
+// close ends everything and returns what it cost. It fails unless all was counted.
+func (p *pipeline) close() figures {
+	p.t.Helper()
+	p.rest()
+	f := p.figures().since(p.begun)
+	for _, pub := range p.pubs {
+		if err := pub.Close(p.t.Context()); err != nil {
+			p.t.Error(err)
+		}
+	}
+	p.stop()
+	p.ended.Wait()
+	if err := p.bus.Close(); err != nil {
+		p.t.Error(err)
+	}
+	if got := p.store.Totals(); !maps.Equal(got, p.sent) {
+		p.t.Errorf("the store has %d counters, %d were sent, and not all totals are right", len(got), len(p.sent))
+	}
+	return f
+}

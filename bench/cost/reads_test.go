@@ -1,0 +1,226 @@
+package cost
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/backend/memcached"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/reader"
+)
+
+// What a dashboard shows: some counters, asked for in one call.
+const (
+	readCounters  = 1000
+	readShards    = 20
+	readClients   = 100
+	readStaleness = 2 * time.Second // the default with datastore
+)
+
+// A dashboard is how clients ask.
+type dashboard struct {
+	every   time.Duration // a client asks for every counter once in this time
+	perCall int
+	mixed   bool // calls do not ask for the same counters together as others do
+}
+
+func (d dashboard) String() string {
+	together := "the same together"
+	if d.mixed {
+		together = "any together"
+	}
+	if d.perCall == 1 {
+		together = "alone"
+	}
+	return fmt.Sprintf("all counters every %s, %d a call, %s", d.every, d.perCall, together)
+}
+
+// Every client asks for every counter once in the time that a total may be old, so a total
+// is read from the store once and served to 100 clients: at best 21 entities for 100
+// totals, 210 for 1,000.
+func TestReads(t *testing.T) {
+	dashboards := choose([]dashboard{
+		{every: 500 * time.Millisecond, perCall: 100}, {every: 2 * time.Second, perCall: 100}, {every: 10 * time.Second, perCall: 100},
+		{every: 2 * time.Second, perCall: 1}, {every: 2 * time.Second, perCall: 100, mixed: true},
+	}, []dashboard{{every: 2 * time.Second, perCall: 100}, {every: 2 * time.Second, perCall: 1}})
+	for _, d := range dashboards {
+		synctest.Test(t, func(t *testing.T) {
+			cache, err := memory.New(memory.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := read(t, []reader.Cache{cache}, d, choose(60*time.Second, 10*time.Second))
+			keepReads("memory: "+d.String(), f)
+			if got := f.perThousand(); d.every == readStaleness && !d.mixed && got > 300 {
+				t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
+			}
+		})
+	}
+}
+
+// The same on memcached itself, with two readers that share it. What it takes for an answer
+// counts as no time: virtual time stands while anybody waits for a socket.
+func TestReadsMemcached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts memcached")
+	}
+	path, err := server.Find("memcached")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, perCall := range choose([]int{100, 1}, []int{100}) {
+		addr, port, err := server.FreeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := server.Start(t.Context(), server.Spec{Name: "memcached", Path: path, Dir: t.TempDir(),
+			Args: append([]string{"-l", "127.0.0.1", "-p", port}, asRoot()...), Ready: server.Dials("tcp", addr)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			var caches []reader.Cache
+			for range 2 {
+				// The sockets' deadlines are of the machine's time.
+				cache, err := memcached.Open(memcached.Config{Servers: []string{addr}, Timeout: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer cache.Close()
+				caches = append(caches, cache)
+			}
+			d := dashboard{every: readStaleness, perCall: perCall}
+			f := read(t, caches, d, choose(20*time.Second, 4*time.Second))
+			keepReads("memcached, 2 readers: "+d.String(), f)
+			if got := f.perThousand(); got > 300 {
+				t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
+			}
+		})
+		p.Stop()
+	}
+}
+
+// asRoot lets memcached be run by root, which it refuses otherwise.
+func asRoot() []string {
+	if os.Getuid() == 0 {
+		return []string{"-u", "root"}
+	}
+	return nil
+}
+
+// readFigures are what serving totals cost.
+type readFigures struct {
+	Label   string  `json:"label"`
+	Served  int     `json:"totals_served"`
+	Keys    int     `json:"entities_read"`
+	Workers int     `json:"worker_records_read"`
+	Per1000 float64 `json:"entities_per_1000_totals"`
+}
+
+func (f readFigures) perThousand() float64 {
+	return float64(f.Keys+f.Workers) * 1000 / float64(f.Served)
+}
+
+// read has clients ask readers in turn, and counts after a while in which the cache fills.
+func read(t *testing.T, caches []reader.Cache, d dashboard, lasts time.Duration) readFigures {
+	store := fakestore.New(fakestore.Options{Latency: storeTakes, Errorf: t.Errorf})
+	names := load.Names(readCounters)
+	fill(t, store, names)
+	var readers []*reader.Reader
+	for _, cache := range caches {
+		r, err := reader.New(store, cache, reader.Config{Guess: readShards, DefaultStaleness: readStaleness})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		readers = append(readers, r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range readClients {
+		wg.Go(func() { ask(ctx, t, readers[i%len(readers)], i, names, d) })
+	}
+	time.Sleep(2 * max(d.every, readStaleness))
+	before := tally(store, readers)
+	time.Sleep(lasts)
+	after := tally(store, readers)
+	cancel()
+	wg.Wait()
+	return readFigures{Served: after.Served - before.Served, Keys: after.Keys - before.Keys, Workers: after.Workers - before.Workers}
+}
+
+// fill makes every counter and its shards.
+func fill(t *testing.T, store *fakestore.Store, names []string) {
+	for _, name := range names {
+		if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: name, Shards: readShards}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := aggregator.Worker{ID: "w", Expires: time.Now().Add(24 * time.Hour)}
+	if err := store.Announce(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask is a client: it goes through all counters, and begins again when its time has come.
+// Clients are not in step with each other.
+func ask(ctx context.Context, t *testing.T, r *reader.Reader, client int, names []string, d dashboard) {
+	random := rand.New(rand.NewPCG(9, uint64(client)))
+	next := time.Now().Add(time.Duration(random.Int64N(int64(d.every))))
+	names = slices.Clone(names)
+	for {
+		if d.mixed {
+			random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		}
+		for _, at := range random.Perm(len(names) / d.perCall) {
+			asked := names[at*d.perCall : (at+1)*d.perCall]
+			if !until(ctx, next) {
+				return
+			}
+			r.Lag(ctx) // every answer with a total has it
+			got, err := r.Totals(ctx, asked, -1)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil || len(got) != len(asked) {
+				t.Errorf("got %d totals, error %v", len(got), err)
+				return
+			}
+			next = next.Add(d.every * time.Duration(len(asked)) / time.Duration(len(names)))
+		}
+	}
+}
+
+func until(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func tally(store *fakestore.Store, readers []*reader.Reader) readFigures {
+	f := readFigures{Keys: store.Counts().KeysRead, Workers: store.Calls(fakestore.Workers)}
+	for _, r := range readers {
+		s := r.Stats()
+		f.Served += int(s.FromCache + s.FromStore)
+	}
+	return f
+}

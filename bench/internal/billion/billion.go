@@ -1,0 +1,154 @@
+// Package billion sends a great many increments through `countmill up`, which is killed every
+// few seconds meanwhile, and compares every total with what was sent.
+//
+// An increment is one line of an NDJSON body, {"counter":"..."}, with a delta of 1: nothing
+// is added up before countmill has it. Each body goes under an Idempotency-Key of its own,
+// and again under the same one until it is answered 202, for nobody can tell what a killed
+// process had counted. The library is no way to do this: a publisher in this process has no
+// `up` to kill, and one in a process that is killed loses what it was told and has not sent.
+package billion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/bench/internal/command"
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/report"
+	"github.com/countmill/countmill/bench/internal/server"
+)
+
+type config struct {
+	*command.Flags
+	increments         int64
+	names, body, conns int
+	kill               time.Duration
+	seed               uint64
+}
+
+// A result is a run.
+type result struct {
+	report.Head
+	Increments int64     `json:"increments"`
+	Names      int       `json:"names"`
+	Seconds    float64   `json:"seconds"` // from the first request to the last 202
+	Rate       float64   `json:"per_second"`
+	Kills      []float64 `json:"kills"` // at which second
+	Away       float64   `json:"seconds_away"`
+	Resends    int64     `json:"resends"`
+	Peak       int64     `json:"peak_rss_bytes"`
+	Disk       int64     `json:"disk_bytes"`
+	Checked    float64   `json:"seconds_checking"`
+	Samples    []sample  `json:"samples"`
+}
+
+// A sample is how far the run was.
+type sample struct {
+	Seconds    float64 `json:"seconds"`
+	Increments int64   `json:"increments"`
+	RSS        int64   `json:"rss_bytes"` // of up, 0 while it is not there
+}
+
+// Run is the command.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, site, err := c.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.Close()
+	r := &result{Head: report.NewHead(c.Quick), Increments: c.increments, Names: c.names}
+	if err := r.Print(stdout); err != nil {
+		return err
+	}
+	err = c.count(ctx, site, r, stdout)
+	if err == nil {
+		r.print(stdout, c)
+	}
+	return errors.Join(err, c.Keep(r, stderr))
+}
+
+func parse(args []string, stderr io.Writer) (*config, error) {
+	c := &config{Flags: command.NewFlags("billion", time.Hour, stderr)}
+	increments := c.String("increments", "1e9", "how many increments, as 1e9 or 1000000000")
+	c.IntVar(&c.names, "names", 1_000_000, "counters")
+	c.IntVar(&c.body, "body", 50_000, "increments in a request")
+	c.IntVar(&c.conns, "conns", 4, "connections")
+	c.DurationVar(&c.kill, "kill", 5*time.Second, "kill up after half to one and a half of this, again and again; 0 for never")
+	c.Uint64Var(&c.seed, "seed", 1, "of the draws")
+	if err := c.Parse(args, map[string]string{"increments": "1e6", "names": "10000", "body": "5000", "kill": "700ms"}); err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseFloat(*increments, 64)
+	if err != nil || n < 1 || n > 1e15 || n != math.Trunc(n) {
+		return nil, fmt.Errorf("-increments must be a whole number, got %q", *increments)
+	}
+	c.increments = int64(n)
+	if c.names < 2 || c.body < 1 || c.body > 200_000 || c.conns < 1 || c.kill < 0 {
+		return nil, fmt.Errorf("-names must be at least 2, -body 1 to 200000, -conns at least 1, -kill not negative; got %d, %d, %d, %s", c.names, c.body, c.conns, c.kill)
+	}
+	return c, nil
+}
+
+// count sends everything, kills, and checks.
+func (c *config) count(ctx context.Context, site *command.Site, r *result, out io.Writer) error {
+	data := filepath.Join(site.Dir, "data")
+	up, err := newUp(site, data)
+	if err != nil {
+		return err
+	}
+	if err := up.start(ctx); err != nil {
+		return err
+	}
+	defer up.stop()
+	s := newSender(c, up.addr)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	sending, sent := context.WithCancel(ctx)
+	begin := time.Now()
+	group.Go(func() error { return up.killEvery(sending, c.kill, begin) })
+	group.Go(func() error { s.watch(sending, up, begin, out); return nil })
+	group.Go(func() error {
+		defer sent()
+		err := s.send(ctx)
+		r.Seconds = time.Since(begin).Seconds()
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.Rate, r.Resends, r.Samples = float64(c.increments)/r.Seconds, s.resends.Load(), s.samples
+	r.Kills, r.Away, r.Peak = up.kills, up.away.Seconds(), max(up.peak, up.memory("VmHWM"))
+	// What is checked is what is on disk, not what a process remembers.
+	if err := up.restart(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	begin = time.Now()
+	if r.Disk, err = server.DirSize(data, func(string) bool { return true }); err != nil {
+		return err
+	}
+	err = check(context.WithoutCancel(ctx), up.addr, load.Names(c.names), s.want())
+	r.Checked = time.Since(begin).Seconds()
+	return err
+}
+
+func (r *result) print(out io.Writer, c *config) {
+	fmt.Fprintf(out, "\nexact: %d increments over %d counters, every total as sent\n", r.Increments, r.Names)
+	fmt.Fprintf(out, "%.1f s, %s increments a second, in requests of %d on %d connections\n", r.Seconds, report.Short(r.Rate), c.body, c.conns)
+	fmt.Fprintf(out, "killed %d times, away for %.1f s in all; %d requests were sent again\n", len(r.Kills), r.Away, r.Resends)
+	fmt.Fprintf(out, "up took %s of memory at most (RSS), and has %s on disk; totals were read in %.1f s\n", mib(r.Peak), mib(r.Disk), r.Checked)
+}
+
+func mib(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

@@ -1,0 +1,157 @@
+package billion
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/report"
+)
+
+// A sender sends bodies 0, 1, 2 and so on. What is in a body follows from its number alone.
+type sender struct {
+	*config
+	url    string
+	client *http.Client
+	lines  [][]byte
+	counts [][]int64 // by connection, of every name: what was drawn
+
+	next    atomic.Int64 // body
+	done    atomic.Int64 // increments
+	resends atomic.Int64
+	samples []sample
+}
+
+func newSender(c *config, addr string) *sender {
+	s := &sender{config: c, url: "http://" + addr + "/v1/increments", counts: make([][]int64, c.conns)}
+	s.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: c.conns, WriteBufferSize: 256 << 10}}
+	s.lines = make([][]byte, c.names)
+	for i, name := range load.Names(c.names) {
+		s.lines[i] = []byte(`{"counter":"` + name + "\"}\n")
+	}
+	for i := range s.counts {
+		s.counts[i] = make([]int64, c.names)
+	}
+	return s
+}
+
+// send returns when everything is acknowledged.
+func (s *sender) send(ctx context.Context) error {
+	defer s.client.CloseIdleConnections()
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range s.counts {
+		group.Go(func() error { return s.connection(ctx, s.counts[i]) })
+	}
+	return group.Wait()
+}
+
+func (s *sender) connection(ctx context.Context, counts []int64) error {
+	source := rand.NewPCG(s.seed, 0)
+	draw := load.Zipf(rand.New(source), s.names) // the same names for every connection
+	var body []byte
+	for {
+		n := s.next.Add(1) - 1
+		increments := min(int64(s.body), s.increments-n*int64(s.body))
+		if increments <= 0 {
+			return nil
+		}
+		source.Seed(s.seed, uint64(n)+1)
+		body = body[:0]
+		for range increments {
+			name := draw()
+			counts[name]++
+			body = append(body, s.lines[name]...)
+		}
+		if err := s.until202(ctx, fmt.Sprintf("body-%d", n), body); err != nil {
+			return err
+		}
+		s.done.Add(increments)
+	}
+}
+
+// until202 sends a body under its key until it is known to be counted.
+func (s *sender) until202(ctx context.Context, key string, body []byte) error {
+	for {
+		again, err := s.post(ctx, key, body)
+		if err == nil {
+			return nil
+		}
+		if !again {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		s.resends.Add(1)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// post sends a request once. again is true where the same request may be sent again: nobody
+// answered, or the answer leaves it open.
+func (s *sender) post(ctx context.Context, key string, body []byte) (again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return ctx.Err() == nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4000))
+	if err != nil {
+		return true, err
+	}
+	switch resp.StatusCode {
+	case http.StatusAccepted:
+		return false, nil
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true, fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return false, fmt.Errorf("%s: %s", resp.Status, text)
+}
+
+// want is what each name's total must be.
+func (s *sender) want() []int64 {
+	want := make([]int64, s.names)
+	for _, counts := range s.counts {
+		for name, n := range counts {
+			want[name] += n
+		}
+	}
+	return want
+}
+
+// watch takes a sample every second and prints one every five.
+func (s *sender) watch(ctx context.Context, up *up, begin time.Time, out io.Writer) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := sample{}
+	for i := 1; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := sample{time.Since(begin).Seconds(), s.done.Load(), up.watch()}
+		s.samples = append(s.samples, now)
+		if i%5 == 0 {
+			rate := float64(now.Increments-last.Increments) / (now.Seconds - last.Seconds)
+			fmt.Fprintf(out, "%4.0f s: %s of %s, %s/s, %d kills, up has %s\n", now.Seconds, report.Short(float64(now.Increments)),
+				report.Short(float64(s.increments)), report.Short(rate), up.killed(), mib(now.RSS))
+			last = now
+		}
+	}
+}

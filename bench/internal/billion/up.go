@@ -1,0 +1,154 @@
+package billion
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/bench/internal/command"
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/bench/internal/system"
+)
+
+// An up is `countmill up`, always over the same directory.
+type up struct {
+	spec server.Spec
+	addr string
+
+	mu      sync.Mutex // for all below
+	process *server.Process
+	kills   []float64
+	away    time.Duration
+	peak    int64
+}
+
+func newUp(site *command.Site, data string) (*up, error) {
+	addr, _, err := server.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	return &up{addr: addr, spec: server.Spec{
+		Name: "up", Path: site.Countmill, Dir: site.Dir, Args: []string{"up", "--listen", addr, "--data", data},
+		Ready: system.Answers("http://" + addr + "/readyz"), Within: 5 * time.Minute,
+	}}, nil
+}
+
+func (u *up) start(ctx context.Context) error {
+	p, err := server.Start(ctx, u.spec)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.process = p
+	return err
+}
+
+// take takes the process away from those who look at it.
+func (u *up) take() *server.Process {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.process
+	u.process = nil
+	return p
+}
+
+func (u *up) stop() {
+	if p := u.take(); p != nil {
+		p.Stop()
+	}
+}
+
+// restart ends the process in order and starts it again.
+func (u *up) restart(ctx context.Context) error {
+	u.stop()
+	return u.start(ctx)
+}
+
+// killEvery kills the process and starts it again until ctx ends.
+func (u *up) killEvery(ctx context.Context, every time.Duration, begin time.Time) error {
+	if every == 0 {
+		return nil
+	}
+	for {
+		timer := time.NewTimer(every/2 + rand.N(every))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		u.watch()
+		killed := time.Now()
+		u.take().Kill()
+		// A process that is being started when the last increment is in has to come up.
+		if err := u.start(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("start after kill %d: %w", u.killed()+1, err)
+		}
+		u.mu.Lock()
+		u.kills = append(u.kills, killed.Sub(begin).Seconds())
+		u.away += time.Since(killed)
+		u.mu.Unlock()
+	}
+}
+
+func (u *up) killed() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.kills)
+}
+
+// watch notes the most memory that the process has had, and returns what it has now.
+func (u *up) watch() int64 {
+	peak := u.memory("VmHWM")
+	u.mu.Lock()
+	u.peak = max(u.peak, peak)
+	u.mu.Unlock()
+	return u.memory("VmRSS")
+}
+
+// memory is a line of the process's status in bytes, 0 without a process.
+func (u *up) memory(line string) int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.process == nil {
+		return 0
+	}
+	return u.process.Memory(line)
+}
+
+// check compares every total with what was sent.
+func check(ctx context.Context, addr string, names []string, want []int64) error {
+	const some = 1000
+	var mu sync.Mutex
+	wrong, first := 0, ""
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for from := 0; from < len(names); from += some {
+		to := min(from+some, len(names))
+		group.Go(func() error {
+			got, err := system.Totals(ctx, addr, names[from:to])
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i, total := range got {
+				if total != want[from+i] {
+					wrong++
+					first = fmt.Sprintf("%s: got %d, want %d", names[from+i], total, want[from+i])
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("read totals: %w", err)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%w: %d of %d counters, one of them %s", load.ErrWrong, wrong, len(names), first)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+// Package report is how measurements are told: on which machine they were made, and
+// numbers as people read them.
+package report

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// TempDir makes a directory in parent (the system's temporary one where that is empty),
+// which is removed by remove, and when this process has ended in any way.
+func TempDir(parent string) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp(parent, "countmill-bench-"); err != nil {
+		return "", nil, err
+	}
+	unguard := func() {}
+	if dir, err = filepath.Abs(dir); err == nil {
+		err = os.Chmod(dir, 0o755) // PostgreSQL runs as another user than root
+	}
+	if err == nil {
+		unguard, err = GuardDir(dir)
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, err
+	}
+	return dir, func() {
+		_ = os.RemoveAll(dir)
+		unguard()
+	}, nil
+}
+
+// Build builds countmill in dir as its own module has it, not with what the peers' clients
+// make of its dependencies, and returns the program's path.
+func Build(ctx context.Context, dir string) (path string, err error) {
+	sources, err := Output(ctx, exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill"))
+	if err != nil {
+		return "", fmt.Errorf("find countmill's sources (run this in bench/, or name a binary with -countmill): %w", err)
+	}
+	path = filepath.Join(dir, "countmill")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/countmill")
+	cmd.Dir = strings.TrimSpace(string(sources))
+	_, err = Output(ctx, cmd)
+	return path, err
+}

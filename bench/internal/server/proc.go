@@ -1,0 +1,54 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PID is the server's process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the server as kill -9 does.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+	p.guard.end()
+}
+
+// Memory is what /proc says of the server in bytes: VmRSS for what it has now, VmHWM for
+// the most it had. It is 0 where that is not known.
+func (p *Process) Memory(line string) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	for l := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(l, line+":"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// DirSize is the bytes of the files below a directory whose names are counted. Files may
+// vanish meanwhile.
+func DirSize(dir string, counts func(name string) bool) (int64, error) {
+	var bytes int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && counts(d.Name()) {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				bytes += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return bytes, err
+}

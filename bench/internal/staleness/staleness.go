@@ -1,0 +1,284 @@
+// Package staleness measures how long it takes from the call of Publish until a read of the
+// total shows the increment.
+package staleness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/bench/internal/command"
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/report"
+	"github.com/countmill/countmill/bench/internal/system"
+)
+
+// A result is one schedule on one pipeline.
+type result struct {
+	What        string  `json:"what"` // embedded, emulators or search
+	Aggregators int     `json:"aggregators,omitempty"`
+	Counters    int     `json:"counters"`
+	Rate        int     `json:"per_second"`
+	Seconds     float64 `json:"seconds"`
+	Probes      int     `json:"probes"`
+	P50         float64 `json:"p50_ms"`
+	P99         float64 `json:"p99_ms"`
+	Max         float64 `json:"max_ms"`
+	Error       string  `json:"error,omitempty"`
+}
+
+type config struct {
+	*command.Flags
+	only              string
+	lasts, step, warm time.Duration
+	rate, counters    int
+	names             int
+	top               time.Duration
+	searchFrom        int
+	searchTo, bisect  int
+	searchCounters    int
+	aggregators       string
+}
+
+// Run is the command.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := config{Flags: command.NewFlags("staleness", 2*time.Hour, stderr)}
+	c.StringVar(&c.only, "only", "", "embedded, emulators or search (default: all three)")
+	c.DurationVar(&c.lasts, "lasts", 5*time.Minute, "how long embedded and emulators are probed")
+	c.DurationVar(&c.warm, "warm", 5*time.Second, "how long the load runs before the first probe")
+	c.IntVar(&c.rate, "rate", 20_000, "increments a second on the emulators")
+	c.IntVar(&c.counters, "counters", 1000, "counters on the emulators")
+	c.IntVar(&c.names, "names", 1_000_000, "counters of the embedded pipeline, Zipf")
+	c.DurationVar(&c.top, "top", 20*time.Second, "how long the embedded pipeline's top rate is measured, of which it gets a quarter")
+	c.DurationVar(&c.step, "step", 20*time.Second, "how long a rate of the search is probed")
+	c.IntVar(&c.searchFrom, "search-from", 500, "the search's first rate; then twice that, and so on")
+	c.IntVar(&c.searchTo, "search-to", 1_000_000, "the search's last rate")
+	c.StringVar(&c.aggregators, "aggregators", "1,2,4", "with how many aggregators the search is made, one after another")
+	c.IntVar(&c.bisect, "bisect", 3, "how often the search halves the step in which it ended")
+	c.IntVar(&c.searchCounters, "search-counters", 20_000, "counters of the search, uniform")
+	quick := map[string]string{"lasts": "1s", "warm": "200ms", "rate": "1000", "counters": "100", "names": "1000", "top": "300ms",
+		"step": "500ms", "search-from": "500", "search-to": "500", "bisect": "0", "search-counters": "200", "aggregators": "1"}
+	if err := c.Parse(args, quick); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"", "embedded", "emulators", "search"}, c.only) {
+		return fmt.Errorf("-only is embedded, emulators or search, got %q", c.only)
+	}
+	ctx, site, err := c.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.Close()
+	head := report.NewHead(c.Quick)
+	if err := head.Print(stdout); err != nil {
+		return err
+	}
+	m := &measurement{config: c, site: site, out: stdout}
+	err = m.all(ctx)
+	return errors.Join(err, c.Keep(struct {
+		report.Head
+		Results []result `json:"results"`
+	}{head, m.results}, stderr))
+}
+
+type measurement struct {
+	config
+	site    *command.Site
+	out     io.Writer
+	results []result
+}
+
+func (m *measurement) all(ctx context.Context) error {
+	fmt.Fprintf(m.out, "\n| | aggregators | counters | increments/s | probes | p50 ms | p99 ms | max ms |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"embedded", m.embedded}, {"emulators", m.emulators}, {"search", m.search}} {
+		if m.only != "" && m.only != part.name {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// keep adds a result, and prints it.
+func (m *measurement) keep(r result, took []time.Duration, err error) result {
+	if err != nil {
+		r.Error = err.Error()
+	} else {
+		slices.Sort(took)
+		at := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))]) / float64(time.Millisecond) }
+		r.Probes, r.P50, r.P99, r.Max = len(took), at(0.5), at(0.99), at(1)
+	}
+	m.results = append(m.results, r)
+	fmt.Fprintf(m.out, "| %s | %d | %d | %d | %d | %.1f | %.1f | %.1f | %s\n", r.What, r.Aggregators, r.Counters, r.Rate, r.Probes, r.P50, r.P99, r.Max, r.Error)
+	return r
+}
+
+// embedded probes the parts of `countmill up`, at a quarter of what they reach flat out.
+func (m *measurement) embedded(ctx context.Context) error {
+	dir, err := m.site.Sub("embedded")
+	if err != nil {
+		return err
+	}
+	e, err := system.OpenEmbedded(dir)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	names := load.Names(m.names)
+	random := rand.New(rand.NewPCG(13, 14))
+	draw := load.Zipf(random, len(names))
+	top, err := topRate(ctx, e, names, draw, m.top)
+	if err != nil {
+		return err
+	}
+	r := result{What: "embedded", Counters: len(names), Rate: top / 4, Seconds: m.lasts.Seconds()}
+	took, err := measure(ctx, pipeline{
+		names: names,
+		add:   func(name string) error { return e.Publisher.Add(name, 1) },
+		publish: func(ctx context.Context, name string, delta int64) error {
+			return e.Publisher.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+		},
+		totals: e.Totals,
+	}, schedule{rate: r.Rate, draw: draw, warm: m.warm, lasts: m.lasts, every: 10 * time.Millisecond, pause: time.Millisecond, wait: time.Minute})
+	m.keep(r, took, err)
+	return err
+}
+
+// topRate is how many increments a second one goroutine gets counted: that is what makes
+// the load afterwards.
+func topRate(ctx context.Context, e *system.Embedded, names []string, draw func() uint32, lasts time.Duration) (int, error) {
+	begin, n := time.Now(), 0
+	for time.Since(begin) < lasts {
+		for range 1000 {
+			err := e.Publisher.Add(names[draw()], 1)
+			for errors.Is(err, countmill.ErrOverloaded) && wait(ctx, time.Millisecond) == nil {
+				err = e.Publisher.Add(names[0], 1)
+			}
+			if err != nil {
+				return 0, err
+			}
+			n++
+		}
+	}
+	if err := e.Publisher.Flush(ctx); err != nil {
+		return 0, err
+	}
+	return int(float64(n) / time.Since(begin).Seconds()), nil
+}
+
+// emulators probes the roles apart, on Google's emulators.
+func (m *measurement) emulators(ctx context.Context) error {
+	r := result{What: "emulators", Aggregators: 1, Counters: m.counters, Rate: m.rate, Seconds: m.lasts.Seconds()}
+	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.lasts, every: 50 * time.Millisecond, pause: 5 * time.Millisecond, wait: time.Minute})
+	m.keep(r, took, err)
+	return err
+}
+
+// onGoogle runs a schedule on emulators that hold nothing yet but the counters.
+func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]time.Duration, error) {
+	dir, err := m.site.Sub("google")
+	if err != nil {
+		return nil, err
+	}
+	g, err := system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: m.site.Countmill, Self: m.site.Self}, r.Aggregators, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	addr, err := g.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pub, names := g.Publishers[0], load.Names(r.Counters)
+	for _, name := range names { // counters that exist cost no record
+		if err := pub.Add(name, 1); err != nil {
+			return nil, err
+		}
+	}
+	if err := pub.Flush(ctx); err != nil {
+		return nil, err
+	}
+	if err := g.Folded(ctx, len(names)); err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(15, 16))
+	s.rate, s.draw = r.Rate, func() uint32 { return uint32(random.IntN(len(names))) }
+	return measure(ctx, pipeline{
+		names: names,
+		add:   func(name string) error { return pub.Add(name, 1) },
+		publish: func(ctx context.Context, name string, delta int64) error {
+			return pub.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+		},
+		totals: func(ctx context.Context, names []string) ([]int64, error) { return system.Totals(ctx, addr, names) },
+	}, s)
+}
+
+// bearable is the staleness up to which the search goes.
+const bearable = time.Second
+
+// search looks for the highest rate at which p99 stays bearable, for each number of
+// aggregators. Each rate has emulators of its own: one that was too high leaves a backlog.
+func (m *measurement) search(ctx context.Context) error {
+	for text := range strings.SplitSeq(m.aggregators, ",") {
+		aggregators, err := strconv.Atoi(text)
+		if err != nil || aggregators < 1 {
+			return fmt.Errorf("-aggregators: %q is no number of aggregators", text)
+		}
+		good, bad, err := m.highest(func(rate int) (bool, error) { return m.bears(ctx, aggregators, rate) })
+		if err != nil {
+			return err
+		}
+		limit := "the search ended there"
+		if bad > 0 {
+			limit = fmt.Sprintf("not at %d/s", bad)
+		}
+		fmt.Fprintf(m.out, "| **%d aggregators: p99 under %s up to %d/s, %s** |\n", aggregators, bearable, good, limit)
+	}
+	return nil
+}
+
+// highest is the highest rate found that is borne, and the lowest that is not: 0 for none.
+func (m *measurement) highest(bears func(rate int) (bool, error)) (good, bad int, err error) {
+	for rate, halved := m.searchFrom, 0; ; {
+		ok, err := bears(rate)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			good = rate
+		} else {
+			bad = rate
+		}
+		switch {
+		case bad == 0 && rate*2 > m.searchTo, bad > 0 && halved == m.bisect:
+			return good, bad, nil
+		case bad == 0:
+			rate *= 2
+		default:
+			rate = (good + bad) / 2
+			halved++
+		}
+	}
+}
+
+func (m *measurement) bears(ctx context.Context, aggregators, rate int) (bool, error) {
+	r := result{What: "search", Aggregators: aggregators, Counters: m.searchCounters, Rate: rate, Seconds: m.step.Seconds()}
+	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.step, every: 50 * time.Millisecond, pause: 20 * time.Millisecond, wait: 10 * time.Second})
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	r = m.keep(r, took, err)
+	return err == nil && r.P99 < float64(bearable/time.Millisecond), nil
+}

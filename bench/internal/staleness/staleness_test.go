@@ -1,0 +1,129 @@
+package staleness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/server"
+)
+
+// late is a pipeline whose totals show an increment a while after its publish.
+type late struct {
+	by time.Duration
+
+	mu     sync.Mutex
+	totals map[string]int64
+}
+
+func (l *late) add(name string, delta int64) {
+	time.AfterFunc(l.by, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.totals[name] += delta
+	})
+}
+
+func (l *late) pipeline(names ...string) pipeline {
+	return pipeline{
+		names:   names,
+		add:     func(name string) error { l.add(name, 1); return nil },
+		publish: func(_ context.Context, name string, delta int64) error { l.add(name, delta); return nil },
+		totals: func(_ context.Context, names []string) ([]int64, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			got := make([]int64, len(names))
+			for i, name := range names {
+				got[i] = l.totals[name]
+			}
+			return got, nil
+		},
+	}
+}
+
+// What is measured is the time until the total shows the probe, to a pause; probes begin at
+// their time though earlier ones are not seen yet, and the load shows none.
+func TestMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &late{by: 300 * time.Millisecond, totals: make(map[string]int64)}
+		took, err := measure(t.Context(), l.pipeline("a", "b", "c", "d", "e", "f"), schedule{
+			rate: 1000, draw: func() uint32 { return 0 }, lasts: time.Second, every: 100 * time.Millisecond, pause: 10 * time.Millisecond, wait: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(took) != 10 {
+			t.Errorf("got %d probes, want 10", len(took))
+		}
+		for _, d := range took {
+			if d < l.by || d > l.by+20*time.Millisecond {
+				t.Errorf("a probe took %s, want %s", d, l.by)
+			}
+		}
+		time.Sleep(time.Second) // for the last of the load
+	})
+}
+
+// What is lost is an error, not a probe less.
+func TestLostProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &late{totals: make(map[string]int64)}
+		p := l.pipeline("a", "b", "c")
+		n := 0
+		p.publish = func(_ context.Context, name string, delta int64) error {
+			if n++; n != 2 {
+				l.add(name, delta)
+			}
+			return nil
+		}
+		_, err := measure(t.Context(), p, schedule{rate: 1, draw: func() uint32 { return 0 }, lasts: time.Second, every: 500 * time.Millisecond, pause: time.Millisecond, wait: time.Second})
+		if err == nil || !strings.Contains(err.Error(), "1 probes are in no total") {
+			t.Errorf("got %v, want an error that says how many are missing", err)
+		}
+	})
+}
+
+func TestHighest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ limit, to, good, bad int }{
+		{limit: 5300, to: 1 << 20, good: 5000, bad: 6000},
+		{limit: 500, to: 1 << 20, good: 500, bad: 750},
+		{limit: 1 << 30, to: 4000, good: 4000, bad: 0},
+	} {
+		m := measurement{config: config{searchFrom: 1000, searchTo: c.to, bisect: 2}}
+		good, bad, err := m.highest(func(rate int) (bool, error) { return rate <= c.limit, nil })
+		if good != c.good || bad != c.bad || err != nil {
+			t.Errorf("limit %d: got %d and %d, error %v, want %d and %d", c.limit, good, bad, err, c.good, c.bad)
+		}
+	}
+}
+
+func TestQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds countmill, and starts the emulators")
+	}
+	file := filepath.Join(t.TempDir(), "staleness.json")
+	args := []string{"-quick", "-json", file}
+	if _, err := server.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, server.ErrMissing) {
+		args = append(args, "-only", "embedded")
+	}
+	if err := Run(t.Context(), args, t.Output(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	var got struct{ Results []result }
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err != nil || len(got.Results) == 0 || got.Results[0].Probes == 0 || got.Results[0].P99 <= 0 {
+		t.Errorf("got %s, error %v: no probes", text, err)
+	}
+}
