@@ -25,6 +25,7 @@ type fakeBus struct {
 	mu       sync.Mutex
 	calls    int
 	messages int
+	bytes    int64
 	payloads map[string][]byte // by UUID, of every call
 	batches  []*wire.Batch     // taken, duplicates too
 	parts    map[wire.PartID]wire.Part
@@ -69,6 +70,7 @@ func (b *fakeBus) take(payload []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages++
+	b.bytes += int64(len(payload))
 	b.batches = append(b.batches, batch)
 	for _, p := range batch.Parts {
 		b.parts[p.ID] = p

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -125,24 +126,38 @@ func TestCloseAgainstAdd(t *testing.T) {
 
 func TestStripeForgetsCountersAtRest(t *testing.T) {
 	t.Parallel()
-	bus := newBus(t)
-	p := open(t, bus, Config{Linger: -1, MaxEntries: 1000})
-	for i := range 200_000 {
-		if p.Add(fmt.Sprint(i), 1) != nil {
-			must(t, p.Flush(ctx))
-			must(t, p.Add(fmt.Sprint(i), 1))
-		}
-	}
-	closeNow(t, p)
-	cells := 0
-	for i := range p.stripes {
-		cells += p.stripes[i].cells
-	}
-	if cells > 4*stripeCount*minCells {
-		t.Errorf("%d counters are remembered", cells)
-	}
-	if got := len(bus.totals()); got != 200_000 {
-		t.Errorf("%d counters on the bus, want 200000", got)
+	random := rand.New(rand.NewPCG(1, 1))
+	for name, tc := range map[string]struct {
+		adds    int
+		counter func(i int) int
+	}{
+		"each used once":            {200_000, func(i int) int { return i }},
+		"more in use than are kept": {100_000, func(int) int { return random.IntN(250 * stripeCount) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bus := newBus(t)
+			p := open(t, bus, Config{Linger: -1, MaxEntries: 1000})
+			want := map[string]int64{}
+			for i := range tc.adds {
+				counter := fmt.Sprint(tc.counter(i))
+				want[counter]++
+				if p.Add(counter, 1) != nil {
+					must(t, p.Flush(ctx))
+					must(t, p.Add(counter, 1))
+				}
+			}
+			closeNow(t, p)
+			const most = 2 * (1000/stripeCount + minCells)
+			for i := range p.stripes {
+				if cells := p.stripes[i].cells; cells > most {
+					t.Errorf("stripe %d remembers %d counters, want %d at most", i, cells, most)
+				}
+			}
+			if got := bus.totals(); !maps.Equal(got, want) {
+				t.Errorf("%d counters on the bus, want %d, each as often as it was added", len(got), len(want))
+			}
+		})
 	}
 }
 

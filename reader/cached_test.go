@@ -95,6 +95,64 @@ func TestAgesAreOfTheStoresClock(t *testing.T) {
 	}
 }
 
+// Each read teaches the store's time, not only the check every CheckEvery: the store's
+// clock may have been set.
+func TestReadsTeachTheStoresTime(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(*testing.T, *reader.Reader){
+		"Totals": func(t *testing.T, r *reader.Reader) { one(t, r, "c", 0) },
+		"List": func(t *testing.T, r *reader.Reader) {
+			if _, err := r.List(t.Context(), "", "", 1); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &fakeStore{}
+			store.put("c", 1)
+			var got time.Duration
+			r := newReader(t, store, nil, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
+			read(t, r)
+			store.skew = -time.Hour
+			if read(t, r); got != 0 {
+				t.Errorf("%s: a total read this moment is %s old", name, got)
+			}
+		})
+	}
+}
+
+// The store says what time it is and the answer takes two seconds: that makes nothing
+// two seconds younger.
+func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowCheck{}
+		store.put("c", 1)
+		var got time.Duration
+		r := newReader(t, store, &fakeCache{}, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
+		one(t, r, "c", time.Minute)
+		store.delay = 2 * time.Second
+		if _, err := r.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if one(t, r, "c", time.Minute); got != 2*time.Second {
+			t.Errorf("the total of two seconds ago is %s old", got)
+		}
+	})
+}
+
+// A slowCheck's answers to Check are on their way for a while.
+type slowCheck struct {
+	fakeStore
+	delay time.Duration
+}
+
+func (s *slowCheck) Check(ctx context.Context) (time.Time, error) {
+	at, err := s.fakeStore.Check(ctx)
+	time.Sleep(s.delay)
+	return at, err
+}
+
 func TestCacheErrorsAreMisses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,6 +244,35 @@ func TestRefreshAsksForTheLockOnce(t *testing.T) {
 		time.Sleep(800 * time.Millisecond)
 		if one(t, r, "c", time.Second); r.Stats().Refreshes != 2 {
 			t.Errorf("%d refreshes, want one more when that one grows old", r.Stats().Refreshes)
+		}
+	})
+}
+
+// Whoever finds the same totals growing old asks for the same lock.
+func TestOneProcessRefreshesASet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+		ask := func(r *reader.Reader) {
+			if _, err := r.Totals(t.Context(), names, time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+		var readers []*reader.Reader
+		for range 10 {
+			readers = append(readers, newReader(t, store, cache, reader.Config{}))
+			ask(readers[0])
+		}
+		time.Sleep(900 * time.Millisecond)
+		store.before = slow(50 * time.Millisecond)
+		var callers sync.WaitGroup
+		for _, r := range readers {
+			callers.Go(func() { ask(r) })
+		}
+		callers.Wait()
+		if n := len(store.lookupSizes()); n != 2 {
+			t.Errorf("%d look-ups of 10 processes, want the first and one refresh", n)
 		}
 	})
 }

@@ -106,6 +106,62 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 	})
 }
 
+// A read that nobody waits for any more has been stopped, and may take a while to end. Who
+// comes now must not be told that it was cancelled.
+func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.put("c", 1)
+		store.before = func(ctx context.Context, n int) error {
+			if n > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return ctx.Err()
+		}
+		r := newReader(t, store, nil, reader.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var first sync.WaitGroup
+		first.Go(func() {
+			if _, err := r.Totals(ctx, []string{"c"}, time.Minute); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller that left got %v, want Canceled", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		one(t, r, "c", time.Minute)
+		first.Wait()
+	})
+}
+
+// A  begins a read
+// B  may not join it and begins the next
+// A  leaves, which takes nothing from B and from those who may join B
+func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: slow(time.Second)}
+		store.put("c", 1)
+		r := newReader(t, store, nil, reader.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		callers.Go(func() { _, _ = r.Totals(ctx, []string{"c"}, 100*time.Millisecond) })
+		time.Sleep(200 * time.Millisecond)
+		callers.Go(func() { one(t, r, "c", 100*time.Millisecond) })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		callers.Go(func() { one(t, r, "c", 100*time.Millisecond) })
+		callers.Wait()
+		if n := len(store.lookupSizes()); n != 2 || r.Stats().Shared != 1 {
+			t.Errorf("%d look-ups and %d shared, want 2 and 1", n, r.Stats().Shared)
+		}
+	})
+}
+
 // When Totals has returned to all callers the store may be closed.
 func TestNoReadOutlivesItsCallers(t *testing.T) {
 	t.Parallel()

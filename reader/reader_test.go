@@ -63,8 +63,13 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	if !errors.As(err, &field) || field.Index == nil || *field.Index != 1 || !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("error is %v, want a FieldError at 1", err)
 	}
-	if got, err := r.Totals(t.Context(), nil, 0); err != nil || len(got) != 0 {
-		t.Errorf("Totals of nothing = %v, %v; want nothing", got, err)
+}
+
+func TestTotalsOfNothingAskNobody(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, &fakeStore{foreign: errAway}, nil, reader.Config{})
+	if got, err := r.Totals(t.Context(), nil, 0); err != nil || got == nil || len(got) != 0 {
+		t.Errorf("Totals of nothing = %v, %v; want nothing, whatever the store has to say", got, err)
 	}
 }
 
@@ -140,9 +145,16 @@ func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 	if got := one(t, r, "c", 0); got.Total != 7 || got.Shards != 3 {
 		t.Errorf("total is %+v, want 7 of 3 shards", got)
 	}
-	store.deferred = func(int, reader.Key) bool { return true }
-	if _, err := r.Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
-		t.Errorf("a store that defers for ever: error is %v, want ErrUnavailable", err)
+	for _, tc := range []struct {
+		lookups int // that defer everything
+		ok      bool
+	}{{9, true}, {10, false}} {
+		before := len(store.lookupSizes())
+		store.deferred = func(n int, _ reader.Key) bool { return n-before <= tc.lookups }
+		_, err := r.Totals(t.Context(), []string{"c"}, 0)
+		if err == nil != tc.ok || err != nil && !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("a store that defers everything %d times in a row: %v, want ErrUnavailable from the tenth", tc.lookups, err)
+		}
 	}
 }
 
@@ -246,6 +258,32 @@ func TestRecordOutOfRange(t *testing.T) {
 	if _, err := r.Totals(t.Context(), []string{"c"}, 0); err == nil {
 		t.Error("a record of 1,000 shards was believed")
 	}
+	store.put("a", 1)
+	if page, err := r.List(t.Context(), "", "", 10); err == nil {
+		t.Errorf("a record of 1,000 shards was believed, or left out of the page %+v", page)
+	}
+}
+
+// A store that breaks its contract breaks no reader.
+func TestAStoreThatAnswersTooLittle(t *testing.T) {
+	t.Parallel()
+	store := &shortStore{}
+	store.put("c", 1)
+	if _, err := newReader(t, store, nil, reader.Config{}).Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
+		t.Errorf("error is %v, want ErrUnavailable", err)
+	}
+}
+
+// A shortStore leaves the last answer out.
+type shortStore struct{ fakeStore }
+
+func (s *shortStore) View() reader.View { return shortView{s.fakeStore.View()} }
+
+type shortView struct{ reader.View }
+
+func (v shortView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	values, err := v.View.Lookup(ctx, keys)
+	return values[:len(values)-1], err
 }
 
 func TestStoreCallsAreBounded(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,7 +83,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"truncated in a string", `{"counter":"a`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated after a name", `{"counter"`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated array", `[{"counter":"a"},{"counter":"b"}`, `[{"counter":"a"},{"counter":"b"}]`, "body", "ends too early", "complete JSON"},
-		{"no comma", `{"counter":"a" "delta":1}`, `{"counter":"a","delta":1}`, "body", "is not valid JSON", wantObject},
+		{"no comma", `{"counter":"a" "delta":1}`, `{"counter":"a","delta":1}`, "body", `is not valid JSON near byte 15: invalid character '"'`, wantObject},
 		{"trailing comma", `{"counter":"a",}`, `{"counter":"a"}`, "body", "is not valid JSON", wantObject},
 
 		{"no counter", `{"delta":1}`, `{"counter":"a","delta":1}`, "counter", "is missing", "1 to 500 bytes"},
@@ -94,7 +96,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"raw control character", "{\"counter\":\"a\x07\"}", `{"counter":"a"}`, "counter", "is not valid JSON", "a string"},
 		{"padded counter", `{"counter":"a "}`, `{"counter":"a b"}`, "counter", "begins or ends with a space", "no leading or trailing space"},
 		{"reserved counter", `{"counter":"__a__"}`, `{"counter":"__a_"}`, "counter", "has the reserved form __x__", "not __x__"},
-		{"not UTF-8", "{\"counter\":\"a\xff\"}", "{\"counter\":\"a\u00ff\"}", "counter", "is not valid JSON", "valid UTF-8"},
+		{"not UTF-8", "{\"counter\":\"a\xff\"}", "{\"counter\":\"a\u00ff\"}", "counter", "is not valid JSON near byte 13: invalid UTF-8", "valid UTF-8"},
 		{"lone high surrogate", `{"counter":"\ud83d"}`, `{"counter":"\ud83d\ude00"}`, "counter", "is not valid JSON", "valid UTF-8"},
 		{"lone low surrogate", `{"counter":"\ude00"}`, `{"counter":"\ud83d\ude00"}`, "counter", "is not valid JSON", "valid UTF-8"},
 		{"surrogate in id", `{"counter":"a","id":"\ud83d"}`, `{"counter":"a","id":"\ud83d\ude00"}`, "id", "is not valid JSON", "valid UTF-8"},
@@ -284,6 +286,25 @@ func TestDecodeJSONKeepsNothingOfBody(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Decoders are used again and again: nobody gets one that another call still touches.
+func TestDecodeJSONByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	var callers sync.WaitGroup
+	for i := range 8 {
+		counter := strings.Repeat(strconv.Itoa(i), 400)
+		body := []byte(`[{"counter":"` + counter + `"}]`)
+		callers.Go(func() {
+			for range 500 {
+				if incs, err := DecodeJSON(body, JSON, epoch, time.Hour); err != nil || len(incs) != 1 || incs[0].Counter != counter {
+					t.Errorf("caller %d: got %v, %v", i, incs, err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
 }
 
 // FuzzDecodeJSON compares with encoding/json: it decodes whatever we accept, to the

@@ -1,0 +1,98 @@
+package publisher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/wire"
+)
+
+// What was accepted is sent also where Close comes between that and the signal that
+// would have started the sender.
+func TestCloseSendsWhatNobodyWasToldOf(t *testing.T) {
+	t.Parallel()
+	for name, accept := range map[string]func(*Publisher) error{
+		"Add": func(p *Publisher) error {
+			hash := wire.HashCounter("a")
+			_, _, err := p.stripes[stripeOf(hash)].addSlow(hash, "a", 1)
+			return err
+		},
+		"Publish": func(p *Publisher) error {
+			r, err := newRequest([]countmill.Increment{inc("a", 1)})
+			if err == nil {
+				r.at, r.done = time.Now(), make(chan struct{})
+				_, err = p.admit(r)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bus := newBus(t)
+			p := open(t, bus, Config{})
+			must(t, accept(p))
+			closeNow(t, p)
+			bus.wantTotals(map[string]int64{"a": 1})
+		})
+	}
+}
+
+// After Close has said what is not known to be durable, no more is sent.
+func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		bus.answer = func(int, *message.Message) (bool, error) { return false, errors.New("away") }
+		p := open(t, bus, Config{Linger: -1, MaxInFlight: 1})
+		must(t, p.Add("under way", 1))
+		synctest.Wait()
+		must(t, p.Add("in line", 1))
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := p.Close(short); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("Close: got %v, want ErrOutcomeUnknown", err)
+		}
+		calls := func() int {
+			bus.mu.Lock()
+			defer bus.mu.Unlock()
+			return bus.calls
+		}
+		before := calls()
+		time.Sleep(time.Minute)
+		if n := calls() - before; n != 0 {
+			t.Errorf("%d calls after Close had given up", n)
+		}
+	})
+}
+
+// Close gives up while the sender is sealing what it would send next.
+func TestWhatIsSealedTooLateIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		gaveUp := make(chan struct{})
+		entropy := readFunc(func(b []byte) (int, error) { <-gaveUp; return rand.Read(b) })
+		p := open(t, bus, Config{Linger: -1, Env: &env.Env{Entropy: entropy}})
+		must(t, p.Add("a", 1))
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err := p.Close(short)
+		if !errors.Is(err, countmill.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "1 increments") {
+			t.Errorf("Close: got %v, want 1 increment of unknown outcome", err)
+		}
+		close(gaveUp)
+		synctest.Wait()
+		if bus.calls != 0 {
+			t.Errorf("%d messages were sent after that", bus.calls)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package publisher
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// The defaults are those that the comments of Config promise.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := Config{
+		Topic: "countmill", Linger: 250 * time.Millisecond, MaxEntries: 1_000_000, MaxBytes: 256 << 20,
+		MaxInFlight: 8, Horizon: 8 * 24 * time.Hour, KnownKeys: 100_000,
+	}
+	if diff := cmp.Diff(want, Config{}.withDefaults(), cmpopts.IgnoreFields(Config{}, "Logger", "Env")); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewReportsAllProblems(t *testing.T) {
+	t.Parallel()
+	_, err := New(newBus(t), Config{MaxEntries: -1, MaxBytes: -1, MaxInFlight: -1, KnownKeys: -1, Horizon: -1})
+	for _, field := range []string{"MaxEntries", "MaxBytes", "MaxInFlight", "KnownKeys", "Horizon"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("got %v, want it to name %s", err, field)
+		}
+	}
+	if _, err := New(nil, Config{}); err == nil {
+		t.Error("no bus was taken for one")
+	}
+	p := open(t, newBus(t), Config{})
+	closeNow(t, p) // nothing was started, nothing to wait for
+}

@@ -1,0 +1,149 @@
+package publisher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
+)
+
+func TestHalfABatchEndsTheLinger(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]Config{
+		"entries": {Linger: time.Hour, MaxEntries: 10},
+		"bytes":   {Linger: time.Hour, MaxBytes: 10 * (entryCost + 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus(t)
+				p := open(t, bus, cfg)
+				want := map[string]int64{}
+				for i := range 6 {
+					synctest.Wait()
+					bus.wantTotals(map[string]int64{})
+					must(t, p.Add(fmt.Sprint(i), 1))
+					want[fmt.Sprint(i)]++
+				}
+				synctest.Wait()
+				bus.wantTotals(want)
+				began := time.Now()
+				must(t, p.Publish(ctx, inc("0", 1), inc("1", 1), inc("2", 1), inc("3", 1), inc("4", 1), inc("5", 1)))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("a request of more than half a batch waited for %s", took)
+				}
+				closeNow(t, p)
+			})
+		})
+	}
+}
+
+// The sender  finds the batch not due, and has yet to go to sleep
+// Add         fills it to the half: the sender must not sleep through that
+func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var p *Publisher
+		var looks atomic.Int64
+		wall := func() time.Time {
+			if looks.Add(1) == 2 { // the sender's, after Add's
+				for i := range 5 {
+					must(t, p.Add(fmt.Sprint(i), 1))
+				}
+			}
+			return time.Now()
+		}
+		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, Env: &env.Env{Wall: wall}})
+		must(t, p.Add("first", 1))
+		synctest.Wait()
+		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1})
+		closeNow(t, p)
+	})
+}
+
+// A Flush ends the linger of what came before it, and of nothing else.
+func TestAFlushLeavesTheLingerToWhatComesLater(t *testing.T) {
+	t.Parallel()
+	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
+		"added while it is sealed": func(t *testing.T, p *Publisher, _ *fakeBus, sealing *func()) {
+			*sealing = func() { must(t, p.Add("later", 1)) }
+			must(t, p.Flush(ctx))
+		},
+		"added after it was given up": func(t *testing.T, p *Publisher, bus *fakeBus, _ *func()) {
+			release := make(chan struct{})
+			bus.blockUntil(release)
+			for range 2 { // the second has no slot and is withdrawn
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				if err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+					t.Errorf("Flush: got %v, want ErrOutcomeUnknown", err)
+				}
+				cancel()
+			}
+			close(release)
+			synctest.Wait()
+			must(t, p.Add("later", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus(t)
+				var sealing func() // called once, by the sender
+				entropy := readFunc(func(b []byte) (int, error) {
+					if f := sealing; f != nil {
+						sealing = nil
+						f()
+					}
+					return rand.Read(b)
+				})
+				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, Env: &env.Env{Entropy: entropy}})
+				must(t, p.Add("a", 1))
+				flush(t, p, bus, &sealing)
+				synctest.Wait()
+				bus.wantTotals(map[string]int64{"a": 1})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				bus.wantTotals(map[string]int64{"a": 1, "later": 1})
+				closeNow(t, p)
+			})
+		})
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(b []byte) (int, error) { return f(b) }
+
+// Publishers that failed together must not come back together, nor without a pause.
+func TestBackoffHasFullJitter(t *testing.T) {
+	t.Parallel()
+	p := open(t, newBus(t), Config{Env: &env.Env{}})
+	for _, tc := range []struct {
+		try  int
+		most time.Duration
+	}{
+		{0, 50 * time.Millisecond}, {1, 100 * time.Millisecond}, {6, 3200 * time.Millisecond}, {7, 5 * time.Second}, {100, 5 * time.Second},
+	} {
+		for source, want := range map[constant]time.Duration{1: 1, math.MaxUint64: tc.most} {
+			p.cfg.Env.Random = source
+			if got := p.backoff(tc.try); got != want {
+				t.Errorf("try %d: backoff of %s, want %s of at most %s", tc.try, got, want, tc.most)
+			}
+		}
+	}
+	closeNow(t, p)
+}
+
+// A constant is a source of chance at one of its ends.
+type constant uint64
+
+func (c constant) Uint64() uint64 { return uint64(c) }

@@ -1,0 +1,137 @@
+package reader_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// Whatever a reader asks of its store and its cache has a time-out, and holds nothing once
+// it is answered.
+func TestEveryCallOutIsBoundedAndEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout, cacheTimeout = 3 * time.Second, 70 * time.Millisecond
+		calls := &calls{}
+		store, cache := &watchedStore{calls: calls}, &watchedCache{calls: calls}
+		store.put("c", 1)
+		r := newReader(t, store, cache, reader.Config{Timeout: timeout, CacheTimeout: cacheTimeout})
+		one(t, r, "c", 0)
+		one(t, r, "c", time.Second)
+		time.Sleep(900 * time.Millisecond)
+		one(t, r, "c", time.Second) // a refresh
+		time.Sleep(2 * time.Second)
+		if won, err := cache.fakeCache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
+			t.Fatal(won, err)
+		}
+		one(t, r, "c", time.Second) // waits for the one with the lock
+		if _, err := r.List(t.Context(), "", "", 10); err != nil {
+			t.Error(err)
+		}
+		r.Lag(t.Context())
+		if _, err := r.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		seen := map[string]bool{}
+		for _, c := range calls.all {
+			seen[c.name] = true
+			limit := timeout
+			if c.ofCache {
+				limit = cacheTimeout
+			}
+			if !c.bounded || c.left > limit {
+				t.Errorf("%s: bounded %t, with %s left; want %s at most", c.name, c.bounded, c.left, limit)
+			}
+			if c.ctx.Err() == nil {
+				t.Errorf("%s: its context goes on after the answer", c.name)
+			}
+		}
+		for _, name := range []string{"Check", "Workers", "Lookup", "List", "Get", "Set", "Lock", "Unlock"} {
+			if !seen[name] {
+				t.Errorf("%s was not called, so that nothing is known of it", name)
+			}
+		}
+	})
+}
+
+// calls are those out of a reader.
+type calls struct {
+	mu  sync.Mutex
+	all []call
+}
+
+type call struct {
+	name    string
+	ctx     context.Context
+	ofCache bool
+	bounded bool
+	left    time.Duration
+}
+
+func (c *calls) note(ctx context.Context, name string, ofCache bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	deadline, ok := ctx.Deadline()
+	c.all = append(c.all, call{name, ctx, ofCache, ok, time.Until(deadline)})
+}
+
+type watchedStore struct {
+	fakeStore
+	calls *calls
+}
+
+func (s *watchedStore) Check(ctx context.Context) (time.Time, error) {
+	s.calls.note(ctx, "Check", false)
+	return s.fakeStore.Check(ctx)
+}
+
+func (s *watchedStore) Workers(ctx context.Context) ([]reader.Worker, error) {
+	s.calls.note(ctx, "Workers", false)
+	return s.fakeStore.Workers(ctx)
+}
+
+func (s *watchedStore) View() reader.View { return watchedView{s.fakeStore.View(), s.calls} }
+
+type watchedView struct {
+	reader.View
+	calls *calls
+}
+
+func (v watchedView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+	v.calls.note(ctx, "Lookup", false)
+	return v.View.Lookup(ctx, keys)
+}
+
+func (v watchedView) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+	v.calls.note(ctx, "List", false)
+	return v.View.List(ctx, prefix, after, limit)
+}
+
+type watchedCache struct {
+	fakeCache
+	calls *calls
+}
+
+func (c *watchedCache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+	c.calls.note(ctx, "Get", true)
+	return c.fakeCache.Get(ctx, counters)
+}
+
+func (c *watchedCache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+	c.calls.note(ctx, "Set", true)
+	return c.fakeCache.Set(ctx, totals, ttl)
+}
+
+func (c *watchedCache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
+	c.calls.note(ctx, "Lock", true)
+	return c.fakeCache.Lock(ctx, counter, ttl)
+}
+
+func (c *watchedCache) Unlock(ctx context.Context, counter string) error {
+	c.calls.note(ctx, "Unlock", true)
+	return c.fakeCache.Unlock(ctx, counter)
+}
