@@ -42,9 +42,14 @@ func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		parts := randomParts(rng, 1+rng.IntN(60), 1+rng.IntN(80))
+		parts = append(parts, &part{marked: true, Part: wire.Part{Kind: wire.Head}}) // all its entries have ids
 		for _, limit := range []int{0, 25, 400} {
 			seen := make(map[*part]int)
-			for _, j := range pack(slices.Clone(parts), limit) {
+			jobs := pack(slices.Clone(parts), limit)
+			if limit == 0 && len(jobs) != 1 {
+				t.Errorf("seed %d: %d jobs for a store without a limit, want 1", seed, len(jobs))
+			}
+			for _, j := range jobs {
 				counters := make(map[string]bool)
 				for _, p := range j.parts {
 					seen[p]++
