@@ -70,6 +70,25 @@ func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
 	}
 }
 
+func TestHalve(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int][]int{1: {1}, 2: {1, 1}, 5: {2, 3}} {
+		j := &job{parts: randomParts(rand.New(rand.NewPCG(1, 1)), n, 5), attempts: 3, lookup: true}
+		var got []int
+		var parts []*part
+		for _, half := range j.halve() {
+			got, parts = append(got, len(half.parts)), append(parts, half.parts...)
+			if half.attempts != 3 || !half.lookup {
+				t.Errorf("of %d parts: a half has %d attempts, look-up %v", n, half.attempts, half.lookup)
+			}
+			_ = append(half.parts, nil) // must not reach into the other half
+		}
+		if !slices.Equal(got, want) || !slices.Equal(parts, j.parts) || slices.Contains(j.parts, nil) {
+			t.Errorf("%d parts become jobs of %v, want %v", n, got, want)
+		}
+	}
+}
+
 func TestPackSharesCountersWherePartsOverlap(t *testing.T) {
 	t.Parallel()
 	var parts []*part
