@@ -218,3 +218,67 @@ func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 		}
 	})
 }
+
+// What stays is asked for now and then, not all the time.
+func TestLettersThatStayAreReadOnceARound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1))))
+		before := store.Calls(fakestore.Dead)
+		run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(10 * time.Minute)
+		if got := store.Calls(fakestore.Dead) - before; got < 25 || got > 65 {
+			t.Errorf("letters were read %d times in ten minutes, want every 10 to 20 s", got)
+		}
+	})
+}
+
+// A page is done with when its last letter is: more are not taken beside it.
+func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		payloads := [][]byte{versioned(2, time.Now(), anonymous(one("slow", 1)))}
+		for range 14 {
+			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", 1))))
+		}
+		aside(t, store, payloads...)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			for _, a := range c.Adds {
+				if a.Counter == "slow" {
+					return fakestore.UnknownNotApplied
+				}
+			}
+			return fakestore.OK
+		})
+		before := store.Calls(fakestore.Dead)
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(time.Hour)
+		first := store.Total("slow") == 0 && store.Total("a") < 14 // slow is in the first page, or comes in the second
+		if pages := store.Calls(fakestore.Dead) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {
+			t.Errorf("%d pages were read, a is %d, %d letters are held; want none read while one is held", pages, store.Total("a"), r.agg.Stats().HeldMessages)
+		}
+		store.OnFold(nil)
+		settle(time.Hour)
+		r.want(t, map[string]int64{"a": 14, "slow": 1})
+		if got := r.reasons(); len(got) != 0 {
+			t.Errorf("dead letters %q, want none", got)
+		}
+	})
+}
+
+// Keys of other letters are not touched, also those that come behind in the order of keys.
+func TestOtherLettersAreLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		other := aggregator.Dead{Key: "other", Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 1))}})}
+		if err := store.Bury(t.Context(), []aggregator.Dead{other}); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, store, aggregator.Config{})
+		settle(10 * time.Minute)
+		r.want(t, map[string]int64{})
+		if len(store.Letters()) != 1 {
+			t.Error("a letter that waits for a person is gone")
+		}
+	})
+}

@@ -46,7 +46,7 @@ type queued struct {
 }
 
 // TestSettle is the right-hand side of doc.go's table: what the loop does with four parts
-// after each verdict.
+// that are left, beside one that is applied, after each verdict.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	noAnswer := errors.New("no answer")
@@ -83,9 +83,10 @@ func TestSettle(t *testing.T) {
 				if c.parts == 0 {
 					c.parts = 4
 				}
-				j := testJob(l, c.parts)
+				j := testJob(l, c.parts+1)
+				done, rest := j.parts[0], j.parts[1:]
 				j.attempts, l.failures = c.attempts, c.before
-				l.settle(outcome{job: j, rest: j.parts, verdict: c.verdict, err: noAnswer})
+				l.settle(outcome{job: j, applied: []*part{done}, rest: rest, verdict: c.verdict, err: noAnswer})
 				got := queued{Failures: l.failures, Stuck: l.stuck, Halted: l.halted != nil, Fatal: l.fatal != nil, Lettered: len(l.letters) == 1}
 				for _, j := range l.jobs {
 					got.Jobs = append(got.Jobs, len(j.parts))
@@ -97,9 +98,12 @@ func TestSettle(t *testing.T) {
 				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				for i, p := range j.parts {
+				if !acked(done) {
+					t.Error("the part that is applied is not acknowledged")
+				}
+				for i, p := range rest {
 					if acked(p) {
-						t.Errorf("part %d is acknowledged", i)
+						t.Errorf("part %d of the rest is acknowledged", i)
 					}
 				}
 				if len(l.holding) != c.parts {
