@@ -34,7 +34,7 @@ var notPlain = []string{
 	`{"counter":"a","delta":1000000000000000}`, `{"counter":"a","delta":}`, `{"counter":"a","delta":-}`, `{"counter":"a","delta":null}`,
 	`{"counter":"a","delta":1,}`, `{"counter":"a",}`, `{"counter":"a","delta":1,"delta":1}`, `{"counter":"a","counter":"a"}`,
 	`{"counter":"a","id":"x"}`, `{"delta":1,"counter":"a"}`, `{"Counter":"a"}`, `{"counter":"a","Delta":1}`, `{"counter":'a'}`,
-	`{counter:"a"}`, `{"counter" "a"}`, `{"counter":"a" "delta":1}`, "\ufeff{\"counter\":\"a\"}", `{{"counter":"a"}`,
+	`{counter:"a"}`, `{"counter" "a"}`, `{"counter":"a","delta" 5}`, `{"counter":"a",:5}`, `{"counter":"a","delta":5`, `{"counter":"a" "delta":1}`, "\ufeff{\"counter\":\"a\"}", `{{"counter":"a"}`,
 }
 
 func TestPlainObjectLeavesTheRestToTheReader(t *testing.T) {
