@@ -63,3 +63,31 @@ func BenchmarkHashSet(b *testing.B) {
 		set.add(uint64(i%100_000+1) * 0x9e3779b97f4a7c15)
 	}
 }
+
+// Its size is a mask of hashes, and how many it holds closes a window.
+func TestHashSetCountsThroughGrowthAndShrinkage(t *testing.T) {
+	t.Parallel()
+	var s hashSet
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{100_000, 10, 3, 5_000, 70, 1} {
+		for range 2 {
+			rng := rand.New(rand.NewPCG(uint64(n), 0))
+			for range n {
+				s.add(rng.Uint64() | 2) // none is 0 or 1
+			}
+		}
+		if s.n != n {
+			t.Errorf("%d hashes counted, want %d", s.n, n)
+		}
+		s.clear()
+		if size := len(s.slots); size&(size-1) != 0 || s.n != 0 {
+			t.Errorf("after %d: %d slots, %d taken; want a power of two, none taken", n, size, s.n)
+		}
+	}
+	s.add(0)
+	s.add(0)
+	s.add(rng.Uint64() | 2)
+	if s.n != 2 {
+		t.Errorf("%d hashes counted, want 2", s.n)
+	}
+}
