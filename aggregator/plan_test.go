@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill/wire"
 )
@@ -276,5 +277,21 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 	}
 	if n := r.newer.get(wire.HashCounter(fmt.Sprintf("%0500d", 999)), fmt.Sprintf("%0500d", 999)); n != 1 {
 		t.Errorf("the newest has %d shards, want 1", n)
+	}
+}
+
+// A window that did not forget the counters of the one before would close ever sooner.
+func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
+	t.Parallel()
+	var w window
+	cfg := Config{WindowMessages: 100, WindowCounters: 3, WindowBytes: 100}
+	for i := range 10 {
+		w.add(&part{Part: wire.Part{Entries: []wire.Entry{{Counter: fmt.Sprint("c", i), Delta: 1}}}}, time.Now())
+		if w.full(&cfg) {
+			t.Fatalf("window %d is full with one counter of 3", i)
+		}
+		if got := len(w.take()); got != 1 {
+			t.Fatalf("window %d had %d parts, want 1", i, got)
+		}
 	}
 }

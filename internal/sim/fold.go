@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// A Row is an answer of the store to a fold: the rows of the aggregator's table, with
+// "maybe applied" taken apart by what really happened.
+type Row int
+
+// The rows.
+const (
+	RowOK Row = iota
+	RowNotAdded
+	RowExists
+	RowExistsNoneFound
+	RowRefused
+	RowDeployment
+	RowMaybeApplied
+	RowMaybeNot
+	RowMaybeLater
+	RowMaybeTwice
+	RowPastDeadline
+
+	rowCount
+)
+
+var rowNames = [rowCount]string{
+	"OK", "OK, but not added", "marker exists", "marker exists, none found", "refused for its content",
+	"deployment", "unknown: was applied", "unknown: was not applied", "unknown: applied later",
+	"applied, sent again below: marker exists", "no answer before the deadline",
+}
+
+func (r Row) String() string { return rowNames[r] }
+
+// Fold applies a commit, and answers with a row of the table.
+func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, err error) {
+	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Raises: slices.Clone(c.Raises)}
+	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
+	var got Row
+	st.run = func(f fate) {
+		var row Row
+		at, row, err = s.w.fold(s.p, &commit, f)
+		s.w.Rows[row]++
+		s.w.trace("answer", s.p, rowNames[row], 0)
+		got = row
+	}
+	st.asks = func() string { return commitText(&commit) }
+	st.gets = func() string { return got.String() }
+	s.p.opening(st, &commit)
+	if !s.w.park(st) {
+		return time.Time{}, errFenced
+	}
+	return at, err
+}
+
+func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row Row, err error) {
+	apply := func() error {
+		if poisoned(c) {
+			return aggregator.ErrRefused
+		}
+		at, err = w.fake.Fold(background, c)
+		if w.verbose {
+			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
+		}
+		if err == nil {
+			for _, m := range c.Markers {
+				w.marked[m.ID] = true
+			}
+		}
+		return err
+	}
+	unknown := func(row Row) (time.Time, Row, error) { return time.Time{}, row, errLost }
+	switch {
+	case f != released:
+		w.maybe(apply)
+		return unknown(RowPastDeadline)
+	case w.away(StoreAway):
+		return unknown(w.maybe(apply))
+	case w.strikes(FoldNotApplied):
+		return unknown(RowMaybeNot)
+	case w.strikes(FoldApplied):
+		if apply() != nil {
+			return unknown(RowMaybeNot)
+		}
+		return unknown(RowMaybeApplied)
+	case w.strikes(FoldLate):
+		w.later(apply)
+		return unknown(RowMaybeLater)
+	case w.strikes(FoldResent):
+		if apply() == nil {
+			row = RowMaybeTwice
+		}
+	case w.strikes(FoldExists) && len(c.Markers) > 0:
+		return time.Time{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
+	case w.refused():
+		return time.Time{}, RowDeployment, errDeployment
+	case w.strikes(FoldIgnored):
+		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
+		return time.Time{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
+	}
+	if poisoned(c) {
+		return time.Time{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
+	}
+	_ = apply()
+	switch {
+	case err == nil || row == RowMaybeTwice:
+	case errors.Is(err, aggregator.ErrMarkerExists):
+		row = RowExists
+	case errors.Is(err, aggregator.ErrRefused):
+		row = RowRefused
+	}
+	return at, row, err
+}
+
+// poisoned reports whether the store refuses the commit for its content.
+func poisoned(c *aggregator.Commit) bool {
+	return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == poison })
+}
+func commitKey(c *aggregator.Commit) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	for _, m := range c.Markers {
+		_, _ = h.Write(m.ID[:])
+	}
+	for _, a := range c.Adds {
+		_, _ = h.WriteString(a.Counter)
+		_, _ = h.Write([]byte{byte(a.Shard), byte(a.Delta), byte(a.Delta >> 8)})
+	}
+	for _, r := range c.Raises {
+		_, _ = h.WriteString(r.Counter)
+		_, _ = h.Write([]byte{byte(r.Shards)})
+	}
+	return h.Sum64()
+}
