@@ -15,8 +15,8 @@ var (
 	// this request was counted.
 	ErrConflict = errors.New("id reused")
 
-	// ErrOverloaded: certainly not counted, because a bound on memory was reached.
-	// Repeat later.
+	// ErrOverloaded: certainly not counted, because a bound on memory, or on what may
+	// wait, was reached. Repeat later.
 	ErrOverloaded = errors.New("overloaded")
 
 	// ErrUnavailable: certainly not counted (or: no total can be given), because

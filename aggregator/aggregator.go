@@ -48,10 +48,10 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
-	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember)
-	a.records.limit = cfg.CommitTimeout
 	a.clock.Env = cfg.Env
-	a.lanes = &lanes{env: cfg.Env, alone: cfg.Commits == 1, busy: make(map[lane]struct{})}
+	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.clock.Now)
+	a.records.limit = cfg.CommitTimeout
+	a.lanes = newLanes(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil

@@ -574,9 +574,9 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 		store.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
 		r := run(t, store, aggregator.Config{})
 		r.send(t, anonymous(one("b", 2), one("a", 1)))
-		settle(time.Hour)
+		settle(20 * time.Minute)
 		r.send(t, anonymous(one("a", 10), one("c", 3)))
-		settle(time.Hour)
+		settle(20 * time.Minute)
 		r.want(t, map[string]int64{"a": 11, "b": 2, "c": 3})
 		if n := store.Calls(fakestore.Shards) + store.Calls(fakestore.Raise); n != 0 {
 			t.Errorf("%d calls for records, want none", n)

@@ -140,6 +140,7 @@ func (l *loop) audit() {
 	if !oldest.IsZero() {
 		s.oldest.Store(oldest.UnixNano())
 	}
+	s.widened.Store(int64(l.pace.widened))
 	s.heldMessages.Store(int64(len(l.holding)))
 	s.heldBytes.Store(int64(l.heldBytes))
 	s.waitingLetters.Store(int64(len(l.letters)))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/internal/shards"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -34,12 +35,13 @@ type outcome struct {
 	rest       []*part
 	verdict    verdict
 	err        error
+	wants      []Raise // counters that need more shards than they were known to have
 	work       work
 }
 
 // work counts what an attempt cost.
 type work struct {
-	commits, written, read, raised, entries int
+	commits, contended, written, read, raised, entries int
 }
 
 // attempt tries a job once. It runs beside the loop and touches no state of it.
@@ -56,16 +58,17 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		o.verdict = split
 		return o
 	}
-	shards, raises, ok := a.learn(&o, adds)
+	records, raises, ok := a.learn(&o, adds)
 	if !ok {
 		return o
 	}
-	if !a.lanes.acquire(adds, shards) {
+	t, ok := a.lanes.acquire(adds, records.shards)
+	if !ok {
 		o.verdict = blocked
 		return o
 	}
-	defer a.lanes.release(adds)
-	a.fold(&o, adds, raises)
+	got := a.fold(&o, t, raises, &records)
+	o.wants = a.lanes.release(t, got)
 	return o
 }
 
@@ -79,56 +82,67 @@ func withoutCommit(err error) verdict {
 
 // learn returns how many shards each counter has, and the records that the commit has to
 // write itself.
-func (a *Aggregator) learn(o *outcome, adds []Add) ([]int, []Raise, bool) {
+func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 	if a.limits.RaisesInFold {
-		shards, raises := a.records.guess(adds)
-		return shards, raises, true
+		k, raises := a.records.guess(adds)
+		return k, raises, true
 	}
-	shards, cost, err := a.records.learn(a.calls, adds)
+	young := rememberFor
+	if o.job.contended && !a.lanes.fixed {
+		young = contendedFor
+	}
+	k, cost, err := a.records.learn(a.calls, adds, young)
 	o.work.read += cost.read
 	o.work.written += cost.raised
 	o.work.raised += cost.raised
 	if err != nil {
 		// Whatever became of the raise, no part was applied.
 		o.err, o.verdict = err, withoutCommit(err)
-		return nil, nil, false
+		return known{}, nil, false
 	}
-	return shards, nil, true
+	return k, nil, true
 }
 
 // fold commits what is left of the job and sorts out the answer.
-func (a *Aggregator) fold(o *outcome, adds []Add, raises []Raise) {
-	c := Commit{Adds: adds, Markers: a.markers(o.rest), Raises: raises}
+func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (got answer) {
+	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest), Raises: raises}
 	if c.Entities() == 0 {
 		o.settle()
-		return
+		return got
 	}
 	// Asked before the attempt, and again here: the process may have been frozen since,
-	// for longer than another's marker was kept.
+	// for longer than another's marker was kept, or than a record may be remembered.
 	now := a.clock.Now()
 	if slices.ContainsFunc(o.rest, func(p *part) bool { return a.expired(p, now) }) {
 		o.verdict = again
-		return
+		return got
+	}
+	aged := a.records.aging.age()
+	if a.records.tooOld(records.asked, aged) {
+		o.verdict = again
+		return got
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
 	started := time.Now()
-	stored, err := a.store.Fold(ctx, &c)
+	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
+	got = answer{asked: true, took: took, err: err}
 	if a.cfg.OnFold != nil {
 		a.cfg.OnFold(took)
 	}
 	o.work.commits++
 	if err == nil {
-		a.clock.Learn(stored, took)
-		a.records.remember(raises)
+		got.told = folded.Shards
+		a.clock.Learn(folded.At, took)
+		a.records.remember(raises, aged)
 		o.work.written += c.Entities()
 		o.work.raised += len(raises)
 		for _, p := range o.rest {
 			o.work.entries += len(p.Entries)
 		}
 		o.settle()
-		return
+		return got
 	}
 	o.err = err
 	switch {
@@ -141,8 +155,11 @@ func (a *Aggregator) fold(o *outcome, adds []Add, raises []Raise) {
 	case errors.Is(err, ErrNotCounted):
 		o.verdict = ignored
 	default:
-		o.verdict = unknown
+		if o.verdict = unknown; errors.Is(err, ErrContended) {
+			o.work.contended++
+		}
 	}
+	return got
 }
 
 // afterMarkerExists drops what is applied already. Without anything to drop the store

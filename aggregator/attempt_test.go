@@ -35,10 +35,10 @@ func (s *cannedStore) note(ctx context.Context, call string) {
 	}
 }
 
-func (s *cannedStore) Fold(ctx context.Context, c *Commit) (time.Time, error) {
+func (s *cannedStore) Fold(ctx context.Context, c *Commit) (Folded, error) {
 	s.note(ctx, fmt.Sprintf("fold %d+%d", len(c.Markers), len(c.Adds)))
 	time.Sleep(s.takes)
-	return s.at, s.fold
+	return Folded{At: s.at}, s.fold
 }
 
 func (s *cannedStore) Applied(ctx context.Context, ids []wire.PartID) (found []Marker, err error) {
@@ -203,7 +203,7 @@ func TestAttempt(t *testing.T) {
 				[]*part{one, two}[r-'1'].marked = false
 			}
 			if c.busy {
-				a.lanes.busy[lane{"a", 0}] = struct{}{}
+				a.lanes.policy.Pick("a", 1, time.Now())
 			}
 			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
 			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, store.called}
@@ -221,8 +221,8 @@ func TestAttempt(t *testing.T) {
 					t.Errorf("the timer of %q still runs after the attempt", store.called[i])
 				}
 			}
-			if left := len(a.lanes.busy); (left > 0) != c.busy {
-				t.Errorf("%d shards are still taken after the attempt", left)
+			if a.lanes.free("a", 1) == 0 != c.busy || a.lanes.free("b", 1) == 0 {
+				t.Error("shards are still taken after the attempt")
 			}
 		})
 	}

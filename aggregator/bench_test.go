@@ -16,8 +16,8 @@ import (
 // nullStore takes everything, so that what is left is the aggregator's own cost.
 type nullStore struct{ limits Limits }
 
-func (s nullStore) Limits() Limits                                 { return s.limits }
-func (nullStore) Fold(context.Context, *Commit) (time.Time, error) { return time.Time{}, nil }
+func (s nullStore) Limits() Limits                              { return s.limits }
+func (nullStore) Fold(context.Context, *Commit) (Folded, error) { return Folded{}, nil }
 func (nullStore) Applied(context.Context, []wire.PartID) ([]Marker, error) {
 	return nil, nil
 }

@@ -21,6 +21,12 @@ type Config struct {
 	// Negative: not at all, a window closes as soon as a commit slot is free.
 	Linger time.Duration
 
+	// Staleness is how old an increment may be when it is counted. A window then waits for
+	// as long as that leaves its oldest increment time for the commit, by what commits took
+	// lately, and longer while commits fail again and again. Default 0, which is none:
+	// Linger. A Linger beside it wins.
+	Staleness time.Duration
+
 	// A window closes early at this many messages (default 10,000), distinct counters and
 	// markers (default 100,000) or bytes of messages (default 64 MiB).
 	WindowMessages, WindowCounters, WindowBytes int
@@ -39,12 +45,20 @@ type Config struct {
 	// Shards is what a new counter starts with. Default: what the store says.
 	Shards int
 
+	// MaxShards is the most shards that a counter is given when commits to it are more than
+	// its shards sustain. One that has more keeps them. Default 128.
+	MaxShards int
+
+	// ShardRate is how many commits a second one shard sustains. Default: what the store
+	// says. Negative: counters keep the numbers of shards that they have.
+	ShardRate float64
+
 	// Horizon is how long ids are remembered. Every publisher and aggregator of a
 	// deployment must have the same. Default 8 days.
 	Horizon time.Duration
 
 	// Remember is how many counters' records are kept in memory, fewer where names have
-	// more than 48 bytes on average: at most 110 bytes for each. Default 2,000,000.
+	// more than 48 bytes on average: at most 126 bytes for each. Default 2,000,000.
 	Remember int
 
 	// DeadLetterRate is how many dead letters are written a second at most; the rest is
@@ -82,6 +96,9 @@ type Config struct {
 
 func (c Config) withDefaults(limits Limits) Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
+	if c.Linger != 0 {
+		c.Staleness = 0
+	}
 	c.Linger = cmp.Or(c.Linger, 100*time.Millisecond)
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
@@ -91,6 +108,8 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.Commits = cmp.Or(c.Commits, limits.Commits)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.Shards = cmp.Or(c.Shards, limits.Shards)
+	c.MaxShards = cmp.Or(c.MaxShards, 128)
+	c.ShardRate = cmp.Or(c.ShardRate, limits.ShardRate)
 	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
 	c.Remember = cmp.Or(c.Remember, 2_000_000)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
@@ -122,8 +141,13 @@ func (c Config) validate() error {
 	positive("Commits", c.Commits)
 	positive("Remember", c.Remember)
 	positive("DeadLetterRate", c.DeadLetterRate)
-	if c.Shards < 1 || c.Shards > countmill.MaxShards {
-		errs = append(errs, fmt.Errorf("Shards must be from 1 to %d, got %d", countmill.MaxShards, c.Shards))
+	for name, n := range map[string]int{"Shards": c.Shards, "MaxShards": c.MaxShards} {
+		if n < 1 || n > countmill.MaxShards {
+			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, got %d", name, countmill.MaxShards, n))
+		}
+	}
+	if c.Staleness != 0 && (c.Staleness < MinStaleness || c.Staleness > MaxStaleness) {
+		errs = append(errs, fmt.Errorf("Staleness must be from %s to %s, or 0 for none, got %s", MinStaleness, MaxStaleness, c.Staleness))
 	}
 	for name, d := range map[string]time.Duration{
 		"CommitTimeout": c.CommitTimeout, "Horizon": c.Horizon,

@@ -16,7 +16,7 @@
 // their ids are in process already: then the message waits for those. The window
 // closes when it is full or has lingered, and is packed into jobs that fit the store.
 // An attempt at a job makes sure that each counter has a record, or has the commit write
-// it where the store takes that, picks a random free shard for each, and commits markers
+// it where the store takes that, picks a free shard for each, and commits markers
 // and sums in one go. A part is settled when it is known to be applied, or stands in the
 // dead letters. A message is acknowledged when all its parts are settled.
 //
@@ -31,6 +31,11 @@
 // store's time is not beyond the part's time plus the horizon, asked anew before every
 // attempt, and its marker stays two hours longer than that.
 //
+// A record is remembered for an hour, by the store's time and by what has passed whatever
+// the clocks say, and looked at again right before every commit. One of a counter that was
+// deleted is as good as none: writing it anew ends the delete. A deleted counter is swept a
+// day later, so no shard is written that no record names.
+//
 // A look-up of a marker that finds something proves that the part was applied. One
 // that finds nothing proves nothing: only the insert decides.
 //
@@ -44,15 +49,27 @@
 //	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
 //	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
 //	error of a look-up, a raise   nothing applied          try again later
-//	any other error of Fold       maybe applied            the same markers on new random shards, with
+//	ErrContended                  maybe applied            the same markers with the next window, the
+//	                                                       counters' records looked at again; from
+//	                                                       the fourth time in halves
+//	any other error of Fold       maybe applied            the same markers on other shards, with
 //	                                                       full jitter; from the third time in halves
 //	                                                       (one job only while nothing is answered)
 //
 // A batch of a newer wire version is a dead letter too, until an aggregator that can read
-// it takes it as it takes messages: it is removed when its parts are settled.
+// it takes it as it takes messages: it is removed when its parts are settled. A person may
+// ask for the replay of any letter that holds a batch (AskKey); it goes the same way.
 //
 // With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
 // be repeated after it.
+//
+// # More shards
+//
+// A counter begins with few shards. What a shard tells with each fold (Told), and commits that
+// contend, say when it needs more (internal/shards). Its record is raised beside the loop
+// (growth), by whoever finds out first, and folds go on by the shards there are until it is.
+// Others hear of more shards from a shard, or from the records they look at once an hour; they
+// look at the record before they go by it. No number is ever lowered.
 //
 // # Requests with a key
 //

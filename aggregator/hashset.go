@@ -1,7 +1,7 @@
 package aggregator
 
-// A hashSet counts distinct hashes. Their low bits are as good as any, so they are looked
-// for from there; at most half of the slots are taken.
+// A hashSet counts distinct hashes, which nobody may choose: they are looked for from their
+// low bits on, and two things of one hash count as one. At most half of the slots are taken.
 type hashSet struct {
 	slots []uint64 // 0: free
 	n     int

@@ -1,83 +1,134 @@
 package aggregator
 
 import (
+	"errors"
 	"slices"
-	"sync"
+	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/shards"
 	"github.com/countmill/countmill/wire"
 )
 
 // lanes picks shards and sees to it that this process never has one shard in two
 // commits under way: they would only contend with each other.
 type lanes struct {
-	env   *env.Env
-	alone bool // one commit at a time: nothing can collide
-
-	mu   sync.Mutex
-	busy map[lane]struct{}
+	env    *env.Env
+	now    func() time.Time // the store's
+	policy *shards.Policy   // nil where one commit at a time has nobody to contend with
+	fixed  bool             // counters keep the numbers of shards that they have
 }
 
-type lane struct {
-	counter string
-	shard   int
+func newLanes(cfg *Config, now func() time.Time) *lanes {
+	l := &lanes{env: cfg.Env, now: now, fixed: cfg.ShardRate <= 0}
+	if !l.fixed || cfg.Commits > 1 {
+		l.policy = shards.New(shards.Config{
+			Rate: max(cfg.ShardRate, 0), Max: cfg.MaxShards, Remember: min(cfg.Remember, mostPicked), Env: cfg.Env,
+		})
+	}
+	return l
 }
 
-// acquire gives each add a random free shard below its counter's shards and puts the
-// adds in key order. It takes all or nothing: false means that some counter has no
-// free shard.
-func (l *lanes) acquire(adds []Add, shards []int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// mostPicked is about how many counters something is remembered beside their records: those
+// that are committed to all the time, which are fewer.
+const mostPicked = 1 << 16
+
+// A taken is what the lanes gave to one commit, in the order of its adds.
+type taken struct {
+	adds  []Add
+	known []int // how many shards the counter of each has
+}
+
+// acquire gives each add a free shard below its counter's shards and puts the adds in key
+// order. It takes all or nothing: false means that some counter has no free shard.
+func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
+	t := taken{adds: adds, known: shards}
+	if l.policy == nil {
+		l.draw(t)
+		return t, true
+	}
+	now := l.now()
 	moved := false
 	for i := range adds {
-		shard, ok := l.freeLocked(adds[i].Counter, shards[i])
+		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
-			l.releaseLocked(adds[:i])
-			return false
+			l.release(taken{adds[:i], shards[:i]}, answer{})
+			return taken{}, false
 		}
-		adds[i].Shard = shard
-		if !l.alone {
-			l.busy[lane{adds[i].Counter, shard}] = struct{}{}
-		}
-		if shard > 0 {
-			adds[i].Hash, moved = wire.SpreadHash(adds[i].Hash, shard), true
+		moved = l.put(&adds[i], shard) || moved
+	}
+	if moved {
+		t.sort()
+	}
+	return t, true
+}
+
+// draw takes any shard.
+func (l *lanes) draw(t taken) {
+	moved := false
+	for i, n := range t.known {
+		if n > 1 {
+			moved = l.put(&t.adds[i], l.env.IntN(n)) || moved
 		}
 	}
 	if moved {
-		slices.SortFunc(adds, compareAdds)
+		t.sort()
 	}
-	return true
 }
 
-func (l *lanes) freeLocked(counter string, shards int) (int, bool) {
-	first := 0
-	if shards > 1 {
-		first = l.env.IntN(shards)
+// put reports whether the add has another place in the order of keys now.
+func (l *lanes) put(a *Add, shard int) bool {
+	if a.Shard = shard; shard > 0 {
+		a.Hash = wire.SpreadHash(a.Hash, shard)
 	}
-	if l.alone {
-		return first, true
+	return shard > 0
+}
+
+// sort puts the adds in key order, and what is known with them.
+func (t taken) sort() {
+	type one struct {
+		add   Add
+		known int
 	}
-	for i := range shards {
-		shard := (first + i) % shards
-		if _, ok := l.busy[lane{counter, shard}]; !ok {
-			return shard, true
+	all := make([]one, len(t.adds))
+	for i := range all {
+		all[i] = one{t.adds[i], t.known[i]}
+	}
+	slices.SortFunc(all, func(a, b one) int { return compareAdds(a.add, b.add) })
+	for i := range all {
+		t.adds[i], t.known[i] = all[i].add, all[i].known
+	}
+}
+
+// An answer is how the store answered a commit; the zero one: it was not asked.
+type answer struct {
+	asked bool
+	took  time.Duration
+	err   error
+	told  []Told
+}
+
+// release gives the shards back, and returns the counters that need more of them than their
+// records were known to name.
+func (l *lanes) release(t taken, got answer) (wants []Raise) {
+	if l.policy == nil {
+		return nil
+	}
+	now := l.now()
+	end := shards.End{Took: got.took, OK: got.asked && got.err == nil, Contended: errors.Is(got.err, ErrContended)}
+	for i := range t.adds {
+		a, known := &t.adds[i], t.known[i]
+		if end.Tally = 0; i < len(got.told) {
+			end.Tally = got.told[i].Tally
+		}
+		want := l.policy.Done(a.Counter, a.Shard, known, end, now)
+		if i < len(got.told) {
+			want = max(want, min(got.told[i].Known, countmill.MaxShards))
+		}
+		if want > known && !l.fixed {
+			wants = append(wants, Raise{Counter: a.Counter, Shards: want})
 		}
 	}
-	return 0, false
-}
-
-func (l *lanes) release(adds []Add) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.releaseLocked(adds)
-}
-
-func (l *lanes) releaseLocked(adds []Add) {
-	if l.alone {
-		return
-	}
-	for i := range adds {
-		delete(l.busy, lane{adds[i].Counter, adds[i].Shard})
-	}
+	return wants
 }

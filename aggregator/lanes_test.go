@@ -1,32 +1,55 @@
 package aggregator
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill/wire"
 )
 
+func testLanes(cfg Config) *lanes {
+	cfg = cfg.withDefaults(Limits{Commits: 4, Shards: 1, ShardRate: 1})
+	return newLanes(&cfg, time.Now)
+}
+
+// free is how many of a counter's shards no commit has under way.
+func (l *lanes) free(counter string, shards int) (n int) {
+	var all []taken
+	for {
+		t, ok := l.acquire([]Add{{Counter: counter, Hash: wire.HashCounter(counter)}}, []int{shards})
+		if !ok {
+			break
+		}
+		all = append(all, t)
+	}
+	for _, t := range all {
+		l.release(t, answer{})
+	}
+	return len(all)
+}
+
+// One commit at a time, and shards of which there are enough, are drawn at random.
 func TestLanesUseAllShards(t *testing.T) {
 	t.Parallel()
-	for _, alone := range []bool{false, true} {
-		for _, shards := range []int{1, 2, 7} {
-			l := &lanes{alone: alone, busy: make(map[lane]struct{})}
-			seen := make(map[int]bool)
-			for range 200 {
-				adds := []Add{{Counter: "a", Hash: wire.HashCounter("a")}}
-				if !l.acquire(adds, []int{shards}) {
-					t.Fatal("no shard although none is taken")
-				}
-				if got, want := adds[0].Hash, wire.ShardHash("a", adds[0].Shard); got != want {
-					t.Fatalf("shard %d has hash %x, want %x", adds[0].Shard, got, want)
-				}
-				seen[adds[0].Shard] = true
-				l.release(adds)
+	l := testLanes(Config{Commits: 1, ShardRate: -1})
+	for _, shards := range []int{1, 2, 7} {
+		seen := make(map[int]bool)
+		for range 200 {
+			adds := []Add{{Counter: "a", Hash: wire.HashCounter("a")}}
+			got, ok := l.acquire(adds, []int{shards})
+			if !ok {
+				t.Fatal("no shard although none is taken")
 			}
-			if len(seen) != shards || len(l.busy) > 0 {
-				t.Errorf("alone %v: %d of %d shards used, %d not released", alone, len(seen), shards, len(l.busy))
+			if got, want := adds[0].Hash, wire.ShardHash("a", adds[0].Shard); got != want {
+				t.Fatalf("shard %d has hash %x, want %x", adds[0].Shard, got, want)
 			}
+			seen[adds[0].Shard] = true
+			l.release(got, answer{})
+		}
+		if len(seen) != shards {
+			t.Errorf("%d of %d shards used", len(seen), shards)
 		}
 	}
 }
@@ -34,19 +57,19 @@ func TestLanesUseAllShards(t *testing.T) {
 // All or nothing: shards that were taken before the one that is missing are free again.
 func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 	t.Parallel()
-	l := &lanes{busy: make(map[lane]struct{})}
-	first := []Add{{Counter: "b"}}
-	if !l.acquire(first, []int{1}) {
+	l := testLanes(Config{})
+	first, ok := l.acquire([]Add{{Counter: "b"}}, []int{1})
+	if !ok {
 		t.Fatal("the first commit gets no shard")
 	}
-	if l.acquire([]Add{{Counter: "a"}, {Counter: "b"}, {Counter: "c"}}, []int{1, 1, 1}) {
+	if _, ok := l.acquire([]Add{{Counter: "a"}, {Counter: "b"}, {Counter: "c"}}, []int{1, 1, 1}); ok {
 		t.Error("two commits on one shard")
 	}
-	if len(l.busy) != 1 {
-		t.Errorf("%d shards taken, want the first commit's", len(l.busy))
+	if a, b, c := l.free("a", 1), l.free("b", 1), l.free("c", 1); a != 1 || b != 0 || c != 1 {
+		t.Errorf("%d, %d and %d shards are free, want all but the first commit's", a, b, c)
 	}
-	l.release(first)
-	if adds := []Add{{Counter: "a"}, {Counter: "b"}}; !l.acquire(adds, []int{1, 1}) {
+	l.release(first, answer{})
+	if _, ok := l.acquire([]Add{{Counter: "a"}, {Counter: "b"}}, []int{1, 1}); !ok {
 		t.Error("no shard although all are free again")
 	}
 }
@@ -55,11 +78,11 @@ func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 func TestLanesFindTheLastFreeShard(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := &lanes{busy: make(map[lane]struct{})}
+		l := testLanes(Config{})
 		var got []int
 		for range 5 {
 			adds := []Add{{Counter: "a"}}
-			if !l.acquire(adds, []int{5}) {
+			if _, ok := l.acquire(adds, []int{5}); !ok {
 				t.Fatalf("no shard beside %v of 5", got)
 			}
 			got = append(got, adds[0].Shard)
@@ -70,22 +93,64 @@ func TestLanesFindTheLastFreeShard(t *testing.T) {
 	}
 }
 
-// Shards of one counter lie far apart; a commit is in key order all the same.
+// Shards of one counter lie far apart; a commit is in key order all the same, and what is
+// known of a counter stays with its add.
 func TestLanesKeepKeyOrder(t *testing.T) {
 	t.Parallel()
-	l := &lanes{busy: make(map[lane]struct{})}
 	for range 50 {
-		var adds []Add
-		for _, c := range []string{"a", "b", "c", "d"} {
-			adds = append(adds, Add{Counter: c, Hash: wire.HashCounter(c)})
+		for _, rate := range []float64{1, -1} {
+			l := testLanes(Config{ShardRate: rate})
+			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
+			var adds []Add
+			for c := range known {
+				adds = append(adds, Add{Counter: c, Hash: wire.HashCounter(c)})
+			}
+			slices.SortFunc(adds, compareAdds)
+			var shards []int
+			for _, a := range adds {
+				shards = append(shards, known[a.Counter])
+			}
+			got, ok := l.acquire(adds, shards)
+			if !ok {
+				t.Fatal("no shard")
+			}
+			if !slices.IsSortedFunc(got.adds, compareAdds) {
+				t.Fatalf("%+v are not in key order", got.adds)
+			}
+			for i, a := range got.adds {
+				if got.known[i] != known[a.Counter] {
+					t.Fatalf("%s is known to have %d shards, want %d", a.Counter, got.known[i], known[a.Counter])
+				}
+			}
 		}
-		slices.SortFunc(adds, compareAdds)
-		if !l.acquire(adds, []int{9, 9, 9, 9}) {
-			t.Fatal("no shard")
+	}
+}
+
+// What a shard tells of its counter is a wish to look at the record; numbers that cannot be
+// are cut, and where numbers are fixed nobody listens.
+func TestLanesHearOfMoreShards(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		told  []Told
+		err   error
+		wants string
+	}{
+		{1, []Told{{Tally: 1, Known: 3}, {Tally: 1, Known: 2}}, nil, "[]"},
+		{1, []Told{{Tally: 1, Known: 4}, {Tally: 1, Known: 5}}, nil, "[{a 4} {b 5}]"},
+		{1, []Told{{Tally: 1, Known: 3}, {Tally: 1, Known: 1 << 40}}, nil, "[{b 999}]"},
+		{1, nil, nil, "[]"},
+		{-1, []Told{{Tally: 1, Known: 4}, {Tally: 1, Known: 5}}, nil, "[]"},
+		{-1, nil, ErrContended, "[]"},
+	} {
+		l := testLanes(Config{ShardRate: c.rate})
+		adds := []Add{{Counter: "a", Hash: 1}, {Counter: "b", Hash: 2}}
+		got := taken{adds: adds, known: []int{3, 2}}
+		for i := range adds {
+			adds[i].Shard, _ = l.policy.Pick(adds[i].Counter, got.known[i], time.Now())
 		}
-		if !slices.IsSortedFunc(adds, compareAdds) {
-			t.Fatalf("%+v are not in key order", adds)
+		if wants := fmt.Sprint(l.release(got, answer{asked: true, took: time.Millisecond, err: c.err, told: c.told})); wants != c.wants {
+			t.Errorf("rate %v, told %v: wants %s, want %s", c.rate, c.told, wants, c.wants)
 		}
-		l.release(adds)
 	}
 }

@@ -148,6 +148,7 @@ func (l *loop) afterBurial(b burial) {
 		// Not before: the rate keeps a flood out of the log as well.
 		l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
 		for _, h := range dead.holders {
+			h.stays = h.stays || h.letter == AskKey(dead.dead.Key)
 			l.done(h)
 		}
 	}

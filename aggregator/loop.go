@@ -26,6 +26,7 @@ type loop struct {
 	heldBytes int
 
 	window window
+	pace   pace
 	jobs   []*job
 	// known has every marked part that is in the window or in a job.
 	known map[wire.PartID]*part
@@ -47,6 +48,7 @@ type loop struct {
 	limiter   *rate.Limiter
 
 	replay replay
+	growth growth
 
 	checks   chan error
 	draining bool
@@ -68,11 +70,13 @@ const auditEvery = time.Second
 func newLoop(a *Aggregator) *loop {
 	return &loop{
 		a:        a,
+		pace:     newPace(&a.cfg),
 		holding:  make(map[*held]struct{}),
 		known:    make(map[wire.PartID]*part),
 		outcomes: make(chan outcome, a.cfg.Commits),
 		buried:   make(chan burial, 1),
 		replay:   replay{answers: make(chan exhumed, 1)},
+		growth:   newGrowth(),
 		checks:   make(chan error, 1),
 		checked:  errUnchecked,
 		limiter:  rate.NewLimiter(rate.Limit(a.cfg.DeadLetterRate), a.cfg.DeadLetterRate),
@@ -123,6 +127,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.afterBurial(b)
 		case e := <-l.replay.answers:
 			l.afterReplay(e)
+		case g := <-l.growth.answers:
+			l.afterGrowth(g)
 		case l.checked = <-l.checks:
 			l.audit()
 		case <-l.timer.C:
@@ -185,6 +191,7 @@ func (l *loop) waitAttempts() {
 	if l.replay.calling {
 		<-l.replay.answers
 	}
+	l.growth.end()
 }
 
 // intake is where messages come from, nil while none are to be taken: while too much is
@@ -261,6 +268,7 @@ func (l *loop) launch() {
 		l.answered() // nothing is left that could find out that the store is back
 	}
 	l.exhume(now)
+	l.grow(now)
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
 		if j == nil {
@@ -300,11 +308,23 @@ func (l *loop) closeWindow(now time.Time) bool {
 	if l.anyBlocked() && !w.full(&l.a.cfg) {
 		return false
 	}
-	due := l.draining || l.a.cfg.Linger < 0 || w.full(&l.a.cfg) || now.Sub(w.opened) >= l.a.cfg.Linger
+	// Where no more may be held nothing more comes, however long the window waits.
+	due := l.draining || w.full(&l.a.cfg) || l.a.cfg.Staleness > 0 && l.full() || !now.Before(l.pace.due(w))
 	if !due {
 		return false
 	}
-	l.jobs = append(l.jobs, pack(w.take(), l.a.limits.Entities)...)
+	parts, attempts := l.takeContended()
+	contended := make(map[*part]bool, len(parts))
+	for _, p := range parts {
+		contended[p] = true
+	}
+	for _, j := range pack(append(parts, w.take()...), l.a.limits.Entities) {
+		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
+			j.contended, j.attempts = true, attempts
+		}
+		j.closed, j.widened = now, l.pace.widened
+		l.jobs = append(l.jobs, j)
+	}
 	return true
 }
 
@@ -328,8 +348,8 @@ func (l *loop) setTimer() {
 			wake = t
 		}
 	}
-	if !l.window.empty() && l.a.cfg.Linger > 0 {
-		sooner(l.window.opened.Add(l.a.cfg.Linger))
+	if !l.window.empty() {
+		sooner(l.pace.due(&l.window))
 	}
 	for _, j := range l.jobs {
 		sooner(j.after)
@@ -338,6 +358,7 @@ func (l *loop) setTimer() {
 		sooner(l.buryAfter)
 	}
 	sooner(l.replay.next)
+	sooner(l.growth.after)
 	l.timer.Reset(wake.Sub(now))
 }
 

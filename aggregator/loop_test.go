@@ -2,6 +2,9 @@ package aggregator
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +123,124 @@ func TestAJobWaitsOnlyWhileACommitIsUnderWay(t *testing.T) {
 		l.wait(outcome{job: &job{}})
 		if got := l.jobs[0].waits; got != (running > 0) {
 			t.Errorf("with %d commits under way a job waits: %v", running, got)
+		}
+	}
+}
+
+// The commit that the last one waited for may have ended before the loop heard that it
+// waits.
+func TestTheLastCommitWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		j := testJob(l, 1)
+		p := j.parts[0]
+		l.running = 1
+		l.outcomes <- outcome{job: j, rest: j.parts, verdict: blocked}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.run(ctx); err != nil || !acked(p) {
+			t.Errorf("Run returned %v, acknowledged %v", err, acked(p))
+		}
+	})
+}
+
+// What is closed while a job waits for a shard would queue up behind it in small pieces.
+func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
+	t.Parallel()
+	l := newLoop(newTestAggregator(t))
+	l.a.cfg.Linger, l.checked = -1, nil
+	blocked := testJob(l, 1)
+	blocked.waits = true
+	l.jobs = []*job{blocked}
+	now := time.Now()
+	l.window.add(testJob(l, 1).parts[0], now)
+	if l.closeWindow(now) {
+		t.Error("closed while a job waits for a shard")
+	}
+	l.window.messages = l.a.cfg.WindowMessages
+	if !l.closeWindow(now) || len(l.jobs) != 2 {
+		t.Error("a full window stays open")
+	}
+}
+
+func TestTheErrorOfADrainCountsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		testJob(l, 3)
+		l.holding[&held{letter: "stays where it is"}] = struct{}{}
+		if err := l.giveUp(); err == nil || !strings.Contains(err.Error(), " 3 messages ") {
+			t.Errorf("giveUp: %v, want 3 messages named", err)
+		}
+	})
+}
+
+// A commit without markers whose outcome is unknown ends the process, and must be seen to.
+func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		l.a.cfg.SkipAnonymousMarkers = true
+		j, noAnswer := testJob(l, 2), errors.New("no answer")
+		l.running = 1
+		l.outcomes <- outcome{job: j, rest: j.parts, verdict: unknown, err: noAnswer}
+		if err := l.giveUp(); !errors.Is(err, noAnswer) {
+			t.Errorf("giveUp: %v, want why the process ends", err)
+		}
+		if j.parts[0].holder.msg.Nack(); acked(j.parts[0]) {
+			t.Error("acknowledged although nobody knows whether it is applied")
+		}
+	})
+}
+
+// awayBus takes no subscription.
+type awayBus struct{ asked []time.Time }
+
+func (b *awayBus) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	b.asked = append(b.asked, time.Now())
+	return nil, errors.New("away")
+}
+
+func TestSubscribingBacksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := &awayBus{}
+		a, err := New(bus, nullStore{Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := a.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var waits []time.Duration
+		for i := 1; i < len(bus.asked) && i < 12; i++ {
+			waits = append(waits, bus.asked[i].Sub(bus.asked[i-1]))
+		}
+		const ms = time.Millisecond
+		want := []time.Duration{100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms, 6300 * ms, 12700 * ms, 25500 * ms, 30000 * ms, 30000 * ms, 30000 * ms}
+		if !slices.Equal(waits, want) {
+			t.Errorf("waits of %s, want %s", waits, want)
+		}
+	})
+}
+
+func TestAWindowIsFullAtEachOfItsLimits(t *testing.T) {
+	t.Parallel()
+	c := Config{WindowMessages: 3, WindowCounters: 3, WindowBytes: 3}
+	for name, w := range map[string]struct {
+		window window
+		want   bool
+	}{
+		"messages":             {window{messages: 3}, true},
+		"bytes":                {window{bytes: 3}, true},
+		"counters and markers": {window{counters: hashSet{n: 1}, markers: 2}, true},
+		"one below each":       {window{messages: 2, bytes: 2, counters: hashSet{n: 1}, markers: 1}, false},
+	} {
+		if got := w.window.full(&c); got != w.want {
+			t.Errorf("%s: full %v, want %v", name, got, w.want)
 		}
 	}
 }

@@ -2,18 +2,24 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"math"
-
-	"github.com/countmill/countmill/wire"
 )
 
-// names keeps the number of shards of counters. It is exact: a counter that was taken
+// seed is drawn anew by each process. Tables place counters by a hash under it: names can
+// be made to have one xxHash64, all of them (HashCounter decides the order of entries, which
+// must be the same everywhere, and nothing else). What tables answer does not depend on it.
+var seed = maphash.MakeSeed()
+
+// place is where tables look for a counter.
+func place(counter string) uint64 { return maphash.String(seed, counter) }
+
+// names keeps the number of shards of counters, and when it was asked for. It is exact: a counter that was taken
 // for another would be folded without a record. It holds no pointers, so that a million
 // names are nothing to the garbage collector.
 type names struct {
-	// Open addressing with linear probing from the hash's low bits, at most half of the
-	// slots taken. Not the high bits: what comes first may be a window's, which begins
-	// with the lowest hashes.
+	// Open addressing with linear probing from the low bits of place, at most half of the
+	// slots taken.
 	slots []nameSlot
 	n     int
 	text  []byte // 2 bytes of length and the name, one after another
@@ -21,8 +27,9 @@ type names struct {
 
 type nameSlot struct {
 	at     uint32 // where in text, plus 1; 0: free
-	check  uint16 // the hash's high bits
+	check  uint16 // the high bits of place
 	shards uint16
+	asked  age
 }
 
 func check(hash uint64) uint16 { return uint16(hash >> 48) }
@@ -41,7 +48,7 @@ func (t *names) resize(size int) {
 	t.slots = make([]nameSlot, size)
 	for _, s := range old {
 		if s.at != 0 {
-			i, _ := t.find(wire.HashCounter(t.name(s)), "")
+			i, _ := t.find(place(t.name(s)), "")
 			t.slots[i] = s
 		}
 	}
@@ -73,24 +80,25 @@ func (t *names) name(s nameSlot) string {
 }
 
 // get returns 0 for a counter that is not there.
-func (t *names) get(hash uint64, counter string) (shards int) {
-	if i, found := t.find(hash, counter); found {
-		return int(t.slots[i].shards)
+func (t *names) get(counter string) (shards int, asked age) {
+	if i, found := t.find(place(counter), counter); found {
+		return int(t.slots[i].shards), t.slots[i].asked
 	}
-	return 0
+	return 0, 0
 }
 
-func (t *names) put(hash uint64, counter string, shards int) {
+func (t *names) put(counter string, shards int, asked age) {
+	hash := place(counter)
 	i, found := t.find(hash, counter)
 	if found {
-		t.slots[i].shards = uint16(shards)
+		t.slots[i].shards, t.slots[i].asked = uint16(shards), asked
 		return
 	}
 	if t.n++; 2*t.n > len(t.slots) {
 		t.resize(2 * len(t.slots))
 		i, _ = t.find(hash, counter)
 	}
-	t.slots[i] = nameSlot{at: uint32(len(t.text)) + 1, check: check(hash), shards: uint16(shards)}
+	t.slots[i] = nameSlot{at: uint32(len(t.text)) + 1, check: check(hash), shards: uint16(shards), asked: asked}
 	t.text = binary.LittleEndian.AppendUint16(t.text, uint16(len(counter)))
 	t.text = append(t.text, counter...)
 }

@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +77,25 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 			t.Errorf("the store is back, but: %v", err)
 		}
 		r.want(t, want)
+	})
+}
+
+func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		var buries atomic.Int64
+		store.On(fakestore.Bury, func(int) fakestore.Answer { buries.Add(1); return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		m := r.sendBytes(t, []byte("garbage"))
+		settle(time.Hour)
+		last := buries.Load()
+		for buries.Load() == last { // a back-off of up to 30 s begins
+			settle(time.Millisecond)
+		}
+		store.On(fakestore.Bury, nil)
+		if err := r.finish(); err != nil || !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
+		}
 	})
 }
 

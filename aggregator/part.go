@@ -15,8 +15,12 @@ type held struct {
 	letter string    // the dead letter's key; msg is nil then
 	source string    // its id, for dead letters
 	time   time.Time // when its oldest increment was added
+	born   time.Time // that, or the broker's time where it is earlier
 	bytes  int
 	open   int // parts that are not settled
+	// maybe and stays are of a dead letter: it may have been applied before, and it has
+	// been set aside again as what it was.
+	maybe, stays bool
 	// final is true when a part without a marker was applied or may stand in a dead
 	// letter: the message can then not be delivered again.
 	final bool
@@ -65,7 +69,7 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 	var head *part
 	for i := range b.Parts {
 		p := &space[i]
-		p.Part, p.holder, p.at = b.Parts[i], h, b.Time
+		p.Part, p.holder, p.at, p.maybe = b.Parts[i], h, b.Time, h.maybe
 		if !p.Time.IsZero() {
 			p.at = p.Time
 		}

@@ -12,10 +12,16 @@ import (
 // A job is a set of parts that are committed together.
 type job struct {
 	parts    []*part
-	attempts int       // that had an unknown outcome or could not work
-	after    time.Time // not to be tried before
-	lookup   bool      // look markers up before the next commit
-	waits    bool      // for a shard that another commit has under way
+	closed   time.Time     // its window
+	widened  time.Duration // by so much
+	attempts int           // that had an unknown outcome or could not work
+	after    time.Time     // not to be tried before
+	lookup   bool          // look markers up before the next commit
+	waits    bool          // for a shard that another commit has under way
+	// contended: something in it was tried last in a commit that was given up because of
+	// others, so that the records of its counters are looked at again.
+	contended bool
+	half      bool // of a job that was taken apart
 }
 
 // pack cuts a window into jobs that fit the store: whole parts, in hash order, so that
@@ -75,6 +81,7 @@ func (j *job) halve() []*job {
 		return []*job{j}
 	}
 	a, b := *j, *j
+	a.half, b.half = true, true
 	middle := len(j.parts) / 2
 	a.parts, b.parts = j.parts[:middle:middle], j.parts[middle:]
 	return []*job{&a, &b}
@@ -85,7 +92,7 @@ func (j *job) singles() []*job {
 	jobs := make([]*job, 0, len(j.parts))
 	for _, p := range j.parts {
 		one := *j
-		one.parts = []*part{p}
+		one.parts, one.contended = []*part{p}, false // or the next window would put them together again
 		jobs = append(jobs, &one)
 	}
 	return jobs

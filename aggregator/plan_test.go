@@ -153,18 +153,23 @@ func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
 
 func TestLanesNeverHaveAShardTwice(t *testing.T) {
 	t.Parallel()
-	l := &lanes{busy: make(map[lane]struct{})}
+	type lane struct {
+		counter string
+		shard   int
+	}
+	l := testLanes(Config{})
 	add := func() []Add {
 		return []Add{
 			{Counter: "a", Hash: wire.HashCounter("a"), Delta: 1},
 			{Counter: "b", Hash: wire.HashCounter("b"), Delta: 1},
 		}
 	}
-	var open [][]Add
+	var open []taken
 	used := make(map[lane]bool)
 	for range 3 {
 		adds := add()
-		if !l.acquire(adds, []int{3, 20}) {
+		got, ok := l.acquire(adds, []int{3, 20})
+		if !ok {
 			t.Fatal("no free shard although one is")
 		}
 		for _, a := range adds {
@@ -177,16 +182,16 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 			}
 			used[k] = true
 		}
-		open = append(open, adds)
+		open = append(open, got)
 	}
-	if l.acquire(add(), []int{3, 20}) {
+	if _, ok := l.acquire(add(), []int{3, 20}); ok {
 		t.Error("a fourth commit got one of three shards")
 	}
-	l.release(open[1])
-	if len(l.busy) != 4 {
-		t.Errorf("%d shards busy after a refused acquire and a release, want 4", len(l.busy))
+	l.release(open[1], answer{})
+	if a, b := l.free("a", 3), l.free("b", 20); a != 1 || b != 18 {
+		t.Errorf("%d and %d shards are free after a refused acquire and a release, want 1 and 18", a, b)
 	}
-	if !l.acquire(add(), []int{3, 20}) {
+	if _, ok := l.acquire(add(), []int{3, 20}); !ok {
 		t.Error("a released shard is not free")
 	}
 }
@@ -226,18 +231,18 @@ func toShard0(counters ...string) []Add {
 func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	store := &fakeRecorder{shards: map[string]int{"old": 40}}
-	r := newRecords(store, 2, 20, 100)
+	r := newRecords(store, 2, 20, 100, time.Now)
 	for range 2 {
-		shards, _, err := r.learn(t.Context(), toShard0("a", "old", "b"))
-		if err != nil || !slices.Equal(shards, []int{20, 40, 20}) {
-			t.Errorf("got shards %v, %v, want 20, 40, 20", shards, err)
+		k, _, err := r.learn(t.Context(), toShard0("a", "old", "b"), rememberFor)
+		if err != nil || !slices.Equal(k.shards, []int{20, 40, 20}) {
+			t.Errorf("got shards %v, %v, want 20, 40, 20", k.shards, err)
 		}
 	}
 	if store.looked != 3 || len(store.raised) != 2 {
 		t.Errorf("looked %d records up and wrote %d, want 3 and 2", store.looked, len(store.raised))
 	}
 	for i := range 1000 {
-		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a")); err != nil {
+		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a"), rememberFor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,30 +257,30 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 // A raise in a fold is repeated until a fold has taken it.
 func TestRecordsGuess(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil, 2, 3, 100)
+	r := newRecords(nil, 2, 3, 100, time.Now)
 	want := []Raise{{"a", 3}, {"b", 3}}
 	for range 2 {
-		if shards, raises := r.guess(toShard0("b", "a")); !slices.Equal(shards, []int{3, 3}) || !slices.Equal(raises, want) {
-			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", shards, raises, want)
+		if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want) {
+			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", k.shards, raises, want)
 		}
 	}
-	r.remember(want[:1])
-	if shards, raises := r.guess(toShard0("b", "a")); !slices.Equal(shards, []int{3, 3}) || !slices.Equal(raises, want[1:]) {
-		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", shards, raises, want[1:])
+	r.remember(want[:1], 0)
+	if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want[1:]) {
+		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", k.shards, raises, want[1:])
 	}
 }
 
 // Long names are forgotten sooner: what is remembered is bounded in bytes.
 func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil, 2, 1, 1000)
+	r := newRecords(nil, 2, 1, 1000, time.Now)
 	for i := range 1000 {
-		r.remember([]Raise{{fmt.Sprintf("%0500d", i), 1}})
+		r.remember([]Raise{{fmt.Sprintf("%0500d", i), 1}}, 0)
 	}
 	if n := len(r.newer.text) + len(r.older.text); n > 1000*nameRoom+2*502 {
 		t.Errorf("keeps %d bytes of names, want at most %d for each of 1000", n, nameRoom)
 	}
-	if n := r.newer.get(wire.HashCounter(fmt.Sprintf("%0500d", 999)), fmt.Sprintf("%0500d", 999)); n != 1 {
+	if n, _ := r.newer.get(fmt.Sprintf("%0500d", 999)); n != 1 {
 		t.Errorf("the newest has %d shards, want 1", n)
 	}
 }

@@ -38,7 +38,10 @@ func (l *loop) hold(h *held) {
 // time of it, zero where there is none.
 func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
 	l.hold(h)
-	h.time = batch.Time
+	h.time, h.born = batch.Time, batch.Time
+	if !published.IsZero() && published.Before(h.born) {
+		h.born = published // the publisher's clock is ahead
+	}
 	h.open = len(batch.Parts)
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
@@ -59,7 +62,8 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // admit puts a part into the window, unless its id is in process already. A part id is
 // never in two commits under way.
 func (l *loop) admit(p *part) {
-	if p.at.After(l.a.clock.Now().Add(maxAhead)) {
+	stored := l.a.clock.Now()
+	if p.at.After(stored.Add(maxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -75,7 +79,9 @@ func (l *loop) admit(p *part) {
 		}
 		l.known[p.ID] = p
 	}
-	l.window.add(p, time.Now())
+	now := time.Now()
+	l.window.add(p, now)
+	l.window.holds(now.Add(p.holder.born.Sub(stored)))
 }
 
 // done takes one settled part off a message, and acknowledges it after the last.
@@ -87,7 +93,7 @@ func (l *loop) done(h *held) {
 	delete(l.holding, h)
 	l.heldBytes -= h.bytes
 	if h.letter != "" {
-		l.replay.counted(h.letter)
+		l.replay.settled(h)
 		return
 	}
 	h.msg.Ack()

@@ -6,18 +6,20 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/countmill/countmill/wire"
 )
 
 // records remembers how many shards counters have. It is bounded: when the newer half
-// is full, the older half is forgotten; what is used again moves to the newer half.
+// is full, the older half is forgotten; what is used again moves to the newer half. And it
+// is bounded in time: a record that was asked for rememberFor ago is asked for again, as its
+// counter may have been deleted, and swept a day after that. A fold that goes by an older
+// one could write a shard that no record names, and nobody reads.
 type records struct {
 	store Recorder
 	keys  int // per call
 	first int // shards of a counter without a record
 	half  int
 	limit time.Duration // of a look-up and the raise after it; 0: none
+	aging *aging
 
 	mu           sync.Mutex
 	newer, older *names
@@ -27,9 +29,20 @@ type records struct {
 // are longer fewer are remembered.
 const nameRoom = 48
 
-func newRecords(store Recorder, keys, first, remember int) *records {
+// rememberFor is how long a record is taken for what it was when it was asked for. It must
+// be far below the day after which a deleted counter is swept: the rest is for a fold that is
+// frozen, or on its way, after it was last looked at. It is also how long a counter that was
+// raised by hand keeps to the shards that it had.
+const rememberFor = time.Hour
+
+// contendedFor is the same for a commit that was given up because of others. They may know
+// of more shards, and no shard has told: then records are looked at again, not more often
+// than this.
+const contendedFor = 5 * time.Second
+
+func newRecords(store Recorder, keys, first, remember int, now func() time.Time) *records {
 	return &records{
-		store: store, keys: keys, first: first, half: max(remember/2, 1),
+		store: store, keys: keys, first: first, half: max(remember/2, 1), aging: newAging(now),
 		newer: newNames(), older: newNames(),
 	}
 }
@@ -40,61 +53,77 @@ type learned struct{ read, raised int }
 // learn returns the number of shards of each add's counter, and makes sure first that
 // each has a record that names them: a reader that does not know of a shard would not
 // add it up. The adds are of shard 0.
-func (r *records) learn(ctx context.Context, adds []Add) ([]int, learned, error) {
-	shards, unknown := r.recall(adds)
+// What was asked for longer ago than young is asked for again.
+func (r *records) learn(ctx context.Context, adds []Add, young time.Duration) (known, learned, error) {
+	k, unknown := r.recall(adds, young)
 	var cost learned
 	for chunk := range slices.Chunk(unknown, r.keys) {
-		raised, err := r.ensure(ctx, adds, shards, chunk)
+		raised, err := r.ensure(ctx, adds, k.shards, chunk)
 		cost.read += len(chunk)
 		cost.raised += raised
 		if err != nil {
-			return nil, cost, err
+			return known{}, cost, err
 		}
 	}
-	return shards, cost, nil
+	return k, cost, nil
+}
+
+// known is what a commit goes by.
+type known struct {
+	shards []int // of each add's counter
+	asked  age   // when the first of them was asked for
+}
+
+// tooOld reports whether a record that was asked for then has to be asked for again.
+func (r *records) tooOld(asked, now age) bool {
+	return now-asked >= age(rememberFor/time.Second)
 }
 
 // guess is learn for a store that takes raises in its folds: what is not remembered has
 // the first number of shards, and a raise to that, in case. After the fold, and not
 // before, they can be remembered.
-func (r *records) guess(adds []Add) ([]int, []Raise) {
-	shards, unknown := r.recall(adds)
+func (r *records) guess(adds []Add) (known, []Raise) {
+	k, unknown := r.recall(adds, rememberFor)
 	raises := make([]Raise, len(unknown))
 	for i, at := range unknown {
-		shards[at] = r.first
+		k.shards[at] = r.first
 		raises[i] = Raise{Counter: adds[at].Counter, Shards: r.first}
 	}
 	slices.SortFunc(raises, func(a, b Raise) int { return strings.Compare(a.Counter, b.Counter) })
-	return shards, raises
+	return k, raises
 }
 
-// remember notes that counters have records.
-func (r *records) remember(raises []Raise) {
+// remember notes that counters had records at that age.
+func (r *records) remember(raises []Raise, at age) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range raises {
-		r.rememberLocked(wire.HashCounter(raises[i].Counter), raises[i].Counter, raises[i].Shards)
+		r.rememberLocked(raises[i].Counter, raises[i].Shards, at)
 	}
 }
 
-// recall returns what is remembered, 0 for what is not, and the positions of those.
-func (r *records) recall(adds []Add) (shards, unknown []int) {
-	shards = make([]int, len(adds))
+// recall returns what is remembered and not too old, 0 shards for what is not, and the
+// positions of those.
+func (r *records) recall(adds []Add, young time.Duration) (k known, unknown []int) {
+	now := r.aging.age()
+	k = known{shards: make([]int, len(adds)), asked: now}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range adds {
 		a := &adds[i]
-		n := r.newer.get(a.Hash, a.Counter)
+		n, asked := r.newer.get(a.Counter)
 		if n == 0 {
-			if n = r.older.get(a.Hash, a.Counter); n > 0 {
-				r.rememberLocked(a.Hash, a.Counter, n)
+			if n, asked = r.older.get(a.Counter); n > 0 {
+				r.rememberLocked(a.Counter, n, asked)
 			}
 		}
-		if shards[i] = n; n == 0 {
+		if n == 0 || now-asked >= age(young/time.Second) {
 			unknown = append(unknown, i)
+			continue
 		}
+		k.shards[i], k.asked = n, min(k.asked, asked)
 	}
-	return shards, unknown
+	return k, unknown
 }
 
 // ensure looks the records at positions up and writes the missing ones.
@@ -108,6 +137,7 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 		ctx, cancel = context.WithTimeout(ctx, r.limit)
 		defer cancel()
 	}
+	asked := r.aging.age()
 	found, err := r.store.Shards(ctx, names)
 	if err != nil {
 		return 0, err
@@ -127,15 +157,15 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range positions {
-		r.rememberLocked(adds[at].Hash, adds[at].Counter, shards[at])
+		r.rememberLocked(adds[at].Counter, shards[at], asked)
 	}
 	return len(raises), nil
 }
 
-func (r *records) rememberLocked(hash uint64, counter string, shards int) {
+func (r *records) rememberLocked(counter string, shards int, asked age) {
 	if r.newer.n >= r.half || len(r.newer.text) >= min(nameRoom*r.half, maxNameText) {
 		r.older, r.newer = r.newer, r.older
 		r.newer.clear()
 	}
-	r.newer.put(hash, counter, shards)
+	r.newer.put(counter, shards, asked)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A replay counts the dead letters of wire versions that this aggregator can read: those
-// that an older one set aside before the upgrade. Each is held as a message is; what its
+// A replay counts the dead letters that a person asked for (AskKey), and those of wire
+// versions that this aggregator can read: an older one set them aside before the upgrade.
+// Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
 // its removal, counts once, and one beyond the horizon becomes a letter that says so.
@@ -23,12 +24,14 @@ type replay struct {
 	next    time.Time // when the next page may be read
 	open    int       // letters that are not settled
 	spent   []string  // the keys of those that are, to be removed
+	counted int       // letters among them that are done with
 }
 
 // exhumed is the answer to a read of letters, or to their removal.
 type exhumed struct {
 	letters []Dead
-	removed int
+	removed bool
+	counted int // letters that were removed because they are done with
 	err     error
 }
 
@@ -40,7 +43,25 @@ const (
 	replayEvery = 20 * time.Second
 
 	newerPrefix = "newer:"
+	askedPrefix = "manual:"
+
+	// AskedEnd comes behind the keys of all copies that ask for replays (AskKey), and
+	// before those of other letters behind them.
+	AskedEnd = "manual;"
 )
+
+// AskKey is the key of the copy of a letter by which a person asks for its replay: the
+// letter as it is, or a batch with what it holds under other ids. Bury asks, and asks
+// once however often it is repeated; Discard takes that back. The store is the way
+// because whoever is asked may run apart from every bus, and because a batch on a bus
+// gets a new time there: beyond the horizon it would be taken for young. The letter stays
+// until it is counted, and stays for good when it is set aside again for the same reason.
+//
+// Such keys stand together behind those of all other letters but newer ones.
+func AskKey(letter string) string { return askedPrefix + letter }
+
+// AskedFor returns the key of the letter that such a copy is of.
+func AskedFor(key string) (letter string, asked bool) { return strings.CutPrefix(key, askedPrefix) }
 
 // newerKey is the key of a letter of a newer wire version. Those of one version stand
 // together, behind all other letters and in the order of versions, so that an aggregator
@@ -58,20 +79,20 @@ func (l *loop) exhume(now time.Time) {
 	switch {
 	case r.calling || r.open > 0:
 	case len(r.spent) > 0:
-		keys := r.spent
-		r.calling, r.spent = true, nil
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.removeLetters(keys) })
+		keys, counted := r.spent, r.counted
+		r.calling, r.spent, r.counted = true, nil, 0
+		l.a.cfg.Env.Go(func() { r.answers <- l.a.removeLetters(keys, counted) })
 	case !l.draining && !l.isAway() && !now.Before(r.next):
 		after := r.after
 		r.calling = true
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, newerPrefix)) })
+		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, askedPrefix)) })
 	}
 }
 
-func (a *Aggregator) removeLetters(keys []string) exhumed {
+func (a *Aggregator) removeLetters(keys []string, counted int) exhumed {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return exhumed{removed: len(keys), err: a.store.Discard(ctx, keys)}
+	return exhumed{removed: true, counted: counted, err: a.store.Discard(ctx, keys)}
 }
 
 func (a *Aggregator) readLetters(after string) exhumed {
@@ -88,11 +109,11 @@ func (l *loop) afterReplay(e exhumed) {
 	r.calling = false
 	switch {
 	case e.err != nil:
-		l.a.cfg.Logger.Warn("dead letters of a newer wire version not read or not removed, will be tried again", "err", e.err)
+		l.a.cfg.Logger.Warn("dead letters to be counted not read or not removed, will be tried again", "err", e.err)
 		l.endRound()
-	case e.removed > 0:
-		l.a.stats.replayed.Add(int64(e.removed))
-		l.a.cfg.Logger.Info("dead letters counted that could not be read before", "letters", e.removed)
+	case e.removed:
+		l.a.stats.replayed.Add(int64(e.counted))
+		l.a.cfg.Logger.Info("dead letters replayed", "letters", e.counted)
 	case l.draining:
 	case !l.replayAll(e.letters):
 		l.endRound()
@@ -106,20 +127,25 @@ func (l *loop) endRound() {
 	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.Env.Jitter(replayEvery/2))
 }
 
-// replayAll takes letters in, up to the first of a version that is newer still, and
-// reports whether there may be more.
+// replayAll takes letters in, up to the first of a version that is newer still and that
+// nobody asked for, and reports whether there may be more.
 func (l *loop) replayAll(letters []Dead) bool {
 	for i := range letters {
 		d := &letters[i]
-		if !strings.HasPrefix(d.Key, newerPrefix) {
+		_, asked := AskedFor(d.Key)
+		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
 			return false
 		}
 		batch, err := l.a.cfg.Decode(d.Payload)
-		if errors.As(err, new(wire.NewerError)) {
+		if !asked && errors.As(err, new(wire.NewerError)) {
 			return false // it stays: those behind it are not older
 		}
-		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time}
 		l.replay.after = d.Key
+		if asked && err != nil {
+			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
+			continue // the letter stays, and so does the wish: it may be of a newer version
+		}
+		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time, maybe: d.Maybe}
 		l.replay.open++
 		if err != nil {
 			l.hold(h)
@@ -133,8 +159,16 @@ func (l *loop) replayAll(letters []Dead) bool {
 	return len(letters) > 0
 }
 
-// counted notes that all parts of a letter are settled: it can go.
-func (r *replay) counted(key string) {
+// settled notes that all parts of a letter are: it can go, and so can the letter that it
+// is a copy of, unless a part was set aside again under that letter's key.
+func (r *replay) settled(h *held) {
 	r.open--
-	r.spent = append(r.spent, key)
+	r.spent = append(r.spent, h.letter)
+	if h.stays {
+		return
+	}
+	r.counted++
+	if letter, asked := AskedFor(h.letter); asked {
+		r.spent = append(r.spent, letter)
+	}
 }

@@ -2,11 +2,13 @@ package aggregator_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -279,6 +281,24 @@ func TestOtherLettersAreLeftAlone(t *testing.T) {
 		r.want(t, map[string]int64{})
 		if len(store.Letters()) != 1 {
 			t.Error("a letter that waits for a person is gone")
+		}
+	})
+}
+
+// Aggregators that start together do not all ask for letters at once.
+func TestTheFirstLookForLettersIsPutOffAtRandom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		var looks atomic.Int64
+		store.On(fakestore.Dead, func(int) fakestore.Answer { looks.Add(1); return fakestore.OK })
+		run(t, store, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // draws 6 of 10 seconds
+		settle(5 * time.Second)
+		if got := looks.Load(); got != 0 {
+			t.Errorf("%d looks for letters within 5 s", got)
+		}
+		settle(5 * time.Second)
+		if looks.Load() == 0 {
+			t.Error("no look for letters within 10 s")
 		}
 	})
 }

@@ -1,13 +1,17 @@
 package aggregator
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // settle acts on what came of an attempt; doc.go has the table.
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
+	l.countLate(o.applied)
+	l.growth.want(o.wants)
 	for _, p := range o.applied {
 		l.applied(p)
 	}
@@ -27,6 +31,9 @@ func (l *loop) settle(o outcome) {
 		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixNano())
 	}
 	if len(o.rest) == 0 {
+		if o.job.attempts == 0 {
+			l.pace.folded(time.Since(o.job.closed))
+		}
 		l.answered()
 		return
 	}
@@ -34,7 +41,25 @@ func (l *loop) settle(o outcome) {
 	l.retry(o)
 }
 
+// countLate counts the parts that were applied later than the budget of staleness says.
+func (l *loop) countLate(applied []*part) {
+	budget := l.a.cfg.Staleness
+	if budget == 0 {
+		return
+	}
+	now := l.a.clock.Now()
+	for _, p := range applied {
+		if now.Sub(p.holder.born) > budget {
+			l.a.stats.late.Add(1)
+		}
+	}
+}
+
 const idReused = "id reused: applied before with other counters or deltas"
+
+// IDTaken reports whether the letter's id was applied with other increments: under it the
+// letter is set aside again whenever it is tried.
+func (d *Dead) IDTaken() bool { return d.Reason == idReused }
 
 // applied is the end of a part whose increments are in the store. The store need not be
 // asked about its rivals any more.
@@ -123,18 +148,81 @@ func (l *loop) afterUnknown(j *job, err error) {
 		l.fatal = fmt.Errorf("aggregator: a commit without markers has an unknown outcome: %w", err)
 		return
 	}
-	l.failures++
 	for _, p := range j.parts {
 		p.maybe = true
 	}
+	if errors.Is(err, ErrContended) {
+		l.afterContention(j, err)
+		return
+	}
+	l.failures++
 	l.later(j)
-	j.lookup = true
+	l.pace.failed(j.attempts, j.widened)
+	j.lookup, j.contended = true, false
 	l.warn("commit has an unknown outcome, will be tried again", err, j)
 	if j.attempts >= 3 && l.mayHalve(j) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
 	}
 	l.jobs = append(l.jobs, j)
+}
+
+// patience is how often a job that contends stays whole.
+const patience = 4
+
+// afterContention leaves the job for the window that closes next, which takes it along: on its
+// own it would be one more commit to shards that have too many, and in halves two. When that
+// does not help it is tried in halves, as it may write more shards than are ever free together.
+// The store answers, so it is not away, and the markers are not looked for first: most of
+// these commits were not applied.
+func (l *loop) afterContention(j *job, err error) {
+	l.answered()
+	l.later(j)
+	l.pace.failed(j.attempts, j.widened)
+	j.contended = true
+	l.warn("commit given up because of others, will be tried again", err, j)
+	switch {
+	case j.attempts > 2*patience:
+		// Smaller did not help either, and there are ever more of them.
+		j.attempts, j.half = 0, false
+	case j.apart():
+		l.jobs = append(l.jobs, j.halve()...)
+		return
+	}
+	l.jobs = append(l.jobs, j)
+}
+
+// apart reports whether a job that contends is to be tried in halves. One of a single counter
+// would only contend with itself.
+func (j *job) apart() bool {
+	if j.attempts < patience {
+		return false
+	}
+	first := ""
+	for _, p := range j.parts {
+		for i := range p.Entries {
+			if first == "" {
+				first = p.Entries[i].Counter
+			}
+			if p.Entries[i].Counter != first {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takeContended takes the jobs off the queue that a window takes along, and returns how often
+// they were tried.
+func (l *loop) takeContended() (parts []*part, attempts int) {
+	l.jobs = slices.DeleteFunc(l.jobs, func(j *job) bool {
+		if !j.contended || j.half || j.apart() {
+			return false
+		}
+		parts, attempts = append(parts, j.parts...), max(attempts, j.attempts)
+		return true
+	})
+	return parts, attempts
 }
 
 // mayHalve reports whether size can be why the job has no answer. While nothing at all

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,103 @@ func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldBytes)
 		}
 	})
+}
+
+// The window that closes next takes along what contended, but what has been tried often by
+// now, and what has an outcome that nobody knows.
+func TestAWindowTakesAlongWhatContended(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		l.checked = nil
+		contend := func(parts, attempts int) []*part {
+			j := testJob(l, parts)
+			j.attempts = attempts - 1
+			for i, p := range j.parts {
+				p.Entries[0].Counter = fmt.Sprint(i)
+			}
+			l.settle(outcome{job: j, rest: j.parts, verdict: unknown, err: fmt.Errorf("busy: %w", ErrContended)})
+			return j.parts
+		}
+		first, second := contend(1, 1), contend(2, 3)
+		unclear := testJob(l, 1)
+		l.settle(outcome{job: unclear, rest: unclear.parts, verdict: unknown, err: errors.New("lost")})
+		contend(2, patience) // in halves
+		for _, p := range testJob(l, 1).parts {
+			l.window.add(p, time.Now())
+		}
+		time.Sleep(time.Minute)
+		if !l.closeWindow(time.Now()) {
+			t.Fatal("the window does not close")
+		}
+		type queue struct {
+			Parts, Attempts   int
+			Contended, Lookup bool
+		}
+		var got []queue
+		for _, j := range l.jobs {
+			got = append(got, queue{len(j.parts), j.attempts, j.contended, j.lookup})
+		}
+		want := []queue{{1, 1, false, true}, {1, patience, true, false}, {1, patience, true, false}, {4, 3, true, false}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("jobs (-want +got):\n%s", diff)
+		}
+		for _, p := range append(first, second...) {
+			if !p.maybe {
+				t.Error("a part that contended is not taken for maybe applied")
+			}
+		}
+		if l.failures != 0 {
+			t.Errorf("%d failures, and the store answers", l.failures)
+		}
+	})
+}
+
+// Halves that contend as before go with a window again, or there are ever more of them. What
+// has to be looked up, or to be tried alone, stays on its own.
+func TestWhatContendsIsNotTakenApartForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		contended := fmt.Errorf("busy: %w", ErrContended)
+		settle := func(half, contends bool, attempts int, v verdict, err error) {
+			j := testJob(l, 2)
+			for i, p := range j.parts {
+				p.Entries[0].Counter = fmt.Sprint(i)
+			}
+			j.half, j.contended, j.attempts = half, contends, attempts
+			l.settle(outcome{job: j, rest: j.parts, verdict: v, err: err})
+		}
+		settle(true, true, 2*patience, unknown, contended)
+		if parts, attempts := l.takeContended(); len(parts) != 2 || attempts != 0 || len(l.jobs) != 0 {
+			t.Errorf("%d parts tried %d times go with a window, %d jobs stay, want 2, 0 and 0", len(parts), attempts, len(l.jobs))
+		}
+		settle(true, true, 2*patience-1, unknown, contended)
+		settle(false, true, 1, unknown, errors.New("lost"))
+		settle(false, true, 1, alone, nil)
+		if parts, _ := l.takeContended(); len(parts) != 0 || len(l.jobs) != 2+1+2 {
+			t.Errorf("%d parts go with a window, %d jobs stay, want 0 and 5", len(parts), len(l.jobs))
+		}
+	})
+}
+
+// The halves of a job of one counter would contend with each other.
+func TestAJobOfOneCounterIsNotTriedInHalves(t *testing.T) {
+	t.Parallel()
+	entries := func(counters ...string) (j job) {
+		j.attempts = patience
+		for _, c := range counters {
+			j.parts = append(j.parts, &part{Part: wire.Part{Entries: []wire.Entry{{Counter: c, Delta: 1}}}})
+		}
+		return j
+	}
+	one, two := entries("a", "a", "a"), entries("a", "a", "b")
+	if one.apart() || !two.apart() {
+		t.Errorf("in halves: of one counter %v, of two %v, want false and true", one.apart(), two.apart())
+	}
+	if two.attempts--; two.apart() {
+		t.Error("in halves too soon")
+	}
 }
 
 // While nothing is answered one job is taken apart to find out whether size is why.

@@ -12,10 +12,13 @@ type Stats struct {
 	Entries     int64 // folded
 	Commits     int64 // attempted
 	Retries     int64 // of them that did not apply all their parts
+	Contended   int64 // of them that the store gave up because of others
 	Duplicates  int64 // parts that had been applied before, or were in process
+	Late        int64 // parts applied when they were older than Config.Staleness
 	DeadLetters int64 // written
-	Replayed    int64 // dead letters of a wire version that can be read now, counted and removed
+	Replayed    int64 // dead letters that were asked for or can be read now, counted and removed
 	Raised      int64 // records of counters written
+	Grown       int64 // of them to give a counter more shards
 
 	EntitiesWritten, EntitiesRead int64
 
@@ -24,16 +27,20 @@ type Stats struct {
 
 	// Lag is the age of the oldest increment that is held uncommitted.
 	Lag time.Duration
+	// Widened is how long windows wait beyond Config.Staleness.
+	Widened time.Duration
 	// LastCommit is zero before the first.
 	LastCommit time.Time
 }
 
 type stats struct {
-	messages, parts, entries, commits, retries, duplicates, deadLetters, replayed, raised atomic.Int64
+	messages, parts, entries, commits, retries, duplicates, late, deadLetters, replayed, raised, contended, grown atomic.Int64
 
 	written, read atomic.Int64
 
 	heldMessages, heldBytes, waitingLetters atomic.Int64
+
+	widened atomic.Int64 // nanoseconds
 
 	oldest, lastCommit atomic.Int64 // Unix nanoseconds, 0 for none
 }
@@ -43,6 +50,7 @@ func (s *stats) add(o *outcome) {
 	s.written.Add(int64(o.work.written))
 	s.read.Add(int64(o.work.read))
 	s.raised.Add(int64(o.work.raised))
+	s.contended.Add(int64(o.work.contended))
 	s.entries.Add(int64(o.work.entries))
 	if o.work.commits > 0 && len(o.rest) > 0 {
 		s.retries.Add(1)
@@ -55,10 +63,11 @@ func (a *Aggregator) Stats() Stats {
 	got := Stats{
 		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
-		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(),
+		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
 		WaitingLetters: s.waitingLetters.Load(),
+		Late:           s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
 	if ns := s.oldest.Load(); ns != 0 {
 		got.Lag = max(a.clock.Now().Sub(time.Unix(0, ns)), 0)

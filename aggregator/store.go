@@ -25,6 +25,11 @@ var (
 
 	// ErrNotCounted: the store answered OK and did not add. Folding must stop.
 	ErrNotCounted = errors.New("the store answers OK but does not add")
+
+	// ErrContended: the commit stood in the way of others that wrote what it writes. It
+	// was maybe applied, as after any error that is not listed above; that more shards
+	// would help is all it says besides.
+	ErrContended = errors.New("contention")
 )
 
 // A Marker is the record that a part has been applied.
@@ -52,6 +57,11 @@ type Commit struct {
 	Markers []Marker
 	// Adds are sorted by Hash, Counter, Shard. No shard twice.
 	Adds []Add
+	// Known is how many shards the counter of each add has as far as its aggregator knows,
+	// which its record names. nil says nothing.
+	Known []int
+	// Tally is what the tally of a shard is at least, before the fold adds 1 to it.
+	Tally int64
 	// Raises are what Recorder.Raise takes, to be applied with the rest. Sorted by
 	// Counter, none twice. Empty unless Limits.RaisesInFold.
 	Raises []Raise
@@ -59,6 +69,25 @@ type Commit struct {
 
 // Entities is how many entities the commit writes.
 func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) + len(c.Raises) }
+
+// A Folded is what a store says of a commit that it has applied.
+type Folded struct {
+	// At is the store's time of the commit; zero where that is the machine's own.
+	At time.Time
+	// Shards is what each add's shard tells, in the order of Adds; nil where
+	// Limits.ShardRate is 0.
+	Shards []Told
+}
+
+// Told is what a shard tells whoever has just added to it. It is written with the sum, and
+// costs no entity. A number that is too small is harmless: versions that know nothing of it
+// leave it as it is, or wipe it.
+type Told struct {
+	// Tally is what the fold made of the shard's: max(Tally, Commit.Tally) + 1.
+	Tally int64
+	// Known is the largest Commit.Known of the folds that the shard has taken.
+	Known int
+}
 
 // Limits are what a store takes. They do not change while it is open.
 type Limits struct {
@@ -70,6 +99,9 @@ type Limits struct {
 	Commits int
 	// Shards is what a counter that nobody has seen starts with.
 	Shards int
+	// ShardRate is how many commits a second one shard sustains; 0 where commits to one
+	// shard do not wait for each other, and more shards would win nothing.
+	ShardRate float64
 	// RaisesInFold says that Fold takes Commit.Raises, and that a raise there costs the
 	// store less than to find out whether it is needed. The aggregator then looks no
 	// records up, and uses only the shards that a new counter starts with. Needs
@@ -82,10 +114,9 @@ type Folder interface {
 	Limits() Limits
 
 	// Fold applies the commit atomically and durably: after nil it survives a crash.
-	// It returns the store's time of the commit, or a zero time where that is the
-	// machine's own. It never repeats a commit by itself, not even on a lost
-	// connection. It does not keep c. Concurrent calls are allowed.
-	Fold(ctx context.Context, c *Commit) (time.Time, error)
+	// It never repeats a commit by itself, not even on a lost connection. It does not
+	// keep c. Concurrent calls are allowed.
+	Fold(ctx context.Context, c *Commit) (Folded, error)
 
 	// Applied looks markers up, at most Limits.Keys, in any order; absent ones are left
 	// out. What is found was applied; what is not found may still be.
@@ -95,11 +126,12 @@ type Folder interface {
 // Recorder keeps the records of counters.
 type Recorder interface {
 	// Shards returns the number of shards in each counter's record, 0 where there is
-	// no record. At most Limits.Keys counters.
+	// no record or a deleted one. At most Limits.Keys counters.
 	Shards(ctx context.Context, counters []string) ([]int, error)
 
 	// Raise makes sure that each counter has a record that names at least its number
-	// of shards; it never lowers one. After nil, no fold that was called later can
+	// of shards; it never lowers one, and makes a deleted one a counter again, as
+	// Commit.Raises do. After nil, no fold that was called later can
 	// survive a crash that the raise does not survive. At most Limits.Keys records. It
 	// may be repeated.
 	Raise(ctx context.Context, raises []Raise) error
@@ -142,7 +174,7 @@ type Morgue interface {
 
 	// Discard removes the letters with these keys. Those that are not there are no
 	// error. It may be repeated, and need not survive a crash: a letter that comes back
-	// is read again. Only letters of at most wire.MaxBatch bytes are discarded.
+	// is read again.
 	Discard(ctx context.Context, keys []string) error
 }
 

@@ -111,6 +111,25 @@ type repeats struct{}
 
 func (repeats) Uint64() uint64 { return 0x9e3779b97f4a7c15 }
 
+func TestAWindowClosesWhenItsLingerIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{Linger: 300 * time.Millisecond})
+		settle(time.Minute)
+		for range 5 {
+			m := r.send(t, anonymous(one("a", 1)))
+			settle(300*time.Millisecond - 1)
+			if acked(m) {
+				t.Error("did not linger")
+			}
+			settle(1)
+			if !acked(m) {
+				t.Error("lingers too long")
+			}
+			settle(173 * time.Millisecond)
+		}
+	})
+}
+
 func TestADrainDoesNotLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{Linger: time.Hour})

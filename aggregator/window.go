@@ -2,8 +2,6 @@ package aggregator
 
 import (
 	"time"
-
-	"github.com/countmill/countmill/wire"
 )
 
 // A window gathers parts that are planned together.
@@ -12,7 +10,8 @@ type window struct {
 	messages int
 	bytes    int
 	opened   time.Time
-	counters hashSet // two counters of one hash count as one here
+	oldest   time.Time // when its oldest increment was added, by the clock of opened
+	counters hashSet   // of their places
 	markers  int
 }
 
@@ -20,14 +19,21 @@ func (w *window) empty() bool { return len(w.parts) == 0 }
 
 func (w *window) add(p *part, now time.Time) {
 	if w.empty() {
-		w.opened = now
+		w.opened, w.oldest = now, now
 	}
 	w.parts = append(w.parts, p)
 	if p.marked {
 		w.markers++
 	}
 	for i := range p.Entries {
-		w.counters.add(wire.HashCounter(p.Entries[i].Counter))
+		w.counters.add(place(p.Entries[i].Counter))
+	}
+}
+
+// holds notes that increments of that time are in the window.
+func (w *window) holds(born time.Time) {
+	if born.Before(w.oldest) {
+		w.oldest = born
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := Config{
-		Topic: "countmill", Linger: 250 * time.Millisecond, MaxEntries: 1_000_000, MaxBytes: 256 << 20,
+		Topic: "countmill", Linger: 250 * time.Millisecond, MaxEntries: 2_000_000, MaxBytes: 256 << 20,
 		MaxInFlight: 8, Horizon: 8 * 24 * time.Hour, KnownKeys: 100_000,
 	}
 	if diff := cmp.Diff(want, Config{}.withDefaults(), cmpopts.IgnoreFields(Config{}, "Logger", "Env")); diff != "" {

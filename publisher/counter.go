@@ -1,32 +1,32 @@
 package publisher
 
 import (
+	"hash/maphash"
 	"sync/atomic"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/wire"
 )
 
 // Add adds delta to the counter. It never waits. The error matches
 // countmill.ErrInvalid, ErrOverloaded or ErrClosed; nothing of the increment is then
 // counted. It allocates nothing for a counter that was used a short while ago.
 func (p *Publisher) Add(counter string, delta int64) error {
-	hash := wire.HashCounter(counter)
-	if c := p.stripes[stripeOf(hash)].table.Load().find(hash, counter); c != nil && c.add(delta) {
+	place := maphash.String(p.seed, counter)
+	if c := p.stripes[stripeOf(place)].table.Load().find(place, counter); c != nil && c.add(delta) {
 		return nil
 	}
-	_, err := p.addSlow(hash, counter, delta)
+	_, err := p.addSlow(place, counter, delta)
 	return err
 }
 
-func (p *Publisher) addSlow(hash uint64, counter string, delta int64) (*cell, error) {
+func (p *Publisher) addSlow(place uint64, counter string, delta int64) (*cell, error) {
 	if err := countmill.CheckCounter(counter); err != nil {
 		return nil, err
 	}
 	if err := countmill.CheckDelta(delta); err != nil {
 		return nil, err
 	}
-	c, first, err := p.stripes[stripeOf(hash)].addSlow(hash, counter, delta)
+	c, first, err := p.stripes[stripeOf(place)].addSlow(place, counter, delta)
 	if err != nil {
 		p.refused.Add(1)
 		return nil, err
@@ -41,10 +41,10 @@ func (p *Publisher) addSlow(hash uint64, counter string, delta int64) (*cell, er
 // and kept for as long as its Publisher; it holds no memory in the open batch while it
 // is not used.
 type Counter struct {
-	p    *Publisher
-	name string
-	hash uint64
-	cell atomic.Pointer[cell]
+	p     *Publisher
+	name  string
+	place uint64
+	cell  atomic.Pointer[cell]
 }
 
 // noCell is never listed: it sends a handle's first increment the slow way.
@@ -55,7 +55,7 @@ func (p *Publisher) Counter(name string) (*Counter, error) {
 	if err := countmill.CheckCounter(name); err != nil {
 		return nil, err
 	}
-	c := &Counter{p: p, name: name, hash: wire.HashCounter(name)}
+	c := &Counter{p: p, name: name, place: maphash.String(p.seed, name)}
 	c.cell.Store(&noCell)
 	return c, nil
 }
@@ -70,7 +70,7 @@ func (c *Counter) Add(delta int64) error {
 	}
 	// Unlisted, perhaps forgotten: the slow way finds the cell that stands for the
 	// counter now.
-	cell, err := c.p.addSlow(c.hash, c.name, delta)
+	cell, err := c.p.addSlow(c.place, c.name, delta)
 	if err == nil {
 		c.cell.Store(cell)
 	}

@@ -48,8 +48,8 @@
 // sums and its encoded bytes, less than twice MaxBytes while they are made) and
 // MaxInFlight messages of 512 KiB. Counters at rest are remembered, so that their next
 // increment needs no allocation, until they have not been used for a minute or two:
-// at most 2*min(MaxEntries, MaxBytes/628) of them, which is under twice MaxBytes even
-// where every name is as long as names may be. All in all: under six times MaxBytes at
+// at most 2*MaxEntries of them, and MaxBytes or, where more are in the open batch, a quarter
+// more than that. The memory that a seal was made in is used for the next. All in all: under six times MaxBytes at
 // worst, and it takes a full open batch behind a full seal after a flood of other names
 // to get there. Idempotency-Keys are remembered as 16 bytes each.
 package publisher

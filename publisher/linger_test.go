@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
 )
@@ -147,3 +149,101 @@ func TestBackoffHasFullJitter(t *testing.T) {
 type constant uint64
 
 func (c constant) Uint64() uint64 { return uint64(c) }
+
+// Without a linger the first increment leaves at once. What comes while its call is under
+// way leaves together, when that ends or, as a call can hang, 10 ms later.
+func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]time.Duration{"calls of 5ms": 5 * time.Millisecond, "a call that hangs": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus(t)
+				bus.answer = func(n int, _ *message.Message) (bool, error) {
+					if n == 0 {
+						time.Sleep(call)
+					}
+					return true, nil
+				}
+				p := open(t, bus, Config{Linger: -1})
+				began := time.Now()
+				must(t, p.Add("first", 1))
+				synctest.Wait()
+				if n := p.Stats().InFlight; n != 1 {
+					t.Fatalf("%d calls are under way after the first increment, want 1", n)
+				}
+				for range 3 {
+					time.Sleep(time.Millisecond)
+					must(t, p.Add("later", 1))
+				}
+				must(t, p.Publish(ctx, inc("later", 1)))
+				if took, want := time.Since(began), min(call, time.Millisecond+10*time.Millisecond); took != want {
+					t.Errorf("what came meanwhile was there after %s, want %s", took, want)
+				}
+				closeNow(t, p)
+				if bus.messages != 2 {
+					t.Errorf("%d messages, want 2", bus.messages)
+				}
+				bus.wantTotals(map[string]int64{"first": 1, "later": 4})
+			})
+		})
+	}
+}
+
+// What nobody waits for stays until the calls under way have ended, or a second. After a batch
+// that kept the store busy it stays as long again; after a small one, however long that took,
+// it leaves when that is done.
+func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		counters   int
+		waited     bool // somebody waits for the second batch
+		call, want time.Duration
+	}{
+		"a call that hangs":   {1, false, time.Hour, time.Millisecond + time.Second},
+		"small and slow":      {manyEntries - 1, false, 300 * time.Millisecond, 300 * time.Millisecond},
+		"large":               {manyEntries, false, 300 * time.Millisecond, time.Millisecond + 600*time.Millisecond},
+		"large and very slow": {manyEntries, false, 800 * time.Millisecond, time.Millisecond + time.Second},
+		"large and waited":    {manyEntries, true, 5 * time.Millisecond, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				bus, began := newBus(t), time.Now()
+				second := make(chan time.Duration, 10)
+				bus.answer = func(n int, _ *message.Message) (bool, error) {
+					if n == 0 {
+						time.Sleep(tc.call)
+					} else {
+						second <- time.Since(began)
+					}
+					return true, nil
+				}
+				p := open(t, bus, Config{Linger: -1})
+				incs := make([]countmill.Increment, tc.counters)
+				for i := range incs {
+					incs[i] = inc(fmt.Sprint(i), 1)
+				}
+				result := make(chan error, 1)
+				go func() { result <- p.Publish(ctx, incs...) }()
+				time.Sleep(time.Millisecond)
+				if tc.waited {
+					must(t, p.Publish(ctx, inc("later", 1)))
+				} else {
+					must(t, p.Add("later", 1))
+				}
+				if got := <-second; got != tc.want {
+					t.Errorf("the next increment left after %s, want %s", got, tc.want)
+				}
+				must(t, <-result)
+				synctest.Wait()
+				began = time.Now()
+				must(t, p.Add("alone", 1))
+				if got := <-second; got != 0 {
+					t.Errorf("the one after it left after %s: a small batch makes nobody wait", got)
+				}
+				closeNow(t, p)
+			})
+		})
+	}
+}

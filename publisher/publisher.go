@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -36,13 +37,20 @@ type Config struct {
 	Topic string
 
 	// Linger is how long a batch waits for more after its first increment. Negative:
-	// not at all, a batch is then sealed as soon as a call to the bus is free.
-	// Default 250ms.
+	// not at all while no call to the bus is under way, else until they have ended. After a
+	// batch of 10,000 entries or more, which keeps the store busy, as long again. At most
+	// 1s, and 10ms with increments of Publish, which do not wait again. Default 250ms.
 	Linger time.Duration
+
+	// Staleness is how old an increment may be when it is counted. A batch then waits for a
+	// part of it, until a moment by the wall clock that is the same for all publishers with
+	// this Staleness, so that an aggregator folds what all of them have in one commit.
+	// Default 0, which is none: Linger. A Linger beside it wins.
+	Staleness time.Duration
 
 	// MaxEntries is the most entries of the open batch: distinct counters of Add, and
 	// each increment of Publish. Half of it ends the linger; one call with more is
-	// always overloaded. Default 1,000,000.
+	// always overloaded. Default 2,000,000.
 	MaxEntries int
 
 	// MaxBytes is the most memory of the open batch, roughly. Half of it ends the
@@ -69,8 +77,8 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
-	c.Linger = cmp.Or(c.Linger, 250*time.Millisecond)
-	c.MaxEntries = cmp.Or(c.MaxEntries, 1_000_000)
+	c.Linger = cmp.Or(c.Linger, lingerWithin(c.Staleness), 250*time.Millisecond)
+	c.MaxEntries = cmp.Or(c.MaxEntries, 2_000_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 8)
 	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
@@ -95,16 +103,22 @@ func (c Config) validate() error {
 	if c.Horizon < 0 {
 		errs = append(errs, fmt.Errorf("Horizon must not be negative, got %s", c.Horizon))
 	}
+	if c.Staleness != 0 && (c.Staleness < MinStaleness || c.Staleness > MaxStaleness) {
+		errs = append(errs, fmt.Errorf("Staleness must be from %s to %s, or 0 for none, got %s", MinStaleness, MaxStaleness, c.Staleness))
+	}
 	return errors.Join(errs...)
 }
 
 // A Publisher coalesces increments and sends them. All its methods may be called at
 // once. Close it, or what it holds is lost.
 type Publisher struct {
-	bus  Bus
-	cfg  Config
-	wake chan struct{} // to the sender: something changed; holds one
+	bus Bus
+	cfg Config
+	// together seals at multiples of the linger, by the wall clock.
+	together bool
+	wake     chan struct{} // to the sender: something changed; holds one
 
+	seed    maphash.Seed // of places
 	stripes [stripeCount]stripe
 	open    gauge // what the open batch holds
 	refused atomic.Int64
@@ -115,6 +129,7 @@ type Publisher struct {
 
 	started atomic.Bool   // the sender runs, or has run
 	done    chan struct{} // closed when the sender has returned
+	taken   harvest       // the sender's, used again for each seal
 
 	deliveries sync.WaitGroup // waited for by the sender
 
@@ -128,7 +143,8 @@ type Publisher struct {
 	sealed   int                // seals so far
 	queue    []*sealed          // messages that wait for a slot
 	inFlight int
-	lost     error // why the latest message has an unknown outcome for good
+	busy     time.Duration // what the latest seal to be settled took, if it was large
+	lost     error         // why the latest message has an unknown outcome for good
 	stats    Stats
 	health   health
 }
@@ -136,6 +152,7 @@ type Publisher struct {
 // New returns a Publisher that sends over bus. It starts nothing: the sender starts
 // with the first increment.
 func New(bus Bus, cfg Config) (*Publisher, error) {
+	together := cfg.Linger == 0 && cfg.Staleness > 0
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("publisher: %w", err)
@@ -145,7 +162,9 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		bus:      bus,
+		seed:     maphash.MakeSeed(),
 		cfg:      cfg,
+		together: together,
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
 		requests: list.New(),
@@ -154,10 +173,10 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	}
 	p.open.maxEntries, p.open.maxBytes = int64(cfg.MaxEntries), int64(cfg.MaxBytes)
 	p.life, p.abort = context.WithCancel(context.Background())
-	atRest := min(cfg.MaxEntries, cfg.MaxBytes/(entryCost+countmill.MaxCounterName))
-	most := 2 * (atRest/stripeCount + minCells)
 	for i := range p.stripes {
-		p.stripes[i].open, p.stripes[i].most, p.stripes[i].env = &p.open, most, cfg.Env
+		s := &p.stripes[i]
+		s.open, s.env, s.many = &p.open, cfg.Env, manyAdds
+		s.most = size{2 * (cfg.MaxEntries/stripeCount + minCells), int64(cfg.MaxBytes / stripeCount)}
 	}
 	return p, nil
 }
@@ -186,7 +205,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		return countmill.ErrClosed
 	}
 	p.closed, p.urgent = true, true
-	p.final = p.harvest(true)
+	p.final = p.harvest(new(harvest), true)
 	idle := !p.started.Load() && p.final.increments == 0 && p.requests.Len() == 0
 	p.mu.Unlock()
 	defer p.abort()

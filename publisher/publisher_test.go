@@ -397,7 +397,7 @@ func TestBusThatClosesIsFinal(t *testing.T) {
 		bus.answer = func(int, *message.Message) (bool, error) {
 			return true, fmt.Errorf("topic is gone: %w", countmill.ErrClosed)
 		}
-		p := open(t, bus, Config{Linger: -1})
+		p := open(t, bus, Config{}) // with a linger, so that both of b leave together
 		err := p.Publish(ctx, inc("a", 1))
 		if !errors.Is(err, countmill.ErrOutcomeUnknown) || errors.Is(err, countmill.ErrClosed) {
 			t.Errorf("Publish: got %v, want ErrOutcomeUnknown only", err)

@@ -14,6 +14,8 @@ type seal struct {
 	n          int // seals are numbered
 	requests   []*request
 	oldest     time.Time
+	taken      time.Time
+	entries    int
 	increments int64
 
 	unsent int   // messages the bus does not have; under Publisher.mu
@@ -35,9 +37,9 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 	h := p.final
 	p.final = nil
 	if h == nil {
-		h = p.harvest(p.closed)
+		h = p.harvest(&p.taken, p.closed)
 	}
-	s := &seal{done: make(chan struct{}), oldest: h.oldest, increments: h.increments}
+	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now(), oldest: h.oldest, increments: h.increments}
 	var entries, bytes int64
 	for e := p.requests.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
@@ -60,10 +62,9 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 }
 
 // harvest takes what Add left in the stripes.
-func (p *Publisher) harvest(last bool) *harvest {
-	h := new(harvest)
+func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	for i := range p.stripes {
-		p.stripes[i].harvest(h, i, last)
+		p.stripes[i].harvest(h, last)
 	}
 	return h
 }
@@ -73,13 +74,13 @@ func (p *Publisher) pack(s *seal, h *harvest) []*sealed {
 	var own []wire.Part
 	for _, r := range s.requests {
 		for _, it := range r.items {
-			h.add(int(stripeOf(it.hash)), it)
+			h.add(it)
 		}
 		own = append(own, r.parts...)
 		r.items, r.parts = nil, nil
 	}
 	var parts []wire.Part
-	for _, entries := range layers(h.sorted()) {
+	for _, entries := range h.layers() {
 		parts = append(parts, wire.CutAnonymous(p.cfg.Env, entries)...)
 	}
 	// A further part of a request follows the nearest head before it: keep the order.
@@ -91,44 +92,43 @@ func (p *Publisher) pack(s *seal, h *harvest) []*sealed {
 	for i, payload := range payloads {
 		messages[i] = &sealed{seal: s, uuid: ids[i].String(), payload: payload}
 	}
-	countEntries(messages, parts)
+	b := wire.Batch{Parts: parts}
+	if s.entries = b.Entries(); len(messages) > 0 {
+		messages[0].entries = s.entries // statistics need no more
+	}
+	h.reset()
 	return messages
 }
 
-// countEntries tells the first message about all entries: statistics need no more.
-func countEntries(messages []*sealed, parts []wire.Part) {
-	if len(messages) > 0 {
-		b := wire.Batch{Parts: parts}
-		messages[0].entries = b.Entries()
-	}
-}
-
-// sorted is all items in the order of wire.SortEntries. Stripes are in that order, so
-// each is sorted by itself.
-func (h *harvest) sorted() []item {
+// layers sums the items of one counter and drops what sums to 0, in the order of
+// wire.SortEntries. A sum that would leave +-wire.MaxSum becomes several entries: a counter
+// stands at most once in a layer, and layers are cut into parts one by one. They are good
+// until the harvest is reset.
+func (h *harvest) layers() [][]wire.Entry {
 	n := 0
-	for i := range h.items {
-		n += len(h.items[i])
+	for _, items := range h.items {
+		n += len(items)
 	}
-	all := make([]item, 0, n)
-	for i, items := range h.items {
-		slices.SortFunc(items, func(a, b item) int {
-			if a.hash != b.hash {
-				return cmp.Compare(a.hash, b.hash)
-			}
-			return strings.Compare(a.counter, b.counter)
-		})
-		all = append(all, items...)
-		h.items[i] = nil
+	all := [][]wire.Entry{slices.Grow(h.entries[:0], n)}
+	for _, items := range h.items { // divided in the order of entries already
+		slices.SortFunc(items, compareItems)
+		all = sumItems(all, items)
 	}
+	h.entries = all[0]
 	return all
 }
 
-// layers sums the items of one counter and drops what sums to 0. A sum that would
-// leave +-wire.MaxSum becomes several entries: a counter stands at most once in a layer,
-// and layers are cut into parts one by one.
-func layers(sorted []item) [][]wire.Entry {
-	all := [][]wire.Entry{make([]wire.Entry, 0, len(sorted))}
+func compareItems(a, b item) int {
+	if a.hash != b.hash {
+		return cmp.Compare(a.hash, b.hash)
+	}
+	if c := strings.Compare(a.counter, b.counter); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.delta, b.delta) // or chance decides which sums overflow
+}
+
+func sumItems(all [][]wire.Entry, sorted []item) [][]wire.Entry {
 	for i := 0; i < len(sorted); {
 		end := i + 1
 		for end < len(sorted) && sorted[end].counter == sorted[i].counter {
@@ -162,6 +162,9 @@ func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
 // settleLocked ends a seal.
 func (p *Publisher) settleLocked(s *seal) {
 	delete(p.seals, s)
+	if p.busy = 0; s.entries >= manyEntries {
+		p.busy = p.cfg.Env.Now().Sub(s.taken)
+	}
 	if s.err == nil {
 		p.stats.Durable += s.increments
 	} else {

@@ -15,6 +15,23 @@ import (
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
+
+	// gather is how long a batch without a linger waits at most: for calls to the bus that
+	// are under way, as what comes meanwhile would only stand in line behind them, and after
+	// a large batch as long again. No longer, as one call that hangs must not hold up all
+	// others.
+	gather = time.Second
+
+	// gatherCalls is the same where a Publish waits, which may be all that there is to come:
+	// for calls that are under way, and not after that.
+	gatherCalls = 10 * time.Millisecond
+
+	// manyEntries is a batch whose folding is work more than waiting. If the next one leaves
+	// as soon as it is folded, those who add and those who fold share the machine in halves,
+	// and each batch has few increments of a counter. Waiting as long again leaves most of
+	// the machine to those who add; when they are slower than those who fold, batches
+	// become small and leave at once.
+	manyEntries = 10_000
 )
 
 // run seals and hands messages to deliveries until the publisher is closed and empty,
@@ -63,7 +80,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			return time.Hour, false // a delivery's end wakes the sender
 		}
 		// Longer than the linger: the clock was set back since the first increment came.
-		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 && wait <= p.cfg.Linger {
+		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 && wait <= p.lingerLocked() {
 			p.mu.Unlock()
 			return wait, false
 		}
@@ -89,10 +106,26 @@ func (p *Publisher) dueLocked() (time.Time, bool) {
 		return time.Time{}, true
 	case oldest.IsZero() && p.requests.Len() == 0:
 		return time.Time{}, false
-	case p.cfg.Linger < 0 || p.open.half():
+	case p.open.half():
 		return time.Time{}, true
 	}
-	return oldest.Add(p.cfg.Linger), true
+	return p.sealAtLocked(oldest), true
+}
+
+// lingerLocked is how long the open batch waits for more after its first increment.
+func (p *Publisher) lingerLocked() time.Duration {
+	switch {
+	case p.cfg.Linger >= 0:
+		return p.cfg.Linger
+	case p.inFlight == 0 && p.requests.Len() > 0:
+		return 0
+	case p.inFlight == 0:
+		return min(2*p.busy, gather)
+	// Or until the calls have ended, which wakes the sender.
+	case p.requests.Len() > 0:
+		return gatherCalls
+	}
+	return gather
 }
 
 // enqueue puts a seal's messages into line. A seal whose sums were all 0 has none.

@@ -1,18 +1,21 @@
 package publisher
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/wire"
 )
 
 const (
 	stripeBits  = 6
 	stripeCount = 1 << stripeBits
+
+	// harvestBits divide what is to be sorted.
+	harvestBits = 6
 
 	// minCells is what a stripe remembers in any case.
 	minCells = 64
@@ -22,93 +25,124 @@ const (
 
 	// entryCost is roughly what an entry takes beside its names: a cell, its slots and
 	// its place in a list.
-	entryCost = 128
+	entryCost = 160
 )
 
-// A stripe holds the counters whose hashes begin with its number, so that stripes are
-// in hash order. Increments of listed cells do not take its lock.
+func cost(counter string) int64 { return int64(len(counter) + entryCost) }
+
+// A size is how many counters, and roughly how many bytes they take.
+type size struct {
+	counters int
+	bytes    int64
+}
+
+func (a size) within(b size) bool { return a.counters < b.counters && a.bytes < b.bytes }
+
+// A stripe holds the counters whose places begin with its number. Increments of listed
+// cells do not take its lock.
 type stripe struct {
 	table atomic.Pointer[table]
 	since atomic.Int64 // when the oldest increment came, Unix microseconds; 0: none open
 	open  *gauge
 	env   *env.Env
-	most  int // cells, unless more are listed
+	most  size  // of what is remembered, unless more is listed
+	many  int64 // increments in a batch that cells with lanes have
 
 	mu     sync.Mutex
 	closed bool
 	listed []*cell
 	spills []item // sums that had no room left
-	cells  int
-	room   int // cells until the next sweep
+	spread int    // cells with lanes
+	cells  size
+	room   size // of cells until the next sweep
 	swept  time.Time
 
 	_ [64]byte // the next stripe's lock is on another cache line
 }
 
-func stripeOf(hash uint64) uint64 { return hash >> (64 - stripeBits) }
+func stripeOf(place uint64) uint64 { return place >> (64 - stripeBits) }
 
 // addSlow adds what the word of a cell could not take: the first increment in the open
 // batch, a new counter, a large delta, a full word. The counter and the delta are
 // valid. first is true if the stripe had nothing open.
-func (s *stripe) addSlow(hash uint64, counter string, delta int64) (c *cell, first bool, err error) {
+func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, false, countmill.ErrClosed
 	}
-	c = s.table.Load().find(hash, counter)
+	c = s.table.Load().find(place, counter)
 	switch {
 	case c == nil || c.word.Load()&listed == 0:
-		if !s.open.reserve(1, int64(len(counter)+entryCost)) {
+		if !s.open.reserve(1, cost(counter)) {
 			return nil, false, countmill.ErrOverloaded
 		}
 		if c == nil {
-			c = s.insertLocked(hash, counter)
+			c = s.insertLocked(place, counter)
 		}
 		first = s.listLocked(c)
-	case c.mayOverflow(delta) && !s.open.room(int64(len(counter)+entryCost)):
+	case c.mayOverflow(delta) && !s.open.room(cost(counter)):
 		return nil, false, countmill.ErrOverloaded
 	}
 	s.widenLocked(c, delta, 1)
 	return c, first, nil
 }
 
-// listLocked puts a cell into the open batch. Nobody else writes to its word before.
+// listLocked puts a cell into the open batch. Nobody else writes to its words before.
 func (s *stripe) listLocked(c *cell) (first bool) {
 	if first = len(s.listed) == 0; first {
 		s.since.Store(s.env.Now().UnixMicro())
 	}
 	s.listed = append(s.listed, c)
 	c.used = true
-	c.word.Store(listed)
+	s.drainLocked(c, listed)
 	return first
 }
 
-// widenLocked moves what the word holds into the wide sum, and delta with it.
+// widenLocked moves what the words hold into the wide sum, and delta with it.
 func (s *stripe) widenLocked(c *cell, delta, count int64) {
-	w := c.word.Swap(listed)
-	s.addWideLocked(c, w>>sumShift, w&countMask>>1)
+	s.drainLocked(c, listed)
 	s.addWideLocked(c, delta, count)
+}
+
+// drainLocked moves what the words hold into the wide sum. What is added afterwards is in
+// the open batch if as is listed, and goes the slow way if it is 0.
+func (s *stripe) drainLocked(c *cell, as int64) {
+	all, own := c.lanes.Load(), as
+	if all != nil && as == listed {
+		own |= spread
+	}
+	s.addWordLocked(c, c.word.Swap(own))
+	if all == nil {
+		return
+	}
+	for i := range all {
+		s.addWordLocked(c, all[i].word.Swap(as))
+	}
+}
+
+func (s *stripe) addWordLocked(c *cell, w int64) {
+	s.addWideLocked(c, w>>sumShift, w&countMask>>2)
 }
 
 func (s *stripe) addWideLocked(c *cell, delta, count int64) {
 	c.count += count
 	if overflows(c.wide, delta) {
-		s.open.add(1, int64(len(c.counter)+entryCost))
+		s.open.add(1, cost(c.counter))
 		s.spills = append(s.spills, item{c.hash, c.counter, c.wide})
 		c.wide = 0
 	}
 	c.wide += delta
 }
 
-func (s *stripe) insertLocked(hash uint64, counter string) *cell {
-	if s.cells >= s.room {
+func (s *stripe) insertLocked(place uint64, counter string) *cell {
+	if !s.cells.within(s.room) {
 		s.sweepLocked()
 	}
-	// A copy: the caller's string may be a piece of something large.
-	c := &cell{hash: hash, counter: strings.Clone(counter)}
-	s.table.Load().insert(c)
-	s.cells++
+	c := newCell(counter)
+	s.table.Load().insert(place, c)
+	s.cells.counters++
+	s.cells.bytes += cost(counter)
 	return c
 }
 
@@ -117,30 +151,45 @@ func (s *stripe) insertLocked(hash uint64, counter string) *cell {
 // ones when there are too many. Whoever still holds one of those finds it unlisted,
 // and comes here for the one that is in the table.
 func (s *stripe) sweepLocked() {
-	crowded := s.cells >= s.most
-	var kept []*cell
+	crowded := !s.cells.within(s.most)
+	var kept []*slot
+	var cells size
 	if old := s.table.Load(); old != nil {
 		for i := range old.slots {
-			c := old.slots[i].Load()
+			c := old.slots[i].cell.Load()
 			if c != nil && (c.word.Load()&listed != 0 || c.used && !crowded) {
 				c.used = false
-				kept = append(kept, c)
+				kept = append(kept, &old.slots[i])
+				cells.bytes += cost(c.counter)
+			} else if c != nil && c.lanes.Load() != nil {
+				s.spread--
 			}
 		}
 	}
-	// Twice the cells in use, but not beyond most; a quarter more where more than most
-	// are listed, so that sweeps stay rare.
-	room := min(2*len(kept), max(s.most, len(kept)*5/4))
-	s.cells, s.room, s.swept = len(kept), max(minCells, room, len(kept)+1), time.Now()
-	t := newTable(s.room)
-	for _, c := range kept {
-		t.insert(c)
+	cells.counters = len(kept)
+	s.cells, s.room, s.swept = cells, s.roomFor(cells), time.Now()
+	t := newTable(s.room.counters)
+	for _, at := range kept {
+		t.insert(at.place, at.cell.Load())
 	}
 	s.table.Store(t)
 }
 
+// roomFor is twice the cells in use, but not beyond most; a quarter more where more than
+// most are listed, so that sweeps stay rare.
+func (s *stripe) roomFor(cells size) size {
+	most := s.most.counters
+	if cells.counters > 0 {
+		most = min(most, int(s.most.bytes/(cells.bytes/int64(cells.counters))))
+	}
+	return size{
+		max(minCells, cells.counters+1, min(2*cells.counters, max(most, cells.counters*5/4))),
+		max(minCells*cost(""), s.most.bytes, cells.bytes*5/4),
+	}
+}
+
 // harvest takes everything out of the stripe; last refuses what comes later.
-func (s *stripe) harvest(h *harvest, number int, last bool) {
+func (s *stripe) harvest(h *harvest, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = s.closed || last
@@ -150,21 +199,21 @@ func (s *stripe) harvest(h *harvest, number int, last bool) {
 	h.oldest = earlier(h.oldest, time.UnixMicro(s.since.Load()))
 	var entries, bytes int64
 	for _, c := range s.listed {
-		w := c.word.Swap(0)
-		s.addWideLocked(c, w>>sumShift, w&countMask>>1)
-		h.add(number, item{c.hash, c.counter, c.wide})
+		s.drainLocked(c, 0)
+		h.add(item{c.hash, c.counter, c.wide})
 		h.increments += c.count
+		s.spreadLocked(c)
 		c.wide, c.count = 0, 0
-		entries, bytes = entries+1, bytes+int64(len(c.counter)+entryCost)
+		entries, bytes = entries+1, bytes+cost(c.counter)
 	}
 	for _, it := range s.spills {
-		h.add(number, it)
-		entries, bytes = entries+1, bytes+int64(len(it.counter)+entryCost)
+		h.add(it)
+		entries, bytes = entries+1, bytes+cost(it.counter)
 	}
-	s.listed, s.spills = nil, nil
+	s.listed, s.spills = reuse(s.listed), nil
 	s.since.Store(0)
 	s.open.add(-entries, -bytes)
-	if s.cells > minCells && time.Since(s.swept) > sweepEvery {
+	if s.cells.counters > minCells && time.Since(s.swept) > sweepEvery {
 		s.sweepLocked()
 	}
 }
@@ -200,16 +249,37 @@ func (g *gauge) half() bool {
 	return g.entries.Load() > g.maxEntries/2 || g.bytes.Load() > g.maxBytes/2
 }
 
-// A harvest is what was taken out of the open batch, by stripe, which is hash order.
+// A harvest is what was taken out of the open batch.
 type harvest struct {
-	items      [stripeCount][]item
+	items      [1 << harvestBits][]item // by the first bits of their hashes, which is the order of entries
 	oldest     time.Time
 	increments int64
+	entries    []wire.Entry // of the first layer
 }
 
-func (h *harvest) add(stripe int, it item) {
+// reset empties the harvest and keeps its memory for the next one, unless that would keep
+// much more than was needed.
+func (h *harvest) reset() {
+	for i, items := range h.items {
+		h.items[i] = reuse(items)
+	}
+	h.entries = reuse(h.entries)
+	h.oldest, h.increments = time.Time{}, 0
+}
+
+// reuse returns the slice without elements, or none where less than a quarter of it was used.
+func reuse[T any](s []T) []T {
+	if len(s) < cap(s)/4 {
+		return nil
+	}
+	clear(s) // what it refers to may go
+	return s[:0]
+}
+
+func (h *harvest) add(it item) {
 	if it.delta != 0 {
-		h.items[stripe] = append(h.items[stripe], it)
+		at := it.hash >> (64 - harvestBits)
+		h.items[at] = append(h.items[at], it)
 	}
 }
 

@@ -17,30 +17,36 @@ const (
 	refreshPart = 0.8
 )
 
-// fromCache returns what the cache has of the counters and may be served.
-func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness time.Duration) []Total {
+// fromCache returns what the cache has of the counters and may be served, each total in
+// its counter's place, and how many they are.
+func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
 	if r.cache == nil {
-		return nil
+		return make([]Total, len(counters)), 0
 	}
-	found := r.lookInCache(ctx, counters, maxStaleness)
-	r.stats.cacheHits.Add(int64(len(found)))
-	r.stats.cacheMisses.Add(int64(len(counters) - len(found)))
-	return found
+	totals, n = r.lookInCache(ctx, counters, maxStaleness)
+	r.stats.cacheHits.Add(int64(n))
+	r.stats.cacheMisses.Add(int64(len(counters) - n))
+	return totals, n
 }
 
 // lookInCache is fromCache without the count: a reader that waits looks several times.
-func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStaleness time.Duration) []Total {
+func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
 	cached, _ := r.cache.get(ctx, counters) // an error is a miss of what is not there
-	totals := make([]Total, 0, len(cached))
+	totals = make([]Total, len(counters))
 	for _, c := range cached {
 		// The name is checked: a cache can mix answers up, and a name asked for is
 		// what its key, a hash, cannot tell.
-		if _, asked := slices.BinarySearch(counters, c.Counter); asked && r.young(c.AsOf, maxStaleness) {
-			totals = append(totals, Total{Counter: c.Counter, Total: c.Total, AsOf: c.AsOf,
-				Source: SourceCache, Shards: c.Shards, Exists: c.Exists})
+		at, asked := slices.BinarySearch(counters, c.Counter)
+		if !asked || !r.young(c.AsOf, maxStaleness) {
+			continue
 		}
+		if !totals[at].known() {
+			n++
+		}
+		totals[at] = Total{Counter: c.Counter, Total: c.Total, AsOf: c.AsOf,
+			Source: SourceCache, Shards: c.Shards, Exists: c.Exists}
 	}
-	return totals
+	return totals, n
 }
 
 // young reports whether a total of that moment may be served. One from the future is
@@ -68,7 +74,7 @@ func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.
 	}
 	if won {
 		defer r.unlock(ctx, counters[0])
-		if totals := r.lookInCache(ctx, counters, maxStaleness); len(totals) == len(counters) {
+		if totals, n := r.lookInCache(ctx, counters, maxStaleness); n == len(counters) {
 			return totals, nil
 		}
 	} else if totals := r.awaitCache(ctx, counters, maxStaleness); totals != nil {
@@ -93,7 +99,7 @@ func (r *Reader) awaitCache(ctx context.Context, counters []string, maxStaleness
 		if ctx.Err() != nil {
 			return nil
 		}
-		if totals := r.lookInCache(ctx, counters, maxStaleness); len(totals) == len(counters) {
+		if totals, n := r.lookInCache(ctx, counters, maxStaleness); n == len(counters) {
 			return totals
 		}
 	}
@@ -122,8 +128,8 @@ func (r *Reader) unlock(ctx context.Context, counter string) {
 // refresh reads again what the cache gave and will soon be too old, in the time that is
 // left for it. Of all callers in all processes one does it, the others are served what
 // was found. So is that one where the read fails: what it has is still young enough.
-func (r *Reader) refresh(ctx context.Context, found map[string]Total, maxStaleness time.Duration) []Total {
-	due, left := r.dueSoon(found, maxStaleness)
+func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, maxStaleness time.Duration) []Total {
+	due, left := r.dueSoon(counters, found, maxStaleness)
 	if len(due) == 0 || left <= 0 {
 		return nil
 	}
@@ -144,15 +150,14 @@ func (r *Reader) refresh(ctx context.Context, found map[string]Total, maxStalene
 
 // dueSoon returns which totals have used up most of their permitted age, sorted, and
 // how long the oldest of them may still be served.
-func (r *Reader) dueSoon(found map[string]Total, maxStaleness time.Duration) (due []string, left time.Duration) {
+func (r *Reader) dueSoon(counters []string, found []Total, maxStaleness time.Duration) (due []string, left time.Duration) {
 	now, left := r.clock.Now(), maxStaleness
-	for name, t := range found {
-		age := now.Sub(t.AsOf)
+	for i, c := range counters {
+		age := now.Sub(found[i].AsOf)
 		if float64(age) >= refreshPart*float64(maxStaleness) {
-			due = append(due, name)
+			due = append(due, c)
 			left = min(left, maxStaleness-age)
 		}
 	}
-	slices.Sort(due)
 	return due, left
 }

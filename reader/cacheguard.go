@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/internal/deadline"
 )
 
 const (
@@ -64,10 +66,10 @@ func (g *cacheGuard) call(ctx context.Context, name string, call func(context.Co
 		g.stats.cacheSkipped.Add(1)
 		return errCacheResting
 	}
-	bounded, cancel := context.WithTimeout(ctx, g.timeout)
+	bounded, cancel := deadline.After(ctx, g.timeout)
 	defer cancel()
 	err := call(bounded)
-	if ctx.Err() != nil { // the caller's doing, not the cache's
+	if err != nil && ctx.Err() != nil { // the caller's doing, not the cache's
 		return err
 	}
 	g.note(ctx, name, err)
@@ -77,7 +79,7 @@ func (g *cacheGuard) call(ctx context.Context, name string, call func(context.Co
 func (g *cacheGuard) resting() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return time.Now().Before(g.rests)
+	return !g.rests.IsZero() && time.Now().Before(g.rests) // nearly always the first: clocks cost
 }
 
 // note counts a failure and logs it unless one was logged a moment ago.

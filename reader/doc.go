@@ -29,6 +29,9 @@
 //     reads from the store are of one moment.
 //   - It is never older than the caller's maxStaleness. With 0 the read begins after
 //     the call: get, incr, get is never stale.
+//   - What resets have taken off is in no total, from the reset's commit on: the record is
+//     read in the same view as the shards. A total from a cache may be from before it, if
+//     that is not longer ago than maxStaleness.
 //   - An old idea of a counter's number of shards costs a look-up and never a count.
 //   - A sum that does not fit 64 bits, or a shard at either end of them, is an error and
 //     never a number.

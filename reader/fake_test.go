@@ -30,6 +30,7 @@ type fakeStore struct {
 	mu       sync.Mutex
 	counters map[string][]reader.Value // by shard; its length is the record
 	records  map[string]int            // unless the record is here
+	resets   map[string]reader.Reset
 	lookups  [][]reader.Key
 	open     int // views
 	workers  []reader.Worker
@@ -169,7 +170,7 @@ func (v *fakeView) value(key reader.Key) reader.Value {
 	case key.Shard == reader.RecordKey && v.store.records[key.Counter] != 0:
 		return reader.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
 	case key.Shard == reader.RecordKey:
-		return reader.Value{Exists: ok, Value: int64(len(shards))}
+		return reader.Value{Exists: ok, Value: int64(len(shards)), Reset: v.store.resets[key.Counter]}
 	case key.Shard < len(shards):
 		return shards[key.Shard]
 	}
@@ -186,7 +187,7 @@ func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([
 	var records []reader.Record
 	for _, name := range slices.Sorted(maps.Keys(v.state)) {
 		if strings.HasPrefix(name, prefix) && name > after && len(records) < limit {
-			records = append(records, reader.Record{Counter: name, Shards: len(v.state[name])})
+			records = append(records, reader.Record{Counter: name, Shards: len(v.state[name]), Reset: v.store.resets[name]})
 		}
 	}
 	return records, nil

@@ -98,10 +98,3 @@ func (g *flights[T]) forget(key string, f *flight[T]) {
 		delete(g.running, key)
 	}
 }
-
-// busy reports whether a read of the key is under way.
-func (g *flights[T]) busy(key string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.running[key] != nil
-}

@@ -39,17 +39,22 @@ func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 // Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
 // store cannot be read it is what is still fresh of the last reading.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
-	if r.workers.due(time.Now(), r.clock.Now()) {
+	p, due := r.workers.look(time.Now(), r.clock.Now())
+	if due {
 		r.fetchWorkers(ctx)
+		p, _ = r.workers.look(time.Now(), r.clock.Now())
 	}
-	return r.workers.pipeline(r.clock.Now())
+	return p
 }
 
 // fetchWorkers reads the records, one caller at a time. Others do with what there is,
 // but wait where there is nothing yet: the first answers of a process know the lag too.
 func (r *Reader) fetchWorkers(ctx context.Context) {
-	if r.workers.fetched() && r.workers.flights.busy("") {
-		return
+	if r.workers.fetched() {
+		if !r.workers.fetching.begin("") {
+			return
+		}
+		defer r.workers.fetching.end("")
 	}
 	_, _, _ = r.workers.flights.do(ctx, "", time.Time{}, func(ctx context.Context) (struct{}, error) {
 		call, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, lagTimeout))
@@ -69,8 +74,9 @@ func (r *Reader) fetchWorkers(ctx context.Context) {
 
 // A roster is what is known of the aggregators.
 type roster struct {
-	every   time.Duration
-	flights flights[struct{}]
+	every    time.Duration
+	flights  flights[struct{}]
+	fetching busy // once there was a reading
 
 	mu      sync.Mutex
 	tried   time.Time // the last reading, of our clock
@@ -92,14 +98,16 @@ func (ro *roster) fetched() bool {
 	return ro.once
 }
 
-func (ro *roster) due(now, storeNow time.Time) bool {
+// look returns what is known, and whether it is time for another reading.
+func (ro *roster) look(now, storeNow time.Time) (p Pipeline, due bool) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
+	p = ro.pipelineLocked(storeNow)
 	every := ro.every
-	if ro.failed || ro.pipelineLocked(storeNow).Workers == 0 {
+	if ro.failed || p.Workers == 0 {
 		every = min(every, lagRetry)
 	}
-	return !ro.once && !ro.failed || now.Sub(ro.tried) >= every
+	return p, !ro.once && !ro.failed || now.Sub(ro.tried) >= every
 }
 
 func (ro *roster) fail(now time.Time) {
@@ -137,12 +145,6 @@ func (s sighting) next(w Worker) sighting {
 		commits: float64(w.Commits-s.worker.Commits) / between,
 		paced:   true,
 	}
-}
-
-func (ro *roster) pipeline(storeNow time.Time) Pipeline {
-	ro.mu.Lock()
-	defer ro.mu.Unlock()
-	return ro.pipelineLocked(storeNow)
 }
 
 func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {

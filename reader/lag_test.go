@@ -144,12 +144,15 @@ func TestOneCallerReadsTheRecords(t *testing.T) {
 		if n := waits(); n != 10 {
 			t.Errorf("%d of 10 waited for the first records, want all", n)
 		}
-		time.Sleep(6 * time.Second)
-		if n := waits(); n != 1 {
-			t.Errorf("%d of 10 waited for the next records, want 1", n)
+		const rounds = 200 // of which some have two that begin at the same moment
+		for range rounds {
+			time.Sleep(6 * time.Second)
+			if n := waits(); n != 1 {
+				t.Fatalf("%d of 10 waited for the next records, want 1", n)
+			}
 		}
-		if n := store.askedForWorkers(); n != 2 {
-			t.Errorf("records were read %d times, want 2", n)
+		if n := store.askedForWorkers(); n != 1+rounds {
+			t.Errorf("records were read %d times, want %d", n, 1+rounds)
 		}
 	})
 }

@@ -24,8 +24,9 @@ type Page struct {
 
 // List returns counters whose names begin with prefix and come after after, at most
 // limit of them (1 to MaxPage) and fewer where they have more shards together than
-// Config.MaxShardsPerPage. It always reads the store. Errors are those of Totals,
-// except that an overflowed counter fails no page.
+// Config.MaxShardsPerPage, or where some have been deleted: then a page may have none, and
+// others follow. It always reads the store. Errors are those of Totals, except that an
+// overflowed counter fails no page.
 func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if err := checkList(prefix, after, limit); err != nil {
 		return Page{}, err
@@ -92,7 +93,7 @@ func (r *Reader) cut(records []Record, limit int) []Record {
 }
 
 func (r *Reader) page(rd *reading, more bool) Page {
-	p := Page{Totals: make([]Total, 0, len(rd.tallies))}
+	p, now := Page{Totals: make([]Total, 0, len(rd.tallies))}, r.clock.Now()
 	for _, t := range rd.tallies {
 		total, err := t.total()
 		if err != nil {
@@ -100,9 +101,12 @@ func (r *Reader) page(rd *reading, more bool) Page {
 			p.Overflowed = append(p.Overflowed, t.counter)
 			continue
 		}
+		if !total.Exists {
+			continue // deleted
+		}
 		total.AsOf = rd.view.ReadTime()
 		p.Totals = append(p.Totals, total)
-		r.account(total)
+		r.account(&total, now)
 	}
 	if more {
 		p.Next = rd.tallies[len(rd.tallies)-1].counter

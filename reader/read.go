@@ -23,10 +23,10 @@ type reading struct {
 	owner   map[string]*tally
 }
 
-// readTotals reads the counters, no two of them the same, at one moment.
-func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
+// read reads the counters, no two of them the same, at one moment, which it returns.
+func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Time, error) {
 	if err := r.checkStore(ctx); err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	began := time.Now()
 	view := r.store.View()
@@ -36,9 +36,18 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 		rd.ask(c)
 	}
 	if err := rd.run(ctx); err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	r.clock.Learn(view.ReadTime(), time.Since(began))
+	return rd, view.ReadTime(), nil
+}
+
+// readTotals reads the counters, no two of them the same, at one moment.
+func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
+	rd, at, err := r.read(ctx, counters)
+	if err != nil {
+		return nil, err
+	}
 	totals := make([]Total, len(rd.tallies))
 	for i, t := range rd.tallies {
 		total, err := t.total()
@@ -46,10 +55,37 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 			r.stats.overflows.Add(1)
 			return nil, err
 		}
-		total.AsOf = view.ReadTime()
+		total.AsOf = at
 		totals[i] = total
 	}
 	return totals, nil
+}
+
+// A Sum is what a counter's record and shards hold at one moment, resets not taken off.
+type Sum struct {
+	Counter string
+	Exists  bool // there is a record; also where the counter is deleted
+	Sum     int64
+	Reset   Reset
+	At      time.Time
+}
+
+// Sum reads one counter's record and shards from the store, at a moment that is not before
+// the call. Errors are those of Totals.
+func (r *Reader) Sum(ctx context.Context, counter string) (Sum, error) {
+	if err := countmill.CheckCounter(counter); err != nil {
+		return Sum{}, err
+	}
+	rd, at, err := r.read(ctx, []string{counter})
+	if err != nil {
+		return Sum{}, err
+	}
+	t := rd.tallies[0]
+	v, fits := t.sum.int64()
+	if !fits || t.overflow {
+		return Sum{}, &OverflowError{Counter: counter}
+	}
+	return Sum{Counter: counter, Exists: t.exists, Sum: v, Reset: t.reset, At: at}, nil
 }
 
 func (r *Reader) newReading(view View) *reading {
@@ -71,7 +107,7 @@ func (rd *reading) ask(counter string) {
 // askRecorded asks for a counter whose record has been read in this view.
 func (rd *reading) askRecorded(rec Record) error {
 	t := &tally{counter: rec.Counter}
-	if err := t.takeRecord(Value{Exists: true, Value: int64(rec.Shards)}); err != nil {
+	if err := t.takeRecord(Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
 		return err
 	}
 	rd.adopt(t)

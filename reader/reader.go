@@ -72,7 +72,10 @@ func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness tim
 	if maxStaleness < 0 {
 		maxStaleness = r.cfg.DefaultStaleness
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(counters)))
+	distinct := counters
+	if len(counters) > 1 {
+		distinct = slices.Compact(slices.Sorted(slices.Values(counters)))
+	}
 	if len(distinct) == 0 {
 		return []Total{}, nil
 	}
@@ -80,7 +83,7 @@ func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness tim
 	if err != nil {
 		return nil, err
 	}
-	return r.serve(counters, found), nil
+	return r.serve(counters, distinct, found), nil
 }
 
 // atIndex says which of several names is wrong.
@@ -94,24 +97,47 @@ func atIndex(err error, i, of int) error {
 	return &at
 }
 
-// find returns the totals of counters, which are sorted and distinct.
-func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) (map[string]Total, error) {
-	found := make(map[string]Total, len(counters))
+// find returns the totals of counters, which are sorted and distinct, in their order.
+func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	if maxStaleness == 0 {
 		// A read of its own: any other may have begun before this call.
-		totals, err := r.readTotals(ctx, counters)
-		return addTotals(found, totals), err
+		return r.readTotals(ctx, counters)
 	}
 	if r.cache != nil && !r.clock.Known() {
 		_ = r.checkStore(ctx) // without the store's time nothing of the cache can be served
 	}
-	addTotals(found, r.fromCache(ctx, counters, maxStaleness))
-	missing := slices.DeleteFunc(slices.Clone(counters), func(c string) bool { _, ok := found[c]; return ok })
-	if len(missing) == 0 {
-		return addTotals(found, r.refresh(ctx, found, maxStaleness)), nil
+	found, n := r.fromCache(ctx, counters, maxStaleness)
+	if n == len(counters) {
+		place(found, counters, r.refresh(ctx, counters, found, maxStaleness))
+		return found, nil
 	}
-	totals, err := r.share(ctx, missing, maxStaleness)
-	return addTotals(found, totals), err
+	// Into places of our own: others who shared the read have the same totals.
+	totals, err := r.share(ctx, missing(found, counters), maxStaleness)
+	place(found, counters, totals)
+	return found, err
+}
+
+// known reports whether there is a total: where one is missing its place is empty.
+func (t *Total) known() bool { return t.Source != "" }
+
+// missing are the counters whose places are empty.
+func missing(totals []Total, counters []string) []string {
+	var names []string
+	for i, c := range counters {
+		if !totals[i].known() {
+			names = append(names, c)
+		}
+	}
+	return names
+}
+
+// place puts some totals into the places of their counters, which are sorted and distinct.
+func place(totals []Total, counters []string, some []Total) {
+	for _, t := range some {
+		if i, ok := slices.BinarySearch(counters, t.Counter); ok {
+			totals[i] = t
+		}
+	}
 }
 
 // share reads the counters together with all callers that want the same ones at the
@@ -146,28 +172,28 @@ func (r *Reader) callerGone(ctx context.Context) error {
 	return fmt.Errorf("reading totals: %w", ctx.Err())
 }
 
-func addTotals(found map[string]Total, totals []Total) map[string]Total {
-	for _, t := range totals {
-		found[t.Counter] = t
+// serve puts the totals of distinct in the order asked and accounts for them.
+func (r *Reader) serve(counters, distinct []string, found []Total) []Total {
+	totals := found
+	if len(counters) > 1 {
+		totals = make([]Total, len(counters))
+		for i, c := range counters {
+			at, _ := slices.BinarySearch(distinct, c)
+			totals[i] = found[at]
+		}
 	}
-	return found
-}
-
-// serve puts the totals in the order asked and accounts for them.
-func (r *Reader) serve(counters []string, found map[string]Total) []Total {
-	totals := make([]Total, len(counters))
-	for i, c := range counters {
-		totals[i] = found[c]
-		r.account(totals[i])
+	now := r.clock.Now()
+	for i := range totals {
+		r.account(&totals[i], now)
 	}
 	return totals
 }
 
-func (r *Reader) account(t Total) {
+func (r *Reader) account(t *Total, now time.Time) {
 	if t.Source == SourceCache {
 		r.stats.fromCache.Add(1)
 	} else {
 		r.stats.fromStore.Add(1)
 	}
-	r.cfg.OnServe(max(0, r.clock.Now().Sub(t.AsOf)), t.Source)
+	r.cfg.OnServe(max(0, now.Sub(t.AsOf)), t.Source)
 }

@@ -164,7 +164,9 @@ func TestReadsAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const counters, whole = 40, 1000
 	store := &fakeStore{keys: 7}
-	store.deferred = func(int, reader.Key) bool { return rand.IntN(4) == 0 }
+	// Now and then all is answered: ten look-ups in a row that defer all that is asked, by
+	// chance the last key, would be a store that is away.
+	store.deferred = func(n int, _ reader.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
 	var names []string
 	for i := range counters {
 		names = append(names, fmt.Sprintf("c%02d", i))

@@ -22,8 +22,21 @@ type Value struct {
 	Deferred bool
 	// Value is the number of shards in a record, or the count of a shard.
 	Value int64
+	// Reset is what a record says beside it.
+	Reset Reset
 	// Overflow means that the shard's count left int64 or stands at either end of it.
 	Overflow bool
+}
+
+// A Reset is what resets have left in a counter's record; zero where there were none.
+type Reset struct {
+	// Baseline is what the total is less than the sum of the shards.
+	Baseline int64
+	// At is the moment that Baseline is the sum of.
+	At time.Time
+	// DeletedAt is zero for a counter that is not deleted. One that is deleted exists again
+	// while its sum differs from Baseline.
+	DeletedAt time.Time
 }
 
 // A View is the store as it was at one moment. It is not safe for concurrent use.
@@ -32,8 +45,8 @@ type View interface {
 	// first call fixes the view's moment; all further calls and List read at it.
 	Lookup(ctx context.Context, keys []Key) ([]Value, error)
 
-	// List returns up to limit counters that have a record and whose names begin with
-	// prefix and come after after, in byte order, with their numbers of shards.
+	// List returns up to limit counters that have a record, deleted ones too, and whose names
+	// begin with prefix and come after after, in byte order, with what their records say.
 	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
 
 	// ReadTime is the view's moment: every fold committed by then is in it. It is zero
@@ -48,6 +61,7 @@ type View interface {
 type Record struct {
 	Counter string
 	Shards  int
+	Reset   Reset
 }
 
 // A Worker is what an aggregator last said of itself.

@@ -14,6 +14,7 @@ type tally struct {
 	known    bool // the record has been read
 	exists   bool
 	shards   int
+	reset    Reset
 	sum      sum
 	overflow bool
 	early    []answer
@@ -43,7 +44,7 @@ func (t *tally) takeRecord(v Value) error {
 	}
 	t.known, t.exists = true, v.Exists
 	if v.Exists {
-		t.shards = int(v.Value)
+		t.shards, t.reset = int(v.Value), v.Reset
 	}
 	for _, a := range t.early {
 		t.add(a.shard, a.value)
@@ -62,11 +63,17 @@ func (t *tally) add(shard int, v Value) {
 	t.sum.add(v.Value)
 }
 
-// total is the counter's total, or an *OverflowError.
+// total is the counter's total, or an *OverflowError: what its shards hold beyond what they
+// held at the last reset. A deleted counter does not exist until it holds more or less.
 func (t *tally) total() (Total, error) {
-	v, fits := t.sum.int64()
+	since := t.sum
+	since.subtract(t.reset.Baseline)
+	v, fits := since.int64()
 	if !fits || t.overflow {
 		return Total{}, &OverflowError{Counter: t.counter}
+	}
+	if v == 0 && !t.reset.DeletedAt.IsZero() {
+		return Total{Counter: t.counter, Source: SourceStore}, nil
 	}
 	return Total{Counter: t.counter, Total: v, Source: SourceStore, Shards: t.shards, Exists: t.exists}, nil
 }

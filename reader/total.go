@@ -14,7 +14,8 @@ const (
 	SourceStore = "store"
 )
 
-// A Total is what a counter's shards summed to at one moment.
+// A Total is what a counter's shards summed to at one moment, less what they summed to at
+// its last reset.
 type Total struct {
 	Counter string
 	Total   int64
@@ -25,8 +26,8 @@ type Total struct {
 	Source string
 	// Shards is how many shards the counter has.
 	Shards int
-	// Exists is false for a counter that nobody has incremented. Total and Shards are
-	// then 0.
+	// Exists is false for a counter that nobody has incremented, since it was deleted where
+	// it was. Total and Shards are then 0.
 	Exists bool
 }
 
@@ -52,6 +53,12 @@ func (s *sum) add(v int64) {
 	var carry uint64
 	s.lo, carry = bits.Add64(s.lo, uint64(v), 0)
 	s.hi += v>>63 + int64(carry)
+}
+
+func (s *sum) subtract(v int64) {
+	var borrow uint64
+	s.lo, borrow = bits.Sub64(s.lo, uint64(v), 0)
+	s.hi -= v>>63 + int64(borrow)
 }
 
 // int64 returns the sum and whether it fits.

@@ -44,9 +44,10 @@ func CutAnonymous(random io.Reader, entries []Entry) []Part {
 // put in hash order and cut every MaxEntries; each increment with an id is a part of
 // its own. The first part is the head, even where it has no entries.
 //
-// Every part's time is the newest event time in the request, or zero when no increment
-// has one. The error is a *FieldError: a sum left +-MaxSum, or one id was used twice
-// with different deltas.
+// A part's time is the newest event time in the request, or zero when no increment has
+// one. A part with an id has its own where the increment has one: beside younger ones it
+// must not look younger than its marker. The error is a *FieldError: a sum left +-MaxSum,
+// or one id was used twice with different deltas.
 func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, error) {
 	sums, err := sumAnonymous(incs)
 	if err != nil {
@@ -67,7 +68,9 @@ func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, erro
 	parts[0].Kind = Head
 	for _, inc := range ids {
 		p := CutIdentified(inc)
-		p.Kind, p.Request, p.Time = IdentifiedRest, request, newest
+		if p.Kind, p.Request = IdentifiedRest, request; p.Time.IsZero() {
+			p.Time = newest
+		}
 		parts = append(parts, p)
 	}
 	return parts, nil
@@ -131,23 +134,28 @@ func sumAnonymous(incs []countmill.Increment) ([]Entry, error) {
 }
 
 // identified is the increments with ids, each (counter, id) once, ordered by counter
-// and id.
+// and id. One that stands there several times has the oldest of its times, in whatever order they
+// come: it must not look younger than its marker.
 func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 	type name struct{ counter, id string }
 	var ids []countmill.Increment
-	seen := make(map[name]int64)
+	seen := make(map[name]int) // where it is in ids
 	for i, inc := range incs {
 		if inc.ID == "" {
 			continue
 		}
 		n := name{inc.Counter, inc.ID}
-		if delta, ok := seen[n]; ok {
-			if delta != inc.Delta {
+		if at, ok := seen[n]; ok {
+			first := &ids[at]
+			if first.Delta != inc.Delta {
 				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "stands twice in this request with different deltas"}
+			}
+			if first.Time.IsZero() || !inc.Time.IsZero() && inc.Time.Before(first.Time) {
+				first.Time = inc.Time
 			}
 			continue
 		}
-		seen[n] = inc.Delta
+		seen[n] = len(ids)
 		ids = append(ids, inc)
 	}
 	slices.SortStableFunc(ids, func(a, b countmill.Increment) int {

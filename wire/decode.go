@@ -119,7 +119,10 @@ func decodePartHeader(body *cursor, p *Part) error {
 		if err != nil {
 			return err
 		}
-		p.Time = time.UnixMicro(int64(us))
+		// Other readers take 0 for no time, and this one the year 1.
+		if p.Time = time.UnixMicro(int64(us)); us == 0 || p.Time.IsZero() {
+			return fmt.Errorf("time %d", int64(us))
+		}
 	}
 	return nil
 }

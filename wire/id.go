@@ -40,6 +40,15 @@ func MessageID(topic, brokerID string, number int) PartID {
 	return hashID("msg", topic, brokerID, strconv.Itoa(number))
 }
 
+// RenewedID is the id under which a part counts that can no longer count under its own: the
+// same each time for the same part, another where one id was used for different deltas.
+func RenewedID(p *Part) PartID {
+	return hashID("renewed", string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
+}
+
+// ResetID is the id of a reset of a counter.
+func ResetID(counter, id string) PartID { return hashID("reset", counter, id) }
+
 // hashID is the first 16 bytes of SHA-256 over length-prefixed fields.
 func hashID(fields ...string) PartID {
 	h := sha256.New()

@@ -1,11 +1,7 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"runtime"
 	"strconv"
 	"strings"
@@ -305,93 +301,6 @@ func TestDecodeJSONByManyAtOnce(t *testing.T) {
 		})
 	}
 	callers.Wait()
-}
-
-// FuzzDecodeJSON compares with encoding/json: it decodes whatever we accept, to the
-// same values.
-func FuzzDecodeJSON(f *testing.F) {
-	for _, body := range []string{
-		`{"counter":"a"}`,
-		`[{"counter":"a","delta":-3,"id":"x","time":"2023-11-14T22:13:20Z"},{"counter":"\ud83d\ude00"}]`,
-		"{\"counter\":\"a\"}\r\n{\"delta\":2,\"counter\":\"b\"}\n\n",
-		`{"counter":"a","delta":1e3}`, `{"Counter":"a"}`, `{"counter":"\ud800"}`, "{\"counter\":\"\xff\"}", `[null]`,
-	} {
-		f.Add([]byte(body), false)
-		f.Add([]byte(body), true)
-	}
-	f.Fuzz(func(t *testing.T, body []byte, lines bool) {
-		form := JSON
-		if lines {
-			form = NDJSON
-		}
-		got, err := DecodeJSON(body, form, epoch, countmill.DefaultHorizon)
-		if err != nil {
-			if _, ok := errors.AsType[*countmill.FieldError](err); !ok {
-				t.Fatalf("error %v of type %T, want a *FieldError", err, err)
-			}
-			return
-		}
-		want, err := reference(body, form)
-		if err != nil {
-			t.Fatalf("accepted as %+v, encoding/json says: %v", got, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("values differ from encoding/json (-its +ours):\n%s", diff)
-		}
-		for _, inc := range got {
-			if err := inc.Check(epoch, countmill.DefaultHorizon); err != nil {
-				t.Fatalf("accepted %+v: %v", inc, err)
-			}
-		}
-	})
-}
-
-// reference reads body with encoding/json.
-func reference(body []byte, form Form) ([]countmill.Increment, error) {
-	type increment struct {
-		Counter *string    `json:"counter"`
-		Delta   *int64     `json:"delta"`
-		ID      *string    `json:"id"`
-		Time    *time.Time `json:"time"`
-	}
-	var incs []increment
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if form == JSON && bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-		if err := dec.Decode(&incs); err != nil {
-			return nil, err
-		}
-	} else {
-		for {
-			var inc increment
-			if err := dec.Decode(&inc); err == io.EOF {
-				break
-			} else if err != nil {
-				return nil, err
-			}
-			incs = append(incs, inc)
-		}
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("something follows: %v", err)
-	}
-	if form == JSON && len(incs) != 1 && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
-		return nil, fmt.Errorf("%d objects", len(incs))
-	}
-	want := make([]countmill.Increment, len(incs))
-	for i, inc := range incs {
-		want[i] = countmill.Increment{Counter: *inc.Counter, Delta: 1}
-		if inc.Delta != nil {
-			want[i].Delta = *inc.Delta
-		}
-		if inc.ID != nil {
-			want[i].ID = *inc.ID
-		}
-		if inc.Time != nil {
-			want[i].Time = inc.Time.UTC()
-		}
-	}
-	return want, nil
 }
 
 func BenchmarkDecodeJSON(b *testing.B) {

@@ -30,7 +30,7 @@ type Bus struct {
 	// AnswersClosed: Publish on a closed bus returns an error that matches
 	// countmill.ErrClosed.
 	AnswersClosed bool
-	// Wait is how long a message may take. Default 20 seconds.
+	// Wait is how long a message may take. Default two minutes: longer than any machine needs.
 	Wait time.Duration
 }
 
@@ -64,7 +64,7 @@ type busTest struct {
 
 func newBusTest(t *testing.T, bus Bus) *busTest {
 	if bus.Wait == 0 {
-		bus.Wait = 20 * time.Second
+		bus.Wait = 2 * time.Minute
 	}
 	messages, err := bus.Subscriber.Subscribe(t.Context(), bus.Topic)
 	if err != nil {

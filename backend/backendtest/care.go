@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
@@ -117,6 +118,38 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	}
 }
 
+// A person names letters by their keys, some of which are gone.
+func testDeadByKeyFinds(t *testing.T, su *suite) {
+	s := su.open(t)
+	var keys []string
+	for i := range 12 {
+		keys = append(keys, fmt.Sprintf("%032x", i*i))
+		bury(t, s, letter(keys[i]))
+	}
+	find := func(keys ...string) []aggregator.Dead {
+		t.Helper()
+		found, err := s.DeadByKey(t.Context(), keys)
+		if err != nil {
+			t.Fatalf("DeadByKey(%q): %v", keys, err)
+		}
+		return found
+	}
+	if got := find(); len(got) != 0 {
+		t.Errorf("DeadByKey of nothing: %v", got)
+	}
+	var got []string
+	for _, d := range find(slices.Concat([]string{"nobody's"}, keys[3:], []string{keys[0], "newer:"})...) {
+		got = append(got, d.Key)
+	}
+	if diff := cmp.Diff(append(slices.Clone(keys[3:]), keys[0]), got); diff != "" {
+		t.Errorf("keys found (-want +got):\n%s", diff)
+	}
+	want := dead(t, s, "", 1)
+	if diff := cmp.Diff(want, find(want[0].Key), sameTimes); diff != "" {
+		t.Errorf("DeadByKey differs from Dead (-Dead +DeadByKey):\n%s", diff)
+	}
+}
+
 func testAnnounceReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
@@ -176,16 +209,24 @@ func readTime(t *testing.T, s Store) time.Time {
 func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) error {
 	first := func(_ any, err error) error { return err }
 	return map[string]func(ctx context.Context) error{
-		"Fold":     func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
-		"Applied":  func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
-		"Shards":   func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
-		"Raise":    func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
-		"Bury":     func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
-		"Announce": func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
-		"Check":    func(ctx context.Context) error { _, err := s.Check(ctx); return err },
-		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
-		"Discard":  func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
-		"Dead":     func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
+		"Fold":          func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
+		"Applied":       func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
+		"Shards":        func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
+		"Raise":         func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
+		"Bury":          func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
+		"Announce":      func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
+		"Check":         func(ctx context.Context) error { _, err := s.Check(ctx); return err },
+		"Workers":       func(ctx context.Context) error { return first(s.Workers(ctx)) },
+		"Discard":       func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
+		"Dead":          func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
+		"ByKey":         func(ctx context.Context) error { return first(s.DeadByKey(ctx, []string{"a"})) },
+		"Survey":        func(ctx context.Context) error { return first(s.ShardPage(ctx, "", "", 10)) },
+		"ShardsOf":      func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
+		"RaiseCounter":  func(ctx context.Context) error { return first(s.RaiseCounter(ctx, "b", 1)) },
+		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
+		"ResetCounter": func(ctx context.Context) error {
+			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: time.Now()}, ExpireAt: m.ExpireAt}))
+		},
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
 			defer v.Close()

@@ -6,10 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
@@ -27,37 +31,51 @@ var defects = map[string]struct {
 	opts   fakestore.Options
 }{
 	"reads unpinned":      {caught: "ViewIsPinned", opts: fakestore.Options{Unpinned: true}},
-	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: folds(splitAdds), opts: slow},
-	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
-		at, err := s.Fold(ctx, c)
+	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: splitAdds},
+	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+		folded, err := s.Fold(ctx, c)
 		if errors.Is(err, aggregator.ErrMarkerExists) && len(c.Markers) > 1 {
 			_, _ = s.Fold(ctx, &aggregator.Commit{Adds: c.Adds})
 		}
-		return at, err
+		return folded, err
 	})},
 	"checks markers, then acts": {caught: "OneOfManyWins", make: folds(checkThenAct), opts: slow},
 	"loses an add in a hundred": {caught: "ConcurrentFoldsSum", make: loseSome},
-	"takes one less than its limit": {caught: "FoldTakesLimits", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+	"takes one less than its limit": {caught: "FoldTakesLimits", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 		if c.Entities() >= s.Limits().Entities {
-			return time.Time{}, aggregator.ErrRefused
+			return aggregator.Folded{}, aggregator.ErrRefused
 		}
 		return s.Fold(ctx, c)
 	})},
-	"cleans paths":             {caught: "FoldTakesAnyName", make: folds(cleanNames)},
-	"ignores the context":      {caught: "CancelledContext", make: folds(ignoreContext)},
-	"keeps the caller's slice": {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
-	"forgets microseconds":     {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
-	"lowers records":           {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) backendtest.Store { return &lowering{s, map[string]int{}} }},
-	"raises before it folds":   {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{RaisesInFold: true}},
-	"folds and does not raise": {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
-	"shows overflows":          {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
-	"claims to be newer":       {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
-	"claims to be older":       {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
-	"lists one too many":       {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
-	"buries anew":              {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
-	"discards nothing":         {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return keeping{s} }},
-	"discards all before":      {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return purging{s} }},
-	"is empty when reopened":   {caught: "Reopen"},
+	"keeps one tally for all shards":    {caught: "FoldTellsOfShards", make: tellsAll},
+	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
+	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
+	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
+	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
+	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
+	"lowers records":                    {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) backendtest.Store { return &lowering{s, map[string]int{}} }},
+	"raises before it folds":            {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{RaisesInFold: true}},
+	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
+	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
+	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
+	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
+	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
+	"discards nothing":                  {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return keeping{s} }},
+	"discards all before":               {caught: "DiscardRemoves", make: func(s *fakestore.Store) backendtest.Store { return purging{s} }},
+	"finds other letters":               {caught: "DeadByKeyFinds", make: func(s *fakestore.Store) backendtest.Store { return shuffling{s} }},
+	"loses shards at the end of a page": {caught: "ShardPages", make: func(s *fakestore.Store) backendtest.Store { return forgetful{s} }},
+	"is empty when reopened":            {caught: "Reopen"},
+	"raises to less":                    {caught: "RaiseCounterNeverLowers", make: func(s *fakestore.Store) backendtest.Store { return agreeing{s} }},
+	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *admin.Reset) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
+	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
+	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *admin.Reset) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
+	"lets the last reset win":           {caught: "LaterResetStays", make: resets(func(r *admin.Reset) { r.Look.At = r.Look.At.Add(time.Second) })},
+	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) backendtest.Store { return showing{s} }},
+	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return hasty{s} }},
+	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return untidy{s} }},
+	"forgets resets":                    {caught: "ReopenedResets"},
 }
 
 // slow gives a defect between two calls the time that it has in a real store.
@@ -74,7 +92,7 @@ func TestSuiteSeesDefects(t *testing.T) {
 	for name, defect := range defects {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestDefectiveStore$/^"+defect.caught+"$")
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestDefectiveStore$/^"+defect.caught+"$", "-test.timeout", "5m")
 			cmd.Env = append(os.Environ(), defectEnv+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestDefectiveStore/"+defect.caught) {
@@ -100,14 +118,14 @@ func TestDefectiveStore(t *testing.T) {
 	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
 }
 
-type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error)
+type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error)
 
 type folding struct {
 	*fakestore.Store
 	fold foldFunc
 }
 
-func (f folding) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+func (f folding) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	return f.fold(ctx, f.Store, c)
 }
 
@@ -115,38 +133,82 @@ func folds(fold foldFunc) func(*fakestore.Store) backendtest.Store {
 	return func(s *fakestore.Store) backendtest.Store { return folding{s, fold} }
 }
 
-func splitAdds(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
-	if len(c.Adds) < 2 {
-		return s.Fold(ctx, c)
-	}
-	if at, err := s.Fold(ctx, &aggregator.Commit{Markers: c.Markers, Adds: c.Adds[:1]}); err != nil {
-		return at, err
-	}
-	return s.Fold(ctx, &aggregator.Commit{Adds: c.Adds[1:]})
+// splitting shows half of its first commit until a view that saw it is closed, or for half a
+// minute, if nobody looks.
+type splitting struct {
+	*fakestore.Store
+	once sync.Once
+
+	mu   sync.Mutex
+	seen time.Time // the newest moment that a closed view showed
 }
 
-func raiseFirst(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+func splitAdds(s *fakestore.Store) backendtest.Store { return &splitting{Store: s} }
+
+func (s *splitting) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+	if len(c.Adds) < 2 {
+		return s.Store.Fold(ctx, c)
+	}
+	first, err := s.Store.Fold(ctx, &aggregator.Commit{Markers: c.Markers, Adds: c.Adds[:1]})
+	if err != nil {
+		return first, err
+	}
+	s.once.Do(func() {
+		for since := time.Now(); !s.saw(first.At) && time.Since(since) < 30*time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	rest, err := s.Store.Fold(ctx, &aggregator.Commit{Adds: c.Adds[1:]})
+	rest.Shards = append(first.Shards, rest.Shards...)
+	return rest, err
+}
+
+func (s *splitting) saw(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.seen.Before(at)
+}
+
+func (s *splitting) View() reader.View { return telling{s.Store.View(), s} }
+
+// telling says what it showed when it is closed.
+type telling struct {
+	reader.View
+	store *splitting
+}
+
+func (v telling) Close() {
+	at := v.ReadTime()
+	v.View.Close()
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	if at.After(v.store.seen) {
+		v.store.seen = at
+	}
+}
+
+func raiseFirst(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	if err := s.Raise(ctx, c.Raises); err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	return s.Fold(ctx, c)
 }
 
-func foldOnly(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+func foldOnly(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	return s.Fold(ctx, &aggregator.Commit{Markers: c.Markers, Adds: c.Adds})
 }
 
-func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	for _, m := range c.Markers {
 		if found, err := s.Applied(ctx, []wire.PartID{m.ID}); err != nil || len(found) > 0 {
-			return time.Time{}, errors.Join(err, aggregator.ErrMarkerExists)
+			return aggregator.Folded{}, errors.Join(err, aggregator.ErrMarkerExists)
 		}
 	}
-	at, err := s.Fold(ctx, &aggregator.Commit{Adds: c.Adds})
+	folded, err := s.Fold(ctx, &aggregator.Commit{Adds: c.Adds})
 	if len(c.Markers) > 0 {
 		_, _ = s.Fold(ctx, &aggregator.Commit{Markers: c.Markers})
 	}
-	return at, err
+	return folded, err
 }
 
 func loseSome(s *fakestore.Store) backendtest.Store {
@@ -156,27 +218,61 @@ func loseSome(s *fakestore.Store) backendtest.Store {
 		}
 		return fakestore.OK
 	})
-	return folding{s, func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
-		at, err := s.Fold(ctx, c)
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+		folded, err := s.Fold(ctx, c)
 		if errors.Is(err, aggregator.ErrNotCounted) {
-			return at, nil
+			return folded, nil
 		}
-		return at, err
+		return folded, err
 	}}
 }
 
-func cleanNames(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+func tellsAll(s *fakestore.Store) backendtest.Store {
+	n := int64(0)
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+		folded, err := s.Fold(ctx, c)
+		for i := range folded.Shards {
+			n++
+			folded.Shards[i].Tally = n
+		}
+		return folded, err
+	}}
+}
+
+func tellsLast(s *fakestore.Store) backendtest.Store {
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+		folded, err := s.Fold(ctx, c)
+		if c.Known != nil {
+			for i := range folded.Shards {
+				folded.Shards[i].Known = c.Known[i]
+			}
+		}
+		return folded, err
+	}}
+}
+
+func tellsRefused(s *fakestore.Store) backendtest.Store {
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+		folded, err := s.Fold(ctx, c)
+		if errors.Is(err, aggregator.ErrMarkerExists) {
+			folded.Shards = make([]aggregator.Told, len(c.Adds))
+		}
+		return folded, err
+	}}
+}
+
+func cleanNames(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	for _, a := range c.Adds {
 		a.Counter = path.Clean(a.Counter)
 		a.Hash = wire.ShardHash(a.Counter, a.Shard)
 		if _, err := s.Fold(ctx, &aggregator.Commit{Adds: []aggregator.Add{a}}); err != nil {
-			return time.Time{}, err
+			return aggregator.Folded{}, err
 		}
 	}
-	return time.Time{}, nil
+	return aggregator.Folded{}, nil
 }
 
-func ignoreContext(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (time.Time, error) {
+func ignoreContext(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	return s.Fold(context.WithoutCancel(ctx), c)
 }
 
@@ -186,9 +282,9 @@ type lazy struct {
 	last *aggregator.Commit
 }
 
-func (l *lazy) Fold(_ context.Context, c *aggregator.Commit) (time.Time, error) {
+func (l *lazy) Fold(_ context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	l.last = c
-	return time.Time{}, nil
+	return aggregator.Folded{}, nil
 }
 
 func (l *lazy) View() reader.View {
@@ -283,6 +379,24 @@ type keeping struct{ *fakestore.Store }
 
 func (keeping) Discard(ctx context.Context, _ []string) error { return ctx.Err() }
 
+// shuffling finds letters in the order of their keys.
+type shuffling struct{ *fakestore.Store }
+
+func (s shuffling) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+	return s.Store.DeadByKey(ctx, slices.Sorted(slices.Values(keys)))
+}
+
+// forgetful leaves a shard out where a page is full.
+type forgetful struct{ *fakestore.Store }
+
+func (s forgetful) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+	page, err := s.Store.ShardPage(ctx, prefix, from, limit)
+	if page.Next != "" {
+		page.Shards = page.Shards[1:]
+	}
+	return page, err
+}
+
 type purging struct{ *fakestore.Store }
 
 func (p purging) Discard(ctx context.Context, keys []string) error {
@@ -296,3 +410,56 @@ func (p purging) Discard(ctx context.Context, keys []string) error {
 	}
 	return p.Store.Discard(ctx, keys)
 }
+
+// agreeing says what its caller wants to hear.
+type agreeing struct{ *fakestore.Store }
+
+func (a agreeing) RaiseCounter(ctx context.Context, counter string, shards int) (int, error) {
+	_, err := a.Store.RaiseCounter(ctx, counter, shards)
+	return shards, err
+}
+
+type resetting struct {
+	*fakestore.Store
+	spoil func(*admin.Reset)
+}
+
+func (s resetting) ResetCounter(ctx context.Context, r admin.Reset) (admin.Done, error) {
+	s.spoil(&r)
+	return s.Store.ResetCounter(ctx, r)
+}
+
+func resets(spoil func(*admin.Reset)) func(*fakestore.Store) backendtest.Store {
+	return func(s *fakestore.Store) backendtest.Store { return resetting{s, spoil} }
+}
+
+// resetToPresent takes off what was folded since the look-up too.
+func resetToPresent(s *fakestore.Store) backendtest.Store {
+	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
+}
+
+type showing struct{ *fakestore.Store }
+
+func (s showing) Shards(ctx context.Context, counters []string) ([]int, error) {
+	v := s.View()
+	defer v.Close()
+	shards := make([]int, len(counters))
+	for i, c := range counters {
+		values, err := v.Lookup(ctx, []reader.Key{{Counter: c, Shard: reader.RecordKey}})
+		if err != nil {
+			return nil, err
+		}
+		shards[i] = int(values[0].Value)
+	}
+	return shards, nil
+}
+
+type hasty struct{ *fakestore.Store }
+
+func (h hasty) SweepCounters(ctx context.Context, _ time.Duration) (int, error) {
+	return h.Store.SweepCounters(ctx, 0)
+}
+
+type untidy struct{ *fakestore.Store }
+
+func (untidy) SweepCounters(ctx context.Context, _ time.Duration) (int, error) { return 0, ctx.Err() }

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,76 @@ func testFoldTakesAnyName(t *testing.T, su *suite) {
 			t.Errorf("counter %q: record names %d shards, want %d", name, got[i], i+1)
 		}
 	}
+}
+
+// A store whose shards take only so many commits keeps the tally of each, and tells it with
+// the most shards that any of their aggregators knew: of folds that were applied, in the
+// order of the adds.
+func testFoldTellsOfShards(t *testing.T, su *suite) {
+	s := su.open(t)
+	limited := s.Limits().ShardRate > 0
+	saying := func(c *aggregator.Commit, known int, tally int64) *aggregator.Commit {
+		c.Known, c.Tally = slices.Repeat([]int{known}, len(c.Adds)), tally
+		return c
+	}
+	told := func(tally int64, known int) aggregator.Told { return aggregator.Told{Tally: tally, Known: known} }
+	m := marker()
+	for i, step := range []struct {
+		commit *aggregator.Commit
+		want   map[string]aggregator.Told // by counter and shard; nil: refused
+	}{
+		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]aggregator.Told{"a:0": told(8, 5), "b:3": told(8, 5)}},
+		{saying(commit(one(m), add("a", 0, 5), add("b", 4, 5)), 9, 9), nil},
+		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]aggregator.Told{"a:0": told(9, 7), "a:1": told(6, 7), "b:4": told(6, 7)}},
+		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]aggregator.Told{"a:0": told(1<<40+1, 7), "b:3": told(1<<40+1, 6), "c:0": told(1<<40+1, 6)}},
+		{saying(commit(one(marker())), 999, 3), map[string]aggregator.Told{}},
+	} {
+		folded, err := s.Fold(t.Context(), step.commit)
+		if (err == nil) != (step.want != nil) {
+			t.Fatalf("fold %d: %v", i, err)
+		}
+		if !limited || err != nil {
+			if len(folded.Shards) > 0 {
+				t.Errorf("fold %d: the shards tell %v, want nothing (%v)", i, folded.Shards, err)
+			}
+			continue
+		}
+		got := make(map[string]aggregator.Told)
+		for j, told := range folded.Shards {
+			got[fmt.Sprintf("%s:%d", step.commit.Adds[j].Counter, step.commit.Adds[j].Shard)] = told
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("fold %d: what shards tell (-want +got):\n%s", i, diff)
+		}
+	}
+	if limited {
+		testConcurrentFoldsAreNumbered(t, s)
+	}
+}
+
+// No two folds of a shard are told the same number.
+func testConcurrentFoldsAreNumbered(t *testing.T, s Store) {
+	var mu sync.Mutex
+	seen := make(map[int64]bool)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				folded, err := s.Fold(t.Context(), commit(nil, add("numbered", 0, 1)))
+				if err != nil {
+					continue // what became of it is not known: its number may be missing
+				}
+				mu.Lock()
+				n := folded.Shards[0].Tally
+				if n < 1 || seen[n] {
+					t.Errorf("a fold is told that it is number %d of its shard, and %v were told so before", n, seen)
+				}
+				seen[n] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
@@ -269,10 +340,14 @@ func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
 		default:
 		}
 		v := su.view(t, s)
-		a := lookup(t, v, reader.Key{Counter: "a", Shard: 0})[0].Value
-		b := lookup(t, v, reader.Key{Counter: "b", Shard: 3})[0].Value
+		var a, b int64
+		together := su.settled(func() bool {
+			a = lookup(t, v, reader.Key{Counter: "a", Shard: 0})[0].Value
+			b = lookup(t, v, reader.Key{Counter: "b", Shard: 3})[0].Value
+			return a+b == 0
+		})
 		v.Close()
-		if a+b != 0 {
+		if !together {
 			t.Errorf("view %d saw a=%d and b=%d, which never stood together", views.Load(), a, b)
 			views.Store(int64(su.rounds)) // the folder may stop
 			break

@@ -75,11 +75,11 @@ func certain(err error) bool {
 // mustFold folds a commit that has to succeed at once.
 func mustFold(t *testing.T, s Store, c *aggregator.Commit) time.Time {
 	t.Helper()
-	at, err := s.Fold(t.Context(), c)
+	folded, err := s.Fold(t.Context(), c)
 	if err != nil {
 		t.Fatalf("Fold of %d markers and %d adds: %v", len(c.Markers), len(c.Adds), err)
 	}
-	return at
+	return folded.At
 }
 
 // foldRetrying folds a commit with a marker as an aggregator does: an error that leaves

@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -172,11 +173,12 @@ func testReadTimeCoversFolds(t *testing.T, su *suite) {
 	go func() {
 		defer close(done)
 		for i := range su.rounds {
-			at, err := s.Fold(t.Context(), commit(nil, add("a", i%5, 1)))
+			fold, err := s.Fold(t.Context(), commit(nil, add("a", i%5, 1)))
 			if err != nil {
 				t.Errorf("Fold: %v", err)
 				return
 			}
+			at := fold.At
 			if at.IsZero() {
 				at = time.Now() // the store's time is the machine's
 			}
@@ -192,18 +194,25 @@ func testReadTimeCoversFolds(t *testing.T, su *suite) {
 		default:
 		}
 		v := su.view(t, s)
-		total, at := sumView(t, v, "a", 5), v.ReadTime()
-		v.Close()
-		if at.IsZero() || !at.Equal(at.Truncate(time.Microsecond)) {
-			t.Fatalf("read time %s is not a moment in microseconds", at)
-		}
-		mu.Lock()
-		for _, f := range history {
-			if !f.at.After(at) && f.sum > total {
-				t.Fatalf("read at %s: got %d, but %d were committed at %s", at, total, f.sum, f.at)
+		wrong := ""
+		su.settled(func() bool {
+			total, at := sumView(t, v, "a", 5), v.ReadTime()
+			if wrong = ""; at.IsZero() || !at.Equal(at.Truncate(time.Microsecond)) {
+				wrong = fmt.Sprintf("read time %s is not a moment in microseconds", at)
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, f := range history {
+				if !f.at.After(at) && f.sum > total {
+					wrong = fmt.Sprintf("read at %s: got %d, but %d were committed at %s", at, total, f.sum, f.at)
+				}
+			}
+			return wrong == ""
+		})
+		v.Close()
+		if wrong != "" {
+			t.Fatal(wrong)
 		}
-		mu.Unlock()
 	}
 	testReadTimeIsRecent(t, s)
 }

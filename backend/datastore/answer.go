@@ -9,15 +9,22 @@ import (
 	"github.com/countmill/countmill/aggregator"
 )
 
-// sentinel is what a code of the service means to an aggregator, nil where a commit was
-// maybe applied: every code that is not in the table, those of Google's to come
-// included. (34 of 44 deadline errors in an experiment were commits that had been applied.)
+// sentinel is what a code of the service means to an aggregator. A commit was maybe
+// applied after ErrContended and where it is nil: every code that is not in the table, those
+// of Google's to come included. (34 of 44 deadline errors in an experiment were commits that
+// had been applied.)
+//
+// Only ABORTED says that writers stood in each other's way. A deadline that passes does not:
+// when the service is slow or away all of them do, and counters would be given shards for it
+// that they keep for ever.
 func sentinel(code codes.Code) error {
 	switch code {
 	case codes.AlreadyExists:
 		return aggregator.ErrMarkerExists
 	case codes.InvalidArgument, codes.OutOfRange:
 		return aggregator.ErrRefused
+	case codes.Aborted:
+		return aggregator.ErrContended
 	case codes.PermissionDenied, codes.Unauthenticated, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
 		return aggregator.ErrDeployment
 	default:

@@ -16,12 +16,13 @@ const rollbackTimeout = 5 * time.Second
 // foldClassic reads the counts and writes the sums, with the markers, in a transaction.
 // It tries once: after an unclear answer only the aggregator may try again, with the
 // same markers.
-func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+	told := make([]aggregator.Told, len(c.Adds))
 	refs := make([]ref, len(c.Adds))
 	for i := range c.Adds {
 		refs[i] = shardRef(c.Adds[i].Hash, c.Adds[i].Counter, c.Adds[i].Shard)
 	}
-	return s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
+	at, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
 		mutations := s.insertMarkers(c.Markers)
 		for i := range c.Adds {
 			a := &c.Adds[i]
@@ -32,12 +33,20 @@ func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (time.Tim
 					return nil, f.err
 				}
 			}
+			before := found[refs[i]].GetProperties() // of an older version: without these two
+			told[i].Tally = max(before["tally"].GetIntegerValue(), c.Tally) + 1
+			told[i].Known = max(int(before["shards"].GetIntegerValue()), knownOf(c, i))
 			mutations = append(mutations, s.upsert(refs[i], map[string]*pb.Value{
 				"counter": indexedText(a.Counter), "count": integer(addSaturating(count, a.Delta)),
+				"tally": integer(told[i].Tally), "shards": integer(int64(told[i].Known)),
 			}))
 		}
 		return mutations, nil
 	})
+	if err != nil {
+		return aggregator.Folded{}, err
+	}
+	return aggregator.Folded{At: at, Shards: told}, nil
 }
 
 // addSaturating stops at either end of int64, as the Increment of the service does; a

@@ -43,8 +43,9 @@ type Config struct {
 	// aggregators of a database must agree: a marker that was written with it off is
 	// never swept. Default SweepAuto.
 	Sweep string
-	// ReadOnly opens the store for reading totals: there is no probe, and what writes
-	// answers aggregator.ErrDeployment. Default false.
+	// ReadOnly opens the store for reading totals: there is no probe, and what counts
+	// answers aggregator.ErrDeployment. Dead letters can be written and removed, where
+	// the database lets this process. Default false.
 	ReadOnly bool
 	// Create makes the meta record of a database that has none. Default false, but true
 	// against an emulator.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 )
@@ -26,6 +27,8 @@ const (
 	maxGroups = 25
 	// maxKeys is the limit of a look-up.
 	maxKeys = 1000
+	// fixedShards is how many a new counter has where nothing tells that it needs more.
+	fixedShards = 20
 )
 
 // A Store is an open database. All methods may be called at once.
@@ -34,11 +37,12 @@ type Store struct {
 	conn *grpc.ClientConn
 	stub pb.DatastoreClient
 
-	id       string // of this database, from its meta record
-	classic  bool   // folds read and write instead of incrementing
-	entities int    // of a commit
-	unpinned bool   // the server does not say when it read
-	sweeps   bool   // no TTL policy deletes markers: Sweep does
+	id        string // of this database, from its meta record
+	classic   bool   // folds read and write instead of incrementing
+	untallied bool   // shards have no tallies, as nothing tells how busy they are
+	entities  int    // of a commit
+	unpinned  bool   // the server does not say when it read
+	sweeps    bool   // no TTL policy deletes markers: Sweep does
 
 	links   *links
 	checked atomic.Int64 // the number of links at whose last the database was ours
@@ -52,6 +56,7 @@ type Store struct {
 var (
 	_ aggregator.Store = (*Store)(nil)
 	_ reader.Store     = (*Store)(nil)
+	_ admin.Store      = (*Store)(nil)
 )
 
 // Open connects, makes sure that the database is countmill's, and finds out how to fold.
@@ -72,6 +77,9 @@ func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	}
 	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), entities: maxEntities, links: made}
+	if cfg.ReadOnly {
+		s.entities = maxGroups // what every database takes, as nothing finds out
+	}
 	if err := s.start(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -126,7 +134,11 @@ func (s *Store) learn(ctx context.Context) error {
 
 // Limits is what a commit takes here.
 func (s *Store) Limits() aggregator.Limits {
-	return aggregator.Limits{Entities: s.entities, Keys: maxKeys, Commits: 4, Shards: 20}
+	limits := aggregator.Limits{Entities: s.entities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
+	if s.untallied {
+		limits.Shards = fixedShards
+	}
+	return limits
 }
 
 // Keys is the most keys of one Lookup.

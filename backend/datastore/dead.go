@@ -1,12 +1,13 @@
 package datastore
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ const (
 // Bury writes dead letters. The pieces of a large one are there before the letter that
 // names them, and have its content in their names: a letter is never read half.
 func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
-	ctx, cancel, err := s.write(ctx)
+	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may ask for a replay
 	if err != nil {
 		return err
 	}
@@ -80,22 +81,78 @@ func clean(v string) string {
 	return strings.ToValidUTF8(v, "\ufffd")
 }
 
-// Discard removes dead letters that are not in pieces. Those are as large as no batch is,
-// and their pieces would have to go with them.
+// Discard removes dead letters, and their pieces after them: a letter that is there has
+// all of its own. Pieces that a kill leaves behind are in nobody's way.
 func (s *Store) Discard(ctx context.Context, keys []string) error {
-	ctx, cancel, err := s.write(ctx)
+	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may discard letters
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	mutations := make([]*pb.Mutation, len(keys))
-	for i, key := range keys {
-		mutations[i] = &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(ref{kindDead, key})}}
+	var mutations []*pb.Mutation
+	for lot := range slices.Chunk(keys, maxLetters) {
+		heads, err := s.lookupAll(ctx, deadRefs(lot))
+		if err != nil {
+			return s.explain("look dead letters up", err)
+		}
+		for _, key := range lot {
+			mutations = append(mutations, s.remove(ref{kindDead, key}))
+			refs, err := chunksOf(key, heads[ref{kindDead, key}])
+			if err != nil {
+				return err
+			}
+			for _, r := range refs {
+				mutations = append(mutations, s.remove(r))
+			}
+		}
 	}
 	if err := s.commitLots(ctx, mutations); err != nil {
 		return s.explain("discard dead letters", err)
 	}
 	return s.confirm(ctx, "discard dead letters")
+}
+
+func (s *Store) remove(r ref) *pb.Mutation {
+	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
+}
+
+// maxLetters is how many letters are looked up in one call: each may have 900 KiB.
+const maxLetters = 10
+
+func deadRefs(keys []string) []ref {
+	refs := make([]ref, len(keys))
+	for i, key := range keys {
+		refs[i] = ref{kindDead, key}
+	}
+	return refs
+}
+
+// DeadByKey looks dead letters up.
+func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	var letters []aggregator.Dead
+	for lot := range slices.Chunk(keys, maxLetters) {
+		heads, err := s.lookupAll(ctx, deadRefs(lot))
+		if err != nil {
+			return nil, s.explain("look dead letters up", err)
+		}
+		for _, key := range lot {
+			e := heads[ref{kindDead, key}]
+			if e == nil {
+				continue
+			}
+			d, err := s.readLetter(ctx, e)
+			if err != nil {
+				return nil, err
+			}
+			letters = append(letters, d)
+		}
+	}
+	return letters, s.confirm(ctx, "look dead letters up")
 }
 
 // Dead returns dead letters in the order of their keys.
@@ -131,20 +188,36 @@ func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (aggregator.Dead, 
 		Key: refOf(e.GetKey()).name, Source: f.text("source"), Time: f.instant("time"), Reason: f.text("reason"),
 		Maybe: f.boolean("maybe"), At: f.instant("at"),
 	}
-	chunks, sum := f.integer("chunks"), f.text("sha256")
-	if chunks == 0 {
+	refs, err := chunksOf(d.Key, e)
+	if err != nil {
+		return d, err
+	}
+	if len(refs) == 0 {
 		d.Payload = f.blob("payload")
 		return d, f.err
 	}
-	want, err := hex.DecodeString(sum)
-	if f.err != nil || err != nil || len(want) != sha256.Size || chunks < 0 || chunks > maxKeys {
-		return d, fmt.Errorf("dead letter %q names %d pieces of %q: %w", d.Key, chunks, sum, f.err)
-	}
-	d.Payload, err = s.readChunks(ctx, chunkRefs(d.Key, want, int(chunks)))
-	if got := sha256.Sum256(d.Payload); err == nil && !bytes.Equal(got[:], want) {
+	d.Payload, err = s.readChunks(ctx, refs)
+	if got := sha256.Sum256(d.Payload); err == nil && hex.EncodeToString(got[:]) != f.text("sha256") {
 		err = fmt.Errorf("dead letter %q: its pieces do not make up its payload", d.Key)
 	}
-	return d, err
+	return d, cmp.Or(err, f.err)
+}
+
+// chunksOf is the pieces of a letter: none where it is whole, or is not there.
+func chunksOf(key string, e *pb.Entity) ([]ref, error) {
+	if e == nil {
+		return nil, nil
+	}
+	f := fields{entity: e}
+	chunks, sum := f.integer("chunks"), f.text("sha256")
+	if chunks == 0 {
+		return nil, f.err
+	}
+	want, err := hex.DecodeString(sum)
+	if f.err != nil || err != nil || len(want) != sha256.Size || chunks < 0 || chunks > maxKeys {
+		return nil, fmt.Errorf("dead letter %q names %d pieces of %q: %w", key, chunks, sum, f.err)
+	}
+	return chunkRefs(key, want, int(chunks)), nil
 }
 
 func (s *Store) readChunks(ctx context.Context, refs []ref) ([]byte, error) {

@@ -44,6 +44,12 @@ func TestDeadLettersInPieces(t *testing.T) {
 		if n := rows(t, s, kindChunk); n != 2+2+11 {
 			t.Errorf("%s: %d pieces, want 15", name, n)
 		}
+		if err := s.Discard(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
+			t.Fatalf("%s: Discard: %v", name, err)
+		}
+		if left, n := rows(t, s, kindDead), rows(t, s, kindChunk); left != 3 || n != 0 {
+			t.Errorf("%s: %d letters and %d pieces after a discard, want 3 and none", name, left, n)
+		}
 	}
 }
 
@@ -61,6 +67,28 @@ func TestDeadLetterWithoutAPiece(t *testing.T) {
 	}
 	if got, err := s.Dead(t.Context(), "", 10); err == nil {
 		t.Errorf("got %d letters and no error", len(got))
+	}
+}
+
+// Who only reads totals may still look after dead letters.
+func TestDeadLettersOfAReader(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	openStore(t, cfg)
+	cfg.ReadOnly = true
+	s := openStore(t, cfg)
+	d := aggregator.Dead{Key: "k", Payload: payload(2 * maxPayload), Time: now(), At: now()}
+	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
+		t.Fatalf("Bury: %v", err)
+	}
+	if got, err := s.DeadByKey(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
+		t.Fatalf("DeadByKey: %d letters, %v; want the one", len(got), err)
+	}
+	if err := s.Discard(t.Context(), []string{"k"}); err != nil {
+		t.Fatalf("Discard: %v", err)
+	}
+	if n := rows(t, s, kindDead) + rows(t, s, kindChunk); n != 0 {
+		t.Errorf("%d letters and pieces are left, want none", n)
 	}
 }
 

@@ -3,9 +3,13 @@
 // # Entities
 //
 //	kind               key                              properties, unindexed unless said
-//	CountmillCounter   the counter's name               shards, created (microseconds since 1970)
-//	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count
-//	CountmillApplied   the part's id in hex             fingerprint, fold, expire_at (for a TTL policy);
+//	CountmillCounter   the counter's name               shards, created (microseconds since 1970);
+//	                                                    baseline, reset_at once it was reset;
+//	                                                    deleted_at (indexed) while it is deleted
+//	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: how many
+//	                                                    folds it takes; shards: the most that any
+//	                                                    of their aggregators went by
+//	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
 //	                                                    expires_on (indexed) where Sweep deletes them
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
@@ -27,6 +31,13 @@
 // answers OK. [Open] finds that out with a probe, and folds then read the counts and
 // write the sums in a transaction, at most 25 entities at a time. Every later answer is
 // checked as well.
+//
+// # Resets
+//
+// A reset is a transaction that reads and writes the counter's record and a marker. Folds
+// touch neither. An aggregator's raise writes the record without reading it, by Maximum, and
+// removes deleted_at: of the two the service orders one before the other, and either order is
+// right. The first reset makes the database's format 2.
 //
 // # Reading
 //

@@ -105,6 +105,13 @@ func instant(t time.Time) *pb.Value {
 	}}
 }
 
+// indexedInstant is for what is looked for by its time.
+func indexedInstant(t time.Time) *pb.Value {
+	v := instant(t)
+	v.ExcludeFromIndexes = false
+	return v
+}
+
 // fields reads the properties of an entity and keeps the first thing that is wrong.
 type fields struct {
 	entity *pb.Entity
@@ -116,6 +123,13 @@ func (f *fields) wrong(name, want string) {
 		r := refOf(f.entity.GetKey())
 		f.err = fmt.Errorf("entity %s %q: property %s is not %s: somebody else wrote it", r.kind, r.name, name, want)
 	}
+}
+
+// has reports whether there is a property, and it is not null.
+func (f *fields) has(name string) bool {
+	v := f.entity.GetProperties()[name]
+	_, null := v.GetValueType().(*pb.Value_NullValue)
+	return v != nil && !null
 }
 
 func (f *fields) integer(name string) int64 {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc/codes"
@@ -18,63 +17,100 @@ import (
 
 // Fold applies the commit in one call, or in a transaction of three where the server
 // does not know transforms.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	defer cancel()
 	if n := c.Entities(); n > s.entities {
-		return time.Time{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, s.entities)
+		return aggregator.Folded{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, s.entities)
 	}
 	if s.classic && len(c.Adds) > 0 {
-		t, err := s.foldClassic(ctx, c)
+		folded, err := s.foldClassic(ctx, c)
 		if err == nil {
 			err = s.confirm(ctx, "fold")
 		}
-		return t, err
+		return folded, err
 	}
 	mutations := s.insertMarkers(c.Markers)
 	for i := range c.Adds {
 		a := &c.Adds[i]
-		mutations = append(mutations, s.increment(shardRef(a.Hash, a.Counter, a.Shard), a.Counter, a.Delta))
+		mutations = append(mutations, s.increment(shardRef(a.Hash, a.Counter, a.Shard), a.Counter, a.Delta, c.Tally, knownOf(c, i)))
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
 		s.adviseGroups(err)
-		return time.Time{}, s.explain("fold", err)
+		return aggregator.Folded{}, s.explain("fold", err)
 	}
 	if err := checkResults(mutations, resp); err != nil {
-		return time.Time{}, s.explain("fold", err)
+		return aggregator.Folded{}, s.explain("fold", err)
 	}
 	s.reportOverflow(c, resp)
-	return commitTime(resp), s.confirm(ctx, "fold")
+	return aggregator.Folded{At: commitTime(resp), Shards: s.toldBy(resp, len(c.Markers))}, s.confirm(ctx, "fold")
+}
+
+// toldBy takes out of the answer what each shard tells. The markers' results come first.
+func (s *Store) toldBy(resp *pb.CommitResponse, markers int) []aggregator.Told {
+	results := resp.GetMutationResults()[markers:]
+	told := make([]aggregator.Told, len(results))
+	for i, r := range results {
+		values := r.GetTransformResults()
+		told[i].Known = int(values[resultShards].GetIntegerValue())
+		if !s.untallied {
+			told[i].Tally = values[resultTally].GetIntegerValue()
+		}
+	}
+	return told
+}
+
+// knownOf is at least what the add itself shows.
+func knownOf(c *aggregator.Commit, i int) int {
+	if c.Known == nil {
+		return c.Adds[i].Shard + 1
+	}
+	return c.Known[i]
 }
 
 // reportOverflow calls for a person when a count has come to either end of int64, where
 // increments stop: readers refuse to show it, but a later delta may lead it off again.
 func (s *Store) reportOverflow(c *aggregator.Commit, resp *pb.CommitResponse) {
 	for i, r := range resp.GetMutationResults()[len(c.Markers):] {
-		if n := r.GetTransformResults()[0].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
-			s.cfg.Logger.Error("a shard does not fit 64 bits any more; its counter has no total until it is reset",
+		if n := r.GetTransformResults()[resultCount].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
+			s.cfg.Logger.Error("a shard does not fit 64 bits any more; its counter has no total any more",
 				"store", s.cfg.String(), "counter", c.Adds[i].Counter, "shard", c.Adds[i].Shard)
 		}
 	}
 }
 
-// increment adds delta to the count of a shard. It is the only function that builds this
-// mutation: without the mask the upsert would wipe the count first, and an operand that
-// is not marked would have the count indexed.
-func (s *Store) increment(r ref, counter string, delta int64) *pb.Mutation {
-	return &pb.Mutation{
+// The transforms of an increment, and so their results, come in this order.
+const (
+	resultCount = iota
+	resultShards
+	_
+	resultTally
+)
+
+// increment adds delta to the count of a shard, and tells it what aggregator.Told is about.
+// It is the only function that builds this mutation: without the mask the upsert would wipe
+// the count first, and an operand that is not marked would have the count indexed.
+func (s *Store) increment(r ref, counter string, delta, tally int64, known int) *pb.Mutation {
+	m := &pb.Mutation{
 		Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{
 			Key: s.key(r), Properties: map[string]*pb.Value{"counter": indexedText(counter)},
 		}},
 		PropertyMask: &pb.PropertyMask{Paths: []string{"counter"}},
-		PropertyTransforms: []*pb.PropertyTransform{{
-			Property: "count", TransformType: &pb.PropertyTransform_Increment{Increment: integer(delta)},
-		}},
+		PropertyTransforms: []*pb.PropertyTransform{
+			{Property: "count", TransformType: &pb.PropertyTransform_Increment{Increment: integer(delta)}},
+			{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(known))}},
+		},
 	}
+	if !s.untallied {
+		m.PropertyTransforms = append(m.PropertyTransforms,
+			&pb.PropertyTransform{Property: "tally", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(tally)}},
+			&pb.PropertyTransform{Property: "tally", TransformType: &pb.PropertyTransform_Increment{Increment: integer(1)}})
+	}
+	return m
 }
 
 // insertMarkers sorts them: commits that share markers then meet in one order and queue

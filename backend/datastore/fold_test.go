@@ -70,6 +70,7 @@ func TestAnswerTable(t *testing.T) {
 	t.Parallel()
 	want := map[codes.Code]error{
 		codes.AlreadyExists: aggregator.ErrMarkerExists,
+		codes.Aborted:       aggregator.ErrContended, // maybe applied, like all that are not here
 		// nothing applied, for good
 		codes.InvalidArgument: aggregator.ErrRefused, codes.OutOfRange: aggregator.ErrRefused,
 		// the deployment
@@ -79,7 +80,7 @@ func TestAnswerTable(t *testing.T) {
 	s := &Store{cfg: Config{Project: "test"}}
 	for code := codes.Canceled; code <= codes.Unauthenticated+3; code++ { // also those to come
 		err := s.explain("fold", status.Error(code, "said so"))
-		for _, sentinel := range []error{aggregator.ErrMarkerExists, aggregator.ErrRefused, aggregator.ErrDeployment, aggregator.ErrNotCounted} {
+		for _, sentinel := range []error{aggregator.ErrMarkerExists, aggregator.ErrRefused, aggregator.ErrDeployment, aggregator.ErrNotCounted, aggregator.ErrContended} {
 			if got := errors.Is(err, sentinel); got != (want[code] == sentinel) {
 				t.Errorf("%s matches %q: %t, want %v", code, sentinel, got, want[code])
 			}
@@ -100,10 +101,12 @@ func TestMissingTransformResult(t *testing.T) {
 	one := integer(1)
 	for name, results := range map[string][]*pb.MutationResult{
 		"no results":         nil,
-		"one is missing":     {result(), result(one), result()},
-		"one too few":        {result(), result(one)},
-		"a double":           {result(), result(one), result(&pb.Value{ValueType: &pb.Value_DoubleValue{DoubleValue: 1}})},
-		"one for the marker": {result(one), result(one), result()},
+		"one is missing":     {result(), result(one, one, one, one), result()},
+		"one too few":        {result(), result(one, one, one, one)},
+		"a double":           {result(), result(one, one, one, one), result(&pb.Value{ValueType: &pb.Value_DoubleValue{DoubleValue: 1}}, one, one, one)},
+		"the count alone":    {result(), result(one, one, one, one), result(one)},
+		"the last missing":   {result(), result(one, one, one, one), result(one, one, one)},
+		"one for the marker": {result(one, one, one, one), result(one, one, one, one), result()},
 	} {
 		p.set(func(_ string, _, reply any) (bool, error) {
 			resp, ok := reply.(*pb.CommitResponse)
@@ -166,6 +169,36 @@ func TestFoldKeepsOtherProperties(t *testing.T) {
 			}
 			if record.integer("shards") != 4 || record.integer("baseline") != 9 || record.integer("created") != 3 {
 				t.Errorf("the record is %v", found[ref{kindCounter, "a"}])
+			}
+		})
+	}
+}
+
+// Aggregators of versions before this one, and beside it, leave what a shard tells as it is,
+// and nothing where there was nothing; counts are right all the same.
+func TestFoldsBesideOlderVersions(t *testing.T) {
+	t.Parallel()
+	for name, commit := range map[string]string{"single": Single, "classic": Classic} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := fresh(t)
+			cfg.Commit = commit
+			s := openStore(t, cfg)
+			a := add("a", 0, 5)
+			r := shardRef(a.Hash, "a", 0)
+			before := s.increment(r, "a", 100, 0, 0)
+			before.PropertyTransforms = before.PropertyTransforms[:1]
+			for i, want := range []aggregator.Told{{Tally: 51, Known: 7}, {Tally: 52, Known: 7}, {Tally: 71, Known: 9}} {
+				if _, err := s.commitOnce(t.Context(), []*pb.Mutation{before}); err != nil {
+					t.Fatal(err)
+				}
+				folded, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{a}, Known: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
+				if err != nil || !slices.Equal(folded.Shards, []aggregator.Told{want}) {
+					t.Errorf("the shard tells %+v, want %+v; %v", folded.Shards, want, err)
+				}
+				if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {
+					t.Errorf("after fold %d the count is %d, want %d", i+1, got, want)
+				}
 			}
 		})
 	}

@@ -14,9 +14,14 @@ import (
 	"github.com/countmill/countmill/aggregator"
 )
 
-// format is the version of what this package writes. It is raised when older versions
-// could no longer read it.
-const format = 1
+// The versions of what this package writes. One that does not know a database's version
+// refuses it, and stops where it has the database open. A database is of version 2 from the
+// first reset on: older versions would not take the baseline off, nor see that a counter is
+// deleted.
+const (
+	firstFormat = 1
+	format      = 2
+)
 
 var metaRef = ref{kindMeta, "meta"}
 
@@ -79,7 +84,7 @@ func (s *Store) createMeta(ctx context.Context) (string, error) {
 	_, _ = rand.Read(b[:])
 	id := hex.EncodeToString(b[:])
 	_, err := s.commitOnce(ctx, []*pb.Mutation{{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-		Key: s.key(metaRef), Properties: map[string]*pb.Value{"format": integer(format), "id": text(id), "created": instant(now())},
+		Key: s.key(metaRef), Properties: map[string]*pb.Value{"format": integer(firstFormat), "id": text(id), "created": instant(now())},
 	}}}})
 	if err == nil {
 		s.cfg.Logger.Info("meta record made", "store", s.cfg.String(), "id", id)

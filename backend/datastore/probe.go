@@ -26,17 +26,20 @@ func (s *Store) probe(ctx context.Context) error {
 		s.classic = true
 		return nil
 	}
-	err := s.tryIncrements(ctx, s.entities)
-	if s.entities > maxGroups && status.Code(err) == codes.InvalidArgument {
-		refusal := err
-		if err = s.tryIncrements(ctx, maxGroups); err == nil {
-			s.adviseGroups(refusal)
-			s.entities = maxGroups
+	var err error
+	for _, s.untallied = range []bool{false, true} {
+		if err = s.tryEntities(ctx); status.Code(err) != codes.InvalidArgument {
+			break
 		}
+	}
+	if err == nil && s.untallied {
+		s.cfg.Logger.Warn("this server does not take two transforms of one property: counters begin with 20 shards, and get more by `countmill raise` alone",
+			"store", s.cfg.String())
 	}
 	if err == nil {
 		return nil
 	}
+	s.untallied = false
 	unable := errors.Is(err, aggregator.ErrNotCounted) || status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unimplemented
 	switch {
 	case unable && s.cfg.Commit == Auto:
@@ -51,6 +54,21 @@ func (s *Store) probe(ctx context.Context) error {
 	return s.explain("probe", err)
 }
 
+// tryEntities finds out how many entities a commit takes.
+func (s *Store) tryEntities(ctx context.Context) error {
+	most := s.entities
+	refusal := s.tryIncrements(ctx, most)
+	if most <= maxGroups || status.Code(refusal) != codes.InvalidArgument {
+		return refusal
+	}
+	err := s.tryIncrements(ctx, maxGroups)
+	if err == nil {
+		s.adviseGroups(refusal)
+		s.entities = maxGroups
+	}
+	return err
+}
+
 // tryIncrements increments n new entities, one of them again, and removes them. An error
 // of the service comes back as it is.
 func (s *Store) tryIncrements(ctx context.Context, n int) error {
@@ -60,7 +78,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 	increments, deletes := make([]*pb.Mutation, n), make([]*pb.Mutation, n)
 	for i := range n {
 		r := ref{kindProbe, hex.EncodeToString(id[:]) + ":" + strconv.Itoa(i)}
-		increments[i] = s.increment(r, "probe", 3)
+		increments[i] = s.increment(r, "probe", 3, 1, 1)
 		deletes[i] = &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
 	}
 	resp, err := s.commitOnce(ctx, increments)
@@ -82,7 +100,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 	if err := checkResults(again, resp); err != nil {
 		return err
 	}
-	if got := resp.GetMutationResults()[0].GetTransformResults()[0].GetIntegerValue(); got != 6 {
+	if got := resp.GetMutationResults()[0].GetTransformResults()[resultCount].GetIntegerValue(); got != 6 {
 		return fmt.Errorf("%w: 3 and 3 are %d there", aggregator.ErrNotCounted, got)
 	}
 	return nil

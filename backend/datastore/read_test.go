@@ -63,7 +63,7 @@ func TestCountsAreNotIndexed(t *testing.T) {
 		}
 		client := plain(t, cfg)
 		for kind, properties := range map[string][]string{
-			kindShard: {"count"}, kindCounter: {"shards", "created"}, kindApplied: {"fingerprint", "fold", "expire_at"},
+			kindShard: {"count", "tally", "shards"}, kindCounter: {"shards", "created"}, kindApplied: {"fingerprint", "fold", "expire_at"},
 			kindWorker: {"lag", "expire_at", "entries"}, kindMeta: {"id", "format"},
 		} {
 			if all := find(t, client, ds.NewQuery(kind)); all == 0 {
@@ -173,6 +173,8 @@ func sumShards(t *testing.T, c *ds.Client) map[string]int64 {
 	var shards []struct {
 		Counter string `datastore:"counter"`
 		Count   int64  `datastore:"count,noindex"`
+		Tally   int64  `datastore:"tally,noindex"`
+		Shards  int64  `datastore:"shards,noindex"`
 	}
 	if _, err := c.GetAll(t.Context(), ds.NewQuery("CountmillShard"), &shards); err != nil {
 		t.Fatal(err)

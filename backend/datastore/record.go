@@ -82,9 +82,12 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	shards := make([]int, len(counters))
 	for i, r := range refs {
 		if e := found[r]; e != nil {
-			f := fields{entity: e}
-			if shards[i] = int(f.integer("shards")); f.err != nil {
-				return nil, f.err
+			rec, err := recordOf(e)
+			if err != nil {
+				return nil, err
+			}
+			if rec.DeletedAt.IsZero() {
+				shards[i] = int(rec.shards)
 			}
 		}
 	}
@@ -116,14 +119,15 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	return nil
 }
 
-// raiseSingle takes the larger number of shards and the earlier time; neither reads.
+// raiseSingle takes the larger number of shards and the earlier time, and removes a
+// deletion; none of it reads.
 func (s *Store) raiseSingle(ctx context.Context, raises []aggregator.Raise) error {
 	mutations := make([]*pb.Mutation, len(raises))
 	created := now().UnixMicro()
 	for i, r := range raises {
 		mutations[i] = &pb.Mutation{
 			Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
-			PropertyMask: &pb.PropertyMask{}, // without it the upsert would wipe the record first
+			PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without it the upsert would wipe the record first
 			PropertyTransforms: []*pb.PropertyTransform{
 				{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(r.Shards))}},
 				{Property: "created", TransformType: &pb.PropertyTransform_Minimum{Minimum: integer(created)}},
@@ -146,19 +150,13 @@ func (s *Store) raiseClassic(ctx context.Context, raises []aggregator.Raise) err
 	_, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
 		var mutations []*pb.Mutation
 		for i, r := range raises {
-			properties := map[string]*pb.Value{"shards": integer(int64(r.Shards))}
-			if e := found[refs[i]]; e == nil {
-				properties["created"] = integer(now().UnixMicro())
-			} else {
-				f := fields{entity: e}
-				if f.integer("shards") >= int64(r.Shards) || f.err != nil {
-					if f.err != nil {
-						return nil, f.err
-					}
-					continue
-				}
+			m, _, err := s.raiseFound(refs[i], found[refs[i]], r.Shards)
+			if err != nil {
+				return nil, err
 			}
-			mutations = append(mutations, s.upsert(refs[i], properties))
+			if m != nil {
+				mutations = append(mutations, m)
+			}
 		}
 		return mutations, nil
 	})

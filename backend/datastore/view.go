@@ -99,7 +99,8 @@ func valueOf(r ref, e *pb.Entity) (reader.Value, error) {
 	}
 	f := fields{entity: e}
 	if r.kind == kindCounter {
-		return reader.Value{Exists: true, Value: f.integer("shards")}, f.err
+		rec, err := recordOf(e)
+		return reader.Value{Exists: true, Value: rec.shards, Reset: rec.reset()}, err
 	}
 	count := f.integer("count")
 	if count == math.MaxInt64 || count == math.MinInt64 {
@@ -122,9 +123,9 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	sent := now()
 	var records []reader.Record
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
-		f := fields{entity: e}
-		records = append(records, reader.Record{Counter: refOf(e.GetKey()).name, Shards: int(f.integer("shards"))})
-		return f.err
+		rec, err := recordOf(e)
+		records = append(records, reader.Record{Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset()})
+		return err
 	})
 	if err != nil {
 		return nil, v.store.explain("list", err)

@@ -76,7 +76,7 @@ func (b *Bus) create(ctx context.Context) error {
 	return b.createSubscription(ctx, s)
 }
 
-// subscriptionOf is a subscription with the settings of the README's production block.
+// subscriptionOf is a subscription with the settings that docs/operations.md gives it.
 func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 	return &pubsubpb.Subscription{
 		Name:                     name,
@@ -153,7 +153,7 @@ func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 		return nil, b.explain(err, "subscription "+name)
 	case s.Topic == "_deleted-topic_":
 		return nil, fmt.Errorf("the topic of subscription %s was deleted: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())
-	case s.Topic != b.cfg.topicName():
+	case s.Topic != b.cfg.topicName() && !b.cfg.AnyTopic:
 		return nil, fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName())
 	case s.Detached:
 		return nil, fmt.Errorf("subscription %s is detached from its topic: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())

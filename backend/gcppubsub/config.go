@@ -35,6 +35,11 @@ type Config struct {
 	// Pub/Sub drops what nobody subscribes to. Default: none.
 	DeadLetterTopic string
 
+	// AnyTopic takes a subscription whatever its topic is, and makes nothing: for the one
+	// that keeps what Pub/Sub gave up. Topic is then a name of ours. Needs ReceiveOnly.
+	// Default false.
+	AnyTopic bool
+
 	// EmulatorHost is HOST:PORT of an emulator. Default: PUBSUB_EMULATOR_HOST.
 	EmulatorHost string
 
@@ -71,7 +76,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.EmulatorHost = cmp.Or(c.EmulatorHost, os.Getenv(emulatorVariable))
-	c.Create = c.Create || c.EmulatorHost != ""
+	c.Create = (c.Create || c.EmulatorHost != "") && !c.AnyTopic
 	c.MaxOutstanding = cmp.Or(c.MaxOutstanding, 20_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
 	c.PublishTimeout = cmp.Or(c.PublishTimeout, 10*time.Second)
@@ -103,6 +108,9 @@ func (c Config) validate() error {
 	}
 	if c.ReceiveOnly && c.Subscription == "" {
 		errs = append(errs, errors.New("Subscription must be set with ReceiveOnly"))
+	}
+	if c.AnyTopic && !c.ReceiveOnly {
+		errs = append(errs, errors.New("AnyTopic needs ReceiveOnly"))
 	}
 	if c.MaxOutstanding < 1 || c.MaxBytes < 1 {
 		errs = append(errs, fmt.Errorf("MaxOutstanding and MaxBytes must be at least 1, got %d and %d", c.MaxOutstanding, c.MaxBytes))

@@ -43,7 +43,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child := exec.CommandContext(t.Context(), exe, "-test.run", "^TestChild$", "-test.v")
+	child := exec.CommandContext(t.Context(), exe, "-test.run", "^TestChild$", "-test.v", "-test.timeout", "5m")
 	child.Env = append(os.Environ(), childHost+"="+host, childProject+"="+id)
 	out, err := child.StdoutPipe()
 	if err != nil {

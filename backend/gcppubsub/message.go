@@ -32,7 +32,39 @@ func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
 	out.Metadata.Set(aggregator.MetaBrokerID, m.ID)
 	out.Metadata.Set(aggregator.MetaTopic, u.topic)
 	out.Metadata.Set(aggregator.MetaPublished, m.PublishTime.UTC().Format(time.RFC3339Nano))
+	sayGivenUp(out.Metadata, m.Attributes)
 	return out, nil
+}
+
+// What Pub/Sub adds to a message that it moves to a dead-letter topic. The copy there has
+// an id and a publish time of its own.
+const (
+	fromSubscription = "CloudPubSubDeadLetterSourceSubscription"
+	fromProject      = "CloudPubSubDeadLetterSourceSubscriptionProject"
+	fromDeliveries   = "CloudPubSubDeadLetterSourceDeliveryCount"
+	fromPublished    = "CloudPubSubDeadLetterSourceTopicPublishTime"
+	fromError        = "CloudPubSubDeadLetterSourceDeliveryErrorMessage"
+)
+
+// sayGivenUp puts into words what is known of a message that was given up.
+func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
+	delete(metadata, aggregator.MetaGivenUp)
+	delete(metadata, aggregator.MetaFirstPublished)
+	if attributes[fromSubscription] == "" {
+		return
+	}
+	text := "given up by Pub/Sub on subscription " + attributes[fromSubscription]
+	for _, more := range []struct{ words, name string }{
+		{" of project ", fromProject}, {" after deliveries: ", fromDeliveries}, {", first published ", fromPublished}, {", last error: ", fromError},
+	} {
+		if value := attributes[more.name]; value != "" {
+			text += more.words + value
+		}
+	}
+	metadata.Set(aggregator.MetaGivenUp, text)
+	if t, err := time.Parse(time.RFC3339Nano, attributes[fromPublished]); err == nil {
+		metadata.Set(aggregator.MetaFirstPublished, t.UTC().Format(time.RFC3339Nano))
+	}
 }
 
 // Stats are counts since Open.

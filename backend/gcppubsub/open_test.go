@@ -26,12 +26,8 @@ func wantMention(t *testing.T, err error, wants ...string) {
 func TestNoCredentials(t *testing.T) {
 	t.Setenv("PUBSUB_EMULATOR_HOST", "")
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", t.TempDir()+"/none.json")
-	begin := time.Now()
 	_, err := Open(t.Context(), Config{Project: "p", Topic: "increments"})
 	wantMention(t, err, "application default credentials", "GOOGLE_APPLICATION_CREDENTIALS", "PUBSUB_EMULATOR_HOST")
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("took %s, want 5s at most", took)
-	}
 }
 
 func TestSlowSearchForCredentials(t *testing.T) {

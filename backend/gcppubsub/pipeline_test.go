@@ -76,7 +76,7 @@ func startLoad(t *testing.T, bus *gcppubsub.Bus) *load {
 	l.end = sync.OnceFunc(func() {
 		cancel()
 		adding.Wait()
-		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		closing, cancel := context.WithTimeout(context.Background(), busy)
 		defer cancel()
 		if err := p.Close(closing); err != nil {
 			t.Errorf("publisher: %v", err)
@@ -119,8 +119,10 @@ func TestStopUnderLoad(t *testing.T) {
 	f.stop()
 	duplicates += f.Stats().Duplicates
 	t.Logf("%d increments, %d messages before %d stops, %d parts came again", l.added.Load(), messages, stops, duplicates)
-	if got, want := sum(store), l.added.Load(); got != want || duplicates != 0 {
-		t.Errorf("got a sum of %d and %d duplicates, want %d and 0", got, duplicates, want)
+	// What was sent again, as its answer was late, may be there twice: 50 counters are three parts.
+	again := 3 * l.Stats().Resends
+	if got, want := sum(store), l.added.Load(); got != want || duplicates > again {
+		t.Errorf("got a sum of %d and %d duplicates, want %d and %d at most", got, duplicates, want, again)
 	}
 }
 

@@ -8,7 +8,7 @@
 // gomemcache takes an answer for another key. A total is set only where memcached has
 // none with a later AsOf (gets, then cas or add), so a slow reader never puts an old
 // total over a newer one. memcached keeps time in whole seconds: an item lives its ttl at
-// least and two seconds longer at most. The reader judges a total's age by its AsOf.
+// least and three seconds longer at most. The reader judges a total's age by its AsOf.
 //
 // # Servers
 //

@@ -75,7 +75,8 @@ func TestStoppedServerIsAnErrorInTime(t *testing.T) {
 		} {
 			began := time.Now()
 			err := call()
-			if took := time.Since(began); err == nil || took > timeout+2*time.Second { // on a busy machine
+			// The server never answers: without a time-out there is no end.
+			if took := time.Since(began); err == nil || took > timeout+patience {
 				t.Errorf("%s: got error %v after %s, want one after %s", name, err, took, timeout)
 			}
 		}
@@ -91,20 +92,30 @@ func TestStoppedServerIsAnErrorInTime(t *testing.T) {
 func TestCancelReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
-	c := open(t, Config{Servers: []string{server.Host()}, Timeout: 2 * time.Second, MaxIdle: 3})
+	c := open(t, Config{Servers: []string{server.Host()}, Timeout: 2 * patience, MaxIdle: 3})
 	set(t, c, total("a", 1, time.Now()))
+	slots := c.pool.all[0].slots
 	server.Pause(t)
 	defer server.Resume(t)
-	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		began := time.Now()
-		_, err := c.Get(ctx, []string{"a"})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
-			t.Errorf("got error %v after %s, want a deadline after 10ms", err, took)
-		}
+	for n := range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := make(chan error, 1)
+		go func() {
+			_, err := c.Get(ctx, []string{"a"})
+			answer <- err
+		}()
+		eventually(t, "the exchange is under way, or waits for a connection", func() bool { return len(slots) == min(n+1, 3) })
 		cancel()
+		select {
+		case err := <-answer:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got error %v, want that the caller has left", err)
+			}
+		case <-time.After(patience): // half of what the exchange may take
+			t.Fatal("the caller is still there")
+		}
 	}
-	if n := len(c.pool.all[0].slots); n != 3 {
+	if n := len(slots); n != 3 {
 		t.Errorf("%d exchanges are under way, want MaxIdle, 3", n)
 	}
 }
@@ -155,17 +166,23 @@ func TestOneOfTwoServersDown(t *testing.T) {
 func TestOneOfTwoServersHangs(t *testing.T) {
 	t.Parallel()
 	one, two := emulator.Memcached(t), emulator.Memcached(t)
-	c := open(t, Config{Servers: []string{one.Host(), two.Host()}, Timeout: time.Second})
+	servers := []string{one.Host(), two.Host()}
+	c, patient := open(t, Config{Servers: servers, Timeout: time.Second}), open(t, Config{Servers: servers})
 	var counters []string
 	for i := range 100 {
 		counters = append(counters, fmt.Sprint(i))
-		set(t, c, total(counters[i], int64(i), time.Now()))
+		set(t, patient, total(counters[i], int64(i), time.Now().Add(time.Hour)))
 	}
 	two.Pause(t)
 	defer two.Resume(t)
-	if got, err := c.Get(t.Context(), counters); err == nil || len(got) == 0 || len(got) == 100 {
-		t.Errorf("got %d totals and error %v, want those of the server that answers, and an error", len(got), err)
-	}
+	// On a busy machine the one that answers may be late too, now and then.
+	eventually(t, "those of the server that answers, and an error", func() bool {
+		got, err := c.Get(t.Context(), counters)
+		if err == nil || len(got) == 100 {
+			t.Errorf("got %d totals and error %v, want an error for the server that hangs", len(got), err)
+		}
+		return len(got) > 0
+	})
 }
 
 // serve answers every connection by script: lines in, text out.
@@ -218,7 +235,11 @@ func TestMixedUpAnswerIsAMiss(t *testing.T) {
 		"half a value, then a new one": func(asked string) string { return "VALUE " + asked + " 0 100 1\r\n" + "END\r\n" },
 	} {
 		host := serve(t, func(line string) string { return answer(strings.TrimPrefix(line, "gets ")) })
-		c = open(t, Config{Servers: []string{host}, Timeout: 300 * time.Millisecond})
+		timeout := patience
+		if strings.HasPrefix(name, "half a value") { // the rest never comes
+			timeout = 300 * time.Millisecond
+		}
+		c = open(t, Config{Servers: []string{host}, Timeout: timeout})
 		got, err := c.Get(t.Context(), []string{"a"})
 		if len(got) != 0 {
 			t.Errorf("%s: got %v, want a miss", name, got)
@@ -253,8 +274,8 @@ func TestMixedUpConnectionIsDropped(t *testing.T) {
 // gomemcache begins its time-out anew with every item.
 func TestSlowAnswerIsBoundedAsAWhole(t *testing.T) {
 	t.Parallel()
-	const timeout = 200 * time.Millisecond
-	ended := make(chan time.Duration, 1)
+	const timeout = time.Second
+	accepted, ended := make(chan struct{}), make(chan time.Duration, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -266,10 +287,11 @@ func TestSlowAnswerIsBoundedAsAWhole(t *testing.T) {
 			return
 		}
 		defer c.Close()
+		close(accepted)
 		began := time.Now()
 		tick := time.NewTicker(timeout / 4)
 		defer tick.Stop()
-		for i := 0; time.Since(began) < 20*timeout; i++ {
+		for i := 0; time.Since(began) < 2*patience; i++ {
 			<-tick.C
 			if _, err := fmt.Fprintf(c, "VALUE k%d 0 1 1\r\nx\r\n", i); err != nil {
 				break
@@ -278,11 +300,19 @@ func TestSlowAnswerIsBoundedAsAWhole(t *testing.T) {
 		ended <- time.Since(began)
 	}()
 	c := open(t, Config{Servers: []string{l.Addr().String()}, Timeout: timeout})
-	began := time.Now()
-	if _, err := c.Get(t.Context(), []string{"a"}); err == nil || time.Since(began) > 10*timeout {
-		t.Errorf("got error %v after %s, want one after %s", err, time.Since(began), timeout)
-	}
-	if took := <-ended; took > 10*timeout {
+	eventually(t, "the server is connected", func() bool { // a busy machine may need more than one try
+		began := time.Now()
+		if _, err := c.Get(t.Context(), []string{"a"}); err == nil || time.Since(began) > patience {
+			t.Errorf("got error %v after %s, want one after %s", err, time.Since(began), timeout)
+		}
+		select {
+		case <-accepted:
+			return true
+		default:
+			return false
+		}
+	})
+	if took := <-ended; took > patience {
 		t.Errorf("the exchange went on for %s, want %s", took, timeout)
 	}
 }

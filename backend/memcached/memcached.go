@@ -177,6 +177,27 @@ func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Durati
 	return summary(append(errs, err, ctx.Err()))
 }
 
+// Drop forgets the totals of the counters.
+func (c *Cache) Drop(ctx context.Context, counters []string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	servers, err := c.pool.servers(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{ctx.Err()}
+	for _, counter := range counters {
+		key := c.key(totalKind, counter)
+		_, err := exchange(ctx, c, pick(servers, key), func(client *memcache.Client) (struct{}, error) {
+			return struct{}{}, client.Delete(key)
+		})
+		if !errors.Is(err, memcache.ErrCacheMiss) {
+			errs = append(errs, err)
+		}
+	}
+	return summary(errs)
+}
+
 // summary is the first error and how many more there are: a thousand lines help nobody.
 func summary(errs []error) error {
 	var first error

@@ -18,11 +18,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
 
+// patience is how long something may take that must happen: longer than any machine needs.
+const patience = time.Minute
+
 // open has a time-out for machines that are busy with other tests.
 func open(t testing.TB, cfg Config) *Cache {
 	t.Helper()
 	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
+		cfg.Timeout = patience
 	}
 	c, err := Open(cfg)
 	if err != nil {
@@ -201,7 +204,7 @@ func TestLocksNeverGivenBackAreForgotten(t *testing.T) {
 func TestExpiration(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]int32{
-		1: 2, time.Second: 2, time.Second + 1: 3, time.Minute: 61, (maxSeconds-1)*time.Second - 1: maxSeconds, 365 * 24 * time.Hour: maxSeconds, 1<<63 - 1: maxSeconds,
+		1: 3, time.Second: 3, time.Second + 1: 4, time.Minute: 62, (maxSeconds-2)*time.Second - 1: maxSeconds, 365 * 24 * time.Hour: maxSeconds, 1<<63 - 1: maxSeconds,
 	} {
 		if got := expiration(ttl); got != want {
 			t.Errorf("expiration(%s): got %d, want %d", ttl, got, want)
@@ -209,7 +212,7 @@ func TestExpiration(t *testing.T) {
 	}
 }
 
-// An item of n seconds goes at the n-th tick of the server's clock, up to a second early.
+// An item of n seconds goes when the server's clock has moved on by n, up to two seconds early.
 func TestLockHoldsForItsTTL(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -232,7 +235,7 @@ func TestLockHoldsForItsTTL(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Lock: %v", err)
 				}
-				if took := time.Since(began); won && took < time.Second || took > 5*time.Second {
+				if took := time.Since(began); won && took < time.Second || took > patience {
 					t.Fatalf("a lock of 1s was free after %s", took)
 				}
 				if won {
@@ -302,7 +305,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	c, err := Open(Config{Servers: []string{emulator.Memcached(t).Host()}, Timeout: 5 * time.Second})
+	c, err := Open(Config{Servers: []string{emulator.Memcached(t).Host()}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

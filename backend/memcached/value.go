@@ -87,11 +87,13 @@ func take[T any](d *decoder, v T, n int) T {
 // maxSeconds keeps expirations relative: memcached takes more than 30 days for a date.
 const maxSeconds = 30 * 24 * 60 * 60
 
-// expiration is a ttl as memcached counts it. Its clock ticks once a second, and an item
-// goes at the n-th tick: one second more makes n whole ones.
+// expiration is a ttl as memcached counts it. Its clock is whole seconds, looked at once a
+// second and a little: an item goes when that has moved on by n, which is up to a second early.
+// And as a look is a little later than the one before, now and then one moves by two: one of
+// 40 where it had little of the machine. Two seconds more make n whole ones in any case.
 func expiration(ttl time.Duration) int32 {
-	if ttl >= (maxSeconds-1)*time.Second {
+	if ttl >= (maxSeconds-2)*time.Second {
 		return maxSeconds
 	}
-	return int32((ttl+time.Second-1)/time.Second) + 1
+	return int32((ttl+time.Second-1)/time.Second) + 2
 }

@@ -48,9 +48,18 @@ func New(cfg Config) (*Cache, error) {
 	return &Cache{totals: totals, locks: locks}, nil
 }
 
+// gone is the error of a caller who has gone. One whose time is over is served: nothing here
+// takes any, so the machine was too busy, and reading the store instead would be more of it.
+func gone(ctx context.Context) error {
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
 // Get returns the totals that have not expired.
 func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
-	if err := ctx.Err(); err != nil {
+	if err := gone(ctx); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -72,7 +81,7 @@ func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, er
 
 // Set keeps each total, unless there is one with a later AsOf that has not expired.
 func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
-	if err := ctx.Err(); err != nil {
+	if err := gone(ctx); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -87,9 +96,22 @@ func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Durati
 	return nil
 }
 
+// Drop forgets the totals of the counters.
+func (c *Cache) Drop(ctx context.Context, counters []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, counter := range counters {
+		c.totals.Remove(counter)
+	}
+	return nil
+}
+
 // Lock is true for the first caller until ttl has passed or Unlock was called.
 func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
-	if err := ctx.Err(); err != nil {
+	if err := gone(ctx); err != nil {
 		return false, err
 	}
 	now := time.Now()
@@ -104,7 +126,7 @@ func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bo
 
 // Unlock lets the next caller in.
 func (c *Cache) Unlock(ctx context.Context, counter string) error {
-	if err := ctx.Err(); err != nil {
+	if err := gone(ctx); err != nil {
 		return err
 	}
 	c.mu.Lock()

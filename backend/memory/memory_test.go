@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -75,5 +76,26 @@ func TestNewRefusesNegativeSize(t *testing.T) {
 	t.Parallel()
 	if _, err := New(Config{Totals: -1}); err == nil {
 		t.Error("Totals -1: got no error")
+	}
+}
+
+// A machine that is too busy for the time a call may take must not look like a cache that
+// fails: the reader would leave it alone and ask the store.
+func TestLateCallsAreServed(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{})
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if err := c.Set(late, []reader.Cached{{Counter: "a", Total: 5, AsOf: time.Now()}}, time.Minute); err != nil {
+		t.Errorf("Set: %v", err)
+	}
+	if got, err := c.Get(late, []string{"a"}); err != nil || len(got) != 1 || got[0].Total != 5 {
+		t.Errorf("Get: %v, %v, want the total", got, err)
+	}
+	if won, err := c.Lock(late, "a", time.Minute); err != nil || !won {
+		t.Errorf("Lock: %t, %v, want it", won, err)
+	}
+	if err := c.Unlock(late, "a"); err != nil {
+		t.Errorf("Unlock: %v", err)
 	}
 }

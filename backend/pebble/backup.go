@@ -43,8 +43,9 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 	done := make(chan error, 1)
 	go func() { // Close waits for it
 		defer s.closing.RUnlock()
-		defer func() { <-s.backing }()
-		done <- s.backup(ctx, dir)
+		err := s.backup(ctx, dir)
+		<-s.backing // before the answer: whoever has it may ask for the next
+		done <- err
 	}()
 	select {
 	case err := <-done:
@@ -56,7 +57,7 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 
 func (s *Store) checkBackupDir(dir string) error {
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("directory %s %w: %s", dir, ErrBackupDir, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s %w: %s", dir, ErrBackupDir, fmt.Sprintf(format, args...))
 	}
 	if !filepath.IsAbs(dir) {
 		return refuse("name it from the root of the server's machine")

@@ -93,6 +93,40 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	return letters, nil
 }
 
+// DeadByKey looks dead letters up.
+func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	var letters []aggregator.Dead
+	for _, key := range keys {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		d, found, err := s.deadLetter(key)
+		if err != nil {
+			return nil, fmt.Errorf("dead letter %q: %w", key, err)
+		}
+		if found {
+			letters = append(letters, d)
+		}
+	}
+	return letters, ctx.Err()
+}
+
+func (s *Store) deadLetter(key string) (d aggregator.Dead, found bool, err error) {
+	value, closer, err := s.db.Get(s.keys.named(nil, kindDead, key))
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return d, false, nil
+	}
+	if err != nil {
+		return d, false, err
+	}
+	d, err = decodeDead(key, value)
+	return d, true, errors.Join(err, closer.Close())
+}
+
 func encodeDead(d *aggregator.Dead) ([]byte, error) {
 	header, err := json.Marshal(deadRecord{d.Source, d.Time.UnixMicro(), d.Reason, d.Maybe, d.At.UnixMicro()})
 	if err != nil {

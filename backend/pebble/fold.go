@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -14,21 +13,23 @@ import (
 )
 
 // Fold applies the commit in one synced batch. The context is looked at before the
-// commit only: a disk that hangs makes Fold hang. The time it returns is zero, as the
-// store's time is the machine's.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+// commit only: a disk that hangs makes Fold hang. What it returns is zero: the store's time
+// is the machine's, and nobody gains from more shards.
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	if err := s.enter(); err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	defer s.closing.RUnlock()
+	s.sweeping.RLock()
+	defer s.sweeping.RUnlock()
 	if len(c.Markers) == 0 {
-		return time.Time{}, s.foldUnmarked(ctx, c)
+		return aggregator.Folded{}, s.foldUnmarked(ctx, c)
 	}
 	if err := s.lockMarking(ctx); err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	defer s.unlockMarking()
-	return time.Time{}, s.foldMarkedLocked(ctx, c)
+	return aggregator.Folded{}, s.foldMarkedLocked(ctx, c)
 }
 
 // foldUnmarked needs no lock: additions commute, and Pebble syncs concurrent ones

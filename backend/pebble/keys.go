@@ -20,6 +20,8 @@ import (
 //	1 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
 //	1 n namespace 'd' key                  a dead letter
 //	1 n namespace 'w' id                   a worker
+//	1 n namespace 'x' name                 a counter that was deleted; its record may say
+//	                                       by now that it is not
 //
 // Numbers are big-endian.
 const (
@@ -29,6 +31,7 @@ const (
 	kindRecord = 'r'
 	kindMarker = 'm'
 	kindDead   = 'd'
+	kindGone   = 'x'
 	kindWorker = 'w'
 
 	maxNamespace = 100

@@ -14,7 +14,7 @@ import (
 // mergerName is stored in every database and can never change.
 const mergerName = "countmill.sum.v1"
 
-// merger adds up shards and keeps the largest of records. Pebble groups the operands of
+// merger adds up shards and keeps records. Pebble groups the operands of
 // a key as it likes, over years, so both must be associative: a sum that leaves int64
 // is kept in 128 bits rather than saturated, and is the right number again when later
 // deltas bring it back.
@@ -30,7 +30,7 @@ var merger = &pebbledb.Merger{
 			m := &sumMerger{}
 			return m, m.MergeNewer(value)
 		case kindRecord:
-			m := &maxMerger{}
+			m := &recordMerger{}
 			return m, m.MergeNewer(value)
 		default:
 			return nil, fmt.Errorf("merge into a key of kind %q", kind)
@@ -99,32 +99,4 @@ func (m *sumMerger) MergeOlder(value []byte) error { return m.MergeNewer(value) 
 
 func (m *sumMerger) Finish(bool) ([]byte, io.Closer, error) {
 	return m.sum.encode(m.buf[:0]), nil, nil
-}
-
-func encodeRecord(dst []byte, shards int) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(shards))
-}
-
-func decodeRecord(b []byte) (int, error) {
-	if len(b) != 8 {
-		return 0, fmt.Errorf("a record of %d bytes", len(b))
-	}
-	return int(binary.BigEndian.Uint64(b)), nil
-}
-
-type maxMerger struct {
-	shards int
-	buf    [8]byte
-}
-
-func (m *maxMerger) MergeNewer(value []byte) error {
-	shards, err := decodeRecord(value)
-	m.shards = max(m.shards, shards)
-	return err
-}
-
-func (m *maxMerger) MergeOlder(value []byte) error { return m.MergeNewer(value) }
-
-func (m *maxMerger) Finish(bool) ([]byte, io.Closer, error) {
-	return encodeRecord(m.buf[:0], m.shards), nil, nil
 }

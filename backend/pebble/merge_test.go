@@ -9,6 +9,8 @@ import (
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/admin"
 )
 
 func (a int128) big() *big.Int {
@@ -92,8 +94,42 @@ func TestRecordsMergeToTheirMaximum(t *testing.T) {
 	key := newKeyspace("").named(nil, kindRecord, "a")
 	values := [][]byte{encodeRecord(nil, 3), encodeRecord(nil, 20), encodeRecord(nil, 1), encodeRecord(nil, 20), encodeRecord(nil, 7)}
 	for range 100 {
-		if got, err := decodeRecord(mergeAll(t, random, key, values)); got != 20 || err != nil {
-			t.Fatalf("got %d, %v, want 20", got, err)
+		if got, err := decodeRecord(mergeAll(t, random, key, values)); got != (record{shards: 20}) || err != nil {
+			t.Fatalf("got %+v, %v, want 20 shards", got, err)
+		}
+	}
+}
+
+// Raises and resets come to the same however Pebble groups them: the newest reset, deleted
+// unless a raise came after it, and the most shards.
+func TestRecordsMergeInAnyGrouping(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	key := newKeyspace("").named(nil, kindRecord, "a")
+	for range 1000 {
+		var values [][]byte
+		var want record
+		for n := range 1 + random.IntN(8) {
+			r := record{shards: 1 + random.IntN(20)}
+			if random.IntN(2) == 0 {
+				r.wasReset = true
+				r.Record = admin.Record{Baseline: int64(random.Uint64()), ResetAt: time.UnixMicro(int64(n + 1)).UTC()}
+				if random.IntN(2) == 0 {
+					r.DeletedAt = time.UnixMicro(int64(n + 2)).UTC()
+				}
+			}
+			values = append(values, r.encode(nil))
+			most := max(want.shards, r.shards)
+			if r.wasReset {
+				want = r
+			}
+			want.shards = most
+			if !r.wasReset {
+				want.DeletedAt = time.Time{}
+			}
+		}
+		if got, err := decodeRecord(mergeAll(t, random, key, values)); got != want || err != nil {
+			t.Fatalf("%x: got %+v, %v, want %+v", values, got, err, want)
 		}
 	}
 }

@@ -101,7 +101,10 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		FS:                 files,
 		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
-		CacheSize:          cfg.Cache,
+		// Memtables take their memory from the cache. Without room for the one that is
+		// written to and the one that is flushed, nothing is left for blocks, and each read
+		// fetches the filters of all files from the disk.
+		CacheSize: cfg.Cache + 2*int64(cfg.memTable),
 		// A fold of 100,000 counters is some 4 MB; memtables of 64 MB merge the folds of a
 		// second or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
@@ -206,35 +209,42 @@ type meta struct {
 	Created time.Time `json:"created"`
 }
 
+// The versions of what a database holds; one that does not know a database's refuses it. A
+// database is of the second from the first reset of a counter on: older versions cannot read
+// its record.
+const (
+	firstFormat = 1
+	lastFormat  = 2
+)
+
 // readMeta refuses a database that is not ours, and writes the meta record of a new one.
 func (s *Store) readMeta() error {
-	id, err := getID(s.cfg.Dir, s.db)
-	if err == nil && id == "" {
+	m, err := getMeta(s.cfg.Dir, s.db)
+	if err == nil && m.ID == "" {
 		return s.writeMeta()
 	}
-	s.id = id
+	s.meta, s.id = m, m.ID
 	return err
 }
 
-// getID is the id in the meta record, empty where there is none.
-func getID(dir string, db *pebbledb.DB) (string, error) {
+// getMeta is the meta record, zero where there is none.
+func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	value, closer, err := db.Get(metaKey)
 	if errors.Is(err, pebbledb.ErrNotFound) {
-		return "", nil
+		return m, nil
 	}
 	if err != nil {
-		return "", explain(dir, err)
+		return m, explain(dir, err)
 	}
 	defer closer.Close()
-	var m meta
 	err = json.Unmarshal(value, &m)
 	if err != nil || m.Format < 1 {
-		return "", fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
+		return m, fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
 	}
-	if m.Format > format {
-		return "", newer(dir)
+	if m.Format > lastFormat {
+		return m, newer(dir)
 	}
-	return m.ID, nil
+	return m, nil
 }
 
 // writeMeta makes the database ours, unless somebody else's keys are in it. A process
@@ -253,7 +263,7 @@ func (s *Store) writeMeta() error {
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	m := meta{Format: format, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+	m := meta{Format: firstFormat, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
 	value, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -261,8 +271,20 @@ func (s *Store) writeMeta() error {
 	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
 		return explain(s.cfg.Dir, err)
 	}
-	s.id = m.ID
+	s.meta, s.id = m, m.ID
 	return nil
+}
+
+// raiseFormat has older versions refuse the database once the batch is committed. It does not
+// ask whether they do already: that would be one more thing to be wrong about.
+func (s *Store) raiseFormat(b *pebbledb.Batch) error {
+	m := s.meta
+	m.Format = lastFormat
+	value, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return b.Set(metaKey, value, nil)
 }
 
 func foreign(dir string) error {

@@ -124,7 +124,7 @@ func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 func TestOpenRefusesNewerFormat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	value, err := json.Marshal(meta{Format: format + 1, ID: "x"})
+	value, err := json.Marshal(meta{Format: lastFormat + 1, ID: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}

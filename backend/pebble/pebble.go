@@ -30,6 +30,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 )
@@ -108,11 +109,19 @@ type Store struct {
 	marking chan struct{}
 	epochs  []epoch // those that hold markers, ascending; guarded by marking
 	swept   time.Time
+
+	// sweeping is held for reading by folds and raises, and for writing while counters are
+	// removed: what is read of them then is what is removed.
+	sweeping  sync.RWMutex
+	condemned map[string]int // how often a counter was found; guarded by sweeping
+
+	meta meta // as it was when the store was opened
 }
 
 var (
 	_ aggregator.Store = (*Store)(nil)
 	_ reader.Store     = (*Store)(nil)
+	_ admin.Store      = (*Store)(nil)
 )
 
 // maxKeys is the most keys of one call. There is no such limit in Pebble; it bounds how

@@ -195,9 +195,10 @@ func (l *ledger) unsettled(random *rand.Rand) *deed {
 
 // check compares the ledger with a store that was opened after a cut, and settles what
 // was unknown. It returns what is wrong.
+//
+// Nobody may be at work on the store. The lock is taken at the end only: what notes the cut
+// takes it too, from within the store, which may hold what closing a view waits for.
 func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if l.id != "" && s.ID() != l.id {
 		complain("the database was %s and is %s", l.id, s.ID())
@@ -249,6 +250,8 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	if top > 1 && shards[0] < top {
 		complain("a record names %d shards, a fold that is there used %d", shards[0], top)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !l.cut { // else this was the machine before the cut
 		l.id = s.ID()
 		for d, got := range settled {

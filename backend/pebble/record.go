@@ -22,15 +22,18 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 			return nil, err
 		}
 		key = s.keys.named(key[:0], kindRecord, counter)
-		var err error
-		if shards[i], _, err = getRecord(s.db, key); err != nil {
+		r, _, err := getRecord(s.db, key)
+		if err != nil {
 			return nil, err
+		}
+		if r.DeletedAt.IsZero() {
+			shards[i] = r.shards
 		}
 	}
 	return shards, ctx.Err()
 }
 
-// Raise merges records by their maximum. It does not sync: the write-ahead log keeps
+// Raise merges records. It does not sync: the write-ahead log keeps
 // the order of commits and each log is synced when the next one begins, so a fold that
 // was called later can only survive a crash together with the raise before it.
 func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
@@ -38,6 +41,8 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 		return err
 	}
 	defer s.closing.RUnlock()
+	s.sweeping.RLock()
+	defer s.sweeping.RUnlock()
 	b := s.db.NewBatch()
 	defer b.Close()
 	var key, value []byte
@@ -53,16 +58,16 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-func getRecord(from pebbledb.Reader, key []byte) (shards int, exists bool, err error) {
+func getRecord(from pebbledb.Reader, key []byte) (r record, exists bool, err error) {
 	value, closer, err := from.Get(key)
 	if errors.Is(err, pebbledb.ErrNotFound) {
-		return 0, false, nil
+		return r, false, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return r, false, err
 	}
-	shards, err = decodeRecord(value)
-	return shards, true, errors.Join(err, closer.Close())
+	r, err = decodeRecord(value)
+	return r, true, errors.Join(err, closer.Close())
 }
 
 func getSum(from pebbledb.Reader, key []byte) (sum int128, exists bool, err error) {

@@ -173,13 +173,13 @@ func compare(cfg Config, db *pebbledb.DB, sealed seal, found bool) error {
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
-	id, err := getID(cfg.Dir, db)
+	m, err := getMeta(cfg.Dir, db)
 	if err != nil {
 		return err
 	}
 	switch {
-	case found && id != sealed.id:
-		return lost(cfg.Dir, sealed, fmt.Sprintf("its files are of database %q", id))
+	case found && m.ID != sealed.id:
+		return lost(cfg.Dir, sealed, fmt.Sprintf("its files are of database %q", m.ID))
 	case n < sealed.commits:
 		return lost(cfg.Dir, sealed, fmt.Sprintf("%d of %d commits that were on disk are gone", sealed.commits-n, sealed.commits))
 	case !found && n > 0:

@@ -81,8 +81,8 @@ func (v *view) get(key reader.Key) (reader.Value, error) {
 	keys := v.store.keys
 	if key.Shard == reader.RecordKey {
 		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
-		shards, exists, err := getRecord(v.snapshot, v.key)
-		return reader.Value{Exists: exists, Value: int64(shards)}, err
+		r, exists, err := getRecord(v.snapshot, v.key)
+		return reader.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
 	}
 	v.key = keys.shard(v.key[:0], wire.ShardHash(key.Counter, key.Shard), key.Counter, key.Shard)
 	sum, exists, err := getSum(v.snapshot, v.key)
@@ -105,11 +105,11 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	}
 	var records []reader.Record
 	err := scan(v.snapshot, s.keys, kindRecord, prefix, after, func(name string, value []byte) (bool, error) {
-		shards, err := decodeRecord(value)
+		r, err := decodeRecord(value)
 		if err != nil {
 			return false, fmt.Errorf("record of %q: %w", name, err)
 		}
-		records = append(records, reader.Record{Counter: name, Shards: shards})
+		records = append(records, reader.Record{Counter: name, Shards: r.shards, Reset: r.reset()})
 		return len(records) < limit, ctx.Err()
 	})
 	if err != nil {

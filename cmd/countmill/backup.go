@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -17,7 +16,7 @@ const backupTimeout = 10 * time.Minute
 var backupCommand = command{
 	name:  "backup",
 	args:  "DIR",
-	short: "copy the counters of a running up to DIR",
+	short: "copy the counters of a running countmill to DIR",
 	long: `Copies all of a running countmill's pebble: store to the directory DIR, which is new or
 empty, while it goes on counting, and returns when the copy is whole. Everything that was
 accepted before is in it. What is accepted meanwhile may be.
@@ -37,7 +36,7 @@ A kill or a loss of power leaves DIR.partial-... behind, which is no backup.
       How long to wait; without an answer there is no backup. Default 10m. [COUNTMILL_TIMEOUT]
   --json
       Write the server's answer as it is.
-`
+` + tokenHelp
 	},
 	run: runBackup,
 }
@@ -49,9 +48,9 @@ func runBackup(ctx context.Context, c call) error {
 		return err
 	}
 	if len(args) != 1 {
-		return app.Usagef("name one DIR, got %q", args)
+		return app.Usagef("name one DIR, got %s", quoted(args))
 	}
-	cl, err := newClient(v.server)
+	cl, err := v.client()
 	if err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func serverDir(dir, server string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if ip := net.ParseIP(u.Hostname()); dir == "" || u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if dir == "" || !isLoopback(u.Hostname()) {
 		return "", app.Usagef("DIR %q: must begin with /, it is a directory of the machine of %s", dir, server)
 	}
 	return filepath.Abs(dir)

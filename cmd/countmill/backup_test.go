@@ -42,5 +42,5 @@ func TestBackupArguments(t *testing.T) {
 	cli(t, nil, "backup").wantError(t, 2, "name one DIR")
 	cli(t, nil, "backup", "a", "b").wantError(t, 2, "name one DIR")
 	cli(t, nil, "backup", "copy", "--server", "http://192.0.2.1:8080").wantError(t, 2, "must begin with /")
-	cli(t, nil, "backup", "/copy", "--server", "127.0.0.1:1", "--timeout", "500ms").wantError(t, 1, "start one with `countmill up`")
+	cli(t, nil, "backup", "/copy", "--server", "127.0.0.1:1", "--timeout", "5m").wantError(t, 1, "start one with `countmill up`")
 }

@@ -22,12 +22,14 @@ const maxAnswer = 8 << 20
 
 // A client talks to one running countmill.
 type client struct {
-	base string // without a trailing slash
-	http *http.Client
+	base  string // without a trailing slash
+	token string // empty: none
+	http  *http.Client
 }
 
-// newClient takes http://HOST:PORT or HOST:PORT.
-func newClient(server string) (*client, error) {
+// newClient takes http://HOST:PORT or HOST:PORT. A token goes over plain HTTP to this
+// machine only, or where insecure says so.
+func newClient(server, token string, insecure bool) (*client, error) {
 	text := server
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -36,14 +38,23 @@ func newClient(server string) (*client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, app.Usagef("--server: must be http://HOST:PORT or https://HOST:PORT, got %q", server)
 	}
+	if u.User != nil {
+		return nil, app.Usagef("--server: must hold no name and no password; use --token-file")
+	}
+	if token != "" && u.Scheme == "http" && !isLoopback(u.Hostname()) && !insecure {
+		return nil, app.Usagef("--token: is not sent to %s over plain http, where others can read it: use https, or --insecure", u.Host)
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	transport.TLSHandshakeTimeout = 5 * time.Second
 	return &client{
-		base: strings.TrimRight(u.String(), "/"),
-		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		base:  strings.TrimRight(u.String(), "/"),
+		token: token,
+		http:  &http.Client{Transport: transport, CheckRedirect: noRedirect},
 	}, nil
 }
+
+func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // noRedirect: countmill never redirects, and a POST that is redirected becomes a GET.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -65,6 +76,9 @@ func (e *apiError) Error() string {
 	if text == "" {
 		text = "is that a countmill?"
 	}
+	if e.Status == http.StatusUnauthorized {
+		text += "; give one with --token-file or COUNTMILL_TOKEN"
+	}
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
 
@@ -82,20 +96,47 @@ func (e *unreachable) Error() string {
 
 // post sends v as JSON and returns the body of a 2xx answer.
 func (c *client) post(ctx context.Context, path string, header http.Header, v any) ([]byte, error) {
+	return c.send(ctx, http.MethodPost, path, header, v)
+}
+
+// send is post with another method. A nil v is no body.
+func (c *client) send(ctx context.Context, method, path string, header http.Header, v any) ([]byte, error) {
 	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+	if v != nil {
+		enc := json.NewEncoder(&body)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(v); err != nil {
+			return nil, err
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, &body)
+	contentType := ""
+	if v != nil {
+		contentType = "application/json"
+	}
+	return c.sendBody(ctx, method, path, contentType, header, body.Bytes())
+}
+
+// postBody sends a body of that type and returns the body of a 2xx answer.
+func (c *client) postBody(ctx context.Context, path, contentType string, header http.Header, body []byte) ([]byte, error) {
+	return c.sendBody(ctx, http.MethodPost, path, contentType, header, body)
+}
+
+func (c *client) sendBody(ctx context.Context, method, path, contentType string, header http.Header, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
 	for name, values := range header {
 		req.Header[name] = values
 	}
+	return c.read(req)
+}
+
+// read returns the body of a 2xx answer to req.
+func (c *client) read(req *http.Request) ([]byte, error) {
 	res, err := c.do(req)
 	if err != nil {
 		return nil, err
@@ -108,8 +149,21 @@ func (c *client) post(ctx context.Context, path string, header http.Header, v an
 	return answer, nil
 }
 
+// counterPath is the path of one counter: its name is one segment, and "." and ".." are names
+// like others.
+func counterPath(name string) string {
+	segment := url.PathEscape(name)
+	if name == "." || name == ".." {
+		segment = strings.ReplaceAll(name, ".", "%2E")
+	}
+	return "/v1/counters/" + segment
+}
+
 // do returns the answer if its status is 2xx; its body is the caller's to close.
 func (c *client) do(req *http.Request) (*http.Response, error) {
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.explain(err)

@@ -11,13 +11,12 @@ import (
 
 var configCommand = command{
 	name:  "config",
-	args:  "[--json]",
 	short: "show every setting in force and where it comes from",
 	long: `Shows what "countmill up" would run with, given the same flags and variables: each
 setting, its value, and whether it comes from a flag, a variable (env) or the default.
-It starts and opens nothing. --json writes one JSON array.
+It starts and opens nothing.
 `,
-	flags: func() string { return app.FlagHelp(app.Up) },
+	flags: func() string { return "  --json\n      Write one JSON array.\n" + app.FlagHelp(app.Up) },
 	run:   runConfig,
 }
 

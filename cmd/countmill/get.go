@@ -54,7 +54,7 @@ func runGet(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	cl, err := newClient(v.server)
+	cl, err := v.client()
 	if err != nil {
 		return err
 	}

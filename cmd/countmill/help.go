@@ -22,8 +22,10 @@ type command struct {
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, watchCommand, readyCommand, backupCommand,
-		configCommand, versionCommand,
+		incrCommand, getCommand, lsCommand, watchCommand, raiseCommand, resetCommand, deleteCommand,
+		readyCommand, backupCommand, shardsCommand, verifyCommand, deadCommand, planCommand,
+		importCommand, exportCommand, adoptCommand,
+		tokenCommand, configCommand, versionCommand,
 		{name: "help", args: "[COMMAND]", short: "say how a command is used", run: runHelp},
 	}
 }
@@ -62,8 +64,12 @@ func overview() string {
 	var b strings.Builder
 	b.WriteString("countmill counts: increments in, exact totals out, every increment once.\n\n")
 	b.WriteString("Usage: countmill COMMAND [ARGUMENTS] [FLAGS]\n\n")
+	width := 0
 	for _, cmd := range commands() {
-		fmt.Fprintf(&b, "  %-28s %s\n", strings.TrimSpace(cmd.name+" "+cmd.args), cmd.short)
+		width = max(width, len(cmd.usage()))
+	}
+	for _, cmd := range commands() {
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, cmd.usage(), cmd.short)
 	}
 	b.WriteString(`
 Begin with:
@@ -76,14 +82,18 @@ Every flag of up, publisher, aggregator and reader has a variable: --max-stalene
 is COUNTMILL_MAX_STALENESS. A flag wins over its variable. "countmill config" shows
 what is in force. "countmill help COMMAND" says more about a command.
 
-Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong.
+Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
+3 verify found something wrong.
 `)
 	return b.String()
 }
 
+// usage is the command and its arguments.
+func (cmd command) usage() string { return strings.TrimSpace(cmd.name + " " + cmd.args) }
+
 func (cmd command) help() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s\n\n", strings.Join(strings.Fields("countmill "+cmd.name+" "+cmd.args+cmd.flagsHint()), " "))
+	fmt.Fprintf(&b, "Usage: countmill %s%s\n\n", cmd.usage(), cmd.flagsHint())
 	if cmd.long == "" {
 		cmd.long = strings.ToUpper(cmd.short[:1]) + cmd.short[1:] + ".\n"
 	}

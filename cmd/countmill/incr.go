@@ -67,7 +67,7 @@ func runIncr(ctx context.Context, c call) error {
 		}
 	}
 	inc.ID = *id
-	cl, err := newClient(v.server)
+	cl, err := v.client()
 	if err != nil {
 		return err
 	}

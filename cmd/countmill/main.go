@@ -3,8 +3,10 @@
 //	countmill up                 everything in one process, nothing else needed
 //	countmill incr page:/home    count one
 //	countmill get page:/home     read the total
+//	countmill dead list          what could not be counted
 //
-// Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong.
+// Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
+// 3 verify found something wrong.
 package main
 
 import (
@@ -17,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -31,14 +34,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, "countmill: ended at once by a second signal")
 		os.Exit(1)
 	}()
-	os.Exit(run(ctx, call{args: os.Args[1:], environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}))
+	c := call{args: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	if isTerminal(os.Stdin) {
+		c.person = os.Stdin
+	}
+	os.Exit(run(ctx, c))
 }
 
 // A call is what a command gets from the outside.
 type call struct {
 	args           []string
 	environ        []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
+	person         io.Reader // what somebody types who is asked; nil where nobody can be
 }
 
 // lookup is os.LookupEnv for environ, where the last of several wins.
@@ -82,11 +91,14 @@ func report(c call, err error, help string) int {
 	if err == nil {
 		return 0
 	}
-	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	line := access.Redact(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.Is(err, app.ErrUsage) {
 		fmt.Fprintf(c.stderr, "countmill: %s (see %s)\n", line, help)
 		return 2
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s\n", line)
+	if _, found := errors.AsType[*inconsistent](err); found {
+		return 3
+	}
 	return 1
 }

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/internal/emulator"
 )
 
 // Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is
 // held; the process ends then.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(emulator.Around(m),
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // begun by Google's libraries as they load
 		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/vfs.(*diskHealthCheckingFS).startTickerLocked.func1"),
 		goleak.Cleanup(func(code int) {
@@ -98,6 +100,15 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"get", "a", "--max-staleness", "-1s"}, "--max-staleness: must not be negative"},
 		{append([]string{"get"}, strings.Split(strings.Repeat("a,", 1001), ",")[:1001]...), "1001 names are too many (limit: 1000)"},
 		{[]string{"watch"}, "NAME is missing"},
+		{[]string{"raise", "a"}, "name one NAME and its SHARDS"},
+		{[]string{"raise", "a", "0"}, "must be a number from 1 to 999"},
+		{[]string{"raise", "a", "1000"}, "must be a number from 1 to 999"},
+		{[]string{"raise", "a ", "5"}, `NAME "a "`},
+		{[]string{"reset"}, "NAME is missing"},
+		{[]string{"reset", "a", "b"}, "too many arguments"},
+		{[]string{"reset", "a", "--id", ""}, "--id is empty"},
+		{[]string{"delete"}, "NAME is missing"},
+		{[]string{"delete", "__a__"}, "reserved form"},
 		{append([]string{"watch"}, strings.Split(strings.Repeat("a,", 101), ",")[:101]...), "101 names are too many (limit: 100)"},
 	} {
 		t.Run(strings.Join(test.args[:min(len(test.args), 4)], " "), func(t *testing.T) {

@@ -35,6 +35,9 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
+// patience is how long something may take that must happen: longer than any machine needs.
+const patience = 3 * time.Minute
+
 // A process is a running `countmill up`.
 type process struct {
 	cmd    *exec.Cmd
@@ -85,7 +88,7 @@ func (p *process) signal(t *testing.T, sig os.Signal) error {
 	select {
 	case err := <-p.exited:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("the process goes on after %v:\n%s", sig, p.stderr)
 		return nil
 	}
@@ -121,7 +124,7 @@ func (l *ledger) post(url, body, key string) int {
 
 // run writes until stop is closed. url gives the process of the moment.
 func (l *ledger) run(workers int, url func() string, stop <-chan struct{}) {
-	l.client.Timeout = 10 * time.Second
+	l.client.Timeout = patience
 	l.client.Transport = &http.Transport{MaxIdleConnsPerHost: workers}
 	for worker := range workers {
 		l.wg.Go(func() {
@@ -205,7 +208,8 @@ func TestKillLosesNothing(t *testing.T) {
 	l.client.CloseIdleConnections()
 }
 
-// SIGTERM ends the process in time with exit 0, and all that was accepted is counted.
+// SIGTERM ends the process with exit 0, which says that it was in time, and all that was
+// accepted is counted.
 func TestTermFinishesWhatItAccepted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -220,12 +224,8 @@ func TestTermFinishesWhatItAccepted(t *testing.T) {
 		for l.keyed.Load() < before+200 {
 			<-time.After(time.Millisecond)
 		}
-		begin := time.Now()
 		if err := current.Load().signal(t, syscall.SIGTERM); err != nil {
 			t.Errorf("ended with %v, want exit 0:\n%s", err, current.Load().stderr)
-		}
-		if took := time.Since(begin); took > 10*time.Second {
-			t.Errorf("stopping took %s", took)
 		}
 		current.Store(up(t, dir))
 	}
@@ -238,14 +238,15 @@ func TestTermFinishesWhatItAccepted(t *testing.T) {
 // The second signal does not wait for anything.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := up(t, t.TempDir())
+	p := up(t, t.TempDir(), "--shutdown-timeout", "10m")
 	body, hold := io.Pipe() // a request whose body never ends keeps the first stop waiting
 	req, err := http.NewRequest("POST", p.url+"/v1/increments", body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	transport := &http.Transport{}
+	req.Header.Set("Expect", "100-continue") // which comes when the body is asked for: it is inside then
+	transport := &http.Transport{ExpectContinueTimeout: patience}
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -256,7 +257,6 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if _, err := io.WriteString(hold, `{"counter":`); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the request to be inside", func() bool { return totalOf(t, p, "a") == 0 })
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -268,12 +268,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		defer res.Body.Close()
 		return res.StatusCode == 503
 	})
-	begin := time.Now()
-	if err := p.signal(t, syscall.SIGTERM); err == nil {
+	if err := p.signal(t, syscall.SIGTERM); err == nil { // which does not wait for 10m
 		t.Error("the process ended with exit 0, want an error")
-	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("it took %s to end", took)
 	}
 	hold.Close()
 	<-answered
@@ -291,7 +287,7 @@ func mustRequest(t *testing.T, url string) *http.Request {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); {
+	for deadline := time.Now().Add(patience); !done(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

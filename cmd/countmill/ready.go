@@ -30,7 +30,7 @@ func runReady(ctx context.Context, c call) error {
 	if len(rest) > 0 {
 		return app.Usagef("ready takes no arguments, got %q", rest[0])
 	}
-	cl, err := newClient(v.server)
+	cl, err := v.client()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/countmill/countmill/internal/app"
@@ -21,7 +22,7 @@ Ctrl-C or SIGTERM stops it: it takes no more increments, finishes what it accept
 and ends within --shutdown-timeout. A second signal ends it at once. What was accepted
 is safe in every case, also after SIGKILL.
 
-Other routes that it serves: /healthz, /readyz, /metrics and /openapi.json.
+/openapi.json describes what it serves.
 `,
 	flags: func() string { return app.FlagHelp(app.Up) },
 	run:   func(ctx context.Context, c call) error { return runRoles(ctx, c, app.Up) },
@@ -42,5 +43,6 @@ func runRoles(ctx context.Context, c call, roles app.Roles) error {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", roles, a.Addr(), a.Kept())
+	defer runtime.KeepAlive(spareHeap(c.lookup))
 	return a.Run(ctx)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -17,6 +18,7 @@ type verbFlags struct {
 	server  string
 	timeout time.Duration
 	json    bool
+	token   tokenFlags
 }
 
 func newVerbFlags(name string, timeout time.Duration) *verbFlags {
@@ -26,6 +28,7 @@ func newVerbFlags(name string, timeout time.Duration) *verbFlags {
 	v.set.StringVar(&v.server, "server", "http://"+app.DefaultListen, "")
 	v.set.DurationVar(&v.timeout, "timeout", timeout, "")
 	v.set.BoolVar(&v.json, "json", false, "")
+	v.token.bind(v.set)
 	return v
 }
 
@@ -38,7 +41,7 @@ const verbHelp = `  --server URL
       How long to wait, repeats included. Default 15s. [COUNTMILL_TIMEOUT]
   --json
       Write the server's answer as it is.
-`
+` + tokenHelp
 
 // parse reads flags and variables and returns the other arguments.
 func (v *verbFlags) parse(c call) ([]string, error) {
@@ -57,6 +60,9 @@ func (v *verbFlags) parse(c call) ([]string, error) {
 		if err := v.set.Set(name, text); err != nil {
 			return nil, app.Usagef("%s: must be a duration such as %s, got %q", app.Env(name), defaultTimeout, text)
 		}
+	}
+	if err := v.token.readEnv(v.set, c); err != nil {
+		return nil, err
 	}
 	if v.timeout <= 0 {
 		return nil, app.Usagef("--timeout: must be more than 0s, got %s", v.timeout)
@@ -94,6 +100,14 @@ func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err err
 func takesValue(set *pflag.FlagSet, arg string) bool {
 	f := set.Lookup(strings.TrimPrefix(arg, "--"))
 	return f != nil && f.NoOptDefVal == ""
+}
+
+// quoted is arguments as an error shows them.
+func quoted(args []string) string {
+	if len(args) == 0 {
+		return "none"
+	}
+	return strings.Trim(fmt.Sprintf("%q", args), "[]")
 }
 
 // checkNames is what the server would say, without asking it.

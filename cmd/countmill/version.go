@@ -11,8 +11,8 @@ import (
 
 var versionCommand = command{
 	name:  "version",
-	args:  "[--json]",
 	short: "say which countmill this is",
+	flags: func() string { return "  --json\n      Write one JSON object.\n" },
 	run:   runVersion,
 }
 

@@ -32,7 +32,7 @@ the server ends or falls silent, it ends with 1 and does not come back by itself
       30s. [COUNTMILL_TIMEOUT]
   --json
       Write the server's events as they are.
-`
+` + tokenHelp
 	},
 	run: runWatch,
 }
@@ -54,7 +54,7 @@ func runWatch(ctx context.Context, c call) error {
 	if err := checkNames(names, maxWatched); err != nil {
 		return err
 	}
-	cl, err := newClient(v.server)
+	cl, err := v.client()
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +25,7 @@ type fleet struct {
 	victim    *process
 	memcached *process // restarted once, half way; nil where there is none
 
+	due      atomic.Int64       // when the next of them is killed, in increments sent
 	mu       sync.Mutex         // held while something is killed and started
 	at       []int64            // when to kill the victim, in increments sent
 	half     int64              // when to restart memcached; 0 for not any more
@@ -57,10 +60,24 @@ func newFleet(cfg config, increments int64) (*fleet, error) {
 		return nil, err
 	}
 	if cfg.bus == "" {
+		f.next()
 		return f, f.together(cfg)
 	}
 	f.half = increments / 2
+	f.next()
 	return f, f.apart(cfg)
+}
+
+// next notes when something is due again.
+func (f *fleet) next() {
+	due := int64(math.MaxInt64)
+	if len(f.at) > 0 {
+		due = f.at[0]
+	}
+	if f.half > 0 {
+		due = min(due, f.half)
+	}
+	f.due.Store(due)
 }
 
 // together is one process that runs all roles.
@@ -114,23 +131,33 @@ func (f *fleet) start(ctx context.Context) error {
 }
 
 // reached kills and restarts what has its time come. Other workers go on sending
-// meanwhile, and may find it gone.
+// meanwhile, and may find it gone, until the next kill is due: however long a start takes,
+// the run does not end before all have happened.
 func (f *fleet) reached(ctx context.Context, sent int64) error {
-	if !f.mu.TryLock() {
+	if sent < f.due.Load() {
 		return nil
 	}
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.half > 0 && sent >= f.half {
 		f.half = 0
+		f.next()
 		f.restarts++
 		if err := f.memcached.restart(ctx); err != nil {
 			return err
 		}
 	}
-	if len(f.at) == 0 || sent < f.at[0] {
-		return nil
+	for len(f.at) > 0 && sent >= f.at[0] {
+		f.at = f.at[1:]
+		f.next()
+		if err := f.killVictim(ctx); err != nil {
+			return err
+		}
 	}
-	f.at = f.at[1:]
+	return nil
+}
+
+func (f *fleet) killVictim(ctx context.Context) error {
 	// What the victim counts after this is not seen.
 	if err := f.remember(ctx, f.victim.client); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/guard"
+	"github.com/countmill/countmill/internal/port"
 )
 
 // A process is a countmill, or a memcached beside it, that this program starts, kills
@@ -21,8 +22,9 @@ type process struct {
 	name   string
 	path   string
 	args   []string
-	addr   string  // HOST:PORT
-	client *client // nil for what speaks no HTTP
+	port   *port.Kept // from the first start to the end
+	addr   string     // HOST:PORT
+	client *client    // nil for what speaks no HTTP
 	log    *os.File
 
 	cmd    *exec.Cmd
@@ -52,13 +54,12 @@ func newMemcached(cfg config, dir string) (*process, error) {
 }
 
 func newProcess(path, dir, name string) (*process, error) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	kept, err := port.Keep()
 	if err != nil {
 		return nil, err
 	}
-	defer free.Close()
 	log, err := os.Create(filepath.Join(dir, name+".log"))
-	return &process{name: name, path: path, addr: free.Addr().String(), log: log}, err
+	return &process{name: name, path: path, port: kept, addr: kept.Addr(), log: log}, err
 }
 
 // start starts the process and waits until it is ready.
@@ -83,7 +84,7 @@ func (p *process) start(ctx context.Context) error {
 }
 
 func (p *process) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -141,6 +142,7 @@ func (p *process) stop() {
 		p.client.http.CloseIdleConnections()
 	}
 	_ = p.log.Close()
+	_ = p.port.Free()
 }
 
 func (p *process) unguard() {

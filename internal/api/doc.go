@@ -1,6 +1,6 @@
 // Package api is what countmill's HTTP surfaces share: errors as problem+json, a
-// router that never redirects, strict queries, bounded bodies, and a server with
-// limits.
+// router that never redirects and knows who may call what, strict queries, bounded
+// bodies, and a server with limits.
 //
 // # Problems
 //
@@ -11,12 +11,15 @@
 //
 //	invalid                 400  the request can never succeed: mend it
 //	id-reused               422  an Idempotency-Key was used with another body
+//	lower                   409  a counter's number of shards is never lowered
 //	overloaded              429  nothing was done, repeat after Retry-After
 //	unavailable             503  nothing was done, repeat after Retry-After
 //	closed                  503  this process is stopping: repeat after Retry-After
 //	outcome-unknown         504  maybe done: repeat only what a repeat cannot double
 //	overflow                500  a total does not fit 64 bits; never a number
 //	internal                500  the log has the text; the outcome is unknown
+//	unauthorized            401  no token, or one that is not taken
+//	forbidden               403  a token that may not do this; nothing was done
 //	not-found               404  no such path
 //	method-not-allowed      405  Allow has the methods
 //	timeout                 408  the body did not arrive in time; nothing was done

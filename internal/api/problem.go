@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 )
 
 // typePrefix makes a problem's type of its word.
@@ -21,14 +20,6 @@ const typePrefix = "urn:countmill:problem:"
 const (
 	retryOverloaded  = time.Second
 	retryUnavailable = 5 * time.Second
-)
-
-// Header values that every answer shares; nothing may change them in place.
-var (
-	typeJSON    = []string{"application/json"}
-	typeProblem = []string{"application/problem+json"}
-	noStore     = []string{"no-store"}
-	noSniff     = []string{"nosniff"}
 )
 
 // A Problem is an error as clients see it (RFC 9457). Handlers return one where the
@@ -79,6 +70,9 @@ func AsProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
+	if outside, ok := errors.AsType[*access.OutsideError](err); ok {
+		return outsideProblem(outside)
+	}
 	switch {
 	case errors.Is(err, countmill.ErrOutcomeUnknown):
 		return NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
@@ -89,7 +83,7 @@ func AsProblem(err error) *Problem {
 		return NewProblem(http.StatusUnprocessableEntity, "id-reused", "id reused", err.Error())
 	case errors.Is(err, countmill.ErrOverloaded):
 		return NewProblem(http.StatusTooManyRequests, "overloaded", "overloaded",
-			"a bound on memory was reached: nothing of this request was done, repeat it later").retryAfter(retryOverloaded)
+			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").retryAfter(retryOverloaded)
 	case errors.Is(err, countmill.ErrUnavailable):
 		return NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
 			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
@@ -127,40 +121,24 @@ func invalidProblem(err error) *Problem {
 
 // WriteError answers with err as a problem. The full text of what clients are not
 // shown goes to log: at error level for a status of 500, else at debug level, because
-// an outage would write a line per request.
+// an outage would write a line per request. Neither shows a token that stood where none
+// belongs, in the path or the query, say.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := asProblemOf(r, err)
 	level := slog.LevelDebug
 	if p.Status == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	log.LogAttrs(r.Context(), level, "request refused", slog.Int("status", p.Status),
-		slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath()), slog.Any("err", err))
+	if log.Enabled(r.Context(), level) {
+		log.LogAttrs(r.Context(), level, "request refused", slog.Int("status", p.Status),
+			slog.String("method", access.Redact(r.Method)), slog.String("path", access.Redact(r.URL.EscapedPath())),
+			slog.String("err", access.Redact(err.Error())))
+	}
 	header := w.Header()
 	for name, values := range p.Header {
 		header[name] = values
 	}
-	write(w, p.Status, typeProblem, p)
-}
-
-// WriteJSON answers with v. An answer must not be stored by anyone in between, as
-// totals age and problems pass.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
-	write(w, status, typeJSON, v)
-}
-
-func write(w http.ResponseWriter, status int, contentType []string, v any) {
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // a value that can never be JSON; Recover logs it and answers
-	}
-	header := w.Header()
-	header["Content-Type"] = contentType
-	header["Cache-Control"] = noStore
-	header["X-Content-Type-Options"] = noSniff
-	header.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
-	w.Write(body.Bytes()) // an error means that the client is gone
+	shown := *p
+	shown.Detail, shown.Field = access.Redact(p.Detail), access.Redact(p.Field)
+	write(w, p.Status, typeProblem, &shown)
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/countmill/countmill/internal/access"
 )
 
 // nameParam ends a pattern that takes a counter's name.
@@ -16,15 +18,25 @@ const nameParam = "{name}"
 // "..", and http.ServeMux would redirect a//b to a/b, which is another counter; a
 // Router never redirects. What it does not know it answers with a 404 or 405 problem.
 //
+// Every route says what its callers need, and none is served to a caller who does not
+// have it (guard.go).
+//
 // Register everything before the first request.
 type Router struct {
-	log    *slog.Logger
-	fixed  map[string]methods
-	named  map[string]methods // by what stands before the name
-	prefix []string           // keys of named
+	log     *slog.Logger
+	guard   *guard   // nil: there are no tokens, and everybody may everything
+	origins []string // of web pages whose scripts may call; nil: none
+	fixed   map[string]methods
+	named   map[string]methods // by what stands before the name
+	prefix  []string           // keys of named
 }
 
-type methods map[string]http.Handler
+type methods map[string]route
+
+type route struct {
+	need    access.Need
+	handler http.Handler
+}
 
 // NewRouter returns a router without routes. A nil log discards.
 func NewRouter(log *slog.Logger) *Router {
@@ -33,9 +45,9 @@ func NewRouter(log *slog.Logger) *Router {
 
 // Handle registers a pattern such as "/v1/increments" or "/v1/counters/{name}". The
 // name is one path segment, "/" in it written as %2F; the handler finds it decoded in
-// r.PathValue("name") and checks it. GET takes HEAD too. A pattern that is no path, or
-// registered twice, is a programmer's error and panics.
-func (rt *Router) Handle(method, pattern string, h http.Handler) {
+// r.PathValue("name") and checks it. GET takes HEAD too. A pattern that is no path or
+// registered twice, and a need that is none, are a programmer's error and panic.
+func (rt *Router) Handle(method, pattern string, need access.Need, h http.Handler) {
 	routes, key := rt.fixed, pattern
 	if prefix, ok := strings.CutSuffix(pattern, "/"+nameParam); ok {
 		routes, key = rt.named, prefix+"/"
@@ -46,20 +58,26 @@ func (rt *Router) Handle(method, pattern string, h http.Handler) {
 	if !strings.HasPrefix(key, "/") || strings.ContainsAny(key, "{}%?# ") {
 		panic(fmt.Sprintf("api: bad pattern %q", pattern))
 	}
+	if !need.Valid() || h == nil {
+		panic(fmt.Sprintf("api: %s %s does not say what its callers need", method, pattern))
+	}
 	if routes[key] == nil {
 		routes[key] = methods{}
 	}
-	if routes[key][method] != nil {
+	if _, ok := routes[key][method]; ok {
 		panic(fmt.Sprintf("api: %s %s registered twice", method, pattern))
 	}
-	routes[key][method] = h
+	routes[key][method] = route{need, h}
 }
 
 // ServeHTTP answers the request with its handler.
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	allowed := rt.allowOrigin(w, r)
 	path := sentPath(r.URL)
 	if routes, ok := rt.fixed[path]; ok {
-		rt.serve(routes, w, r)
+		if !allowed || !preflight(routes, w, r) {
+			rt.serve(routes, w, r)
+		}
 		return
 	}
 	for _, prefix := range rt.prefix {
@@ -67,28 +85,34 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			continue
 		}
-		name, err := nameIn(segment)
+		name, err := nameIn(prefix, segment)
 		if err != nil {
 			WriteError(w, r, rt.log, err)
 			return
 		}
 		r.SetPathValue("name", name)
-		rt.serve(rt.named[prefix], w, r)
+		if !allowed || !preflight(rt.named[prefix], w, r) {
+			rt.serve(rt.named[prefix], w, r)
+		}
 		return
 	}
 	WriteError(w, r, rt.log, NewProblem(http.StatusNotFound, "not-found", "not found", "there is no such path; see /openapi.json"))
 }
 
 func (rt *Router) serve(routes methods, w http.ResponseWriter, r *http.Request) {
-	h := routes[r.Method]
-	if h == nil && r.Method == http.MethodHead {
-		h = routes[http.MethodGet]
+	to, ok := routes[r.Method]
+	if !ok && r.Method == http.MethodHead {
+		to, ok = routes[http.MethodGet]
 	}
-	if h == nil {
+	if !ok {
 		WriteError(w, r, rt.log, MethodNotAllowed(routes.allowed()...))
 		return
 	}
-	h.ServeHTTP(w, r)
+	if rt.guard != nil {
+		rt.guard.serve(to, w, r)
+		return
+	}
+	to.handler.ServeHTTP(w, r)
 }
 
 func (m methods) allowed() []string {
@@ -96,7 +120,7 @@ func (m methods) allowed() []string {
 	for method := range m {
 		allowed = append(allowed, method)
 	}
-	if m[http.MethodGet] != nil && m[http.MethodHead] == nil {
+	if slices.Contains(allowed, http.MethodGet) && !slices.Contains(allowed, http.MethodHead) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	slices.Sort(allowed)
@@ -120,15 +144,17 @@ func sentPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// nameIn is the counter's name that an escaped path segment stands for. "." and ".."
-// are refused unless they were sent escaped: clients and proxies take them for parts
-// of the path.
-func nameIn(segment string) (string, error) {
-	const how = `a counter's name is one path segment: write "/" in it as %2F, or use GET /v1/totals?counter=NAME`
+// nameIn is the name that an escaped path segment stands for. "." and ".." are refused
+// unless they were sent escaped: clients and proxies take them for parts of the path.
+func nameIn(prefix, segment string) (string, error) {
+	how := `a name in a path is one segment: write "/" in it as %2F`
+	if prefix == "/v1/counters/" {
+		how += ", or use GET /v1/totals?counter=NAME"
+	}
 	var problem string
 	switch {
 	case segment == "":
-		problem = "no counter is named"
+		problem = "nothing is named"
 	case segment == "." || segment == "..":
 		problem = "the path ends in " + segment
 	case strings.Contains(segment, "/"):

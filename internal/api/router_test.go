@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/countmill/countmill/internal/access"
 )
 
 func echo(label string) http.Handler {
@@ -19,12 +21,12 @@ func echo(label string) http.Handler {
 
 func testRouter() *Router {
 	rt := NewRouter(nil)
-	rt.Handle("POST", "/v1/increments", echo("increments"))
-	rt.Handle("GET", "/v1/totals", echo("totals"))
-	rt.Handle("POST", "/v1/totals", echo("totals"))
-	rt.Handle("GET", "/v1/counters", echo("list"))
-	rt.Handle("GET", "/v1/counters/{name}", echo("counter"))
-	rt.Handle("PATCH", "/v1/counters/{name}", echo("counter"))
+	rt.Handle("POST", "/v1/increments", access.Anyone, echo("increments"))
+	rt.Handle("GET", "/v1/totals", access.Anyone, echo("totals"))
+	rt.Handle("POST", "/v1/totals", access.Anyone, echo("totals"))
+	rt.Handle("GET", "/v1/counters", access.Anyone, echo("list"))
+	rt.Handle("GET", "/v1/counters/{name}", access.Anyone, echo("counter"))
+	rt.Handle("PATCH", "/v1/counters/{name}", access.Anyone, echo("counter"))
 	return rt
 }
 
@@ -107,7 +109,7 @@ func TestRouterAnswersTheRestWithProblems(t *testing.T) {
 		{"GET", "/v1/counters/a/", 404, "", segment},
 		{"GET", "/v1/counters//a", 404, "", segment},
 		{"GET", "/v1/counters/a%2Fb/c", 404, "", segment},
-		{"GET", "/v1/counters/", 404, "", "no counter is named"},
+		{"GET", "/v1/counters/", 404, "", "nothing is named"},
 		{"GET", "/v1/counters/..", 404, "", "ends in .."},
 		{"GET", "/v1/counters/.", 404, "", "ends in ."},
 		{"PATCH", "/v1/counters/a/b", 404, "", segment},
@@ -142,7 +144,22 @@ func TestRouterRefusesBadPatterns(t *testing.T) {
 					t.Errorf("pattern %q: no panic", pattern)
 				}
 			}()
-			testRouter().Handle("GET", pattern, echo("x"))
+			testRouter().Handle("GET", pattern, access.Anyone, echo("x"))
+		}()
+	}
+}
+
+// A route that says nothing of its callers cannot be registered.
+func TestRouterRefusesRoutesWithoutANeed(t *testing.T) {
+	t.Parallel()
+	for _, need := range []access.Need{{}, access.Whole(""), access.PerCounter("write")} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("need %+v: no panic", need)
+				}
+			}()
+			testRouter().Handle("GET", "/v1/new", need, echo("x"))
 		}()
 	}
 }

@@ -3,12 +3,15 @@ package api
 import (
 	"cmp"
 	"slices"
+
+	"github.com/countmill/countmill/internal/access"
 )
 
 // A Route is what a Router has a handler for.
 type Route struct {
 	Method  string
 	Pattern string // as Handle takes it
+	Need    access.Need
 }
 
 // Routes returns all routes by pattern and method.
@@ -27,8 +30,8 @@ func (rt *Router) Routes() []Route {
 }
 
 func appendRoutes(routes []Route, pattern string, handlers methods) []Route {
-	for method := range handlers {
-		routes = append(routes, Route{Method: method, Pattern: pattern})
+	for method, to := range handlers {
+		routes = append(routes, Route{Method: method, Pattern: pattern, Need: to.need})
 	}
 	return routes
 }

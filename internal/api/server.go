@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/countmill/countmill/internal/access"
 )
 
 // ServerConfig bounds what clients can make a server hold and wait for. Its zero value
@@ -30,8 +30,9 @@ type ServerConfig struct {
 	// MaxHeaderBytes bounds a request's header. Default 256 KiB: a query of 100 counters
 	// of 500 bytes fits, all escaped.
 	MaxHeaderBytes int
-	// MaxConns is how many connections are served at once; further ones wait to be
-	// accepted. Default 10000.
+	// MaxConns is how many connections are open at once. A further one closes the one that
+	// has waited longest for a request, or waits where there is none. Default 10000, fewer
+	// where the system lets a process have fewer files open.
 	MaxConns int
 	// Log gets what goes wrong outside handlers. Default discards.
 	Log *slog.Logger
@@ -43,9 +44,22 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 90*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
 	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 256<<10)
-	c.MaxConns = cmp.Or(c.MaxConns, 10_000)
+	c.MaxConns = cmp.Or(c.MaxConns, defaultConns(openFiles()))
 	c.Log = orDiscard(c.Log)
 	return c
+}
+
+// keptFiles are for what is no connection of a client's: Pebble has up to 500 tables open,
+// and its log, its directory and connections to other servers come to that.
+const keptFiles = 600
+
+// defaultConns is how many connections fit in a number of open files, 0 where it is unknown.
+func defaultConns(files uint64) int {
+	const most = 10_000
+	if files == 0 || files >= most+keptFiles {
+		return most
+	}
+	return int(max(files-min(keptFiles, files), files/4, 1))
 }
 
 func (c ServerConfig) validate() error {
@@ -92,7 +106,9 @@ func NewServer(h http.Handler, cfg ServerConfig) (*Server, error) {
 // Serve answers requests on ln until Shutdown or Close, and then returns nil. It
 // closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.http.Serve(netutil.LimitListener(ln, s.max))
+	limited := limitConns(ln, s.max)
+	s.http.ConnState = limited.state
+	err := s.http.Serve(limited)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -147,8 +163,8 @@ func Recover(h http.Handler, log *slog.Logger) http.Handler {
 			if v == http.ErrAbortHandler {
 				panic(v)
 			}
-			log.LogAttrs(r.Context(), slog.LevelError, "handler panicked", slog.Any("panic", v),
-				slog.String("method", r.Method), slog.String("path", r.URL.EscapedPath()), slog.String("stack", string(debug.Stack())))
+			log.LogAttrs(r.Context(), slog.LevelError, "handler panicked", slog.String("panic", access.Redact(fmt.Sprint(v))),
+				slog.String("method", r.Method), slog.String("path", access.Redact(r.URL.EscapedPath())), slog.String("stack", string(debug.Stack())))
 			if tracked.begun {
 				panic(http.ErrAbortHandler)
 			}

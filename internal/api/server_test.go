@@ -13,17 +13,23 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // serve runs a server until the test ends, and returns its address.
 func serve(t *testing.T, h http.HandlerFunc, cfg ServerConfig) (*Server, string) {
 	t.Helper()
-	srv, err := NewServer(h, cfg)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveOn(t, ln, h, cfg), ln.Addr().String()
+}
+
+func serveOn(t *testing.T, ln net.Listener, h http.HandlerFunc, cfg ServerConfig) *Server {
+	t.Helper()
+	srv, err := NewServer(h, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,7 @@ func serve(t *testing.T, h http.HandlerFunc, cfg ServerConfig) (*Server, string)
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return srv, ln.Addr().String()
+	return srv
 }
 
 // dial sends text and returns what is read from then on.
@@ -48,7 +54,7 @@ func dial(t *testing.T, addr, text string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute)) // for longer than any machine needs
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
@@ -129,21 +135,24 @@ func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 
 func TestBodyTimeoutIs408(t *testing.T) {
 	t.Parallel()
-	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if _, err := (BodyReader{Max: MaxBody, Timeout: 50 * time.Millisecond}).Read(w, r, nil); err != nil {
-			WriteError(w, r, slog.New(slog.DiscardHandler), err)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			if _, err := (BodyReader{Max: MaxBody, Timeout: 50 * time.Millisecond}).Read(w, r, nil); err != nil {
+				WriteError(w, r, slog.New(slog.DiscardHandler), err)
+				return
+			}
+			t.Error("the body is taken for complete")
+		}, ServerConfig{})
+		began := time.Now()
+		_, in := p.dial(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Error("the body is taken for complete")
-	}, ServerConfig{})
-	_, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := problemOf(t, resp); p.Status != 408 || p.Type != typePrefix+"timeout" {
-		t.Errorf("got %+v, want a 408", p)
-	}
+		if p := problemOf(t, resp); p.Status != 408 || p.Type != typePrefix+"timeout" || time.Since(began) != 50*time.Millisecond {
+			t.Errorf("got %+v after %s, want a 408 after 50ms", p, time.Since(began))
+		}
+	})
 }
 
 func TestTruncatedBodyIs400(t *testing.T) {
@@ -176,81 +185,81 @@ func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 		"no body":    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 		"empty body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
 	} {
-		_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if _, err := (BodyReader{Max: MaxBody, Timeout: short}).Read(w, r, nil); err != nil {
-				t.Errorf("%s: %v", name, err)
+		synctest.Test(t, func(t *testing.T) {
+			p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+				if _, err := (BodyReader{Max: MaxBody, Timeout: short}).Read(w, r, nil); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				select {
+				case <-r.Context().Done():
+					t.Errorf("%s: the context ended: %v", name, context.Cause(r.Context()))
+				case <-time.After(4 * short):
+				}
+				fmt.Fprint(w, "done")
+			}, ServerConfig{ReadTimeout: short, WriteTimeout: time.Hour})
+			_, in := p.dial(t, request)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
-			select {
-			case <-r.Context().Done():
-				t.Errorf("%s: the context ended: %v", name, context.Cause(r.Context()))
-			case <-time.After(4 * short):
+			if body, err := io.ReadAll(resp.Body); string(body) != "done" {
+				t.Errorf("%s: got %q, %v", name, body, err)
 			}
-			fmt.Fprint(w, "done")
-		}, ServerConfig{ReadTimeout: short, WriteTimeout: time.Hour})
-		_, in := dial(t, addr, request)
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if body, err := io.ReadAll(resp.Body); string(body) != "done" {
-			t.Errorf("%s: got %q, %v", name, body, err)
-		}
+		})
 	}
 }
 
 func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
-	const short = 50 * time.Millisecond
-	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		for range 4 {
-			if err := ExtendWrite(w, time.Minute); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		const short = 50 * time.Millisecond
+		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			for range 4 {
+				if err := ExtendWrite(w, time.Minute); err != nil {
+					t.Error(err)
+				}
+				fmt.Fprintln(w, "tick")
+				if err := http.NewResponseController(w).Flush(); err != nil {
+					t.Errorf("flush: %v", err)
+				}
+				<-time.After(short)
 			}
-			fmt.Fprintln(w, "tick")
-			if err := http.NewResponseController(w).Flush(); err != nil {
-				t.Errorf("flush: %v", err)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the context ended: %v", err)
 			}
-			<-time.After(short)
+		}, ServerConfig{ReadTimeout: short, WriteTimeout: short})
+		_, in := p.dial(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := r.Context().Err(); err != nil {
-			t.Errorf("the context ended: %v", err)
+		if body, err := io.ReadAll(resp.Body); strings.Count(string(body), "tick") != 4 {
+			t.Errorf("got %q, %v; want 4 ticks", body, err)
 		}
-	}, ServerConfig{ReadTimeout: short, WriteTimeout: short})
-	_, in := dial(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(resp.Body); strings.Count(string(body), "tick") != 4 {
-		t.Errorf("got %q, %v; want 4 ticks", body, err)
-	}
+	})
 }
 
 func TestMaxConns(t *testing.T) {
 	t.Parallel()
-	entered, release := make(chan struct{}), make(chan struct{})
-	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		entered <- struct{}{}
-		<-release
-	}, ServerConfig{MaxConns: 1})
-	const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-	_, first := dial(t, addr, get)
-	<-entered
-	_, second := dial(t, addr, get)
-	select {
-	case <-entered:
-		t.Fatal("a second connection is served where 1 is the limit")
-	case <-time.After(50 * time.Millisecond):
-	}
-	release <- struct{}{}
-	if _, err := http.ReadResponse(first, nil); err != nil {
-		t.Fatal(err)
-	}
-	<-entered
-	release <- struct{}{}
-	if _, err := http.ReadResponse(second, nil); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		entered, release := make(chan struct{}, 2), make(chan struct{})
+		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			entered <- struct{}{}
+			<-release
+		}, ServerConfig{MaxConns: 1})
+		const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+		_, first := p.dial(t, get)
+		_, second := p.dial(t, get)
+		if n := len(entered); n != 1 {
+			t.Errorf("%d connections are served where 1 is the limit", n)
+		}
+		for _, answered := range []*bufio.Reader{first, second} {
+			release <- struct{}{}
+			if _, err := http.ReadResponse(answered, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 func TestTimeoutEndsTheContext(t *testing.T) {

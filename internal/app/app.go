@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -30,7 +32,11 @@ type App struct {
 	publisher  *publisher.Publisher
 	aggregator *aggregator.Aggregator
 	reader     *reader.Reader
+	admin      *admin.Admin // with the reader
+	intake     *aggregator.Intake
 
+	tokens   *access.Tokens // nil: anybody may call
+	refused  api.Refusals
 	metrics  *metrics
 	ingest   *gate
 	stopping atomic.Bool
@@ -44,6 +50,9 @@ type App struct {
 	aggregating    chan struct{}
 	aggregatorErr  error
 	stopAggregator context.CancelFunc
+
+	taking     sync.WaitGroup // of what the bus gave up
+	stopTaking context.CancelFunc
 
 	sweeping   sync.WaitGroup
 	stopSweeps context.CancelFunc
@@ -72,7 +81,15 @@ func newApp(cfg Config, open func(Config) (*backends, error)) (*App, error) {
 
 func (a *App) open(open func(Config) (*backends, error)) error {
 	var err error
+	if a.cfg.Tokens != "" {
+		if a.tokens, err = access.Open(a.cfg.Tokens, a.log.With("file", a.cfg.Tokens)); err != nil {
+			return fmt.Errorf("--tokens: %w", err)
+		}
+	}
 	if a.listener, err = listen(a.cfg.Listen); err != nil {
+		return err
+	}
+	if err := a.checkAddr(); err != nil {
 		return err
 	}
 	if a.backends, err = open(a.cfg); err != nil {
@@ -87,7 +104,11 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	if err != nil {
 		return err
 	}
-	a.server, err = newServer(routes, a.cfg)
+	h, err := a.guardPages(routes)
+	if err != nil {
+		return err
+	}
+	a.server, err = newServer(h, a.cfg)
 	return err
 }
 
@@ -103,6 +124,15 @@ func listen(addr string) (net.Listener, error) {
 		err = op.Err
 	}
 	return nil, fmt.Errorf("--listen %s: %w", addr, err)
+}
+
+// checkAddr is checkAccess for what the name of a host turned out to be.
+func (a *App) checkAddr() error {
+	addr, ok := a.listener.Addr().(*net.TCPAddr)
+	if a.tokens != nil || a.cfg.Insecure || ok && addr.IP.IsLoopback() {
+		return nil
+	}
+	return errNotLoopback(a.Addr())
 }
 
 // Close releases what New opened. It is for an App that is never run; Run does it by
@@ -143,11 +173,16 @@ func (a *App) Run(ctx context.Context) error {
 		return errors.New("app: it was run or closed before")
 	}
 	a.startAggregator(ctx)
+	a.startIntake(ctx)
 	a.startSweeps(ctx)
 	served := make(chan error, 1)
 	go func() { served <- a.server.Serve(a.listener) }()
 	a.log.LogAttrs(ctx, slog.LevelInfo, "running", slog.String("roles", a.cfg.Roles.String()),
 		slog.String("listen", a.Addr()), slog.String("bus", a.cfg.Bus), slog.String("store", a.cfg.Store))
+
+	if addr, ok := a.listener.Addr().(*net.TCPAddr); a.cfg.Insecure && ok && !addr.IP.IsLoopback() {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "anybody who reaches this address may call (--insecure)", slog.String("listen", a.Addr()))
+	}
 
 	var cause error
 	select {
@@ -186,6 +221,20 @@ func (a *App) startAggregator(ctx context.Context) {
 			a.backends.closeLocalBus()
 		}
 	}()
+}
+
+// startIntake takes what the bus gave up into the dead letters. What it cannot take stays
+// where it is.
+func (a *App) startIntake(ctx context.Context) {
+	ctx, a.stopTaking = context.WithCancel(context.WithoutCancel(ctx))
+	if a.intake == nil {
+		return
+	}
+	a.taking.Go(func() {
+		if err := a.intake.Run(ctx); err != nil {
+			a.log.LogAttrs(ctx, slog.LevelError, "messages that the bus gives up are not taken in any more", slog.Any("err", err))
+		}
+	})
 }
 
 // refuseStopping answers what comes after the signal.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/gcppubsub"
@@ -32,6 +34,10 @@ type backends struct {
 	topic    string       // of the bus; empty for the roles' default
 	busReady func() error // why no messages come in; nil where a bus within the process has no way not to
 	busStats func() gcppubsub.Stats
+	// givenUp holds what the bus gave up delivering, under the topic of that name; nil
+	// where nobody is to take that in.
+	givenUp      bus
+	givenUpTopic string
 
 	// local is set for a bus within the process: it delivers once and is no use without
 	// an aggregator.
@@ -55,6 +61,9 @@ type bus interface {
 type store interface {
 	aggregator.Store
 	reader.Store
+	verify.Store
+	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
+	admin.Store
 	Close() error
 }
 
@@ -104,18 +113,37 @@ func (b *backends) openPubSub(u backendURL, cfg Config) error {
 	defer cancel()
 	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
 		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
-		ReceiveOnly:    !cfg.Roles.Has(Publisher),
-		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
+		DeadLetterTopic: u.params.Get("dead_letter"),
+		ReceiveOnly:     !cfg.Roles.Has(Publisher),
+		MaxOutstanding:  2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
 		Logger: cfg.Logger.With("backend", "pubsub"),
 	})
 	if err != nil {
 		return fmt.Errorf("--bus: %w", err)
 	}
 	b.bus, b.topic = bus, topic
-	if cfg.Roles.Has(Aggregator) {
-		b.busReady = bus.Ready
-	}
 	b.busStats = bus.Stats
+	if !cfg.Roles.Has(Aggregator) {
+		return nil
+	}
+	b.busReady = bus.Ready
+	return b.openGivenUp(ctx, project, u.params.Get("dead_letter"), cfg)
+}
+
+// openGivenUp opens the subscription of what Pub/Sub gives up, where one is named.
+func (b *backends) openGivenUp(ctx context.Context, project, subscription string, cfg Config) error {
+	if subscription == "" {
+		return nil
+	}
+	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
+		Project: project, Topic: subscription, Subscription: subscription, ReceiveOnly: true, AnyTopic: true,
+		MaxOutstanding: 10, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
+		Logger: cfg.Logger.With("backend", "pubsub", "subscription", subscription),
+	})
+	if err != nil {
+		return fmt.Errorf("--bus: dead_letter: %w", err)
+	}
+	b.givenUp, b.givenUpTopic = bus, subscription
 	return nil
 }
 
@@ -222,6 +250,9 @@ func (b *backends) close() error {
 	var errs []error
 	if b.bus != nil {
 		errs = append(errs, b.closeBus())
+	}
+	if b.givenUp != nil {
+		errs = append(errs, b.givenUp.Close())
 	}
 	if b.closeCache != nil {
 		errs = append(errs, b.closeCache())

@@ -3,7 +3,11 @@ package app
 import (
 	"errors"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/countmill/countmill/internal/api"
 )
 
 // Check reports all that is wrong with the configuration without opening anything. The
@@ -11,7 +15,23 @@ import (
 func (c Config) Check() error {
 	c = c.withDefaults()
 	_, err := checkBackends(c)
-	return errors.Join(err, checkListen(c.Listen))
+	return errors.Join(err, checkListen(c.Listen), checkAccess(c), checkStaleness(c))
+}
+
+// checkStaleness refuses a budget that nothing would come of, and one for which callers of
+// POST /v1/increments would be refused because they wait too long.
+func checkStaleness(c Config) error {
+	switch {
+	case c.Staleness == 0:
+		return nil
+	case strings.HasPrefix(c.Bus, "loopback:"):
+		return Usagef("--staleness: with --bus loopback: an increment is in the total before its caller is answered, " +
+			"and nothing waits: leave it out")
+	case c.Roles.Has(Publisher) && c.Linger == 0 && c.Staleness > c.RequestTimeout/4:
+		return Usagef("--staleness: requests for increments wait for most of it: must be at most a quarter of --request-timeout, "+
+			"which is %s, got %s", formatDuration(c.RequestTimeout/4), formatDuration(c.Staleness))
+	}
+	return nil
 }
 
 func checkListen(addr string) error {
@@ -23,4 +43,25 @@ func checkListen(addr string) error {
 		return Usagef("--listen: must be HOST:PORT with a port from 0 to 65535, got %q", addr)
 	}
 	return nil
+}
+
+// checkAccess refuses to let anybody on the network in unless somebody said so.
+func checkAccess(c Config) error {
+	if c.Tokens != "" && c.Insecure {
+		return Usagef("--tokens names who may call, and --insecure lets anybody: give one of them")
+	}
+	if slices.Contains(c.CORSOrigins, api.AnyOrigin) && c.Tokens == "" && !c.Insecure {
+		return Usagef("--cors-origin *: any web page that somebody here opens could count, read and delete: " +
+			"give --tokens FILE (see countmill help token), or --insecure if that is meant")
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || c.Tokens != "" || c.Insecure || host == "localhost" || net.ParseIP(host).IsLoopback() {
+		return nil
+	}
+	return errNotLoopback(c.Listen)
+}
+
+func errNotLoopback(addr string) error {
+	return Usagef("--listen %s: other machines could reach it, and whoever does could count, read and delete: "+
+		"give --tokens FILE (see countmill help token), or --insecure if it is kept from strangers by other means", addr)
 }

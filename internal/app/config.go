@@ -35,6 +35,12 @@ type Config struct {
 
 	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
 	Listen string
+	// Tokens is the file of those who may call; empty: anybody may. Insecure lets anybody
+	// also call from other machines. Default: anybody, from this machine only.
+	Tokens   string
+	Insecure bool
+	// CORSOrigins are web pages whose scripts may call. Default: none.
+	CORSOrigins []string
 	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
@@ -43,12 +49,21 @@ type Config struct {
 
 	// Shards of a counter that nobody has seen. Default 0: what the store says.
 	Shards int
+	// MaxShards is the most that a counter is given when it needs more. Default 128.
+	MaxShards int
+	// ShardRate is how many commits a second a shard sustains. Negative: counters keep the
+	// numbers of shards that they have. Default 0: what the store says.
+	ShardRate float64
 	// Horizon is how long ids are remembered. Default 8 days.
 	Horizon time.Duration
 
 	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
-	// Negative: none. Default: none with loopback:, else 250ms and 100ms.
+	// Negative: none. Default: what Staleness says; else none with loopback:, or 250ms and
+	// 100ms.
 	Linger, WindowLinger time.Duration
+	// Staleness is how old an increment may be when it is counted. Default 0: the lingers
+	// decide.
+	Staleness time.Duration
 	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB.
 	WindowMessages, WindowCounters, WindowBytes int
 	// Commits at once. Default 0: what the store gains from.
@@ -60,7 +75,7 @@ type Config struct {
 	// WorkerID names the aggregator. Default: random.
 	WorkerID string
 
-	// OpenEntries and OpenBytes bound the publisher's open batch. Defaults 1,000,000 and
+	// OpenEntries and OpenBytes bound the publisher's open batch. Defaults 2,000,000 and
 	// 256 MiB.
 	OpenEntries, OpenBytes int
 
@@ -68,6 +83,9 @@ type Config struct {
 	// always read the store. Default: that with pebble:, else 2s.
 	MaxStaleness time.Duration
 
+	// Connections is how many HTTP connections are open at once. Default 0: 10,000, fewer
+	// where the system allows fewer open files.
+	Connections int
 	// RequestTimeout bounds one request for increments. Default 10s.
 	RequestTimeout time.Duration
 	// ShutdownTimeout bounds everything between the first signal and the end. Default 25s.
@@ -89,9 +107,10 @@ func (c Config) withDefaults() Config {
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
 	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.MaxShards = cmp.Or(c.MaxShards, 128)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
-	c.OpenEntries = cmp.Or(c.OpenEntries, 1_000_000)
+	c.OpenEntries = cmp.Or(c.OpenEntries, 2_000_000)
 	c.OpenBytes = cmp.Or(c.OpenBytes, 256<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
@@ -108,8 +127,11 @@ func (c Config) withDefaults() Config {
 // nothing either.
 func (c Config) resolve() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
-	if strings.HasPrefix(c.Bus, "loopback:") {
+	switch {
+	case strings.HasPrefix(c.Bus, "loopback:"):
 		linger, window = -1, -1
+	case c.Staleness > 0:
+		linger, window = 0, 0 // the roles have their parts of it
 	}
 	c.Linger = cmp.Or(c.Linger, linger)
 	c.WindowLinger = cmp.Or(c.WindowLinger, window)

@@ -24,15 +24,15 @@ type faultyStore struct {
 	gate   chan struct{}
 }
 
-func (f *faultyStore) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+func (f *faultyStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	if f.gate != nil {
 		<-f.gate
 	}
-	at, err := f.store.Fold(ctx, c)
+	folded, err := f.store.Fold(ctx, c)
 	if f.broken.Load() {
-		return time.Time{}, errors.New("answer lost")
+		return aggregator.Folded{}, errors.New("answer lost")
 	}
-	return at, err
+	return folded, err
 }
 
 // awayCache answers nothing.
@@ -65,25 +65,15 @@ func TestLostAnswerOfTheStoreEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f := &faultyStore{}
-	r := startFaulty(t, Config{Store: "pebble:" + dir}, func(b *backends) { f.store, b.store = b.store, f })
+	r := startFaulty(t, Config{Store: "pebble:" + dir, ShutdownTimeout: unhurried}, func(b *backends) { f.store, b.store = b.store, f })
 	r.incr(t, `{"counter":"a"}`)
 	f.broken.Store(true)
-	begin := time.Now()
 	status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`)
 	if err != nil || status != http.StatusGatewayTimeout || !strings.Contains(text, "outcome-unknown") {
 		t.Errorf("got %d %s %v, want 504 outcome-unknown", status, text, err)
 	}
-	select {
-	case err = <-r.ended:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the App goes on")
-	}
-	r.client.CloseIdleConnections()
-	if err == nil || !strings.Contains(err.Error(), "aggregator ended") {
+	if err := r.endsItself(t); err == nil || !strings.Contains(err.Error(), "aggregator ended") {
 		t.Errorf("Run returned %v, want that the aggregator ended", err)
-	}
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("it took %s to end, want it at once", took)
 	}
 	start(t, dir).wantTotal(t, "a", 2)
 }
@@ -93,9 +83,12 @@ func TestLostAnswerOfTheStoreEndsTheProcess(t *testing.T) {
 func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}
-	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { f.store, b.store = b.store, f })
+	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), RequestTimeout: unhurried, ShutdownTimeout: unhurried},
+		func(b *backends) { f.store, b.store = b.store, f })
 	var posts sync.WaitGroup
+	sent := 0
 	post := func() {
+		sent++
 		posts.Go(func() {
 			if status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`); err == nil && status != http.StatusGatewayTimeout {
 				t.Errorf("got %d %s, want 504", status, text)
@@ -106,17 +99,31 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 		post()
 		return r.metric(t, "countmill_messages_in_flight") == 8 && r.metric(t, "countmill_open_entries") > 0
 	})
+	r.poll(t, "all requests inside", func() bool { // one that comes later is rightly told that it was not counted
+		r.ingest.mu.Lock()
+		defer r.ingest.mu.Unlock()
+		return r.ingest.inside == sent
+	})
 	f.broken.Store(true)
 	close(f.gate)
-	begin := time.Now()
-	if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "aggregator ended") {
+	if err := r.endsItself(t); err == nil || !strings.Contains(err.Error(), "aggregator ended") {
 		t.Errorf("Run returned %v, want that the aggregator ended", err)
-	}
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("it took %s to end, want it at once", took)
 	}
 	posts.Wait()
 	r.client.CloseIdleConnections()
+}
+
+// endsItself is the error of Run, which must return at once: not when the time for a stop is up.
+func (r *running) endsItself(t *testing.T) error {
+	t.Helper()
+	defer r.client.CloseIdleConnections()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the App goes on")
+		return nil
+	}
 }
 
 // A store that hangs does not keep the process from ending in time, with an error that
@@ -132,10 +139,8 @@ func TestStopIsBounded(t *testing.T) {
 		posted <- status
 	}()
 	r.poll(t, "taken", func() bool { return r.metric(t, "countmill_held_messages") > 0 || len(posted) > 0 })
-	begin := time.Now()
-	err := r.end(t)
-	if took := time.Since(begin); err == nil || took > 4*time.Second {
-		t.Errorf("ended after %s with error %v, want an error within 2s", took, err)
+	if err := r.end(t); err == nil { // or not at all, as the store hangs until below
+		t.Error("ended without an error, want one that names what is not done")
 	}
 	if status := <-posted; status == http.StatusAccepted {
 		t.Errorf("an increment that was never committed was answered with 202")
@@ -171,7 +176,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{Config{Listen: ln.Addr().String(), Store: "pebble:" + t.TempDir()}, "the address is in use; is another countmill running?"},
-		{Config{Listen: "192.0.2.1:0", Store: "pebble:" + t.TempDir()}, "--listen 192.0.2.1:0: "},
+		{Config{Listen: "192.0.2.1:0", Insecure: true, Store: "pebble:" + t.TempDir()}, "--listen 192.0.2.1:0: "},
 		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + used}, "is in use by another process"},
 		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(used, "LOCK", "x")}, "a file is in its way"},
 	} {

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// patience is how long something may take that must happen: longer than any machine needs.
+const patience = 3 * time.Minute
+
 // A running App for tests, on a port of its own.
 type running struct {
 	*App
@@ -23,7 +26,7 @@ type running struct {
 
 // start runs `up` on dir. It is stopped at the end of the test unless that happened
 // before; an error of the stop fails the test.
-func start(t *testing.T, dir string) *running {
+func start(t testing.TB, dir string) *running {
 	t.Helper()
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir)})
 	if err != nil {
@@ -34,16 +37,16 @@ func start(t *testing.T, dir string) *running {
 	return r
 }
 
-func run(t *testing.T, a *App) *running {
+func run(t testing.TB, a *App) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{App: a, url: "http://" + a.Addr(), cancel: cancel, ended: make(chan error, 1)}
-	r.client = &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+	r.client = &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	go func() { r.ended <- a.Run(ctx) }()
 	return r
 }
 
-func (r *running) stop(t *testing.T) {
+func (r *running) stop(t testing.TB) {
 	t.Helper()
 	if err := r.end(t); err != nil {
 		t.Errorf("stop: %v", err)
@@ -51,7 +54,7 @@ func (r *running) stop(t *testing.T) {
 }
 
 // end stops the App and returns the error of Run. A second time it does nothing.
-func (r *running) end(t *testing.T) error {
+func (r *running) end(t testing.TB) error {
 	t.Helper()
 	r.client.CloseIdleConnections()
 	r.cancel()
@@ -61,14 +64,14 @@ func (r *running) end(t *testing.T) error {
 			close(r.ended)
 		}
 		return err
-	case <-time.After(40 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the App does not end")
 		return nil
 	}
 }
 
 // call returns status and body of an answer.
-func (r *running) call(t *testing.T, method, path, body string, header ...string) (int, string) {
+func (r *running) call(t testing.TB, method, path, body string, header ...string) (int, string) {
 	t.Helper()
 	status, text, err := r.try(method, path, body, header...)
 	if err != nil {
@@ -95,14 +98,14 @@ func (r *running) try(method, path, body string, header ...string) (int, string,
 	return res.StatusCode, string(text), err
 }
 
-func (r *running) incr(t *testing.T, body string, header ...string) {
+func (r *running) incr(t testing.TB, body string, header ...string) {
 	t.Helper()
 	if status, text := r.call(t, "POST", "/v1/increments", body, header...); status != http.StatusAccepted {
 		t.Fatalf("POST %s %q: got %d %s, want 202", body, header, status, text)
 	}
 }
 
-func (r *running) wantTotal(t *testing.T, counter string, want int64) {
+func (r *running) wantTotal(t testing.TB, counter string, want int64) {
 	t.Helper()
 	status, text := r.call(t, "GET", "/v1/totals?counter="+url.QueryEscape(counter), "")
 	var got struct{ Totals []struct{ Total int64 } }
@@ -115,7 +118,7 @@ func (r *running) wantTotal(t *testing.T, counter string, want int64) {
 }
 
 // metric is the sum of the samples of one name.
-func (r *running) metric(t *testing.T, name string) float64 {
+func (r *running) metric(t testing.TB, name string) float64 {
 	t.Helper()
 	_, text := r.call(t, "GET", "/metrics", "")
 	sum, found := 0.0, false
@@ -136,7 +139,7 @@ func (r *running) metric(t *testing.T, name string) float64 {
 	return sum
 }
 
-func (r *running) waitReady(t *testing.T) {
+func (r *running) waitReady(t testing.TB) {
 	t.Helper()
 	r.poll(t, "ready", func() bool {
 		status, text := r.call(t, "GET", "/readyz", "")
@@ -144,9 +147,9 @@ func (r *running) waitReady(t *testing.T) {
 	})
 }
 
-func (r *running) poll(t *testing.T, what string, done func() bool) {
+func (r *running) poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); {
+	for deadline := time.Now().Add(patience); !done(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not %s in time", what)
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 )
 
@@ -36,12 +38,22 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 	degraded, err := a.ready(ctx)
 	switch {
 	case err != nil:
-		api.WriteError(w, r, a.log, api.NewProblem(http.StatusServiceUnavailable, "not-ready", "not ready", err.Error()))
+		api.WriteError(w, r, a.log, api.NewProblem(http.StatusServiceUnavailable, "not-ready", "not ready", a.reasonFor(r, err.Error())))
 	case degraded != "":
-		api.WriteJSON(w, http.StatusOK, status{Status: "degraded", Reason: degraded})
+		api.WriteJSON(w, http.StatusOK, status{Status: "degraded", Reason: a.reasonFor(r, degraded)})
 	default:
 		api.WriteJSON(w, http.StatusOK, status{Status: "ready"})
 	}
+}
+
+// reasonFor is the whole reason for callers that are known. Others are told the part that
+// is at fault: the rest names addresses, projects and files.
+func (a *App) reasonFor(r *http.Request, reason string) string {
+	if a.tokens == nil || access.From(r.Context()).Name != "" {
+		return reason
+	}
+	part, _, _ := strings.Cut(reason, ":")
+	return part + ": ask with a token for the reason"
 }
 
 // ready returns why the process cannot do its work, or what it does without.
@@ -65,11 +77,12 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 		}
 	}
 	if a.reader != nil {
-		degraded, err := a.reader.Ready(ctx)
-		if err != nil {
+		if degraded, err = a.reader.Ready(ctx); err != nil {
 			return "", fmt.Errorf("reader: %w", err)
 		}
-		return degraded, nil
 	}
-	return "", nil
+	if a.tokens != nil && a.tokens.Err() != nil {
+		degraded = strings.TrimPrefix(fmt.Sprintf("%s; tokens: those of before are in force: %v", degraded, a.tokens.Err()), "; ")
+	}
+	return degraded, nil
 }

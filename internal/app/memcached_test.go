@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
 )
@@ -35,15 +34,11 @@ func TestMemcachedComesAndGoes(t *testing.T) {
 		away.begin()
 		for n := range int64(20) {
 			r.incr(t, `{"counter":"`+name+`"}`)
-			began := time.Now()
 			if total, source := r.total(t, name, "1h"); total != n+1 || source != "store" {
 				t.Errorf("%s: got %d from the %s, want %d from the store", name, total, source, n+1)
 			}
 			if total, source := r.total(t, "before", "1h"); total != 7 || source != "store" {
 				t.Errorf("%s: got %d from the %s, want 7 from the store", name, total, source)
-			}
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("%s: two totals took %s", name, took)
 			}
 		}
 		if status, text := r.call(t, "GET", "/readyz", ""); status != http.StatusOK || !strings.Contains(text, `"degraded"`) {

@@ -59,11 +59,20 @@ func (m *metrics) collect(a *App) {
 	if a.reader != nil {
 		m.registry.MustRegister(m.ages, &statsCollector{gather: a.readerSamples})
 	}
+	if a.admin != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.adminSamples})
+	}
 	if a.backends.busStats != nil && a.aggregator != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.pubsubSamples})
 	}
+	if a.intake != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
+	}
 	if a.backends.swept != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.sweepSamples})
+	}
+	if a.tokens != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
 	}
 	if a.backends.disk != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
@@ -112,16 +121,20 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_entries_folded_total", "Entries applied to the store.", s.Entries),
 		counter("countmill_commits_total", "Attempts to commit.", s.Commits),
 		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
+		counter("countmill_commits_contended_total", "Attempts to commit that the store gave up because of others that wrote the same shards.", s.Contended),
 		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
+		counter("countmill_late_parts_total", "Parts that were applied later than --staleness says.", s.Late),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
-		counter("countmill_replayed_dead_letters_total", "Dead letters of a newer wire version, counted after an upgrade and removed.", s.Replayed),
+		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed, asked for or of a newer wire version, and removed.", s.Replayed),
 		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),
+		counter("countmill_counters_grown_total", "Of them, those of counters that needed more shards.", s.Grown),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
 		gauge("countmill_held_bytes", "Bytes of messages taken and not acknowledged.", float64(s.HeldBytes)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
 		gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted.", s.Lag.Seconds()),
+		gauge("countmill_window_widened_seconds", "How long windows wait beyond --staleness because commits fail again and again.", s.Widened.Seconds()),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
 	}
 }
@@ -145,6 +158,16 @@ func (a *App) readerSamples() []sample {
 	}
 }
 
+func (a *App) adminSamples() []sample {
+	s := a.admin.Stats()
+	const name, help = "countmill_admin_changes_total", "Changes of counters that people asked for."
+	return []sample{
+		counter(name, help, s.Raises, "change", "raise"),
+		counter(name, help, s.Resets, "change", "reset"),
+		counter(name, help, s.Deletes, "change", "delete"),
+	}
+}
+
 func (a *App) pubsubSamples() []sample {
 	s := a.backends.busStats()
 	return []sample{
@@ -157,12 +180,29 @@ func (a *App) pubsubSamples() []sample {
 	}
 }
 
+func (a *App) intakeSamples() []sample {
+	return []sample{counter("countmill_given_up_messages_total", "Messages that Pub/Sub gave up, taken in as dead letters.", a.intake.Taken())}
+}
+
 func (a *App) diskSamples() []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
 }
 
 func (a *App) sweepSamples() []sample {
 	return []sample{counter("countmill_markers_swept_total", "Expired markers deleted where the store does not do that by itself.", a.backends.swept())}
+}
+
+func (a *App) accessSamples() []sample {
+	valid := 1.0
+	if a.tokens.Err() != nil {
+		valid = 0
+	}
+	return []sample{
+		gauge("countmill_tokens", "Tokens in force, expired ones included.", float64(a.tokens.Len())),
+		gauge("countmill_tokens_file_valid", "Whether the file of tokens is as it is in force; 0: it has a mistake, and its last good version is.", valid),
+		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Unauthorized.Load(), "status", "401"),
+		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Forbidden.Load(), "status", "403"),
+	}
 }
 
 func unixSeconds(t time.Time) float64 {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
 )
 
 // An option is a flag and its variable.
@@ -28,13 +29,22 @@ func Env(flag string) string {
 // options is every flag of every role, in the order of the help.
 var options = []option{
 	{"listen", "HOST:PORT", Up,
-		"Address to serve HTTP on. Port 0 picks a free port. It has no password: keep it away from strangers.",
+		"Address to serve HTTP on. Port 0 picks a free port. Beyond this machine (loopback) it needs --tokens or --insecure.",
 		func(c *Config) pflag.Value { return textValue{to: &c.Listen} }},
+	{"tokens", "FILE", Up,
+		"Who may call: a file of bearer tokens, one line each as \"countmill token new\" prints it; none: anybody. It is read again when it changes; a version with a mistake changes nothing, and /readyz says so. Connections are not encrypted: put TLS in front.",
+		func(c *Config) pflag.Value { return fileValue{&c.Tokens} }},
+	{"insecure", "", Up,
+		"Let anybody who reaches --listen call, from other machines too.",
+		func(c *Config) pflag.Value { return boolValue{&c.Insecure} }},
+	{"cors-origin", "ORIGIN", Up,
+		"Web pages whose scripts may call, such as https://example.com; may stand several times, with commas between in the variable. * is all of them, which needs --tokens or --insecure.",
+		func(c *Config) pflag.Value { return originsValue{&c.CORSOrigins} }},
 	{"data", "DIR", Aggregator | Reader,
 		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
 		func(c *Config) pflag.Value { return dirValue{&c.Store} }},
 	{"bus", "URL", Publisher | Aggregator,
-		"Where batches travel from publishers to aggregators: loopback: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME (Google Pub/Sub; a publisher needs no subscription).",
+		"Where batches travel from publishers to aggregators: loopback: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub; a publisher needs no subscription; from dead_letter aggregators take what Pub/Sub gives up delivering, as dead letters).",
 		func(c *Config) pflag.Value { return textValue{to: &c.Bus} }},
 	{"store", "URL", Aggregator | Reader,
 		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS&commit=auto|single|classic&entity_groups=true&sweep=auto|on|off] (Google's Firestore in Datastore mode).",
@@ -46,12 +56,18 @@ var options = []option{
 		"Make the topic, the subscription and the database's meta record where they are missing. Against an emulator they are made without it.",
 		func(c *Config) pflag.Value { return boolValue{&c.Create} }},
 	{"shards", "N", Aggregator,
-		"Number of shards of a counter that is counted for the first time. More shards take more commits a second and make totals dearer. auto: what suits the store; 1 with pebble:, 20 with datastore:.",
+		"Number of shards of a counter that is counted for the first time. More shards take more commits a second and make totals dearer. auto: what suits the store, which is 1; with datastore: counters get more by themselves when they need them.",
 		func(c *Config) pflag.Value {
 			return countValue{to: &c.Shards, min: 1, max: countmill.MaxShards, auto: true}
 		}},
-	{"horizon", "DURATION", Publisher | Aggregator,
-		"How long ids and Idempotency-Keys are remembered, and how old an increment's time may be. The same for all processes of a deployment.",
+	{"max-shards", "N", Aggregator,
+		"Most shards that a counter gets by itself. One that was given more keeps them.",
+		func(c *Config) pflag.Value { return countValue{to: &c.MaxShards, min: 1, max: countmill.MaxShards} }},
+	{"shard-rate", "RATE", Aggregator,
+		"How many commits a second one shard sustains: a counter gets more shards when they take more, or stand in each other's way. off: none gets more by itself. auto: what suits the store; 1 with datastore:, off with pebble:.",
+		func(c *Config) pflag.Value { return rateValue{&c.ShardRate} }},
+	{"horizon", "DURATION", Up,
+		"How long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. The same for all processes of a deployment.",
 		func(c *Config) pflag.Value {
 			return durationValue{to: &c.Horizon, min: time.Hour, max: 366 * 24 * time.Hour}
 		}},
@@ -67,6 +83,11 @@ var options = []option{
 	{"window-linger", "DURATION", Aggregator,
 		"How long an aggregator's window waits for more messages. auto: 0s with loopback:, else 100ms.",
 		func(c *Config) pflag.Value { return durationValue{to: &c.WindowLinger, max: time.Minute, auto: true} }},
+	{"staleness", "DURATION", Publisher | Aggregator,
+		"How old an increment may be when it is counted. Batches and windows then wait for as long as that lets them, which writes least. The same for all publishers and aggregators, whose clocks have to be set. none: --linger and --window-linger decide; given beside it, they win.",
+		func(c *Config) pflag.Value {
+			return durationValue{to: &c.Staleness, min: aggregator.MinStaleness, max: aggregator.MaxStaleness, none: true}
+		}},
 	{"window-messages", "N", Aggregator,
 		"A window closes at this many messages.",
 		func(c *Config) pflag.Value { return countValue{to: &c.WindowMessages, min: 1, max: 1_000_000} }},
@@ -93,8 +114,11 @@ var options = []option{
 	{"max-staleness", "DURATION", Reader,
 		"How old a total may be when the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s.",
 		func(c *Config) pflag.Value { return durationValue{to: &c.MaxStaleness, max: time.Hour, auto: true} }},
+	{"connections", "N", Up,
+		"Most HTTP connections open at once. One more closes the one that has waited longest for a request, or waits where there is none. auto: 10000, fewer where the system allows fewer open files.",
+		func(c *Config) pflag.Value { return countValue{to: &c.Connections, min: 1, max: 1_000_000, auto: true} }},
 	{"request-timeout", "DURATION", Up,
-		"How long a request may take before it is answered with an error.",
+		"How long a request may take before it is answered with an error. Increments that would have to wait for a quarter of it, by what was taken lately, are refused with 429.",
 		func(c *Config) pflag.Value {
 			return durationValue{to: &c.RequestTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}},

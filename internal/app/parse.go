@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill/internal/access"
 )
 
 // From says where a setting comes from.
@@ -140,7 +142,9 @@ func settings(cfg Config, from map[string]From) []Setting {
 // UnknownEnv is the COUNTMILL_ variables that no flag has, for a warning. Those that
 // Kubernetes sets for services are left out.
 func UnknownEnv(environ []string) []string {
-	known := map[string]bool{"COUNTMILL_SERVER": true, "COUNTMILL_TIMEOUT": true} // of the verbs
+	known := map[string]bool{ // of the verbs
+		"COUNTMILL_SERVER": true, "COUNTMILL_TIMEOUT": true, "COUNTMILL_TOKEN": true, "COUNTMILL_TOKEN_FILE": true,
+	}
 	for _, o := range options {
 		known[Env(o.name)] = true
 	}
@@ -171,11 +175,14 @@ func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 }
 
 // plain writes an error as its one line, where slog's text would add Pebble's stack
-// traces, and a duration as 25s, where its JSON would count nanoseconds.
+// traces, and a duration as 25s, where its JSON would count nanoseconds. What looks like
+// a token is left out, whoever logs it.
 func plain(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case error:
-		a.Value = slog.StringValue(v.Error())
+		a.Value = slog.StringValue(access.Redact(v.Error()))
+	case string:
+		a.Value = slog.StringValue(access.Redact(v))
 	case time.Duration:
 		a.Value = slog.StringValue(v.String())
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -27,10 +28,11 @@ func find(t *testing.T, settings []Setting, name string) Setting {
 
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var other = map[string]string{
-	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "shards": "7",
-	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms",
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
+	"max-shards": "200", "shard-rate": "2.5",
+	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms", "staleness": "3s",
 	"window-messages": "11", "window-counters": "12", "window-bytes": "128KiB", "commits": "3",
-	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s",
+	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
 	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
 }
 
@@ -90,9 +92,15 @@ func TestParseRefuses(t *testing.T) {
 		{[]string{"extra"}, nil, `"extra"`},
 		{[]string{"--shards", "0"}, nil, "--shards: must be an integer from 1 to 999, or auto"},
 		{[]string{"--shards", "1000"}, nil, "from 1 to 999"},
+		{[]string{"--max-shards", "auto"}, nil, "--max-shards: must be an integer from 1 to 999, got"},
+		{[]string{"--shard-rate", "0"}, nil, "--shard-rate: must be a number from 0.1 to 1000, or auto, or off"},
+		{[]string{"--shard-rate", "NaN"}, nil, "from 0.1"},
 		{[]string{"--horizon", "8d"}, nil, "--horizon: must be a duration"},
 		{[]string{"--horizon", "1m"}, nil, "from 1h to"},
 		{[]string{"--linger", "-1s"}, nil, "--linger"},
+		{[]string{"--staleness", "99ms"}, nil, "--staleness: must be a duration such as 250ms or 2h from 100ms to 1m, or none"},
+		{[]string{"--staleness", "61s"}, nil, "from 100ms to 1m, or none"},
+		{[]string{"--staleness", "0s"}, nil, "from 100ms to 1m, or none"},
 		{[]string{"--window-bytes", "1GB"}, nil, "--window-bytes: must be a size such as"},
 		{[]string{"--window-bytes", "4294967295GiB"}, nil, "--window-bytes"},
 		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
@@ -186,7 +194,10 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Bus: "pubsub://p/t"}, "names no subscription to take batches from; write pubsub://p/t?subscription=NAME"},
 		{Config{Bus: "pubsub://p/t?subscription="}, "names no subscription"},
 		{Config{Roles: Publisher, Bus: "pubsub://p/t?subscription="}, "names no subscription"},
-		{Config{Bus: "pubsub://p/t?sub=s"}, `unknown parameter "sub" of pubsub: (valid: subscription)`},
+		{Config{Bus: "pubsub://p/t?sub=s"}, `unknown parameter "sub" of pubsub: (valid: subscription, dead_letter)`},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter="}, "parameter dead_letter must name the subscription"},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=s"}, "parameter dead_letter must name the subscription"},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=t"}, "parameter dead_letter must name the subscription"},
 		{Config{Store: "datastore:p"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p/"}, "is not of the form datastore://PROJECT[/DATABASE]"},
@@ -210,6 +221,9 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" stands twice`},
 		{Config{Cache: "memcached://h:1?x=1"}, `unknown parameter "x" of memcached: (valid: none)`},
 		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
+		{Config{Staleness: time.Second}, "--staleness: with --bus loopback: an increment is in the total before its caller is answered"},
+		{Config{Bus: "pubsub://p/t?subscription=s", Staleness: 2501 * time.Millisecond}, "must be at most a quarter of --request-timeout, which is 2.5s, got 2.501s"},
+		{Config{Roles: Publisher, Bus: "pubsub://p/t", Staleness: 2 * time.Second, RequestTimeout: 7 * time.Second}, "which is 1.75s, got 2s"},
 		{Config{Listen: "localhost"}, "--listen: must be HOST:PORT"},
 		{Config{Listen: ":99999"}, "--listen: must be HOST:PORT"},
 		{Config{Roles: Publisher}, "use `countmill up`"},
@@ -247,5 +261,39 @@ func TestLingersSuitTheBus(t *testing.T) {
 	chosen, _ := parsed(t, []string{"--linger", "0s", "--window-linger", "5ms"}, nil)
 	if got := chosen.resolve(); got.Linger >= 0 || got.WindowLinger != 5*time.Millisecond {
 		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", got.Linger, got.WindowLinger)
+	}
+}
+
+// With a budget of staleness the roles have their parts of it, where nobody chose a linger.
+func TestABudgetDecidesLingers(t *testing.T) {
+	t.Parallel()
+	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--staleness", "2s"}
+	for name, c := range map[string]struct {
+		args           []string
+		linger, window string
+	}{
+		"alone":               {nil, "auto", "auto"},
+		"beside a linger":     {[]string{"--linger", "3s"}, "3s", "auto"},
+		"beside a window's":   {[]string{"--window-linger", "0s"}, "auto", "0s"},
+		"taken back":          {[]string{"--staleness", "none"}, "250ms", "100ms"},
+		"longer, with linger": {[]string{"--staleness", "1m", "--linger", "1s"}, "1s", "auto"},
+	} {
+		cfg, settings := parsed(t, append(slices.Clone(bus), c.args...), nil)
+		if err := cfg.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := find(t, settings, "linger").Value; got != c.linger {
+			t.Errorf("%s: linger %s, want %s", name, got, c.linger)
+		}
+		if got := find(t, settings, "window-linger").Value; got != c.window {
+			t.Errorf("%s: window's linger %s, want %s", name, got, c.window)
+		}
+	}
+	a := &App{cfg: Config{Staleness: time.Second}, backends: &backends{}, metrics: newMetrics(), log: NewLogger(Config{}, io.Discard)}
+	if got := a.publisherConfig(); got.Staleness != time.Second {
+		t.Errorf("the publisher has a budget of %s, want 1s", got.Staleness)
+	}
+	if got := a.aggregatorConfig(); got.Staleness != time.Second {
+		t.Errorf("the aggregator has a budget of %s, want 1s", got.Staleness)
 	}
 }

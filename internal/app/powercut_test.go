@@ -88,7 +88,9 @@ type machine struct {
 func (m *machine) runUntilCut(t *testing.T) {
 	t.Helper()
 	m.cut = false
-	m.disk.CutBefore(1+m.random.IntN([]int{60, 300}[m.random.IntN(2)]), []int{0, 100, m.random.IntN(101)}[m.random.IntN(3)], m.random, func() {
+	share := []int{0, 100, m.random.IntN(101)}[m.random.IntN(3)]
+	random := rand.New(rand.NewPCG(m.random.Uint64(), 1)) // the disk draws beside us
+	m.disk.CutBefore(1+m.random.IntN([]int{60, 300}[m.random.IntN(2)]), share, random, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.cut = true

@@ -2,8 +2,10 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"time"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -21,9 +23,15 @@ func (a *App) makeRoles() error {
 		if a.aggregator, err = aggregator.New(a.backends.bus, a.backends.store, a.aggregatorConfig()); err != nil {
 			return err
 		}
+		if a.backends.givenUp != nil {
+			a.intake = aggregator.NewIntake(a.backends.givenUp, a.backends.store, a.intakeConfig())
+		}
 	}
 	if a.cfg.Roles.Has(Reader) {
 		if a.reader, err = reader.New(a.backends.store, a.backends.cache, a.readerConfig()); err != nil {
+			return err
+		}
+		if a.admin, err = admin.New(sums{a.reader}, a.backends.store, a.adminConfig()); err != nil {
 			return err
 		}
 	}
@@ -34,6 +42,7 @@ func (a *App) publisherConfig() publisher.Config {
 	return publisher.Config{
 		Topic:      a.backends.topic,
 		Linger:     a.cfg.Linger,
+		Staleness:  a.cfg.Staleness,
 		MaxEntries: a.cfg.OpenEntries,
 		MaxBytes:   a.cfg.OpenBytes,
 		Horizon:    a.cfg.Horizon,
@@ -45,12 +54,15 @@ func (a *App) aggregatorConfig() aggregator.Config {
 	return aggregator.Config{
 		Topic:          a.backends.topic,
 		Linger:         a.cfg.WindowLinger,
+		Staleness:      a.cfg.Staleness,
 		WindowMessages: a.cfg.WindowMessages,
 		WindowCounters: a.cfg.WindowCounters,
 		WindowBytes:    a.cfg.WindowBytes,
 		Commits:        a.cfg.Commits,
 		CommitTimeout:  a.cfg.CommitTimeout,
 		Shards:         a.cfg.Shards,
+		MaxShards:      a.cfg.MaxShards,
+		ShardRate:      a.cfg.ShardRate,
 		Horizon:        a.cfg.Horizon,
 		DeadLetterRate: a.cfg.DeadLetterRate,
 		WorkerID:       a.cfg.WorkerID,
@@ -65,12 +77,44 @@ func (a *App) aggregatorConfig() aggregator.Config {
 	}
 }
 
+func (a *App) intakeConfig() aggregator.IntakeConfig {
+	return aggregator.IntakeConfig{
+		Topic:   a.backends.givenUpTopic,
+		Rate:    a.cfg.DeadLetterRate,
+		Timeout: a.cfg.CommitTimeout,
+		Logger:  a.log.With("role", "intake"),
+	}
+}
+
+// sums has the reader look counters up for the admin: views are read in one place.
+type sums struct{ reader *reader.Reader }
+
+func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
+	sum, err := s.reader.Sum(ctx, counter)
+	return admin.Sum{Exists: sum.Exists, Sum: sum.Sum, At: sum.At, Record: admin.Record{
+		Baseline: sum.Reset.Baseline, ResetAt: sum.Reset.At, DeletedAt: sum.Reset.DeletedAt,
+	}}, err
+}
+
+func (a *App) adminConfig() admin.Config {
+	return admin.Config{
+		Timeout: a.cfg.RequestTimeout,
+		Horizon: a.cfg.Horizon,
+		Logger:  a.log.With("role", "admin"),
+	}
+}
+
 func (a *App) readerConfig() reader.Config {
+	fromCache, fromStore := a.metrics.ages.WithLabelValues(reader.SourceCache), a.metrics.ages.WithLabelValues(reader.SourceStore)
 	return reader.Config{
 		DefaultStaleness: max(a.cfg.MaxStaleness, 0),
 		Guess:            cmp.Or(a.cfg.Shards, 1),
 		OnServe: func(age time.Duration, source string) {
-			a.metrics.ages.WithLabelValues(source).Observe(age.Seconds())
+			if source == reader.SourceCache {
+				fromCache.Observe(age.Seconds())
+			} else {
+				fromStore.Observe(age.Seconds())
+			}
 		},
 		Logger: a.log.With("role", "reader"),
 	}

@@ -6,6 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/admin/manage"
+	"github.com/countmill/countmill/admin/verify"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/publisher/ingest"
 	"github.com/countmill/countmill/reader/query"
@@ -14,17 +18,25 @@ import (
 // routes is every route of the roles that run.
 func (a *App) routes() (*api.Router, error) {
 	rt := api.NewRouter(a.log)
-	rt.Handle(http.MethodGet, "/healthz", http.HandlerFunc(a.healthz))
-	rt.Handle(http.MethodGet, "/readyz", http.HandlerFunc(a.readyz))
-	rt.Handle(http.MethodGet, "/openapi.json", api.OpenAPI())
-	rt.Handle(http.MethodGet, "/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{
+	if a.tokens != nil {
+		rt.Guard(a.tokens, &a.refused)
+	}
+	rt.AllowOrigins(a.cfg.CORSOrigins...)
+	rt.Handle(http.MethodGet, "/healthz", access.Anyone, http.HandlerFunc(a.healthz))
+	rt.Handle(http.MethodGet, "/readyz", access.Anyone, http.HandlerFunc(a.readyz))
+	rt.Handle(http.MethodGet, "/openapi.json", access.Anyone, api.OpenAPI())
+	// They name no counter: PerCounter has nothing to ask.
+	rt.Handle(http.MethodGet, "/metrics", access.PerCounter(access.Metrics), promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	rt.Handle(http.MethodPost, "/v1/backup", http.HandlerFunc(a.backup))
+	rt.Handle(http.MethodPost, "/v1/backup", access.Whole(access.Admin), http.HandlerFunc(a.backup))
 	if a.publisher != nil {
-		rt.Handle(http.MethodPost, "/v1/increments", a.ingest.guard(ingest.New(a.publisher, ingest.Config{
+		rt.Handle(http.MethodPost, "/v1/increments", access.PerCounter(access.Publish), a.ingest.guard(ingest.New(a.publisher, ingest.Config{
 			Timeout: a.cfg.RequestTimeout, Horizon: a.cfg.Horizon, Logger: a.log.With("route", "increments"),
 		})))
+	}
+	if a.backends.store != nil {
+		a.lookAfter(rt)
 	}
 	if a.reader == nil {
 		return rt, nil
@@ -35,7 +47,21 @@ func (a *App) routes() (*api.Router, error) {
 	}
 	a.endStreams = q.Close
 	q.Register(rt)
+	manage.New(a.admin, manage.Config{Logger: a.log.With("route", "admin")}).Register(rt)
 	return rt, nil
+}
+
+// lookAfter adds what a person does to the store. Aggregators serve it too: they have
+// the right to write.
+func (a *App) lookAfter(rt *api.Router) {
+	dead := letters.New(morgue{a.backends.store}, letters.Config{Horizon: a.cfg.Horizon})
+	letters.NewHandler(dead, letters.HandlerConfig{Logger: a.log.With("route", "dead")}).Register(rt)
+	var totals verify.Totals
+	if cache, ok := a.backends.cache.(droppable); ok {
+		totals = past{a.backends.store, cache}
+	}
+	verifier := verify.New(surveyed{a.backends.store}, recorder{a.backends.store}, totals)
+	verify.NewHandler(verifier, verify.HandlerConfig{Logger: a.log.With("route", "verify")}).Register(rt)
 }
 
 // newServer leaves handlers the time that a request may take, after the time that its
@@ -45,6 +71,7 @@ func newServer(h http.Handler, cfg Config) (*api.Server, error) {
 	return api.NewServer(h, api.ServerConfig{
 		ReadTimeout:  read,
 		WriteTimeout: read + cfg.RequestTimeout + 20*time.Second,
+		MaxConns:     cfg.Connections,
 		Log:          cfg.Logger,
 	})
 }

@@ -67,6 +67,8 @@ func TestMetrics(t *testing.T) {
 		"countmill_dead_letters_total":        0,
 		"countmill_fold_duration_seconds_sum": -1,
 		"countmill_commits_total":             -1,
+		"countmill_commits_contended_total":   0,
+		"countmill_counters_grown_total":      0,
 		"countmill_entities_written_total":    -1,
 		"countmill_entities_read_total":       -1,
 		"countmill_totals_served_total":       1,

@@ -70,6 +70,7 @@ func (a *App) stopPublisher(ctx context.Context) error {
 }
 
 func (a *App) drainAggregator(ctx context.Context) error {
+	a.stopTaking()
 	if a.aggregator == nil {
 		return nil
 	}
@@ -101,6 +102,7 @@ func (a *App) closeBackends(ctx context.Context) error {
 	a.stopSweeps()
 	closed := make(chan error, 1)
 	go func() {
+		a.taking.Wait()
 		a.sweeping.Wait()
 		closed <- a.backends.close()
 	}()

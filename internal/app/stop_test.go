@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// unhurried is a time for a stop that no test waits for: what takes it is not done at once.
+const unhurried = time.Hour
+
 // Whatever was answered with 202 around a stop is counted, and nothing else is.
 func TestStopUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -67,20 +70,17 @@ func TestStopWaitsForRequestsInside(t *testing.T) {
 	start(t, dir).wantTotal(t, "a", 1)
 }
 
-// A watcher does not keep the process from stopping.
+// A watcher does not keep the process from stopping: its stream is ended, and not cut when
+// the time for a stop is up.
 func TestStopEndsWatchers(t *testing.T) {
 	t.Parallel()
-	r := start(t, t.TempDir())
+	r := startFaulty(t, Config{Store: "pebble:" + escapeDir(t.TempDir()), ShutdownTimeout: unhurried}, func(*backends) {})
 	res, err := r.client.Get(r.url + "/v1/watch?counter=a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	begin := time.Now()
-	r.stop(t)
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("stopping took %s", took)
-	}
+	r.stop(t) // which does not wait as long as the process may take
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Errorf("the stream was cut: %v", err)
 	}

@@ -4,18 +4,28 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/countmill/countmill/admin"
 )
 
-// sweepEvery is how often markers that are beyond the horizon are dropped where the store
-// does not do that by itself. It is done in lots of days, so this need not be often.
+// sweepEvery is how often what is to be forgotten is: markers beyond the horizon, where the
+// store does not do that by itself, and counters that were deleted a day ago. pebble counts
+// the rounds (Store.SweepCounters), so it must not be less than aggregators remember records.
 const sweepEvery = time.Hour
 
 func (a *App) startSweeps(ctx context.Context) {
 	ctx, a.stopSweeps = context.WithCancel(ctx)
-	if a.backends.sweep != nil {
+	if a.backends.sweep != nil || a.aggregator != nil {
 		a.sweeping.Go(func() { a.sweep(ctx) })
 	}
+	if a.tokens != nil {
+		a.sweeping.Go(func() { a.tokens.Watch(ctx, tokensEvery) })
+	}
 }
+
+// tokensEvery is how often the file of tokens is read again: who takes a token away waits
+// no longer. A guess; a file of 1,000 tokens takes some milliseconds.
+const tokensEvery = 2 * time.Second
 
 // sweep runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
@@ -26,9 +36,22 @@ func (a *App) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if err := a.backends.sweep(ctx, now); err != nil && ctx.Err() == nil {
-				a.log.LogAttrs(ctx, slog.LevelWarn, "old markers not dropped, will try again", slog.Any("err", err))
-			}
+			a.sweepOnce(ctx, now)
 		}
+	}
+}
+
+func (a *App) sweepOnce(ctx context.Context, now time.Time) {
+	warn := func(message string, err error) {
+		if err != nil && ctx.Err() == nil {
+			a.log.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
+		}
+	}
+	if a.backends.sweep != nil {
+		warn("old markers not dropped, will try again", a.backends.sweep(ctx, now))
+	}
+	if a.aggregator != nil {
+		_, err := a.backends.store.SweepCounters(ctx, admin.SweepAfter)
+		warn("deleted counters not removed, will try again", err)
 	}
 }

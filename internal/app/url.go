@@ -31,7 +31,7 @@ type scheme struct {
 var schemes = map[string][]scheme{
 	"bus": {
 		{name: "loopback", usage: "loopback:", local: true},
-		{name: "pubsub", usage: "pubsub://PROJECT/TOPIC?subscription=NAME", params: []string{"subscription"}},
+		{name: "pubsub", usage: "pubsub://PROJECT/TOPIC?subscription=NAME", params: []string{"subscription", "dead_letter"}},
 	},
 	"store": {
 		{name: "pebble", usage: "pebble:DIR", params: []string{"namespace"}, local: true},
@@ -203,6 +203,9 @@ func (u backendURL) pubsub(roles Roles) (project, topic, subscription string, er
 	subscription = u.params.Get("subscription")
 	if subscription == "" && (roles.Has(Aggregator) || u.params.Has("subscription")) {
 		return "", "", "", Usagef("--%s: names no subscription to take batches from; write pubsub://%s/%s?subscription=NAME", u.flag, pieces[0], pieces[1])
+	}
+	if dead := u.params.Get("dead_letter"); u.params.Has("dead_letter") && (dead == "" || dead == subscription || dead == pieces[1]) {
+		return "", "", "", Usagef("--%s: parameter dead_letter must name the subscription that keeps what Pub/Sub gives up, another than the one batches come from; got %q", u.flag, dead)
 	}
 	return pieces[0], pieces[1], subscription, nil
 }

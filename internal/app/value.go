@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill/internal/api"
 )
 
 // The values of flags. Set refuses what is out of range and names the range: a flag is
@@ -80,10 +82,45 @@ func (v countValue) Set(s string) error {
 	return nil
 }
 
+// A rateValue is a number a second; 0 is written auto, and what is negative off.
+type rateValue struct{ to *float64 }
+
+const minRate, maxRate = 0.1, 1000.0
+
+func (v rateValue) Type() string { return "rate" }
+
+func (v rateValue) String() string {
+	switch {
+	case *v.to < 0:
+		return "off"
+	case *v.to == 0:
+		return "auto"
+	}
+	return strconv.FormatFloat(*v.to, 'g', -1, 64)
+}
+
+func (v rateValue) Set(s string) error {
+	switch s {
+	case "auto":
+		*v.to = 0
+		return nil
+	case "off":
+		*v.to = -1
+		return nil
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n >= minRate && n <= maxRate) { // not a number is neither
+		return fmt.Errorf("must be a number from %v to %v, or auto, or off", minRate, maxRate)
+	}
+	*v.to = n
+	return nil
+}
+
 type durationValue struct {
 	to       *time.Duration
 	min, max time.Duration
 	auto     bool // 0 is written auto, and what is written 0 is negative
+	none     bool // 0 is written none
 }
 
 func (v durationValue) Type() string { return "duration" }
@@ -91,6 +128,9 @@ func (v durationValue) Type() string { return "duration" }
 func (v durationValue) String() string {
 	if v.auto && *v.to == 0 {
 		return "auto"
+	}
+	if v.none && *v.to == 0 {
+		return "none"
 	}
 	return formatDuration(max(*v.to, 0))
 }
@@ -100,10 +140,17 @@ func (v durationValue) Set(s string) error {
 		*v.to = 0
 		return nil
 	}
+	if v.none && s == "none" {
+		*v.to = 0
+		return nil
+	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < v.min || d > v.max {
-		return fmt.Errorf("must be a duration such as 250ms or 2h from %s to %s%s",
-			formatDuration(v.min), formatDuration(v.max), orAuto(v.auto))
+		or := orAuto(v.auto)
+		if v.none {
+			or = ", or none"
+		}
+		return fmt.Errorf("must be a duration such as 250ms or 2h from %s to %s%s", formatDuration(v.min), formatDuration(v.max), or)
 	}
 	if v.auto && d == 0 {
 		d = -1
@@ -184,6 +231,51 @@ func (v autoTextValue) Set(s string) error {
 	return nil
 }
 
+// A fileValue names a file, or none.
+type fileValue struct{ to *string }
+
+func (v fileValue) Type() string { return "file" }
+
+func (v fileValue) String() string {
+	if *v.to == "" {
+		return "none"
+	}
+	return *v.to
+}
+
+func (v fileValue) Set(s string) error {
+	if s == "" {
+		return fmt.Errorf("must not be empty")
+	}
+	if s == "none" {
+		s = ""
+	}
+	*v.to = s
+	return nil
+}
+
+// An originsValue gathers origins of web pages; setting it again adds to it.
+type originsValue struct{ to *[]string }
+
+func (v originsValue) Type() string { return "origin" }
+
+func (v originsValue) String() string {
+	if len(*v.to) == 0 {
+		return "none"
+	}
+	return strings.Join(*v.to, ",")
+}
+
+func (v originsValue) Set(s string) error {
+	for origin := range strings.SplitSeq(s, ",") {
+		if err := api.CheckOrigin(strings.TrimSpace(origin)); err != nil {
+			return err
+		}
+		*v.to = append(*v.to, strings.TrimSpace(origin))
+	}
+	return nil
+}
+
 // dirValue writes a directory into the URL of the store.
 type dirValue struct{ store *string }
 
@@ -193,6 +285,9 @@ func (v dirValue) String() string { return "countmill-data" }
 func (v dirValue) Set(s string) error {
 	if s == "" {
 		return fmt.Errorf("must not be empty")
+	}
+	if strings.HasPrefix(s, "//") { // which a URL takes for the name of a host
+		s = "//" + s
 	}
 	*v.store = "pebble:" + escapeDir(s)
 	return nil

@@ -13,7 +13,7 @@ import (
 
 // curl returns a directory for the front of PATH. It is empty where there is a curl that
 // knows --json (7.82); else it holds a stand-in, which is this test program itself: on a
-// machine that has only Go, README's commands are run all the same.
+// machine that has only Go, the commands of documents are run all the same.
 func curl(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

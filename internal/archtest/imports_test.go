@@ -26,7 +26,7 @@ type arrow struct {
 }
 
 var (
-	roles     = []string{"/publisher", "/aggregator", "/reader"}
+	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin"}
 	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
 	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
 	stores    = []string{"github.com/cockroachdb/pebble"}
@@ -147,7 +147,7 @@ func servesTests(path string) bool {
 }
 
 // forTests are packages that only tests import, and programs outside the module.
-var forTests = []string{"/internal/bugtest/...", "/internal/emulator/...", "/internal/faultproxy/...", "/internal/powertest/...", "/internal/sim/..."}
+var forTests = []string{"/internal/bugtest/...", "/internal/emulator/...", "/internal/faultproxy/...", "/internal/powertest/...", "/internal/scale/...", "/internal/sim/..."}
 
 // broken says why from must not depend on dep, for the rules that no table holds.
 func broken(from, dep string) string {
@@ -206,6 +206,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/aggregator", "/backend/pebble", true},
 		{"/reader", "cloud.google.com/go/datastore", true},
 		{"/backend/pebble", "/aggregator", false},
+		{"/admin/letters", "/aggregator", true},
 		{"/backend/pebble", "/backend/memory", true},
 		{"/backend/pebble", "/backend/pebble/internal/key", false},
 		{"/backend/pebble", "/backend/backendtest", true},

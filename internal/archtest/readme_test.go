@@ -3,7 +3,6 @@ package archtest
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/port"
 )
 
 const (
@@ -26,46 +26,52 @@ const (
 	documented = app.DefaultListen
 )
 
-// notRun are the shell blocks of README that this test does not run.
+// notRun are the shell blocks of documents that this test does not run.
 var notRun = map[string]string{
 	"go test ./...": "this test is part of it",
 }
 
 // A block is a fenced block of a Markdown file.
-type block struct{ language, text string }
+type block struct{ document, language, text string }
 
-func blocks(markdown string) []block {
+const (
+	readme     = "README.md"
+	operations = "docs/operations.md"
+)
+
+func blocks(t *testing.T, document string) []block {
+	t.Helper()
 	var found []block
-	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatch(markdown, -1) {
-		found = append(found, block{m[1], m[2]})
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatch(read(t, document), -1) {
+		found = append(found, block{document, m[1], m[2]})
 	}
 	return found
 }
 
-func readme(t *testing.T) string {
+func read(t *testing.T, document string) string {
 	t.Helper()
-	text, err := os.ReadFile(root + "/README.md")
+	text, err := os.ReadFile(filepath.Join(root, document))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// A reader of README types its commands one after the other. What it shows after a
-// command is what the command writes, apart from times.
+// A reader of README types its commands one after the other, then those of the operator's
+// page. What they show after a command is what the command writes, apart from times.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and runs countmill")
 	}
-	listen := free(t)
+	listen := keep(t)
 	env := append(os.Environ(),
 		"COUNTMILL_LISTEN="+listen,
 		"COUNTMILL_SERVER=http://"+listen,
 		"COUNTMILL_STORE=pebble:"+filepath.Join(t.TempDir(), "data"),
 		"PATH="+curl(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	started := false
-	all := blocks(readme(t))
+	all := append(blocks(t, readme), blocks(t, operations)...)
 	for i, b := range all {
 		command := strings.TrimSpace(b.text)
 		switch {
@@ -76,14 +82,14 @@ func TestReadmeCommands(t *testing.T) {
 			started = true
 			continue
 		case !started:
-			t.Fatalf("README shows %q before %q", command, up)
+			t.Fatalf("%s shows %q before %q", b.document, command, up)
 		}
 		got := shell(t, env, strings.ReplaceAll(command, documented, listen))
 		if i+1 == len(all) || all[i+1].language != "json" && all[i+1].language != "text" {
 			continue
 		}
 		if diff := cmp.Diff(mask(all[i+1].text), mask(got)); diff != "" {
-			t.Errorf("%s\nwrites something else than README shows (-README +got):\n%s", command, diff)
+			t.Errorf("%s\nwrites something else than %s shows (-shown +got):\n%s", command, b.document, diff)
 		}
 	}
 	if !started {
@@ -91,15 +97,15 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// free is an address that nobody listens on, a moment ago.
-func free(t *testing.T) string {
+// keep is an address that nobody else is given while countmill is built, and starts.
+func keep(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	kept, err := port.Keep()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Cleanup(func() { _ = kept.Free() })
+	return kept.Addr()
 }
 
 // start runs README's first command, as it stands, until the test ends.
@@ -120,7 +126,7 @@ func start(t *testing.T, env []string, listen string) {
 		interrupt()
 		select {
 		case <-ended:
-		case <-time.After(time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Error("countmill does not stop")
 		}
 		if t.Failed() {
@@ -129,7 +135,7 @@ func start(t *testing.T, env []string, listen string) {
 	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(5 * time.Minute); ; <-tick.C { // a build with an empty cache is slow
+	for deadline := time.Now().Add(15 * time.Minute); ; <-tick.C { // a build with an empty cache is slow
 		res, err := http.Get("http://" + listen + "/readyz")
 		if err == nil {
 			res.Body.Close()
@@ -151,7 +157,7 @@ func start(t *testing.T, env []string, listen string) {
 
 func shell(t *testing.T, env []string, command string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", command)
 	cmd.Dir, cmd.Env = root, env
@@ -178,7 +184,7 @@ func mask(text string) []string {
 }
 
 // The configuration table is the flags of `up` with their defaults, in their order.
-func TestReadmeConfiguration(t *testing.T) {
+func TestConfigurationTable(t *testing.T) {
 	t.Parallel()
 	_, settings, err := app.Parse(app.Up, nil, func(string) (string, bool) { return "", false })
 	if err != nil {
@@ -188,11 +194,11 @@ func TestReadmeConfiguration(t *testing.T) {
 	for _, s := range settings {
 		want = append(want, s.Name+" "+s.Value)
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(readme(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(read(t, operations), -1) {
 		got = append(got, m[1]+" "+m[2])
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("README's configuration table is not what the flags are (-flags +README):\n%s", diff)
+		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", operations, diff)
 	}
 }
 
@@ -203,7 +209,7 @@ func TestReadmeGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range blocks(readme(t)) {
+	for _, b := range blocks(t, readme) {
 		if b.language == "go" && !contains(lines(string(example)), lines(b.text)) {
 			t.Errorf("example_test.go does not hold this code of README:\n%s", b.text)
 		}
@@ -226,24 +232,4 @@ func contains(all, part []string) bool {
 		}
 	}
 	return false
-}
-
-// Links to files of the repository lead somewhere, in every document of its root.
-func TestLinks(t *testing.T) {
-	t.Parallel()
-	documents, err := filepath.Glob(root + "/*.md")
-	if err != nil || len(documents) < 4 {
-		t.Fatalf("got documents %q, %v", documents, err)
-	}
-	for _, doc := range documents {
-		text, err := os.ReadFile(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-				t.Errorf("%s links to %s: %v", filepath.Base(doc), m[1], err)
-			}
-		}
-	}
 }

@@ -35,13 +35,9 @@ func TestMemcachedStopped(t *testing.T) {
 	})
 	count("2", 2)
 	for range 20 {
-		began := time.Now()
 		a, err := reader.ask("1m", "a")
 		if err != nil || a.Totals[0].Total != 2 || a.Totals[0].Source != "store" {
 			t.Fatalf("without memcached: got %+v, %v", a, err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("an answer without memcached took %s", took)
 		}
 	}
 	d.cache.Start(t)

@@ -69,7 +69,7 @@ func (c *chaos) ended() {
 		for _, end := range m.ends {
 			c.t.Errorf("ended by itself: %s", end)
 		}
-		early += m.early
+		early += len(m.early)
 		m.mu.Unlock()
 	}
 	c.t.Logf("processes that gave up while they started, their servers out of reach: %d", early)

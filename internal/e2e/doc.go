@@ -9,6 +9,8 @@
 //
 // Variables make them longer than every day needs: COUNTMILL_TEST_OUTAGE, how long servers
 // are away (20s); COUNTMILL_TEST_KILLS, how often an aggregator is killed (3);
+// COUNTMILL_TEST_OVERLOAD, for how long processes are offered too much (3s), and
+// COUNTMILL_TEST_OVERLOAD_TIMES, how many times what they take that has to be;
 // COUNTMILL_TEST_CHAOS, for how long all of that happens at once (20s); and COUNTMILL_TEST_UP_KILLS,
 // how often countmill up is (20). COUNTMILL_TEST_SEED repeats what the last two have drawn,
 // which is not all: how fast processes are is nobody's choice. COUNTMILL_TEST_OVERLAY builds

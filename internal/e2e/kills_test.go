@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -36,7 +38,8 @@ func TestKills(t *testing.T) {
 			t.Logf("%s: %d kills, %+v, %d totals read", time.Since(began).Round(time.Second), n, k.callers.counted(), k.ledger.shown())
 		}
 	}
-	k.report(kills, time.Since(began))
+	k.report(time.Since(began), [2]string{"kills", strconv.Itoa(kills + k.starts)},
+		[2]string{"of them right after the one before, while it started", strconv.Itoa(k.starts)})
 }
 
 type kills struct {
@@ -72,18 +75,26 @@ func newKills(t *testing.T, seed uint64) *kills {
 func (k *kills) kill(n int) {
 	k.t.Helper()
 	<-time.After(time.Duration(k.rand.IntN(400)) * time.Millisecond)
-	killed, began := now(), time.Now()
+	before := now()
 	k.up.kill()
 	if k.rand.IntN(8) == 0 {
 		<-time.After(time.Duration(k.rand.IntN(60)) * time.Millisecond)
 		k.up.kill()
 		k.starts++
 	}
+	k.counting(fmt.Sprintf("%d kills", n), before)
+}
+
+// counting waits until an increment is acknowledged that was sent after then, and notes how
+// long that took.
+func (k *kills) counting(what string, then time.Duration) {
+	k.t.Helper()
+	began := time.Now()
 	until(k.t, time.Minute, "an increment to be acknowledged", func() bool {
 		if err := k.ledger.problems(); err != nil {
-			k.t.Fatalf("after %d kills: %v", n, err)
+			k.t.Fatalf("after %s: %v", what, err)
 		}
-		return k.ledger.acknowledged() > killed || os.Getppid() != k.parent
+		return k.ledger.acknowledged() > then || os.Getppid() != k.parent
 	})
 	if os.Getppid() != k.parent {
 		k.t.Fatal("what had started the tests is gone")
@@ -91,7 +102,8 @@ func (k *kills) kill(n int) {
 	k.took = append(k.took, time.Since(began))
 }
 
-func (k *kills) report(n int, length time.Duration) {
+// report compares every total with the ledger and prints what happened: first what struck.
+func (k *kills) report(length time.Duration, struck ...[2]string) {
 	t := k.t
 	t.Helper()
 	k.callers.end()
@@ -104,17 +116,13 @@ func (k *kills) report(n int, length time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := append([][2]string{
-		{"seconds", strconv.Itoa(int(length.Seconds()))},
-		{"kills", strconv.Itoa(n + k.starts)},
-		{"of them right after the one before, while it started", strconv.Itoa(k.starts)},
-	}, reportOf(k.callers, d, k.took)...)
+	table := slices.Concat([][2]string{{"seconds", strconv.Itoa(int(length.Seconds()))}}, struck, reportOf(k.callers, d, k.took))
 	t.Logf("\n%s", rows(table))
 	k.callers.only(t)
 	k.up.mu.Lock()
 	defer k.up.mu.Unlock()
-	if len(k.up.ends) > 0 || k.up.early > 0 {
-		t.Errorf("ended by itself: %d times before it listened, and %q", k.up.early, k.up.ends)
+	if len(k.up.ends)+len(k.up.early) > 0 {
+		t.Errorf("ended by itself: %q, and before it listened %q", k.up.ends, k.up.early)
 	}
 	if !d.none() {
 		t.Errorf("totals are not what the ledger says: %+v", d)

@@ -25,7 +25,7 @@ type member struct {
 	killed  bool     // it was killed by us
 	starts  int
 	ends    []string           // of processes that listened and ended by themselves, what they said
-	early   int                // processes that ended by themselves before
+	early   []string           // of those that ended by themselves before
 	before  map[string]float64 // metrics of processes that have ended, as last seen
 	last    map[string]float64 // metrics of this one
 }
@@ -89,17 +89,17 @@ func (m *member) supervise(p *process) {
 func (m *member) ended(p *process) (killed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.killed {
+		return true
+	}
+	said := fmt.Sprintf("%s: %v\n%s", m.role, p.err, p.log)
 	select {
 	case <-p.listening:
-		if !m.killed {
-			m.ends = append(m.ends, fmt.Sprintf("%s: %v\n%s", m.role, p.err, p.log))
-		}
+		m.ends = append(m.ends, said)
 	default:
-		if !m.killed {
-			m.early++
-		}
+		m.early = append(m.early, said)
 	}
-	return m.killed
+	return false
 }
 
 // stop ends the member. It may be stopped before.

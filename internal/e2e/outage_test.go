@@ -154,7 +154,7 @@ func (o *outage) happens(t *testing.T) {
 	calls := o.calls(t)
 	o.fault.begin(o.server, o.way)
 	defer o.fault.end(o.server, o.way)
-	over := time.After(length)
+	began, over := time.Now(), time.After(length)
 	for _, p := range o.loses {
 		took := until(t, length, "the "+p.role+" to say that it cannot work", func() bool { return p.status() == http.StatusServiceUnavailable })
 		_, body := p.get("/readyz")
@@ -167,7 +167,7 @@ func (o *outage) happens(t *testing.T) {
 			t.Errorf("at the end of the outage the %s answers %d on /readyz, want 503", p.role, status)
 		}
 	}
-	calls.bounded(t, o.calls(t), length)
+	calls.bounded(t, o.calls(t), time.Since(began))
 	o.fault.end(o.server, o.way)
 	o.recovers(t, time.Now(), length)
 }

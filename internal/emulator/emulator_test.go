@@ -75,7 +75,7 @@ func TestEndsWithItsProcess(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			file := t.TempDir() + "/port"
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestChild$")
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestChild$", "-test.timeout", "5m")
 			cmd.Env = append(os.Environ(), childEnv+"="+how, "COUNTMILL_EMULATOR_CHILD_FILE="+file)
 			out, err := cmd.CombinedOutput()
 			if err == nil {

@@ -13,13 +13,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/port"
 )
 
 // A MemcachedServer is a real memcached of one test, on a loopback port that stays the
 // same when it is restarted.
 type MemcachedServer struct {
 	path  string
-	port  int
+	port  *port.Kept
 	child *child // nil while it is stopped
 }
 
@@ -27,19 +29,20 @@ type MemcachedServer struct {
 func Memcached(t testing.TB) *MemcachedServer {
 	t.Helper()
 	s := &MemcachedServer{path: MemcachedPath(t)}
-	t.Cleanup(func() { s.Stop() })
+	t.Cleanup(func() {
+		s.Stop()
+		if s.port != nil {
+			_ = s.port.Free()
+		}
+	})
 	var err error
-	// The port is free when it is chosen, and may be taken by the time memcached starts.
-	for range 3 {
-		if s.port, err = freePort(); err == nil {
-			err = s.start()
-		}
-		if err == nil {
-			return s
-		}
+	if s.port, err = port.Keep(); err == nil {
+		err = s.start()
 	}
-	t.Fatalf("memcached: %v", err)
-	return nil
+	if err != nil {
+		t.Fatalf("memcached: %v", err)
+	}
+	return s
 }
 
 // MemcachedPath is the memcached of the PATH, for a test that starts it in its own way.
@@ -56,9 +59,7 @@ func MemcachedPath(t testing.TB) string {
 }
 
 // Host is HOST:PORT.
-func (s *MemcachedServer) Host() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
-}
+func (s *MemcachedServer) Host() string { return s.port.Addr() }
 
 // Stop kills it. It may be stopped before.
 func (s *MemcachedServer) Stop() {
@@ -71,15 +72,7 @@ func (s *MemcachedServer) Stop() {
 // Start starts it again, empty, after Stop.
 func (s *MemcachedServer) Start(t testing.TB) {
 	t.Helper()
-	err := s.start()
-	for range 3 { // somebody's connection may have its port for a moment
-		if err == nil {
-			return
-		}
-		<-time.After(time.Second)
-		err = s.start()
-	}
-	if err != nil {
+	if err := s.start(); err != nil {
 		t.Fatalf("memcached: %v", err)
 	}
 }
@@ -90,7 +83,7 @@ func (s *MemcachedServer) Pause(t testing.TB) {
 	s.signal(t, syscall.SIGSTOP)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !s.paused(); <-tick.C {
+	for deadline := time.Now().Add(starting); !s.paused(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("memcached: it does not stop")
 		}
@@ -121,7 +114,7 @@ func (s *MemcachedServer) signal(t testing.TB, sig syscall.Signal) {
 }
 
 func (s *MemcachedServer) start() (err error) {
-	s.child, err = run(s.path, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "0", "-m", "64", "-u", "nobody"})
+	s.child, err = run(s.path, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(s.port.Port()), "-U", "0", "-m", "64", "-u", "nobody"})
 	if err != nil {
 		return err
 	}
@@ -136,12 +129,12 @@ func (s *MemcachedServer) start() (err error) {
 func (s *MemcachedServer) ready() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(starting)
 	err := errors.New("nothing listens")
 	for {
 		select {
 		case <-tick.C:
-			if err = s.version(time.Second); err == nil {
+			if err = s.version(10 * time.Second); err == nil {
 				return nil
 			}
 		case <-s.child.ended:

@@ -14,13 +14,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill/internal/guard"
+	"github.com/countmill/countmill/internal/port"
 )
 
 // starting is how long an emulator may take to answer.
@@ -91,24 +91,20 @@ func (p *program) start() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errMissing, err)
 	}
-	// The port is free when it is chosen, and may be taken by the time Java has started.
-	for range 3 {
-		port, err := freePort()
-		if err != nil {
-			return err
-		}
-		if p.child, err = run(java, append([]string{heap()}, p.args(jar, port)...)); err != nil {
-			return err
-		}
-		p.host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if err = p.child.ready(p.host); err == nil {
-			return nil
-		}
-		p.err = fmt.Errorf("started from %s: %w", jar, err)
+	kept, err := port.Keep() // until this process ends: it may be started there again
+	if err != nil {
+		return err
+	}
+	if p.child, err = run(java, append([]string{heap()}, p.args(jar, kept.Port())...)); err != nil {
+		return err
+	}
+	p.host = kept.Addr()
+	if err = p.child.ready(p.host); err != nil {
 		p.child.stop()
 		p.child = nil
+		return fmt.Errorf("started from %s: %w", jar, err)
 	}
-	return p.err
+	return nil
 }
 
 func (p *program) find() (string, error) {
@@ -134,14 +130,6 @@ var sdk = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
 
 // A child is a running emulator.
 type child struct {

@@ -29,9 +29,14 @@ type Env struct {
 }
 
 // Now is the wall clock's time.
-func (e *Env) Now() time.Time {
+func (e *Env) Now() time.Time { return e.At(time.Now()) }
+
+// At is the wall clock's time for a caller who has just asked the machine for it, and knows
+// it both ways for one look. It is without the monotonic reading, by which package time
+// compares where it can: after a suspension that says what it was before.
+func (e *Env) At(machine time.Time) time.Time {
 	if e == nil || e.Wall == nil {
-		return time.Now()
+		return machine.Round(0)
 	}
 	return e.Wall()
 }
@@ -84,3 +89,6 @@ func (e *Env) Read(p []byte) (int, error) {
 	defer e.mu.Unlock()
 	return e.Entropy.Read(p)
 }
+
+// Float64 is a random number from 0 to just below 1.
+func (e *Env) Float64() float64 { return float64(e.Uint64()>>11) / (1 << 53) }

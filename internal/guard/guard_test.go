@@ -17,13 +17,17 @@ import (
 
 const guardedVariable = "COUNTMILL_TEST_GUARDED"
 
+// patience is how long a guard may take on a busy machine; what it guards would go on for
+// longer.
+const patience = 2 * time.Minute
+
 // TestMainOfAGuarded is no test: it is the process that TestGuard kills.
 func TestMainOfAGuarded(t *testing.T) {
 	dir := os.Getenv(guardedVariable)
 	if dir == "" {
 		t.Skip("runs in a process that TestGuard starts")
 	}
-	sleep := exec.Command("sleep", "60")
+	sleep := exec.Command("sleep", "600")
 	sleep.Stdout = os.Stdout
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
@@ -35,7 +39,7 @@ func TestMainOfAGuarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("guarded")
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Minute)
 }
 
 // What a program started does not outlive it, however it ends; nor do its directories.
@@ -57,7 +61,7 @@ func guarded(t *testing.T, s os.Signal) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestMainOfAGuarded$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestMainOfAGuarded$", "-test.timeout", "5m")
 	cmd.Env = append(os.Environ(), guardedVariable+"="+dir)
 	out, w, err := os.Pipe()
 	if err != nil {
@@ -78,11 +82,11 @@ func guarded(t *testing.T, s os.Signal) {
 		t.Fatalf("the process said %q, error %v", line, err)
 	}
 	// The pipe ends when both it and what it started have.
-	if err := out.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := out.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, out); err != nil {
-		t.Errorf("what it started still runs 20s after it ended: %v", err)
+		t.Errorf("what it started still runs %s after it ended: %v", patience, err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		gone(t, filepath.Join(dir, name))
@@ -96,7 +100,7 @@ func gone(t *testing.T, dir string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -117,10 +121,14 @@ func TestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.End()
-	if err := sleep.Process.Kill(); err != nil {
+	// A process that was killed takes a signal until it is waited for: what it ended by tells.
+	if err := sleep.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the process has ended: %v", err)
 	}
 	_ = sleep.Wait()
+	if s, ok := sleep.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGTERM {
+		t.Errorf("the process ended by %v, want by the test's own signal", sleep.ProcessState)
+	}
 	if _, err := os.Stat(dir); err != nil {
 		t.Errorf("the directory: %v", err)
 	}

@@ -28,7 +28,7 @@ func TestDeterminism(t *testing.T) {
 		}
 	}
 	t.Logf("seeds %d to %d, %d runs each: %d of %d have one trace", first, first+uint64(seeds)-1, times+1, seeds-differ, seeds)
-	if differ > seeds/100 {
+	if differ > max(1, seeds/100) { // one of a small sample may be the one of a hundred
 		t.Errorf("seeds %d to %d: %d of %d have more than one trace", first, first+uint64(seeds)-1, differ, seeds)
 	}
 }

@@ -16,6 +16,7 @@ const (
 	FoldApplied
 	FoldNotApplied
 	FoldLate
+	FoldContended
 	FoldResent
 	FoldSlow
 	FoldExists
@@ -36,6 +37,9 @@ const (
 	AnnounceLost
 	CheckFails
 	ReadFails
+	ResetLost
+	ResetAnswerLost
+	ResetLate
 	CacheFails
 	CacheForgets
 	CacheStale
@@ -58,6 +62,8 @@ const (
 	StoreClockSkewed
 	StoreClockJumps
 	ShardsRaised
+	DayPasses
+	Swept
 	Drain
 	DrainPublisher
 	OtherPublisher
@@ -69,24 +75,30 @@ const (
 	Foreign
 	Poison
 
+	// These are drawn apart (mail).
+	GivenUp
+	ReplayAsked
+
 	faultCount
 )
 
 var faultNames = [faultCount]string{
 	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost",
 	"fold applied, answer lost", "fold not applied, error", "fold applied later, error",
-	"fold sent twice below", "fold slower than its deadline", "marker exists, none found",
+	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
 	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",
 	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
-	"announcement lost", "check fails", "read fails", "cache fails", "cache forgets", "cache entry stale",
+	"announcement lost", "check fails", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
 	"cache entries swapped", "cache set late",
 	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
 	"aggregator killed", "reader killed", "restored image", "frozen", "past the horizon", "clock off",
-	"clock jumps", "store clock off", "store clock jumps", "shards raised", "aggregator drained", "publisher drained",
+	"clock jumps", "store clock off", "store clock jumps", "shards raised", "a day passes",
+	"deleted counters swept", "aggregator drained", "publisher drained",
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
+	"message given up by the bus", "replay asked for",
 }
 
 func (f Fault) String() string { return faultNames[f] }
@@ -98,7 +110,7 @@ const firstEvent = Redelivered
 // once would hardly get anything done, and hide what a few of them do together.
 func weather(rng *rand.Rand) (rates [faultCount]float64) {
 	share := []float64{0, 0.15, 0.3, 0.5}[rng.IntN(4)]
-	for f := range rates {
+	for f := range GivenUp {
 		if rng.Float64() < share {
 			rates[f] = []float64{0.02, 0.1, 0.3}[rng.IntN(3)]
 		}
@@ -110,6 +122,12 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 				rates[f] = 0.3
 			}
 		}
+	}
+	if rng.IntN(4) == 0 { // what counters get more shards for
+		rates[FoldContended] = 0.3
+	}
+	for _, f := range []Fault{DayPasses, Swept} { // for those with an operator, who says how often
+		rates[f] = 0
 	}
 	return rates
 }

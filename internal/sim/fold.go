@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -28,6 +27,7 @@ const (
 	RowMaybeNot
 	RowMaybeLater
 	RowMaybeTwice
+	RowContended
 	RowPastDeadline
 
 	rowCount
@@ -36,19 +36,19 @@ const (
 var rowNames = [rowCount]string{
 	"OK", "OK, but not added", "marker exists", "marker exists, none found", "refused for its content",
 	"deployment", "unknown: was applied", "unknown: was not applied", "unknown: applied later",
-	"applied, sent again below: marker exists", "no answer before the deadline",
+	"applied, sent again below: marker exists", "contention: applied, not applied or later", "no answer before the deadline",
 }
 
 func (r Row) String() string { return rowNames[r] }
 
 // Fold applies a commit, and answers with a row of the table.
-func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, err error) {
-	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Raises: slices.Clone(c.Raises)}
+func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
+	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Known: slices.Clone(c.Known), Tally: c.Tally, Raises: slices.Clone(c.Raises)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
 	var got Row
 	st.run = func(f fate) {
 		var row Row
-		at, row, err = s.w.fold(s.p, &commit, f)
+		folded, row, err = s.w.fold(s.p, &commit, f)
 		s.w.Rows[row]++
 		s.w.trace("answer", s.p, rowNames[row], 0)
 		got = row
@@ -57,17 +57,17 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (at time.Time, e
 	st.gets = func() string { return got.String() }
 	s.p.opening(st, &commit)
 	if !s.w.park(st) {
-		return time.Time{}, errFenced
+		return aggregator.Folded{}, errFenced
 	}
-	return at, err
+	return folded, err
 }
 
-func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row Row, err error) {
+func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.Folded, row Row, err error) {
 	apply := func() error {
 		if poisoned(c) {
 			return aggregator.ErrRefused
 		}
-		at, err = w.fake.Fold(background, c)
+		folded, err = w.fake.Fold(background, c)
 		if w.verbose {
 			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
 		}
@@ -75,10 +75,13 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 			for _, m := range c.Markers {
 				w.marked[m.ID] = true
 			}
+			for _, a := range c.Adds {
+				w.folded[a.Counter] += a.Delta
+			}
 		}
 		return err
 	}
-	unknown := func(row Row) (time.Time, Row, error) { return time.Time{}, row, errLost }
+	unknown := func(row Row) (aggregator.Folded, Row, error) { return aggregator.Folded{}, row, errLost }
 	switch {
 	case f != released:
 		w.maybe(apply)
@@ -95,20 +98,23 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 	case w.strikes(FoldLate):
 		w.later(apply)
 		return unknown(RowMaybeLater)
+	case w.strikes(FoldContended):
+		w.maybe(apply)
+		return aggregator.Folded{}, RowContended, fmt.Errorf("sim: %w", aggregator.ErrContended)
 	case w.strikes(FoldResent):
 		if apply() == nil {
 			row = RowMaybeTwice
 		}
 	case w.strikes(FoldExists) && len(c.Markers) > 0:
-		return time.Time{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
+		return aggregator.Folded{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
 	case w.refused():
-		return time.Time{}, RowDeployment, errDeployment
+		return aggregator.Folded{}, RowDeployment, errDeployment
 	case w.strikes(FoldIgnored):
 		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
-		return time.Time{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
+		return aggregator.Folded{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
 	}
 	if poisoned(c) {
-		return time.Time{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
+		return aggregator.Folded{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
 	}
 	_ = apply()
 	switch {
@@ -118,7 +124,7 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (at time.Time, row R
 	case errors.Is(err, aggregator.ErrRefused):
 		row = RowRefused
 	}
-	return at, row, err
+	return folded, row, err
 }
 
 // poisoned reports whether the store refuses the commit for its content.

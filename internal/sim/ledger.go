@@ -83,7 +83,7 @@ func partsIn(d aggregator.Dead) []wire.Part {
 	if err != nil {
 		return nil
 	}
-	if unread(&d) {
+	if unread(&d) || d.Reason == givenUp {
 		return b.Parts
 	}
 	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {
@@ -94,7 +94,7 @@ func partsIn(d aggregator.Dead) []wire.Part {
 
 // check compares the ledger with the store, when all has come to rest.
 func (w *World) check() {
-	totals := w.fake.Totals()
+	totals := w.folded
 	letters := w.fake.Letters()
 	aside := letterSums(letters)
 	type group struct{ times int }
@@ -125,6 +125,7 @@ func (w *World) check() {
 	for counter, total := range totals {
 		w.checkRest(counter, total)
 	}
+	w.checkRemoved()
 	w.checkRivals(totals)
 	w.checkLetters(letters, totals)
 }

@@ -145,6 +145,11 @@ func (w *World) happen(f Fault) bool {
 	case PastHorizon:
 		w.passHorizon()
 		return true
+	case DayPasses:
+		w.passDay()
+		return true
+	case Swept:
+		return w.sweep()
 	case Redelivered:
 		if len(w.bus.held) > 0 && !w.embedded {
 			l := pick(w, w.bus.held).parcel
@@ -152,6 +157,10 @@ func (w *World) happen(f Fault) bool {
 			w.bus.requeue(l)
 			return true
 		}
+	case GivenUp:
+		return w.giveUp()
+	case ReplayAsked:
+		return w.askReplay()
 	case StreamEnds:
 		if open := w.bus.open(); len(open) > 0 {
 			w.bus.end(pick(w, open))
@@ -215,9 +224,15 @@ func (w *World) freezeOne() bool {
 	return true
 }
 
-// passHorizon lets about as much time pass as ids are remembered for. Calls that are under
-// way come to nothing, or came to something before.
+// passHorizon lets about as much time pass as ids are remembered for: to just before they
+// are forgotten, to just after, and to when nobody's clock doubts it.
 func (w *World) passHorizon() {
+	w.pass(w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
+}
+
+// pass lets so much time pass at once. Calls that are under way come to nothing, or came to
+// something before.
+func (w *World) pass(far time.Duration) {
 	for _, s := range w.pending {
 		if s.ctx == nil {
 			continue
@@ -236,8 +251,6 @@ func (w *World) passHorizon() {
 			w.bus.requeue(d.parcel)
 		}
 	}
-	// Just before ids are forgotten, just after, and when nobody's clock doubts it.
-	far := w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)]
 	w.setClocks(func() { w.jumped += far })
 	w.say(nil, "-- %s pass at once", far)
 	w.forget()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -34,6 +35,8 @@ type op struct {
 	from      time.Time     // when it was asked, by clocks that are right
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
+	id        string // of a reset
+	done      admin.Done
 }
 
 // ask starts an attempt.
@@ -92,6 +95,8 @@ func (w *World) finish(o *op) {
 	switch o.kind {
 	case "read", "list":
 		w.finishRead(o)
+	case "raise", "reset", "delete":
+		w.finishChange(o)
 	case "flush", "close":
 		w.finishFlush(o)
 	default:
@@ -113,6 +118,9 @@ func (o *op) text() string {
 	}
 	if o.key != "" {
 		b.WriteString(" key " + o.key)
+	}
+	if o.id != "" {
+		b.WriteString("id " + o.id + " ")
 	}
 	if len(o.names) > 0 {
 		fmt.Fprintf(&b, "%s, at most %s old", strings.Join(o.names, ", "), o.staleness)

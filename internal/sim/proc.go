@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -56,6 +57,7 @@ type proc struct {
 	agg          *aggregator.Aggregator
 	stop         context.CancelFunc
 	rdr          *reader.Reader
+	adm          *admin.Admin // with the reader
 	waiting      []*parcel
 	sums         []*sum // what Add took since the last Flush
 
@@ -84,7 +86,7 @@ func (w *World) start(r role, slot int) *proc {
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.linger, MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
+			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
@@ -92,11 +94,18 @@ func (w *World) start(r role, slot int) *proc {
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout, Env: e,
 		}))
 	}
+	if r.has(reading) {
+		// Ends of waiting of its own: no two fall on the same instant.
+		p.adm = must(admin.New(sums{p.rdr}, &store{w, p}, admin.Config{
+			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Horizon: s.horizon, Env: e,
+		}))
+	}
 	if r.has(aggregating) {
 		w.aggregate(p, aggregator.Config{
-			Linger: s.window, WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
+			Linger: s.lingerOf(s.window), Staleness: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
+			MaxShards: s.maxShards, ShardRate: s.shardRate,
 			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
 			Decode: reads(p.version),
 		})
@@ -104,11 +113,28 @@ func (w *World) start(r role, slot int) *proc {
 	return p
 }
 
+// lingerOf is a linger where there is no budget of staleness.
+func (s *shape) lingerOf(linger time.Duration) time.Duration {
+	if s.budget > 0 {
+		return 0
+	}
+	return linger
+}
+
+// budgetOf is a little more for each process: publishers with the same one would seal at the
+// same instant.
+func (s *shape) budgetOf(p *proc) time.Duration {
+	if s.budget <= 0 {
+		return 0
+	}
+	return s.budget + time.Duration(p.n)*1013
+}
+
 func (w *World) aggregate(p *proc, cfg aggregator.Config) {
 	p.heldMessages = cfg.HeldMessages
 	p.shards = 1 + (p.slot+w.shape.shards)%4
 	if w.embedded {
-		p.shards = 1
+		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
 	p.agg = must(aggregator.New(&bus{w, p}, &store{w, p}, cfg))

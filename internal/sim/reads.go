@@ -98,19 +98,23 @@ func (w *World) finishRead(o *op) {
 			w.checkFloodTotal(o, t.Total)
 			continue
 		}
-		if was := w.fake.TotalAt(t.Counter, t.AsOf); was != t.Total {
-			w.violate("%s read %d of %s as of %s, when it was %d", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), was)
+		was, exists := w.fake.ServedAt(t.Counter, t.AsOf)
+		if was != t.Total || exists != t.Exists {
+			w.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
 		}
-		oldest, was := o.from.Add(-staleness), w.showed(t.AsOf)
+		if !increments(t.Counter, t.Total) {
+			w.violate("%s read %d of %s, which is no sum of its increments", o.p.name, t.Total, t.Counter)
+		}
+		oldest, shown := o.from.Add(-staleness), w.showed(t.AsOf)
 		if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
 			oldest = oldest.Add(-slack - o.doubt)
 			if !o.p.learned {
 				w.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
 			}
 		}
-		if w.jumped == o.jumped && was.Before(oldest) {
+		if w.jumped == o.jumped && shown.Before(oldest) {
 			w.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
-				was.Format(clockFormat), oldest.Sub(was), oldest.Format(clockFormat))
+				shown.Format(clockFormat), oldest.Sub(shown), oldest.Format(clockFormat))
 		}
 	}
 	if w.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(w.jumped)) && o.kind == "read" && o.staleness == 0 {

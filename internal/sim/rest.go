@@ -105,6 +105,11 @@ func (w *World) clearUp() {
 			w.hit(Image)
 		}
 		w.upgrade()
+		for range 3 { // somebody looks after what is left
+			if w.rates[ReplayAsked] > 0 && w.askReplay() {
+				w.hit(ReplayAsked)
+			}
+		}
 		w.stage = answers
 	case answers:
 		if len(w.asked) == 0 && len(w.again) == 0 {

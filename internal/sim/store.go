@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
@@ -23,6 +24,7 @@ type store struct {
 var (
 	_ aggregator.Store = (*store)(nil)
 	_ reader.Store     = (*store)(nil)
+	_ admin.Store      = (*store)(nil)
 )
 
 var (
@@ -168,8 +170,18 @@ func (s *store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 		names[i] = raises[i].Counter
 	}
 	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(raises) }, func() error {
+		s.w.noteGrowth(raises)
 		return s.w.fake.Raise(background, raises)
 	})
+}
+
+// noteGrowth counts the records that are about to name more shards than they did.
+func (w *World) noteGrowth(raises []aggregator.Raise) {
+	for _, r := range raises {
+		if named := must(w.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
+			w.Grown++
+		}
+	}
 }
 
 // Bury writes dead letters.

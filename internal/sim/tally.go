@@ -14,7 +14,10 @@ type Tally struct {
 	Few       int // schedules that had fewer than leastCalls
 	Steps     int
 	Reads     int
-	Replayed  int // letters of a newer wire version
+	Replayed  int // letters, asked for or of a newer wire version
+	Resets    int
+	Swept     int // counters
+	Grown     int // records that were raised to name more shards
 	Virtual   time.Duration
 	Faults    [faultCount]int
 	Rows      [rowCount]int
@@ -35,6 +38,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
+		Resets: r.Resets, Swept: r.Swept, Grown: r.Grown,
 		Faults: r.Faults, Rows: r.Rows,
 	}
 	if len(r.Violations) > 0 {
@@ -59,6 +63,9 @@ func (t *Tally) Merge(o *Tally) {
 	t.Steps += o.Steps
 	t.Reads += o.Reads
 	t.Replayed += o.Replayed
+	t.Resets += o.Resets
+	t.Swept += o.Swept
+	t.Grown += o.Grown
 	t.Virtual += o.Virtual
 	for i, n := range o.Faults {
 		t.Faults[i] += n
@@ -98,7 +105,10 @@ func (t *Tally) Table(wall time.Duration) string {
 	row(fmt.Sprintf("schedules with fewer than %d calls", leastCalls), t.Few)
 	row("steps", t.Steps)
 	row("reads checked", t.Reads)
-	row("letters of a newer version counted", t.Replayed)
+	row("letters counted after all", t.Replayed)
+	row("resets and deletes applied", t.Resets)
+	row("deleted counters swept", t.Swept)
+	row("counters given more shards", t.Grown)
 	row("virtual time", t.Virtual.Round(time.Second))
 	row("wall time", wall.Round(100*time.Millisecond))
 	for i, n := range t.Faults {

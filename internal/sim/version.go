@@ -79,11 +79,13 @@ func (w *World) upgrade() {
 	}
 }
 
-// lettersWait reports whether there are letters that an aggregator can read by now.
+// lettersWait reports whether there are letters that an aggregator can read by now, or is
+// asked to.
 func (w *World) lettersWait() bool {
-	return w.rates[TwoVersions] > 0 && slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
+	return slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
+		_, asked := aggregator.AskedFor(d.Key)
 		_, err := decode(d.Payload)
-		return err == nil && unread(&d)
+		return asked || w.rates[TwoVersions] > 0 && err == nil && unread(&d)
 	})
 }
 
@@ -106,7 +108,9 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 			}
 			continue
 		}
-		w.Replayed++
+		if _, asked := aggregator.AskedFor(d.Key); !asked {
+			w.Replayed++
+		}
 		for i := range batch.Parts {
 			if id := batch.Parts[i].ID; !w.marked[id] && !holdPart(others, id) {
 				w.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)

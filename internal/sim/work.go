@@ -30,6 +30,10 @@ func (w *World) work() {
 	if len(lives) == 0 {
 		return
 	}
+	if w.shape.operator && w.rng.IntN(4) == 0 {
+		w.operate()
+		return
+	}
 	p := pick(w, lives)
 	switch n := w.rng.IntN(20); {
 	case n < 5:

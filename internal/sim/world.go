@@ -27,7 +27,10 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
-	Replayed   int // letters of a newer wire version, at their removal
+	Replayed   int // letters, asked for or of a newer wire version, at their removal
+	Resets     int // that were applied
+	Swept      int // counters
+	Grown      int // records that were raised to name more shards
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -39,10 +42,14 @@ type shape struct {
 	maxEntries, maxBytes, inFlight                     int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
+	maxShards                                          int
+	shardRate                                          float64
 	aggregators, readers, entities                     int
 	flood                                              bool
 	staleness                                          time.Duration
+	budget                                             time.Duration // instead of lingers; 0 for none
 	works, minSteps                                    int
+	operator                                           bool
 	eventRate, advanceRate                             float64
 }
 
@@ -83,11 +90,17 @@ type World struct {
 	clients  *proc
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
 
+	folded  map[string]int64 // to each counter
+	removed map[string]int64 // by resets
+	did     map[int]int64    // by each op
+	told    map[string]answered
+
 	ledger     []*sum
 	rivals     []rivalry
 	used       map[string]int
 	sealed     map[string]string
 	garbage    []string
+	replays    []aggregator.Dead // that were asked for
 	floods     map[*proc]int
 	floodLeast int
 	floodMost  int
@@ -118,17 +131,27 @@ func newWorld(seed uint64, verbose bool) *World {
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), floods: make(map[*proc]int), marked: make(map[wire.PartID]bool), stormy: true,
+		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
 	}
 	w.Seed = seed
 	w.digest.Reset()
 	w.rates = weather(w.rng)
+	w.mail()
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
 	}
-	if w.rates[TwoVersions] > 0 {
+	if w.rates[TwoVersions] > 0 || w.rates[ReplayAsked] > 0 {
 		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
+	}
+	if w.shape.operator = w.rng.IntN(3) == 0; w.shape.operator {
+		w.rates[DayPasses], w.rates[Swept] = 0.1, 0.1
+		if w.rng.IntN(2) == 0 && !w.embedded {
+			w.rates[FoldContended] = 0.3 // deleted counters that were to get more shards
+		}
+		w.shape.works += 10
+		w.shape.eventRate = max(w.shape.eventRate, 0.02)
 	}
 	if w.rates[StoreClockSkewed] > 0 && w.rng.IntN(2) == 0 {
 		w.storeSkew = w.drawSkew(client).Truncate(time.Microsecond) // as the times it gives out are
@@ -185,9 +208,11 @@ func (w *World) drawShape() shape {
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
 		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
 		publishers: numbers(1, 2, 3), aggregators: numbers(1, 2, 3), readers: numbers(1, 2),
+		maxShards: numbers(2, 5, 16, 128), shardRate: []float64{-1, 0.001, 0.01, 0.1, 1}[r.IntN(5)],
 		entities: numbers(25, 30, 400), flood: r.IntN(25) == 0, staleness: drawStaleness(r),
 		works: 4 + r.IntN(20), minSteps: r.IntN(200),
 		eventRate: []float64{0, 0.02, 0.05}[r.IntN(3)], advanceRate: []float64{0.02, 0.1, 0.3}[r.IntN(3)],
+		budget: oddly(r, []time.Duration{-1, -1, 200 * time.Millisecond, time.Second, 10 * time.Second}[r.IntN(5)]),
 	}
 }
 
@@ -205,7 +230,7 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 func (w *World) calm() {
 	for f := range w.rates {
 		switch Fault(f) {
-		case FoldApplied, FoldNotApplied, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp,
+		case FoldApplied, FoldNotApplied, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
 			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
 		default:
 			w.rates[f] = 0
@@ -213,6 +238,7 @@ func (w *World) calm() {
 	}
 	w.shape.entities = 1 << 20
 	w.shape.commits = 1
+	w.shape.budget = 0
 }
 
 // drawSkew is how far a clock is off. An aggregator's may be off by any time. The others

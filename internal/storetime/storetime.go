@@ -56,14 +56,15 @@ func (c *Clock) Known() bool {
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.Env.Now().Add(c.offset)
+	at := time.Now()
+	now := c.Env.At(at).Add(c.offset)
 	if c.stored.IsZero() {
 		return now
 	}
-	if passed := c.stored.Add(time.Since(c.at)); passed.After(now) {
+	if passed := c.stored.Add(at.Sub(c.at)); passed.After(now) {
 		return passed
 	}
-	c.stored, c.at = now, time.Now() // what was too old once is not young again
+	c.stored, c.at = now, at // what was too old once is not young again
 	return now
 }
 

@@ -6,16 +6,17 @@
 //
 //	202  {"accepted":N}: all N increments of the request are durable
 //	400  a problem with field, limit and, of several, index or line
+//	403  a counter is outside the prefixes of the caller's token; the problem says where
 //	408  the body did not arrive in time
 //	413  the body is over the limit
 //	415  Content-Type, charset or Content-Encoding; the problem names what is accepted
 //	422  the Idempotency-Key was used before with another body
-//	429  a bound on memory was reached; Retry-After
+//	429  a bound on memory was reached, or it would wait too long; Retry-After
 //	503  the bus is away or the process is stopping; Retry-After
 //	504  outcome-unknown: maybe counted; repeat with ids or a key only
 //	500  a fault of countmill; the outcome is unknown as with 504
 //
-// 400, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
+// 400, 403, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
 // counted.
 //
 // # Idempotency-Key
@@ -24,4 +25,10 @@
 // same key and the same increments count once. It is taken as it stands. The IETF's
 // draft wants a quoted string there: quotes are welcome, and part of the key, so "k"
 // with quotes and k without are two keys.
+//
+// Where callers are told apart by tokens, a key is one caller's: the name of the token
+// goes into the ids of the parts. So the same key of two callers counts twice, and so
+// does a request that is repeated after its token was given another name, or after
+// tokens were introduced. Ids of single increments belong to the counter, whoever sends
+// them.
 package ingest

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/wire"
 )
@@ -57,6 +58,10 @@ type Config struct {
 	// Default 64 MiB.
 	MaxPending int
 
+	// MaxWait is how long increments may have to wait for the bus, by what it took lately:
+	// where it would be longer, requests are refused with 429. Default a quarter of Timeout.
+	MaxWait time.Duration
+
 	// Logger gets what clients are not told. Default discards.
 	Logger *slog.Logger
 }
@@ -67,6 +72,7 @@ func (c Config) withDefaults() Config {
 	c.Horizon = positiveOr(c.Horizon, countmill.DefaultHorizon)
 	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
 	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), c.MaxBody+1)
+	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -84,6 +90,7 @@ func positiveOr[T int | time.Duration](v, otherwise T) T {
 type Handler struct {
 	sender  Sender
 	cfg     Config
+	queue   queue
 	pending atomic.Int64 // bytes of bodies beyond what pooled buffers hold, until their requests are answered
 	buffers sync.Pool
 }
@@ -96,6 +103,7 @@ const pooled = 4 << 10
 // New returns a handler that hands increments to sender.
 func New(sender Sender, cfg Config) *Handler {
 	h := &Handler{sender: sender, cfg: cfg.withDefaults()}
+	h.queue.most = h.cfg.MaxWait
 	h.buffers.New = func() any { return new([pooled]byte) }
 	return h
 }
@@ -108,11 +116,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		api.WriteError(w, r, h.cfg.Logger, err)
 		return
 	}
-	api.WriteJSON(w, http.StatusAccepted, accepted{n})
+	api.WriteJSON(w, http.StatusAccepted, accepted(n))
 }
 
-type accepted struct {
-	Accepted int `json:"accepted"`
+// accepted is the answer {"accepted": n}.
+type accepted int
+
+// AppendJSON makes it an api.Appender.
+func (n accepted) AppendJSON(b []byte) []byte {
+	b = append(b, `{"accepted":`...)
+	return append(strconv.AppendInt(b, int64(n), 10), '}')
 }
 
 // accept returns how many increments of the request are durable: all of them.
@@ -135,19 +148,38 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 	if contentType == typeNDJSON {
 		form = wire.NDJSON
 	}
+	// Before its body costs anything: whoever is offered far more than it takes must not
+	// spend itself on what it refuses.
+	if err := h.queue.full(1, time.Now()); err != nil {
+		return 0, err
+	}
+	if err := h.fits(r.ContentLength); err != nil {
+		return 0, err
+	}
 	incs, held, err := h.read(w, r, form)
 	defer h.pending.Add(-held)
 	if err != nil {
 		return 0, err
 	}
+	caller := access.From(r.Context())
+	if err := checkCounters(caller, incs, form); err != nil {
+		return 0, err
+	}
+	return len(incs), place(h.send(r, caller.Name, key, keyed, incs), form, len(incs))
+}
+
+// send waits until the bus has the increments, if that will be soon.
+func (h *Handler) send(r *http.Request, principal, key string, keyed bool, incs []countmill.Increment) (err error) {
+	if err := h.queue.enter(len(incs), time.Now()); err != nil {
+		return err
+	}
+	defer func() { h.queue.leave(len(incs), err == nil, time.Now()) }()
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
 	defer cancel()
 	if keyed {
-		err = h.sender.PublishKeyed(ctx, "", key, incs...)
-	} else {
-		err = h.sender.Publish(ctx, incs...)
+		return h.sender.PublishKeyed(ctx, principal, key, incs...)
 	}
-	return len(incs), place(err, form, len(incs))
+	return h.sender.Publish(ctx, incs...)
 }
 
 // idempotencyKey returns the request's key, if it has one.
@@ -176,13 +208,26 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, form wire.Form) (
 	return incs, held, err
 }
 
+// fits refuses a body of a length, -1 where it is unknown, that reserve would refuse after a part
+// of it. It reserves nothing: that needs bytes, not the word of who may never send them.
+func (h *Handler) fits(length int64) error {
+	if length <= pooled || length > int64(h.cfg.MaxBody) || h.pending.Load()+length-pooled <= int64(h.cfg.MaxPending) {
+		return nil
+	}
+	return h.overfull()
+}
+
 // reserve counts n bytes more as pending.
 func (h *Handler) reserve(n int) error {
 	if h.pending.Add(int64(n)) > int64(h.cfg.MaxPending) {
 		h.pending.Add(-int64(n))
-		return fmt.Errorf("%w: bodies of over %d bytes are being read", countmill.ErrOverloaded, h.cfg.MaxPending)
+		return h.overfull()
 	}
 	return nil
+}
+
+func (h *Handler) overfull() error {
+	return fmt.Errorf("%w: bodies of over %d bytes are being read", countmill.ErrOverloaded, h.cfg.MaxPending)
 }
 
 // place turns the Index of the sender's error into the place in the request: in NDJSON
@@ -201,4 +246,27 @@ func place(err error, form wire.Form, n int) error {
 		placed.Index = nil
 	}
 	return &placed
+}
+
+// checkCounters refuses a request that holds a counter which is not the caller's, and
+// says where it stands.
+func checkCounters(caller access.Caller, incs []countmill.Increment, form wire.Form) error {
+	if !caller.Limited() {
+		return nil
+	}
+	for i, inc := range incs {
+		err := caller.Check(inc.Counter)
+		outside, ok := errors.AsType[*access.OutsideError](err)
+		switch {
+		case err == nil:
+			continue
+		case ok && form == wire.NDJSON:
+			line := i + 1
+			outside.Line = &line
+		case ok && len(incs) > 1:
+			outside.Index = &i
+		}
+		return err
+	}
+	return nil
 }

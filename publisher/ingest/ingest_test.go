@@ -253,7 +253,7 @@ func TestClientGoneEndsTheWait(t *testing.T) {
 	conn.Close()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute): // of an hour
 		t.Fatal("the handler still waits")
 	}
 }
@@ -261,9 +261,12 @@ func TestClientGoneEndsTheWait(t *testing.T) {
 // A body that stops half way counts nothing, whether the client closes or stalls.
 func TestHalfABodyCountsNothing(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"closes": 400, "stalls": 408} {
+	for name, tc := range map[string]struct {
+		timeout time.Duration // of the body; who closes is answered long before it
+		want    int
+	}{"closes": {time.Hour, 400}, "stalls": {50 * time.Millisecond, 408}} {
 		var s recorder
-		srv := httptest.NewServer(New(&s, Config{BodyTimeout: 50 * time.Millisecond}))
+		srv := httptest.NewServer(New(&s, Config{BodyTimeout: tc.timeout}))
 		t.Cleanup(srv.Close)
 		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 		if err != nil {
@@ -281,8 +284,8 @@ func TestHalfABodyCountsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := problemOf(t, resp); p.Status != want {
-			t.Errorf("client %s: got %d %s, want %d", name, p.Status, p.Detail, want)
+		if p := problemOf(t, resp); p.Status != tc.want {
+			t.Errorf("client %s: got %d %s, want %d", name, p.Status, p.Detail, tc.want)
 		}
 		resp.Body.Close()
 		if got := s.got(); len(got) != 0 {
@@ -292,33 +295,54 @@ func TestHalfABodyCountsNothing(t *testing.T) {
 }
 
 // Requests that wait for the bus count as pending: memory is bounded, and small
-// requests still pass.
+// requests still pass. A body that says of itself that it is too long is not read.
 func TestPendingIsBounded(t *testing.T) {
 	t.Parallel()
 	s := recorder{block: true}
 	const size = 100 << 10
-	h := New(&s, Config{Timeout: time.Hour, MaxBody: size, MaxPending: 3 * size})
+	h := New(&s, Config{Timeout: time.Hour, MaxBody: size, MaxPending: 3*size + 100})
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	begin := func(body string) {
-		before := len(s.got())
+		before, answered := len(s.got()), make(chan struct{})
 		waiting.Go(func() {
+			defer close(answered)
 			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/increments", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		})
 		for len(s.got()) == before {
-			<-time.After(time.Millisecond)
+			select {
+			case <-time.After(time.Millisecond):
+			case <-answered:
+				t.Fatalf("a body of %d bytes is not waited for", len(body))
+			}
 		}
 	}
+	defer cancel()
 	for range 3 {
 		begin(longBody(size))
 	}
-	p := problemOf(t, post(longBody(size)).do(h))
-	if p.Status != 429 {
-		t.Errorf("got %d %s, want 429", p.Status, p.Detail)
+	for _, tc := range []struct {
+		body   string
+		length int64 // as it says of itself
+		want   int
+		read   bool
+	}{
+		{longBody(size), size, 429, false},
+		{longBody(size), -1, 429, true},
+		{longBody(size + 1), size + 1, 413, false},
+		{longBody(size + 1), -1, 429, true},
+	} {
+		from := &toldReader{Reader: strings.NewReader(tc.body)}
+		r, w := httptest.NewRequest("POST", "/v1/increments", from), httptest.NewRecorder()
+		r.Header.Set("Content-Type", "application/json")
+		r.ContentLength = tc.length
+		if h.ServeHTTP(w, r); w.Code != tc.want || from.read != tc.read {
+			t.Errorf("length %d, by its word %d: got %d, read: %v; want %d, %v", len(tc.body), tc.length, w.Code, from.read, tc.want, tc.read)
+		}
 	}
-	begin(`{"counter":"a"}`)
+	begin(longBody(16_000)) // whose buffer still fits: it is the pooled one and 12 KiB
 	cancel()
 	waiting.Wait()
 	if got := h.pending.Load(); got != 0 {

@@ -1,16 +1,12 @@
 package query
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/reader"
 )
 
 const (
@@ -22,7 +18,7 @@ const (
 )
 
 // staleness is the reader's maxStaleness: below 0, its default, where none is asked.
-func staleness(query url.Values) (time.Duration, error) {
+func staleness(query api.Params) (time.Duration, error) {
 	if !query.Has("max_staleness") {
 		return -1, nil
 	}
@@ -38,7 +34,7 @@ func staleness(query url.Values) (time.Duration, error) {
 }
 
 // asString reports whether totals are to be strings.
-func asString(query url.Values) (bool, error) {
+func asString(query api.Params) (bool, error) {
 	switch format := query.Get("format"); {
 	case !query.Has("format") || format == "number":
 		return false, nil
@@ -57,44 +53,6 @@ func checkCount(field string, n, most int) error {
 		return &countmill.FieldError{Field: field, Problem: fmt.Sprintf("stands %d times", n), Limit: fmt.Sprintf("1 to %d", most)}
 	}
 	return nil
-}
-
-// pageLimit is the most counters of a page.
-func pageLimit(query url.Values) (int, error) {
-	if !query.Has("limit") {
-		return defaultLimit, nil
-	}
-	n, err := strconv.Atoi(query.Get("limit"))
-	if err != nil || n < 1 || n > reader.MaxPage {
-		return 0, &countmill.FieldError{Field: "limit", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxPage)}
-	}
-	return n, nil
-}
-
-// tokenVersion begins what a page token stands for, so that its meaning can change.
-const tokenVersion = "1"
-
-// pageToken stands for the page that begins after a counter; there is none at the end.
-func pageToken(after string) string {
-	if after == "" {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(tokenVersion + after))
-}
-
-func parseToken(query url.Values) (after string, err error) {
-	if !query.Has("page_token") {
-		return "", nil
-	}
-	bad := &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave", Limit: "the next_page_token of the page before"}
-	token, err := base64.RawURLEncoding.Strict().DecodeString(query.Get("page_token"))
-	if err != nil || len(token) == 0 || string(token[:1]) != tokenVersion {
-		return "", bad
-	}
-	if after = string(token[1:]); countmill.CheckCounter(after) != nil {
-		return "", bad
-	}
-	return after, nil
 }
 
 // sayWhichCounter puts the position of a bad name into words: the reader's error counts

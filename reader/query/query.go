@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/deadline"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -85,6 +87,7 @@ type Handler struct {
 	router   *api.Router
 	pending  atomic.Int64 // bytes of bodies
 	watchers atomic.Int64
+	scrapes  atomic.Int64
 	closing  context.Context // ends all watchers
 	close    context.CancelFunc
 }
@@ -106,11 +109,13 @@ func New(r Reader, cfg Config) (*Handler, error) {
 
 // Register adds the handler's routes to a router that serves others too.
 func (h *Handler) Register(rt *api.Router) {
-	rt.Handle(http.MethodGet, "/v1/totals", h.answer(h.totals))
-	rt.Handle(http.MethodPost, "/v1/totals", h.answer(h.manyTotals))
-	rt.Handle(http.MethodGet, "/v1/counters", h.answer(h.list))
-	rt.Handle(http.MethodGet, "/v1/counters/{name}", h.answer(h.counter))
-	rt.Handle(http.MethodGet, "/v1/watch", http.HandlerFunc(h.watch))
+	read := access.PerCounter(access.Read)
+	rt.Handle(http.MethodGet, "/v1/totals", read, h.answer(h.totals))
+	rt.Handle(http.MethodPost, "/v1/totals", read, h.answer(h.manyTotals))
+	rt.Handle(http.MethodGet, "/v1/counters", read, h.answer(h.list))
+	rt.Handle(http.MethodGet, "/v1/counters/{name}", read, h.answer(h.counter))
+	rt.Handle(http.MethodGet, "/v1/watch", read, http.HandlerFunc(h.watch))
+	rt.Handle(http.MethodGet, "/metrics/counters", read, http.HandlerFunc(h.metrics))
 }
 
 // ServeHTTP answers one request, where the handler has a server for itself.
@@ -124,12 +129,13 @@ func (h *Handler) Close() { h.close() }
 // Watchers is how many there are.
 func (h *Handler) Watchers() int { return int(h.watchers.Load()) }
 
-// answer makes a handler of a function that returns what to answer with.
-func (h *Handler) answer(f func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
+// answer makes a handler of a function that returns what to answer with. The function's
+// context, and not its request's, is bounded in time.
+func (h *Handler) answer(f func(context.Context, http.ResponseWriter, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+		ctx, cancel := deadline.After(r.Context(), h.cfg.Timeout)
 		defer cancel()
-		v, err := f(w, r.WithContext(ctx))
+		v, err := f(ctx, w, r)
 		if err != nil {
 			h.refuse(w, r, err)
 			return

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
 )
@@ -24,9 +25,11 @@ const (
 
 // A frame is what an event shows.
 type frame struct {
-	Totals []total  `json:"totals"`
-	Lag    *float64 `json:"lag"`
-	Rates  *rates   `json:"rates"` // null until the aggregators have been seen twice
+	Totals json.RawMessage `json:"totals"`
+	Lag    *float64        `json:"lag"`
+	Rates  *rates          `json:"rates"` // null until the aggregators have been seen twice
+
+	essence json.RawMessage // Totals without what differs at every read
 }
 
 // rates are those of all counters and aggregators together.
@@ -38,10 +41,11 @@ type rates struct {
 // A watcher is one stream.
 type watcher struct {
 	h            *Handler
+	caller       access.Caller
 	counters     []string
 	interval     time.Duration
 	maxStaleness time.Duration
-	strings      bool
+	quoted       bool
 
 	w    http.ResponseWriter
 	sent time.Time // when something went out last
@@ -88,7 +92,7 @@ func (h *Handler) newWatcher(w http.ResponseWriter, r *http.Request) (*watcher, 
 	if err != nil {
 		return nil, err
 	}
-	wa := &watcher{h: h, counters: query["counter"], w: w}
+	wa := &watcher{h: h, counters: query.All("counter"), w: w}
 	if err := checkCount("counter", len(wa.counters), MaxQuery); err != nil {
 		return nil, err
 	}
@@ -96,10 +100,14 @@ func (h *Handler) newWatcher(w http.ResponseWriter, r *http.Request) (*watcher, 
 		return nil, err
 	}
 	wa.interval = min(wa.interval, h.cfg.KeepAlive/2) // comments go out at a read
-	if wa.strings, err = asString(query); err != nil {
+	if wa.quoted, err = asString(query); err != nil {
 		return nil, err
 	}
 	if wa.maxStaleness, err = staleness(query); err != nil {
+		return nil, err
+	}
+	wa.caller = access.From(r.Context())
+	if err := wa.caller.CheckAll(wa.counters); err != nil {
 		return nil, err
 	}
 	if h.closing.Err() != nil {
@@ -112,7 +120,7 @@ func (h *Handler) newWatcher(w http.ResponseWriter, r *http.Request) (*watcher, 
 	return wa, nil
 }
 
-func watchInterval(query url.Values) (time.Duration, error) {
+func watchInterval(query api.Params) (time.Duration, error) {
 	if !query.Has("interval") {
 		return defaultInterval, nil
 	}
@@ -124,7 +132,8 @@ func watchInterval(query url.Values) (time.Duration, error) {
 	return d, nil
 }
 
-// run reads again every interval and returns when the stream has to end.
+// run reads again every interval and returns when the stream has to end. It outlives no
+// token: whoever comes back is asked for one.
 func (wa *watcher) run(ctx context.Context) error {
 	if wa.maxStaleness < 0 { // let watchers of the same counters share reads
 		wa.maxStaleness = wa.interval / 2
@@ -136,6 +145,9 @@ func (wa *watcher) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
+		}
+		if !wa.caller.Current() {
+			return errors.New("the watcher's token was changed or has expired")
 		}
 		f, err := wa.read(ctx)
 		if ctx.Err() != nil {
@@ -157,7 +169,13 @@ func (wa *watcher) read(ctx context.Context) (frame, error) {
 		return frame{}, err
 	}
 	p := wa.h.reader.Pipeline(ctx)
-	return frame{totalsOf(ts, wa.strings), lagOf(p), ratesOf(p)}, nil
+	f := frame{Totals: appendTotals(nil, ts, wa.quoted), Lag: lagOf(p), Rates: ratesOf(p)}
+	still := slices.Clone(ts)
+	for i := range still {
+		still[i].AsOf, still[i].Source = time.Time{}, ""
+	}
+	f.essence = appendTotals(nil, still, wa.quoted)
+	return f, nil
 }
 
 func ratesOf(p reader.Pipeline) *rates {
@@ -178,7 +196,9 @@ func (wa *watcher) show(f frame, err error) error {
 		name, data = "problem", encode(api.AsProblem(err))
 		essence = data
 	} else {
-		data, essence = encode(f), encode(f.essence())
+		data = encode(f)
+		f.Totals = f.essence
+		essence = encode(f)
 	}
 	if !bytes.Equal(essence, wa.last) {
 		wa.last = essence
@@ -188,15 +208,6 @@ func (wa *watcher) show(f frame, err error) error {
 		return wa.send([]byte(": keep-alive\n\n"))
 	}
 	return nil
-}
-
-// essence is the frame without what differs at every read.
-func (f frame) essence() frame {
-	f.Totals = append([]total(nil), f.Totals...)
-	for i := range f.Totals {
-		f.Totals[i].AsOf, f.Totals[i].Source = "", ""
-	}
-	return f
 }
 
 // encode writes JSON on one line, as an event's data must be.

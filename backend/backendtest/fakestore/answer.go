@@ -26,6 +26,10 @@ const (
 	// server: the caller cannot know.
 	UnknownApplied
 	UnknownNotApplied
+	// ContendedApplied and ContendedNotApplied return ErrContended: the caller cannot know
+	// either.
+	ContendedApplied
+	ContendedNotApplied
 	// SlowApplied and SlowNotApplied return when the caller's context ends.
 	SlowApplied
 	SlowNotApplied
@@ -45,11 +49,16 @@ const (
 	Bury     Op = "Bury"
 	Dead     Op = "Dead"
 	Discard  Op = "Discard"
+	ByKey    Op = "DeadByKey"
 	Announce Op = "Announce"
 	Check    Op = "Check"
 	Workers  Op = "Workers"
 	Lookup   Op = "Lookup"
+	Reset    Op = "ResetCounter"
+	Sweep    Op = "SweepCounters"
+	RaiseOne Op = "RaiseCounter"
 	List     Op = "List"
+	Survey   Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"
 )
@@ -118,12 +127,14 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 		return fmt.Errorf("fakestore: %w", aggregator.ErrRefused)
 	case Deployment:
 		return fmt.Errorf("fakestore: %w: permission denied", aggregator.ErrDeployment)
-	case UnknownApplied, SlowApplied:
+	case UnknownApplied, SlowApplied, ContendedApplied:
 		_ = run() // whatever it says, the answer is lost
 	}
 	switch answer {
 	case UnknownApplied, UnknownNotApplied:
 		return fmt.Errorf("fakestore: the answer was lost: %w", context.DeadlineExceeded)
+	case ContendedApplied, ContendedNotApplied:
+		return fmt.Errorf("fakestore: %w", aggregator.ErrContended)
 	case SlowApplied, SlowNotApplied:
 		<-ctx.Done()
 		return fmt.Errorf("fakestore: no answer: %w", ctx.Err())

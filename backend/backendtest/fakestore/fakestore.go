@@ -30,10 +30,10 @@ type Options struct {
 	Keys int
 	// Transforms is the most adds of one commit. Default 500.
 	Transforms int
-	// Commits and Shards are what Limits returns. Default 4 and 20.
+	// Commits and Shards are what Limits returns. Default 4 and 1.
 	Commits, Shards int
-	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake.
-	// Default off, as in Datastore.
+	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake, and
+	// with it nobody gains from more shards, as in Pebble. Default off, as in Datastore.
 	RaisesInFold bool
 
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
@@ -68,7 +68,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&o.Entities, 400}, {&o.Keys, 1000}, {&o.Transforms, 500}, {&o.Commits, 4}, {&o.Shards, 20}} {
+	}{{&o.Entities, 400}, {&o.Keys, 1000}, {&o.Transforms, 500}, {&o.Commits, 4}, {&o.Shards, 1}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -106,7 +106,8 @@ type Store struct {
 	closed  bool
 	last    time.Time // the newest commit or read time given out
 	shards  map[shardKey]history[int64]
-	records map[string]history[int64]
+	told    map[shardKey]aggregator.Told
+	records map[string]history[record]
 	markers map[wire.PartID]aggregator.Marker
 	dead    map[string]aggregator.Dead
 	workers map[string]reader.Worker
@@ -123,7 +124,8 @@ func New(opts Options) *Store {
 	return &Store{
 		opts:    opts.withDefaults(),
 		shards:  make(map[shardKey]history[int64]),
-		records: make(map[string]history[int64]),
+		told:    make(map[shardKey]aggregator.Told),
+		records: make(map[string]history[record]),
 		markers: make(map[wire.PartID]aggregator.Marker),
 		dead:    make(map[string]aggregator.Dead),
 		workers: make(map[string]reader.Worker),
@@ -136,10 +138,14 @@ func New(opts Options) *Store {
 
 // Limits returns what the options say.
 func (s *Store) Limits() aggregator.Limits {
-	return aggregator.Limits{
+	limits := aggregator.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
-		RaisesInFold: s.opts.RaisesInFold,
+		RaisesInFold: s.opts.RaisesInFold, ShardRate: 1,
 	}
+	if s.opts.RaisesInFold {
+		limits.ShardRate = 0
+	}
+	return limits
 }
 
 // Keys returns what the options say.

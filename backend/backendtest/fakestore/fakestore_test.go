@@ -168,7 +168,8 @@ func TestHistoryIsReadable(t *testing.T) {
 	t.Parallel()
 	s := fakestore.New(fakestore.Options{History: true, ClockOffset: time.Hour})
 	for i := range 5 {
-		at, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+		folded, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+		at := folded.At
 		if err != nil || time.Until(at) < 59*time.Minute {
 			t.Fatalf("fold at %s: %v, want a clock an hour ahead", at, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
@@ -13,40 +12,40 @@ import (
 )
 
 // Fold applies the commit, unless the hook of OnFold says otherwise.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (time.Time, error) {
+func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	answer, err := s.begin(ctx, fold, c)
 	if err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	if err := s.checkCommit(c); err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	if err := s.claim(c); err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
 	defer s.release(c)
-	var at time.Time
+	var folded aggregator.Folded
 	err = s.do(ctx, answer, func() (err error) {
-		at, err = s.apply(c, answer)
+		folded, err = s.apply(c, answer)
 		return err
 	})
 	if err != nil {
-		return time.Time{}, err
+		return aggregator.Folded{}, err
 	}
-	return at, nil
+	return folded, nil
 }
 
-func (s *Store) apply(c *aggregator.Commit, answer Answer) (time.Time, error) {
+func (s *Store) apply(c *aggregator.Commit, answer Answer) (aggregator.Folded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if answer == MarkerExists {
 		s.counts.Collisions++
-		return time.Time{}, fmt.Errorf("fakestore: %w", aggregator.ErrMarkerExists)
+		return aggregator.Folded{}, fmt.Errorf("fakestore: %w", aggregator.ErrMarkerExists)
 	}
 	for _, m := range c.Markers {
 		if _, ok := s.markers[m.ID]; ok {
 			s.counts.Collisions++
-			return time.Time{}, fmt.Errorf("fakestore: %w: %s", aggregator.ErrMarkerExists, m.ID)
+			return aggregator.Folded{}, fmt.Errorf("fakestore: %w: %s", aggregator.ErrMarkerExists, m.ID)
 		}
 	}
 	at := s.commitTimeLocked()
@@ -55,20 +54,31 @@ func (s *Store) apply(c *aggregator.Commit, answer Answer) (time.Time, error) {
 	}
 	s.counts.Markers += len(c.Markers)
 	if answer == NotCounted {
-		return time.Time{}, fmt.Errorf("fakestore: %w", aggregator.ErrNotCounted)
+		return aggregator.Folded{}, fmt.Errorf("fakestore: %w", aggregator.ErrNotCounted)
 	}
 	keep := s.oldestLocked()
-	for _, a := range c.Adds {
+	told := make([]aggregator.Told, len(c.Adds))
+	for i, a := range c.Adds {
 		key := shardKey{a.Counter, a.Shard}
 		sum, _ := s.shards[key].newest()
 		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
+		told[i] = s.told[key]
+		told[i].Tally = max(told[i].Tally, c.Tally) + 1
+		told[i].Known = max(told[i].Known, a.Shard+1)
+		if c.Known != nil {
+			told[i].Known = max(told[i].Known, c.Known[i])
+		}
+		s.told[key] = told[i]
 	}
 	s.raiseLocked(c.Raises, at)
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()
 	s.counts.LargestFold = max(s.counts.LargestFold, c.Entities())
-	return at, nil
+	if s.opts.RaisesInFold {
+		told = nil
+	}
+	return aggregator.Folded{At: at, Shards: told}, nil
 }
 
 // saturatingAdd stops at the ends of int64, as Datastore's Increment does.
@@ -102,6 +112,9 @@ func (s *Store) checkCommit(c *aggregator.Commit) error {
 			return s.mistake("marker %s never expires", m.ID)
 		}
 		seen[m.ID] = true
+	}
+	if c.Known != nil && len(c.Known) != len(c.Adds) {
+		return s.mistake("%d numbers of shards known for %d adds", len(c.Known), len(c.Adds))
 	}
 	for i := range c.Adds {
 		if err := s.checkAdd(c.Adds, i); err != nil {
@@ -167,9 +180,9 @@ func (s *Store) checkRecords(c *aggregator.Commit) error {
 	}
 	for _, a := range c.Adds {
 		s.mu.Lock()
-		shards, _ := s.records[a.Counter].newest()
+		r, _ := s.records[a.Counter].newest()
 		s.mu.Unlock()
-		shards = max(shards, raised[a.Counter])
+		shards := max(r.shards, raised[a.Counter])
 		if int64(a.Shard) >= shards {
 			return s.mistake("a fold to shard %d of %q, whose record names %d", a.Shard, a.Counter, shards)
 		}

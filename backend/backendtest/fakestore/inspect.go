@@ -20,6 +20,7 @@ type Counts struct {
 	MarkersRead, RecordsRead       int
 	Lookups, KeysRead, Lists       int
 	Buried, Discarded, Announced   int
+	Resets                         int
 }
 
 // Counts returns what was done so far.
@@ -67,6 +68,26 @@ func (s *Store) TotalAt(counter string, at time.Time) int64 {
 		}
 	}
 	return total
+}
+
+// ServedAt is what a reader has to show of a counter as it was at a moment: all that its
+// shards held, whatever its record says of their number, less its baseline. It needs
+// Options.History.
+func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool) {
+	sum := s.TotalAt(counter, at)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, _ := s.records[counter].at(at)
+	total = sum - r.Baseline
+	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
+}
+
+// Left is the sum of a counter's shards less its baseline.
+func (s *Store) Left(counter string) int64 {
+	s.mu.Lock()
+	r, _ := s.records[counter].newest()
+	s.mu.Unlock()
+	return s.Total(counter) - r.Baseline
 }
 
 // Expire forgets the markers that expire before now, as a TTL policy does in its time.

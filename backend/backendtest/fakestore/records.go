@@ -54,8 +54,8 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 		defer s.mu.Unlock()
 		s.counts.RecordsRead += len(counters)
 		for i, counter := range counters {
-			if n, ok := s.records[counter].newest(); ok && answer != Blank {
-				shards[i] = int(n)
+			if r, _ := s.records[counter].newest(); answer != Blank && r.DeletedAt.IsZero() {
+				shards[i] = int(r.shards)
 			}
 		}
 		return nil
@@ -96,8 +96,9 @@ func (s *Store) checkRaise(r aggregator.Raise) error {
 func (s *Store) raiseLocked(raises []aggregator.Raise, at time.Time) {
 	keep := s.oldestLocked()
 	for _, r := range raises {
-		if n, _ := s.records[r.Counter].newest(); int64(r.Shards) > n {
-			s.records[r.Counter] = s.records[r.Counter].set(at, int64(r.Shards), keep)
+		if rec, _ := s.records[r.Counter].newest(); int64(r.Shards) > rec.shards || !rec.DeletedAt.IsZero() {
+			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(r.Shards)), time.Time{}
+			s.records[r.Counter] = s.records[r.Counter].set(at, rec, keep)
 		}
 	}
 	s.counts.Raised += len(raises)
@@ -156,6 +157,26 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 		for _, key := range slices.Sorted(maps.Keys(s.dead)) {
 			if key > after && len(letters) < limit {
 				letters = append(letters, s.dead[key])
+			}
+		}
+		return nil
+	})
+	return letters, err
+}
+
+// DeadByKey looks dead letters up.
+func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+	answer, err := s.begin(ctx, ByKey, nil)
+	if err != nil {
+		return nil, err
+	}
+	var letters []aggregator.Dead
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, key := range keys {
+			if d, ok := s.dead[key]; ok {
+				letters = append(letters, d)
 			}
 		}
 		return nil

@@ -68,8 +68,8 @@ func (v *View) lookup(keys []reader.Key) []reader.Value {
 
 func (s *Store) valueLocked(key reader.Key, at time.Time) reader.Value {
 	if key.Shard == reader.RecordKey {
-		shards, ok := s.records[key.Counter].at(at)
-		return reader.Value{Exists: ok, Value: shards}
+		r, _ := s.records[key.Counter].at(at)
+		return reader.Value{Exists: r.exists, Value: r.shards, Reset: r.reset()}
 	}
 	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
 	return reader.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
@@ -88,9 +88,9 @@ func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]rea
 		defer s.mu.Unlock()
 		at := v.pinLocked()
 		for counter, h := range s.records {
-			shards, ok := h.at(at)
-			if ok && strings.HasPrefix(counter, prefix) && counter > after {
-				records = append(records, reader.Record{Counter: counter, Shards: int(shards)})
+			r, _ := h.at(at)
+			if r.exists && strings.HasPrefix(counter, prefix) && counter > after {
+				records = append(records, reader.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset()})
 			}
 		}
 		slices.SortFunc(records, func(a, b reader.Record) int { return strings.Compare(a.Counter, b.Counter) })

@@ -122,6 +122,9 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 // under the tags; without tags, with all.
 func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string) {
 	tb.Helper()
+	for _, r := range served {
+		d.checkNeed(tb, r)
+	}
 	var documented []string
 	for pattern := range at(d.raw, "paths") {
 		for method, op := range at(d.raw, "paths", pattern) {
@@ -139,6 +142,24 @@ func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string
 	slices.Sort(got)
 	if diff := cmp.Diff(documented, got); diff != "" {
 		tb.Errorf("routes documented and served (-documented +served):\n%s", diff)
+	}
+}
+
+// checkNeed holds what a route asks of its callers against what the document says.
+func (d *Document) checkNeed(tb testing.TB, r api.Route) {
+	tb.Helper()
+	op := at(d.raw, "paths", r.Pattern, strings.ToLower(r.Method))
+	want := []any{}
+	if !r.Need.ForAnyone() {
+		want = []any{map[string]any{"bearer": []any{string(r.Need.Scope())}}}
+		for _, status := range []string{"401", "403"} {
+			if at(op, "responses", status) == nil {
+				tb.Errorf("%s %s needs a token, and no answer %s is documented", r.Method, r.Pattern, status)
+			}
+		}
+	}
+	if diff := cmp.Diff(any(want), op["security"]); diff != "" {
+		tb.Errorf("%s %s: what it needs and the documented security (-need +documented):\n%s", r.Method, r.Pattern, diff)
 	}
 }
 

@@ -1,0 +1,198 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/wire"
+)
+
+// Config tunes an Admin. Its zero value works.
+type Config struct {
+	// Timeout bounds a call, repeats included. Default 10s.
+	Timeout time.Duration
+
+	// CallTimeout bounds each call of the store. Default 5s.
+	CallTimeout time.Duration
+
+	// Horizon is how long the ids of resets are remembered. Default 8 days.
+	Horizon time.Duration
+
+	// Logger is told of everything that was done. Default: discards.
+	Logger *slog.Logger
+
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 5*time.Second)
+	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate reports every problem at once.
+func (c Config) validate() error {
+	var errs []error
+	for _, d := range []struct {
+		name string
+		val  time.Duration
+	}{{"Timeout", c.Timeout}, {"CallTimeout", c.CallTimeout}, {"Horizon", c.Horizon}} {
+		if d.val < 0 {
+			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", d.name, d.val))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// An Admin looks after counters. It is safe for concurrent use and has nothing to close.
+type Admin struct {
+	sums  Sums
+	store Store
+	cfg   Config
+	stats counts
+}
+
+// New returns an admin of the counters in store, which sums looks up. The error reports all
+// that is wrong with the config.
+func New(sums Sums, store Store, cfg Config) (*Admin, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	return &Admin{sums: sums, store: store, cfg: cfg.withDefaults()}, nil
+}
+
+// Stats is what was done since the start.
+type Stats struct{ Raises, Resets, Deletes int64 }
+
+type counts struct{ raises, resets, deletes atomic.Int64 }
+
+// Stats returns what was done since the start.
+func (a *Admin) Stats() Stats {
+	return Stats{a.stats.raises.Load(), a.stats.resets.Load(), a.stats.deletes.Load()}
+}
+
+// A LowerError is a raise that would have lowered a counter's number of shards.
+type LowerError struct {
+	Counter      string
+	Asked, Named int
+}
+
+func (e *LowerError) Error() string {
+	return fmt.Sprintf("counter %q has %d shards, and a number of shards is never lowered (asked for: %d)", e.Counter, e.Named, e.Asked)
+}
+
+// Raise makes sure that the counter has that many shards. One that nobody has incremented is
+// made. Aggregators use the new ones when they hear of them, within the hour. Errors match countmill.ErrInvalid,
+// countmill.ErrUnavailable and countmill.ErrOutcomeUnknown, or are a *LowerError. A raise may
+// be repeated.
+func (a *Admin) Raise(ctx context.Context, counter string, shards int) error {
+	if err := countmill.CheckCounter(counter); err != nil {
+		return err
+	}
+	if shards < 1 || shards > countmill.MaxShards {
+		return &countmill.FieldError{Field: "shards", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(countmill.MaxShards)}
+	}
+	named := 0
+	err := a.retry(ctx, func(ctx context.Context) (err error) {
+		named, err = a.store.RaiseCounter(ctx, counter, shards)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("raise counter %q: %w", counter, err)
+	}
+	if named > shards {
+		return &LowerError{counter, shards, named}
+	}
+	a.stats.raises.Add(1)
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "counter raised", slog.String("counter", counter), slog.Int("shards", shards))
+	return nil
+}
+
+// Reset sets the counter's total back to 0, and says what it was. With an id, 1 to 128 bytes,
+// a repeat within the horizon changes nothing and returns the same; an empty one is none.
+// Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
+// countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
+func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
+	key := a.randomID()
+	if id != "" {
+		if err := countmill.CheckID("id", id); err != nil {
+			return Done{}, err
+		}
+		key = wire.ResetID(counter, id)
+	}
+	done, err := a.reset(ctx, Reset{ID: key, Counter: counter})
+	if err != nil {
+		return Done{}, fmt.Errorf("reset counter %q: %w", counter, err)
+	}
+	a.stats.resets.Add(1)
+	a.log(ctx, "counter reset", counter, done)
+	return done, nil
+}
+
+// Delete sets the counter's total back to 0 and hides it until it is incremented again.
+// Errors are those of Reset; it may always be repeated.
+func (a *Admin) Delete(ctx context.Context, counter string) (Done, error) {
+	done, err := a.reset(ctx, Reset{ID: a.randomID(), Counter: counter, Delete: true})
+	if err != nil {
+		return Done{}, fmt.Errorf("delete counter %q: %w", counter, err)
+	}
+	a.stats.deletes.Add(1)
+	a.log(ctx, "counter deleted", counter, done)
+	return done, nil
+}
+
+func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, message, slog.String("counter", counter),
+		slog.Int64("removed", done.Removed), slog.Time("as_of", done.At))
+}
+
+// randomID lets a reset without an id be tried again: the marker tells what became of it.
+func (a *Admin) randomID() wire.PartID {
+	var id [1]wire.PartID
+	wire.RandomIDs(a.cfg.Env, id[:])
+	return id[0]
+}
+
+func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
+	if err := countmill.CheckCounter(r.Counter); err != nil {
+		return Done{}, err
+	}
+	var first time.Time
+	err = a.retry(ctx, func(ctx context.Context) (err error) {
+		// The sum and its moment belong together, and so a try that follows another looks
+		// again: what it finds may be older than another's reset, never of two moments.
+		if r.Look, err = a.sums.Sum(ctx, r.Counter); err != nil {
+			return undone{err}
+		}
+		if first.IsZero() {
+			first = r.Look.At
+		}
+		if r.Look.At.Sub(first) > a.cfg.Horizon {
+			return errForgotten // the machine was suspended
+		}
+		r.ExpireAt = r.Look.At.Add(a.cfg.Horizon + markerSlack)
+		done, err = a.store.ResetCounter(ctx, r)
+		return err
+	})
+	return done, err
+}
+
+// errForgotten ends a reset whose first try may have been applied, and whose marker may be
+// gone by now: another try could remove more, and say less.
+var errForgotten = errors.New("the first try was longer ago than ids are remembered")
+
+// markerSlack keeps the marker of an id longer than the horizon, as those of parts are.
+const markerSlack = 2 * time.Hour

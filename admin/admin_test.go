@@ -1,0 +1,289 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counters is a store, and looks counters of at most 20 shards up in it.
+type counters struct {
+	*fakestore.Store
+	// between runs after a look-up.
+	between func(*admin.Sum) error
+}
+
+func (c *counters) Sum(ctx context.Context, counter string) (admin.Sum, error) {
+	v := c.View()
+	defer v.Close()
+	keys := []reader.Key{{Counter: counter, Shard: reader.RecordKey}}
+	for n := range 20 {
+		keys = append(keys, reader.Key{Counter: counter, Shard: n})
+	}
+	values, err := v.Lookup(ctx, keys)
+	if err != nil {
+		return admin.Sum{}, errors.Join(countmill.ErrUnavailable, err)
+	}
+	rec := values[0]
+	s := admin.Sum{Exists: rec.Exists, At: v.ReadTime(), Record: admin.Record{
+		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.At, DeletedAt: rec.Reset.DeletedAt,
+	}}
+	for _, value := range values[1:] {
+		s.Sum += value.Value
+	}
+	if c.between != nil {
+		err = c.between(&s)
+	}
+	return s, err
+}
+
+// total is what a reader would show.
+func (c *counters) total(t *testing.T, counter string) int64 {
+	t.Helper()
+	between := c.between
+	c.between = nil
+	defer func() { c.between = between }()
+	s, err := c.Sum(t.Context(), counter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Sum - s.Baseline
+}
+
+func (c *counters) add(t *testing.T, counter string, delta int64) {
+	t.Helper()
+	if err := c.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	add := aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, 0), Delta: delta}
+	if _, err := c.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newAdmin(t *testing.T) (*admin.Admin, *counters) {
+	t.Helper()
+	c := &counters{Store: fakestore.New(fakestore.Options{Errorf: t.Errorf, NeedRecords: true})}
+	a, err := admin.New(c, c, admin.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, c
+}
+
+func TestRaise(t *testing.T) {
+	t.Parallel()
+	a, c := newAdmin(t)
+	for _, step := range []struct {
+		counter string
+		shards  int
+		named   int
+		wrong   string
+	}{
+		{"a", 0, 0, "shards is out of range (limit: 1 to 999)"},
+		{"a", 1000, 0, "shards is out of range (limit: 1 to 999)"},
+		{"", 5, 0, "counter is empty (limit: 1 to 500 bytes)"},
+		{"a", 40, 40, ""},
+		{"a", 40, 40, ""},
+		{"a", 39, 40, `counter "a" has 40 shards, and a number of shards is never lowered (asked for: 39)`},
+		{"a", 999, 999, ""},
+	} {
+		err := a.Raise(t.Context(), step.counter, step.shards)
+		if step.wrong == "" && err != nil || step.wrong != "" && (err == nil || err.Error() != step.wrong) {
+			t.Errorf("Raise %q to %d: got %v, want %q", step.counter, step.shards, err, step.wrong)
+		}
+		if got, err := c.Shards(t.Context(), []string{"a"}); got[0] != step.named || err != nil {
+			t.Errorf("Raise %q to %d: the record names %v, %v, want %d", step.counter, step.shards, got, err, step.named)
+		}
+	}
+	if got := a.Stats(); got != (admin.Stats{Raises: 3}) {
+		t.Errorf("stats: got %+v, want 3 raises", got)
+	}
+}
+
+func TestResetAndDelete(t *testing.T) {
+	t.Parallel()
+	a, c := newAdmin(t)
+	steps := []struct {
+		add    int64
+		do     func() (admin.Done, error)
+		what   string
+		remove int64
+		left   int64
+	}{
+		{5, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset", 5, 0},
+		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset again", 0, 0},
+		{-2, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x", -2, 0},
+		{7, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x again", -2, 7},
+		{1, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete", 8, 0},
+		{0, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete again", 0, 0},
+		{3, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x at last", -2, 3},
+		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "y") }, "reset y", 3, 0},
+	}
+	for _, step := range steps {
+		if step.add != 0 {
+			c.add(t, "a", step.add)
+		}
+		done, err := step.do()
+		if err != nil || done.Removed != step.remove || done.At.IsZero() {
+			t.Errorf("%s: got %+v, %v, want %d removed", step.what, done, err, step.remove)
+		}
+		if got := c.total(t, "a"); got != step.left {
+			t.Errorf("%s: leaves %d, want %d", step.what, got, step.left)
+		}
+	}
+	if got, want := a.Stats(), (admin.Stats{Resets: 6, Deletes: 2}); got != want {
+		t.Errorf("stats: got %+v, want %+v", got, want)
+	}
+	if done, err := a.Delete(t.Context(), "nobody's"); done.Removed != 0 || err != nil {
+		t.Errorf("delete of no counter: got %+v, %v", done, err)
+	}
+	for id, wrong := range map[string]string{
+		strings.Repeat("x", 129): "id is too long (limit: 1 to 128 bytes)", "a\xff": "id is not valid UTF-8 (limit: valid UTF-8)",
+	} {
+		if _, err := a.Reset(t.Context(), "a", id); !errors.Is(err, countmill.ErrInvalid) || err.Error() != wrong {
+			t.Errorf("reset with id %q: got %v, want %q", id, err, wrong)
+		}
+	}
+	if _, err := a.Delete(t.Context(), "__a__"); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("delete of a reserved name: got %v", err)
+	}
+}
+
+// Whatever becomes of a try, what was counted is removed once, and what comes in between
+// tries is not lost.
+func TestResetIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answers []fakestore.Answer
+		between func(look int, s *admin.Sum)
+		removed int64
+	}{
+		"an answer lost, done":     {answers: []fakestore.Answer{fakestore.UnknownApplied}, removed: 5},
+		"an answer lost, not done": {answers: []fakestore.Answer{fakestore.UnknownNotApplied}, removed: 6},
+		"no answer":                {answers: []fakestore.Answer{fakestore.SlowApplied}, removed: 5},
+		"three lost":               {answers: []fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownApplied}, removed: 7},
+		"it looked too long ago": {between: func(look int, s *admin.Sum) {
+			if look == 1 {
+				s.At = s.At.Add(-2 * admin.MaxLook)
+			}
+		}, removed: 6},
+		"its counter was swept": {between: func(look int, s *admin.Sum) {
+			if look == 1 {
+				s.ResetAt = s.At
+			}
+		}, removed: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, c := newAdmin(t)
+				c.add(t, "a", 5)
+				looks := 0
+				c.between = func(s *admin.Sum) error {
+					looks++
+					c.add(t, "a", 1)
+					if tc.between != nil {
+						tc.between(looks, s)
+					}
+					return nil
+				}
+				c.On(fakestore.Reset, fakestore.Script(tc.answers...))
+				done, err := a.Reset(t.Context(), "a", "")
+				if err != nil || done.Removed != tc.removed {
+					t.Errorf("got %+v, %v, want %d removed", done, err, tc.removed)
+				}
+				if got, want := done.Removed+c.total(t, "a"), int64(5+looks); got != want {
+					t.Errorf("removed and left are %d, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestResetThatFails(t *testing.T) {
+	t.Parallel()
+	always := func(a fakestore.Answer) func(int) fakestore.Answer { return func(int) fakestore.Answer { return a } }
+	for name, tc := range map[string]struct {
+		prepare func(c *counters)
+		want    error
+		took    time.Duration
+		calls   int
+	}{
+		"refused":         {func(c *counters) { c.On(fakestore.Reset, always(fakestore.Deployment)) }, countmill.ErrUnavailable, 0, 1},
+		"not looked up":   {func(c *counters) { c.On(fakestore.Lookup, always(fakestore.UnknownNotApplied)) }, countmill.ErrUnavailable, 0, 0},
+		"never an answer": {func(c *counters) { c.On(fakestore.Reset, always(fakestore.SlowApplied)) }, countmill.ErrOutcomeUnknown, 10 * time.Second, 2},
+		"changes each time": {func(c *counters) {
+			c.between = func(s *admin.Sum) error { s.Exists = false; s.At = time.Time{}; return nil }
+		}, countmill.ErrUnavailable, 10 * time.Second, 0},
+		"lost, then refused": {func(c *counters) {
+			c.On(fakestore.Reset, func(n int) fakestore.Answer {
+				if n == 2 { // the first was before
+					return fakestore.UnknownNotApplied
+				}
+				return fakestore.Refused
+			})
+		}, countmill.ErrOutcomeUnknown, 10 * time.Second, 0},
+		"suspended beyond the horizon": {func(c *counters) {
+			c.On(fakestore.Reset, fakestore.Script(fakestore.OK, fakestore.UnknownApplied))
+			looks := 0
+			c.between = func(s *admin.Sum) error {
+				if looks++; looks > 1 {
+					s.At = s.At.Add(countmill.DefaultHorizon + time.Second)
+				}
+				return nil
+			}
+		}, countmill.ErrOutcomeUnknown, -1, 1},
+		"overflow": {func(c *counters) {
+			c.between = func(s *admin.Sum) error { s.Sum = math.MaxInt64; return nil }
+		}, countmill.ErrOverflow, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, c := newAdmin(t)
+				c.add(t, "a", -5)
+				if _, err := a.Reset(t.Context(), "a", ""); err != nil { // a baseline of -5
+					t.Fatal(err)
+				}
+				tc.prepare(c)
+				calls, began := c.Calls(fakestore.Reset), time.Now()
+				_, err := a.Reset(t.Context(), "a", "")
+				if !errors.Is(err, tc.want) || errors.Is(err, countmill.ErrUnavailable) != (tc.want == countmill.ErrUnavailable) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if took := time.Since(began); took != tc.took && tc.took >= 0 {
+					t.Errorf("took %s, want %s", took, tc.took)
+				}
+				if n := c.Calls(fakestore.Reset) - calls; tc.calls > 0 && n > tc.calls {
+					t.Errorf("%d calls of the store, want at most %d", n, tc.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestNewNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := admin.New(nil, nil, admin.Config{Timeout: -1, CallTimeout: -1, Horizon: -1})
+	for _, field := range []string{"Timeout", "CallTimeout", "Horizon"} {
+		if err == nil || !strings.Contains(err.Error(), field+" must not be negative") {
+			t.Errorf("got %v, want one that names %s", err, field)
+		}
+	}
+}

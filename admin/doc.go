@@ -1,0 +1,51 @@
+// Package admin looks after counters: it raises their number of shards, sets their totals
+// back to 0, and deletes them.
+//
+//	      Raise           Reset, Delete
+//	        |                   |
+//	        |      look up: record and shards at one moment t
+//	        |                   |
+//	+-------v-------------------v----------+        +------------+
+//	| record: shards, baseline, reset_at,  |        | shards     |
+//	|         deleted_at                   |        |            |<-- folds, which
+//	| marker of the reset's id             |        |            |    go on
+//	+--------------------------------------+        +------------+
+//
+// A reset adds up the record and the shards at a moment t, and makes that sum the counter's
+// baseline, in a transaction on the record and a marker for the reset's id. The total is the
+// sum of the shards less the baseline. So what was folded by t is gone, what was folded later
+// counts, and a fold neither waits nor fails: it does not touch the record.
+//
+// A delete is a reset that notes down when. A deleted counter does not exist, and is in no
+// list, until its sum differs from the baseline. A day later its record and shards go
+// together (Store.SweepCounters says when they stay).
+//
+// # Promise
+//
+//   - A counter's number of shards is never lowered.
+//   - A reset removes each increment once: what resets have removed and what the total
+//     shows is together all that was counted. Done says how much it was.
+//   - A reset with an id is done once within the horizon, however often it is asked for,
+//     and gets the same answer each time.
+//   - Totals that were cached before a reset are served to callers that accept their age,
+//     as ever: admin does not touch caches. A total with a later as_of always wins there.
+//   - A late increment of a deleted counter counts, from 0.
+//
+// # Failures
+//
+//	what fails                       what callers see
+//	-------------------------------  ------------------------------------------------
+//	the look-up                      countmill.ErrUnavailable: nothing was done
+//	the store refuses                countmill.ErrUnavailable: nothing was done
+//	the transaction, or its answer   tried again under the same marker with a new
+//	is lost                          look-up; after Timeout countmill.ErrOutcomeUnknown
+//	another reset comes between      nothing: the one that looked last stays, and the
+//	                                 other removes nothing more
+//	a total does not fit 64 bits     countmill.ErrOverflow: nothing was done
+//	this process freezes between     nothing: a look-up over a minute old is not
+//	look-up and transaction          applied, it looks again
+//	the counter is swept and comes   nothing: the transaction sees that the record is
+//	back between the two             another one, it looks again
+//	a reset is asked for again       it is a reset of what was counted since, unless
+//	                                 it has the same id
+package admin

@@ -1,0 +1,147 @@
+package letters_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+)
+
+// A surface is the HTTP half of letters in a fake store, held to the document.
+type surface struct {
+	*api.Router
+	doc *apitest.Document
+}
+
+func serve(t *testing.T, f *fakeStore) surface {
+	t.Helper()
+	rt := api.NewRouter(nil)
+	letters.NewHandler(letters.New(f, letters.Config{}), letters.HandlerConfig{}).Register(rt)
+	doc := apitest.Load(t)
+	doc.CheckRoutes(t, rt.Routes(), "dead letters")
+	return surface{rt, doc}
+}
+
+// call returns the status and the body of an answer.
+func (s surface) call(t *testing.T, method, path, body string) (int, string) {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	s.ServeHTTP(rec, req)
+	pattern, _, _ := strings.Cut(path, "?")
+	if method == http.MethodGet && strings.HasPrefix(pattern, "/v1/dead/") {
+		pattern = "/v1/dead/{name}"
+	}
+	s.doc.CheckAnswer(t, method, pattern, rec.Code, rec.Header(), rec.Body.Bytes())
+	return rec.Code, strings.TrimSpace(rec.Body.String())
+}
+
+func (s surface) want(t *testing.T, method, path, body string, status int, text string) {
+	t.Helper()
+	if got, answer := s.call(t, method, path, body); got != status || !strings.Contains(answer, text) {
+		t.Errorf("%s %s %.60s: got %d %s, want %d with %s", method, path, body, got, answer, status, text)
+	}
+}
+
+var at = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	part := anonymous(entry("a", -7))
+	f := newStore(
+		letters.Letter{Key: "batch", Source: "s", Reason: "r", Time: at, At: at, Maybe: true, Payload: encode(at, part)},
+		letters.Letter{Key: "json", At: at, Payload: []byte(`{"Counter": 1}`)},
+		letters.Letter{Key: "raw", At: at, Time: at, Payload: []byte("\xffraw")},
+		letters.Letter{Key: "newer:0002:ab", At: at, Time: at, Payload: []byte{8, 2}},
+		letters.Letter{Key: "large", At: at, Time: at, Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)},
+	)
+	f.asked["raw"] = letters.Letter{}
+	s := serve(t, f)
+	s.want(t, "GET", "/v1/dead/batch", "", 200, `{"key":"batch","source":"s","time":"2026-11-21T04:04:03.120000Z","at":"2026-11-21T04:04:03.120000Z","reason":"r","applied":"unknown","bytes":`)
+	s.want(t, "GET", "/v1/dead/batch", "", 200, `"batch":{"time":"2026-11-21T04:04:03.120000Z","parts":[{"id":"`+part.ID.String()+`","kind":"anonymous","entries":[{"counter":"a","delta":-7}]}]}}`)
+	s.want(t, "GET", "/v1/dead/json", "", 200, `"applied":"no","bytes":14,"replay":"never","why":"Counter is not a field`)
+	s.want(t, "GET", "/v1/dead/json", "", 200, `"json":{"Counter":1}}`)
+	s.want(t, "GET", "/v1/dead/raw", "", 200, `"replay_asked":true,"replay":"never"`)
+	s.want(t, "GET", "/v1/dead/raw", "", 200, `"base64":"/3Jhdw=="}`)
+	s.want(t, "GET", "/v1/dead/newer:0002:ab", "", 200, "counts it by itself")
+	s.want(t, "GET", "/v1/dead/large", "", 200, `"truncated":true}`)
+	s.want(t, "GET", "/v1/dead/nobody", "", 404, "no such dead letter")
+	s.want(t, "GET", "/v1/dead/a/b", "", 404, "one segment")
+	s.want(t, "GET", "/v1/dead/a%2Fb", "", 400, "no key of a dead letter")
+	s.want(t, "GET", "/v1/dead/batch?x=1", "", 400, "is not a parameter")
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	f := newStore()
+	for _, key := range []string{"a", "b", "c"} {
+		f.letters[key] = letters.Letter{Key: key, At: at, Payload: []byte("x")}
+	}
+	s := serve(t, f)
+	var keys, token string
+	for range 2 {
+		_, body := s.call(t, "GET", "/v1/dead?limit=2"+token, "")
+		var page struct {
+			Letters []struct{ Key string }
+			Next    string `json:"next_page_token"`
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page.Letters {
+			keys += l.Key
+		}
+		token = "&page_token=" + page.Next
+	}
+	if keys != "abc" || token != "&page_token=" {
+		t.Errorf("got %s and then %s, want abc and the end", keys, token)
+	}
+	serve(t, newStore()).want(t, "GET", "/v1/dead", "", 200, `{"letters":[]}`)
+	for path, want := range map[string]string{
+		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?page_token=x": "page_token", "?page_token=": "page_token",
+		"?page_token=MQ": "page_token", "?prefix=a": "prefix is not a parameter",
+	} {
+		s.want(t, "GET", "/v1/dead"+path, "", 400, want)
+	}
+}
+
+func TestReplayAndDiscard(t *testing.T) {
+	t.Parallel()
+	payload := encode(time.Now(), anonymous(entry("a", 1)))
+	f := newStore(
+		letters.Letter{Key: "a", At: at, Time: time.Now(), Payload: payload},
+		letters.Letter{Key: "b", At: at, Time: at.Add(-10_000 * time.Hour), Maybe: true, Payload: payload},
+	)
+	s := serve(t, f)
+	s.want(t, "POST", "/v1/dead/replay", `{"keys":["a","b","c"]}`, 200,
+		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"older than the horizon of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
+	s.want(t, "GET", "/v1/dead", "", 200, `"replay_asked":true}`)
+	s.want(t, "POST", "/v1/dead/replay", `{"keys":["b"],"as_new":true}`, 200,
+		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
+	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
+	f.err = errors.New("away")
+	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a"]}`, 503, "unavailable")
+	for _, path := range []string{"/v1/dead/replay", "/v1/dead/discard"} {
+		for body, want := range map[string]string{
+			`{}`: "holds 0 keys", `{"keys":[]}`: "holds 0 keys", `{"keys":"a"}`: "body", `{"keys":["a"],"x":1}`: "body", `{"keys":["a"],"keys":["b"]}`: "body",
+			`[]`: "body", `{"Keys":["a"]}`: "body", `{"keys":["a","a/b"]}`: `"index":1`, `{"keys":[""]}`: "no key", `{"keys":["manual:é"]}`: "no key",
+			`{"keys":["a"` + strings.Repeat(`,"a"`, 100) + `]}`: "holds 101 keys",
+		} {
+			s.want(t, "POST", path, body, 400, want)
+		}
+		s.want(t, "POST", path, strings.Repeat(" ", 65<<10), 413, "")
+		s.want(t, "POST", path, "", 415, "")
+		s.want(t, "GET", path, "", 405, "")
+	}
+	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a"],"as_new":true}`, 400, "body")
+}

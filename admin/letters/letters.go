@@ -1,0 +1,183 @@
+package letters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	// MaxPage is the most letters of a page, MaxKeys the most keys of one replay or
+	// discard.
+	MaxPage = 1000
+	MaxKeys = 100
+
+	// lot is how many letters are in memory at once: one may have 10 MB.
+	lot = 5
+	// maxRead is how many bytes of letters are read for a page: it may end early.
+	maxRead = 32 << 20
+
+	// maxKey is far above what keys of letters have.
+	maxKey = 200
+)
+
+// Config sets up Letters. The zero value works.
+type Config struct {
+	// Horizon is how long ids are remembered; the aggregators have the last word. Default
+	// 8 days.
+	Horizon time.Duration
+}
+
+// Letters looks after the dead letters of a store.
+type Letters struct {
+	store   Store
+	horizon time.Duration
+}
+
+// New returns Letters of a store.
+func New(store Store, cfg Config) *Letters {
+	if cfg.Horizon <= 0 {
+		cfg.Horizon = countmill.DefaultHorizon
+	}
+	return &Letters{store, cfg.Horizon}
+}
+
+// A Page holds letters in the order of their keys.
+type Page struct {
+	Letters []Letter
+	Bytes   []int  // of each; payloads are left out
+	Next    string // what List takes as after for the next page; empty at the end
+}
+
+// List returns letters whose keys come after after: at most limit of them (1 to MaxPage),
+// and fewer where they are large.
+func (l *Letters) List(ctx context.Context, after string, limit int) (Page, error) {
+	var p Page
+	for bytes := 0; ; {
+		n := min(lot, limit+1-len(p.Letters)) // one more shows whether there is more
+		found, err := l.store.Page(ctx, after, n)
+		if err != nil {
+			return Page{}, away("listing dead letters", err)
+		}
+		for _, d := range found {
+			if len(p.Letters) == limit || bytes > maxRead {
+				p.Next = p.Letters[len(p.Letters)-1].Key
+				return p, nil
+			}
+			bytes += len(d.Payload)
+			p.Bytes = append(p.Bytes, len(d.Payload))
+			after, d.Payload = d.Key, nil
+			p.Letters = append(p.Letters, d)
+		}
+		if len(found) < n {
+			return p, nil
+		}
+	}
+}
+
+// Show returns one letter and what it holds; found is false where there is none.
+func (l *Letters) Show(ctx context.Context, key string) (d Letter, c Contents, found bool, err error) {
+	letters, err := l.store.Find(ctx, []string{key})
+	if err != nil {
+		return d, c, false, away("looking a dead letter up", err)
+	}
+	if len(letters) == 0 {
+		return d, c, false, nil
+	}
+	return letters[0], read(&letters[0], time.Now(), l.horizon), true, nil
+}
+
+// What became of a letter.
+const (
+	Asked     = "asked"     // aggregators count it
+	Refused   = "refused"   // it cannot be replayed, or not in this way; Why says why
+	Gone      = "gone"      // there is no such letter: counted, discarded, or never there
+	Discarded = "discarded" // it was there and is not any more
+)
+
+// An Outcome is what became of one letter.
+type Outcome struct {
+	Key    string
+	Result string
+	Why    string
+	// New is true where it counts under new ids. With Twice it may then have been counted
+	// before.
+	New, Twice bool
+}
+
+// Replay asks for letters to be counted. Those that cannot count under their own ids any
+// more are refused unless asNew allows new ones. After an error it may be repeated.
+func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
+	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
+		o, ask := l.plan(d, asNew, time.Now())
+		if o.Result != Asked {
+			return o, nil
+		}
+		return o, l.store.Ask(ctx, ask)
+	})
+}
+
+// plan decides how a letter is to be counted.
+func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
+	o, ask := Outcome{Key: d.Key, Result: Asked}, *d
+	c := read(d, now, l.horizon)
+	switch {
+	case c.Replay == Never:
+		o.Result, o.Why = Refused, c.Why
+	case c.Replay == AsNew && !asNew:
+		o.Result, o.Why = Refused, c.Why+"; it can only be counted as new"
+	case c.Replay == AsNew || asNew && !d.Maybe:
+		fresh := renewed(d, c.Batch, now)
+		if len(fresh.Parts) == 0 {
+			o.Result, o.Why = Refused, "it holds no increments"
+			return o, ask
+		}
+		o.New, o.Twice = true, d.Maybe
+		ask.Payload, ask.Time, ask.Maybe = wire.Append(nil, fresh), now, false
+	case c.JSON:
+		ask.Payload = wire.Append(nil, c.Batch)
+	}
+	ask.At = now
+	return o, ask
+}
+
+// Discard removes letters for good: what they hold is never counted.
+func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
+	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
+		return Outcome{Key: d.Key, Result: Discarded}, l.store.Discard(ctx, []string{d.Key})
+	})
+}
+
+// each calls do for the letters that are there, few at a time.
+func (l *Letters) each(ctx context.Context, keys []string, do func(*Letter) (Outcome, error)) ([]Outcome, error) {
+	outcomes := make([]Outcome, len(keys))
+	for from := 0; from < len(keys); from += lot {
+		some := keys[from:min(from+lot, len(keys))]
+		found, err := l.store.Find(ctx, some)
+		if err != nil {
+			return nil, away("looking dead letters up", err)
+		}
+		letters := make(map[string]*Letter, len(found))
+		for i := range found {
+			letters[found[i].Key] = &found[i]
+		}
+		for i, key := range some {
+			o := Outcome{Key: key, Result: Gone}
+			if d := letters[key]; d != nil {
+				if o, err = do(d); err != nil {
+					return nil, away("dead letter "+key, err)
+				}
+			}
+			outcomes[from+i] = o
+		}
+	}
+	return outcomes, nil
+}
+
+// away is an error of the store. All that is done here may be repeated.
+func away(what string, err error) error {
+	return fmt.Errorf("%w: %s: %w", countmill.ErrUnavailable, what, err)
+}

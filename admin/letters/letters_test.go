@@ -1,0 +1,344 @@
+package letters_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/wire"
+)
+
+// A fakeStore keeps letters, and what was asked for.
+type fakeStore struct {
+	letters map[string]letters.Letter
+	asked   map[string]letters.Letter
+	most    int // letters in one answer
+	err     error
+}
+
+func newStore(all ...letters.Letter) *fakeStore {
+	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}}
+	for _, d := range all {
+		f.letters[d.Key] = d
+	}
+	return f
+}
+
+func (f *fakeStore) Page(_ context.Context, after string, limit int) (page []letters.Letter, err error) {
+	for _, key := range slices.Sorted(maps.Keys(f.letters)) {
+		if key > after && len(page) < limit {
+			page = append(page, f.letter(key))
+		}
+	}
+	f.most = max(f.most, len(page))
+	return page, f.err
+}
+
+func (f *fakeStore) Find(_ context.Context, keys []string) (found []letters.Letter, err error) {
+	for _, key := range keys {
+		if _, ok := f.letters[key]; ok {
+			found = append(found, f.letter(key))
+		}
+	}
+	f.most = max(f.most, len(found))
+	return found, f.err
+}
+
+func (f *fakeStore) letter(key string) letters.Letter {
+	d := f.letters[key]
+	_, d.Asked = f.asked[key]
+	return d
+}
+
+func (f *fakeStore) Ask(_ context.Context, d letters.Letter) error {
+	f.asked[d.Key] = d
+	return f.err
+}
+
+func (f *fakeStore) Discard(_ context.Context, keys []string) error {
+	for _, key := range keys {
+		delete(f.letters, key)
+		delete(f.asked, key)
+	}
+	return f.err
+}
+
+func entry(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }
+
+func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(rand.Reader, entries)[0] }
+
+func encode(at time.Time, parts ...wire.Part) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
+}
+
+func decode(t *testing.T, payload []byte) *wire.Batch {
+	t.Helper()
+	b, err := wire.Decode(payload)
+	if err != nil {
+		t.Fatalf("what is asked for cannot be read: %v", err)
+	}
+	return b
+}
+
+// replay asks for the letter k.
+func replay(t *testing.T, f *fakeStore, asNew bool) letters.Outcome {
+	t.Helper()
+	done, err := letters.New(f, letters.Config{}).Replay(t.Context(), []string{"k"}, asNew)
+	if err != nil || len(done) != 1 {
+		t.Fatalf("got %v, %v; want one outcome", done, err)
+	}
+	return done[0]
+}
+
+func TestWhatAReplayAsksFor(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Microsecond)
+	old := now.Add(-200 * time.Hour)
+	part := anonymous(entry("a", 1), entry("b", 2))
+	newer := encode(now, part)
+	newer[1] = 9
+	for name, test := range map[string]struct {
+		letter letters.Letter
+		// What comes of it without and with as_new: the same bytes, new ids, or a refusal.
+		plain, asNew string
+	}{
+		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "new"},
+		"maybe counted":               {letters.Letter{Payload: encode(now, part), Time: now, Maybe: true}, "as it is", "as it is"},
+		"beyond the horizon":          {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "older than the horizon of 192h0m0s", "new, twice"},
+		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true}, "its id was counted with other increments; it can only be counted as new", "new"},
+		"newer":                       {letters.Letter{Payload: newer, Time: now}, "counts it by itself", "counts it by itself"},
+		"garbage":                     {letters.Letter{Payload: []byte("garbage"), Time: now}, "batch: ", "batch: "},
+		"nothing":                     {letters.Letter{Time: now}, "batch: ", "batch: "},
+		"JSON":                        {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now, Maybe: true}, "the id that the message had on the bus is lost", "new, twice"},
+		"JSON with ids":               {letters.Letter{Payload: []byte(` {"counter":"a","id":"x"}`), Time: now, Maybe: true}, "ids of increments", "ids of increments"},
+		"JSON that is bad":            {letters.Letter{Payload: []byte(`{"counter":"a","delta":0}`), Time: now}, "delta is 0", "delta is 0"},
+		"JSON that cancels out":       {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"a","delta":-1}]`), Time: now}, "cancel out", "cancel out"},
+		"JSON before the bus had ids": {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now}, "is lost; it can only be counted as new", "new"},
+	} {
+		for asNew, want := range map[bool]string{false: test.plain, true: test.asNew} {
+			test.letter.Key = "k"
+			f := newStore(test.letter)
+			o := replay(t, f, asNew)
+			got := f.asked["k"]
+			switch want {
+			case "as it is":
+				if o != (letters.Outcome{Key: "k", Result: letters.Asked}) || string(got.Payload) != string(test.letter.Payload) || !got.Time.Equal(test.letter.Time) || got.Maybe != test.letter.Maybe {
+					t.Errorf("%s, as new %t: %+v and %+v asked, want the letter as it is", name, asNew, o, got)
+				}
+			case "ids of increments":
+				b := decode(t, got.Payload)
+				if len(b.Parts) != 1 || b.Parts[0].ID != wire.IncrementID("a", "x") || o.New || !got.Time.Equal(test.letter.Time) {
+					t.Errorf("%s, as new %t: %+v and %+v asked, want the increment's id", name, asNew, o, b)
+				}
+			case "new", "new, twice":
+				if !o.New || o.Twice != (want == "new, twice") || o.Result != letters.Asked {
+					t.Errorf("%s, as new %t: %+v, want %s", name, asNew, o, want)
+				}
+				checkRenewed(t, got, part)
+			default:
+				if o.Result != letters.Refused || !strings.Contains(o.Why, want) || len(f.asked) != 0 {
+					t.Errorf("%s, as new %t: %+v, %d asked; want a refusal with %q", name, asNew, o, len(f.asked), want)
+				}
+			}
+		}
+	}
+}
+
+// checkRenewed holds what is asked for against one of a and two of b, as of now.
+func checkRenewed(t *testing.T, got letters.Letter, old wire.Part) {
+	t.Helper()
+	b := decode(t, got.Payload)
+	sums := map[string]int64{}
+	for _, p := range b.Parts {
+		if p.ID == old.ID {
+			t.Error("the id is the old one")
+		}
+		for _, e := range p.Entries {
+			sums[e.Counter] += e.Delta
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 1, "b": 2}, sums); diff != "" {
+		t.Errorf("sums (-want +got):\n%s", diff)
+	}
+	if age := time.Since(b.Time); age < 0 || age > time.Minute || !got.Time.Truncate(time.Microsecond).Equal(b.Time) {
+		t.Errorf("time %s, letter's time %s, want now", b.Time, got.Time)
+	}
+}
+
+// As new it has the same ids whenever that is asked, whatever letter the part stands in,
+// and others where an id was used with other deltas.
+func TestNewIDsAreTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	ids := func(d letters.Letter) (ids []wire.PartID) {
+		d.Key = "k"
+		f := newStore(d)
+		replay(t, f, true)
+		for _, p := range decode(t, f.asked["k"].Payload).Parts {
+			ids = append(ids, p.ID)
+		}
+		return ids
+	}
+	a, b := anonymous(entry("a", 1)), anonymous(entry("b", 1))
+	now := time.Now()
+	first, second := ids(letters.Letter{Payload: encode(now, a, b)}), ids(letters.Letter{Payload: encode(now.Add(-time.Hour), b)})
+	if first[1] != second[0] || first[0] == first[1] {
+		t.Errorf("ids %v and %v, want the same for the same part", first, second)
+	}
+	b.Entries = []wire.Entry{entry("b", 5)}
+	if third := ids(letters.Letter{Payload: encode(now, b)}); third[0] == second[0] {
+		t.Error("one id with two deltas has one new id")
+	}
+}
+
+// A letter about a part that follows a head begins with a copy of the head.
+func TestTheCopyOfAHeadIsNotCountedAsNew(t *testing.T) {
+	t.Parallel()
+	var incs []countmill.Increment
+	for i := range 30 {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i), Delta: 1})
+	}
+	parts, err := wire.CutRequest("", "key", incs)
+	if err != nil || len(parts) != 2 {
+		t.Fatal(len(parts), err)
+	}
+	for source, want := range map[string]int{parts[1].ID.String(): 6, parts[0].ID.String(): 30, "message": 30} {
+		f := newStore(letters.Letter{Key: "k", Source: source, Payload: encode(time.Now(), parts...)})
+		replay(t, f, true)
+		if got := decode(t, f.asked["k"].Payload).Entries(); got != want {
+			t.Errorf("source %s: %d entries, want %d", source, got, want)
+		}
+	}
+}
+
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newStore(letters.Letter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
+		l := letters.New(f, letters.Config{Horizon: time.Hour})
+		for _, step := range []struct {
+			wait time.Duration
+			want string
+		}{{time.Hour, letters.Asked}, {time.Microsecond, letters.Refused}} {
+			time.Sleep(step.wait) // virtual
+			if done, err := l.Replay(t.Context(), []string{"k"}, false); err != nil || done[0].Result != step.want {
+				t.Errorf("after %s more: got %v, %v; want %s", step.wait, done, err, step.want)
+			}
+		}
+	})
+}
+
+func TestGoneAndDiscarded(t *testing.T) {
+	t.Parallel()
+	var all []letters.Letter
+	var keys []string
+	for i := range 23 {
+		keys = append(keys, fmt.Sprintf("%02d", i))
+		all = append(all, letters.Letter{Key: keys[i], Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
+	}
+	f := newStore(all...)
+	l := letters.New(f, letters.Config{})
+	if done, err := l.Replay(t.Context(), []string{"07", "99", "08"}, false); err != nil || done[0].Result != letters.Asked || done[1].Result != letters.Gone || done[2].Result != letters.Asked {
+		t.Errorf("replay: %v, %v; want asked, gone, asked", done, err)
+	}
+	for _, want := range []string{letters.Discarded, letters.Gone} {
+		done, err := l.Discard(t.Context(), keys[:22])
+		if err != nil || len(done) != 22 {
+			t.Fatal(done, err)
+		}
+		for i, o := range done {
+			if o != (letters.Outcome{Key: keys[i], Result: want}) {
+				t.Errorf("%d: %+v, want %s", i, o, want)
+			}
+		}
+	}
+	if len(f.letters) != 1 || len(f.asked) != 0 {
+		t.Errorf("%d letters and %d wishes are left, want 1 and none", len(f.letters), len(f.asked))
+	}
+	if f.most > 5 {
+		t.Errorf("%d letters in memory at once, want at most 5", f.most)
+	}
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	f := newStore()
+	for i := range 23 {
+		key := fmt.Sprintf("%02d", i)
+		f.letters[key] = letters.Letter{Key: key, Payload: make([]byte, i)}
+	}
+	f.asked["03"] = letters.Letter{}
+	l := letters.New(f, letters.Config{})
+	for _, limit := range []int{1, 4, 5, 6, 22, 23, 24, 1000} {
+		n, after := 0, ""
+		for {
+			p, err := l.List(t.Context(), after, limit)
+			if err != nil || len(p.Letters) > limit || len(p.Letters) == 0 {
+				t.Fatalf("limit %d: %d letters, %v", limit, len(p.Letters), err)
+			}
+			for i, d := range p.Letters {
+				if d.Key != fmt.Sprintf("%02d", n) || p.Bytes[i] != n || d.Payload != nil || d.Asked != (n == 3) {
+					t.Errorf("limit %d: letter %d is %+v of %d bytes", limit, n, d, p.Bytes[i])
+				}
+				n++
+			}
+			if after = p.Next; after == "" {
+				break
+			}
+		}
+		if n != 23 {
+			t.Errorf("limit %d: %d letters, want 23", limit, n)
+		}
+	}
+	if f.most > 5 {
+		t.Errorf("%d letters in memory at once, want at most 5", f.most)
+	}
+}
+
+// Letters may have 10 MB each.
+func TestAPageOfLargeLettersEndsEarly(t *testing.T) {
+	t.Parallel()
+	f := newStore()
+	large := make([]byte, 10_000_000)
+	for i := range 12 {
+		f.letters[fmt.Sprint(10+i)] = letters.Letter{Key: fmt.Sprint(10 + i), Payload: large}
+	}
+	l := letters.New(f, letters.Config{})
+	n := 0
+	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+		p, err := l.List(t.Context(), after, 1000)
+		if err != nil || len(p.Letters) == 0 || len(p.Letters) > 4 {
+			t.Fatalf("a page of %d letters, %v; want 1 to 4", len(p.Letters), err)
+		}
+		n, after = n+len(p.Letters), p.Next
+	}
+	if n != 12 {
+		t.Errorf("%d letters, want 12", n)
+	}
+}
+
+func TestAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := newStore(letters.Letter{Key: "k", Payload: encode(time.Now(), anonymous(entry("a", 1)))})
+	f.err = errors.New("secret")
+	l := letters.New(f, letters.Config{})
+	_, list := l.List(t.Context(), "", 1)
+	_, _, _, show := l.Show(t.Context(), "k")
+	_, replay := l.Replay(t.Context(), []string{"k"}, false)
+	_, discard := l.Discard(t.Context(), []string{"k"})
+	for name, err := range map[string]error{"list": list, "show": show, "replay": replay, "discard": discard} {
+		if !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("%s: got %v, want ErrUnavailable", name, err)
+		}
+	}
+}

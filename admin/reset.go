@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// A Reset sets a counter's baseline to what a look-up has found.
+type Reset struct {
+	// ID is what the marker is kept under.
+	ID      wire.PartID
+	Counter string
+	// Look is what was found.
+	Look Sum
+	// Delete hides the counter as well, until it is incremented again.
+	Delete bool
+	// ExpireAt is when the store may forget the marker, not earlier.
+	ExpireAt time.Time
+}
+
+// A Done is what a reset did.
+type Done struct {
+	// Removed is what it took off the total: all that was folded by At and not taken off
+	// before.
+	Removed int64
+	// At is the moment that it counts from.
+	At time.Time
+}
+
+// A Record is what resets and deletes have left in a counter's record.
+type Record struct {
+	Baseline  int64
+	ResetAt   time.Time // zero for never
+	DeletedAt time.Time // zero for a counter that is not deleted
+}
+
+// Apply is what a store has to do to the record that it finds, nil for none, in the
+// transaction that inserts the marker; now is the store's time in it. It returns the record
+// as it is to be, nil where there is nothing to write.
+//
+//	it finds                            it does
+//	no record                           nothing: nothing was removed
+//	no record, where the look-up did    ErrChanged: the counter has been swept
+//	a reset_at before the look-up's     ErrChanged: swept, and made anew
+//	a look-up over MaxLook ago          ErrChanged
+//	a reset_at at or past the look-up   nothing: another has removed it
+//	anything else                       baseline = sum, reset_at = the look-up's moment
+//
+// With Delete it sets deleted_at as well, unless that is set and nothing was folded since.
+func (r *Reset) Apply(found *Record, now time.Time) (after *Record, done Done, err error) {
+	done.At = r.Look.At
+	switch late := now.Sub(r.Look.At); {
+	case late > MaxLook || late < -MaxLook:
+		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, MaxLook)
+	case found == nil && r.Look.Exists:
+		return nil, done, ErrChanged
+	case found == nil:
+		return nil, done, nil
+	case found.ResetAt.Before(r.Look.ResetAt):
+		return nil, done, ErrChanged
+	case found.ResetAt.After(now):
+		return nil, done, fmt.Errorf("%w: the last reset was at %s, and by the store's clock it is %s", countmill.ErrUnavailable,
+			found.ResetAt.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	next := *found
+	moved := false
+	if found.ResetAt.Before(r.Look.At) {
+		if done.Removed, err = less(r.Look.Sum, found.Baseline); err != nil {
+			return nil, done, fmt.Errorf("%w: counter %q", err, r.Counter)
+		}
+		moved = done.Removed != 0
+		next.Baseline, next.ResetAt = r.Look.Sum, r.Look.At
+	} else {
+		done.At = found.ResetAt
+	}
+	if r.Delete && (moved || found.DeletedAt.IsZero()) {
+		next.DeletedAt = now
+	}
+	return &next, done, nil
+}
+
+// less is a-b, or countmill.ErrOverflow.
+func less(a, b int64) (int64, error) {
+	d := a - b
+	if (d < a) != (b > 0) {
+		return 0, countmill.ErrOverflow
+	}
+	return d, nil
+}
+
+// Marker is what the done is kept as in a marker, whose fields are two numbers.
+func (d Done) Marker() (wire.Fingerprint, uint64) {
+	return wire.Fingerprint(d.Removed), uint64(d.At.UnixMicro())
+}
+
+// DoneOf is what the marker of a reset says.
+func DoneOf(f wire.Fingerprint, fold uint64) Done {
+	return Done{Removed: int64(f), At: time.UnixMicro(int64(fold)).UTC()}
+}

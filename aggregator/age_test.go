@@ -1,0 +1,142 @@
+package aggregator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A process ages at least as fast as the store's clock and as time passes, whatever the
+// clock is set to.
+func TestAging(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		offset := time.Duration(0)
+		a := newAging(func() time.Time { return time.Now().Add(offset) })
+		for _, step := range []struct {
+			pass, set time.Duration
+			least     time.Duration // that it ages
+		}{
+			{time.Hour, 0, time.Hour},
+			{0, 0, 0},
+			{time.Minute, time.Hour, time.Hour + time.Minute}, // suspended, or set ahead
+			{time.Minute, -2 * time.Hour, time.Minute},        // set back
+			{0, -time.Hour, 0},
+			{time.Minute, 0, time.Minute},
+		} {
+			before := a.age()
+			time.Sleep(step.pass)
+			offset += step.set
+			if got := a.age() - before; got != age(step.least/time.Second) {
+				t.Errorf("%s pass, the clock is set by %s: ages by %d seconds, want %s", step.pass, step.set, got, step.least)
+			}
+		}
+	})
+}
+
+// A record is asked for again after an hour, however often it was used meanwhile.
+func TestRecordsAreRememberedForAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3}}
+		r := newRecords(store, 2, 20, 100, time.Now)
+		steps := []struct {
+			at   time.Duration
+			name string
+			want int // asked for so far
+		}{
+			{0, "a", 1}, {30 * time.Minute, "b", 2}, {59 * time.Minute, "a", 2}, {61 * time.Minute, "a", 3},
+			{62 * time.Minute, "b", 3}, {91 * time.Minute, "b", 4}, {120 * time.Minute, "a", 4}, {121 * time.Minute, "a", 5},
+		}
+		began := time.Now()
+		for _, step := range steps {
+			time.Sleep(time.Until(began.Add(step.at)))
+			if _, _, err := r.learn(t.Context(), toShard0(step.name), rememberFor); err != nil || store.looked != step.want {
+				t.Errorf("%s, after %s: %d records asked for, %v, want %d", step.name, step.at, store.looked, err, step.want)
+			}
+		}
+	})
+}
+
+// Using a record keeps it from being forgotten, and makes it no younger.
+func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
+		r := newRecords(store, 2, 20, 4, time.Now)
+		for _, step := range []struct {
+			pass  time.Duration
+			names []string
+			want  int // asked for so far
+		}{
+			{0, []string{"a"}, 1}, {30 * time.Minute, []string{"b", "c"}, 3}, {0, []string{"a"}, 3}, {30 * time.Minute, []string{"a"}, 4},
+		} {
+			time.Sleep(step.pass)
+			if _, _, err := r.learn(t.Context(), toShard0(step.names...), rememberFor); err != nil || store.looked != step.want {
+				t.Errorf("%q: %d records asked for, %v, want %d", step.names, store.looked, err, step.want)
+			}
+		}
+	})
+}
+
+// What was asked for together counts by its oldest, and a fold asks again right before it
+// commits.
+func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	for _, inFold := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, RaisesInFold: inFold}}, foundShards: 1}
+			a, err := New(nil, store, Config{Shards: 1, Commits: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			folds := func() (n int) {
+				for _, call := range store.called {
+					if strings.HasPrefix(call, "fold") {
+						n++
+					}
+				}
+				return n
+			}
+			fold := func(frozen time.Duration) outcome {
+				o := outcome{job: &job{}}
+				adds := toShard0("a")
+				adds[0].Delta = 1
+				k, raises, ok := a.learn(&o, adds)
+				if !ok {
+					t.Fatal(o.err)
+				}
+				time.Sleep(frozen)
+				a.fold(&o, taken{adds, k.shards}, raises, &k)
+				return o
+			}
+			for _, step := range []struct {
+				pass, frozen time.Duration
+				want         verdict
+				folds        int
+			}{
+				{0, 0, settled, 1}, {30 * time.Minute, 29 * time.Minute, settled, 2}, {0, time.Minute, again, 2},
+				{0, 0, settled, 3}, {0, 59 * time.Minute, settled, 4}, {time.Minute, 24 * time.Hour, again, 4},
+			} {
+				time.Sleep(step.pass)
+				o := fold(step.frozen)
+				if o.verdict != step.want || folds() != step.folds {
+					t.Errorf("in fold %t, frozen for %s: verdict %d (%v), %d folds; want %d and %d", inFold, step.frozen, o.verdict, o.err, folds(), step.want, step.folds)
+				}
+			}
+		})
+	}
+}
+
+// An increment of a deleted counter makes it one again, with the shards that it had.
+func TestFoldsEndADelete(t *testing.T) {
+	t.Parallel()
+	store := &fakeRecorder{shards: map[string]int{"a": 0}}
+	r := newRecords(store, 2, 20, 100, time.Now)
+	k, cost, err := r.learn(t.Context(), toShard0("a"), rememberFor)
+	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
+		t.Errorf("got %v, %+v, %v; want one raise to 20 shards", k.shards, cost, err)
+	}
+}

@@ -1,0 +1,194 @@
+package aggregator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// batchLetter is a dead letter that holds the parts.
+func batchLetter(key string, at time.Time, parts ...wire.Part) aggregator.Dead {
+	return aggregator.Dead{
+		Key: key, Source: "message-1", Reason: "given up", Maybe: true, Time: at, At: time.Now(),
+		Payload: wire.Append(nil, &wire.Batch{Time: at, Parts: parts}),
+	}
+}
+
+func buryAll(t *testing.T, store *fakestore.Store, letters ...aggregator.Dead) {
+	t.Helper()
+	if err := store.Bury(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask asks for the replay of a letter.
+func ask(t *testing.T, store *fakestore.Store, d aggregator.Dead) {
+	t.Helper()
+	d.Key = aggregator.AskKey(d.Key)
+	buryAll(t, store, d)
+}
+
+func (r *rig) keys() (keys []string) {
+	for _, d := range r.store.Letters() {
+		keys = append(keys, d.Key)
+	}
+	return keys
+}
+
+func (r *rig) wantKeys(t *testing.T, want ...string) {
+	t.Helper()
+	got := r.keys()
+	if len(got) != len(want) {
+		t.Errorf("letters %q, want %q", got, want)
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("letters %q, want %q", got, want)
+		}
+	}
+}
+
+func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		a, b := anonymous(one("a", 1)), anonymous(one("b", 2))
+		first, other := batchLetter("aa", time.Now(), a, identified("x", 10)), batchLetter("bb", time.Now(), b)
+		buryAll(t, store, first, other)
+		r := run(t, store, aggregator.Config{})
+		ask(t, store, first)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 11})
+		r.wantKeys(t, "bb")
+		if got := r.agg.Stats().Replayed; got != 1 {
+			t.Errorf("%d letters replayed, want 1", got)
+		}
+		// It comes back, is asked for again, and is delivered as a message too.
+		buryAll(t, store, first)
+		ask(t, store, first)
+		r.send(t, a, identified("x", 10))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 11})
+		r.wantKeys(t, "bb")
+	})
+}
+
+// Also where messages need no markers, and when the removal is not known to be done.
+func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
+		buryAll(t, store, d)
+		ask(t, store, d)
+		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
+		run(t, store, aggregator.Config{})
+		settle(5 * time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		r.wantKeys(t)
+	})
+}
+
+// A letter goes only when it is counted.
+func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		r.sendAt(t, time.Now().Add(-2*time.Hour), anonymous(one("a", 1)))
+		r.send(t, identified("x", 1))
+		settle(time.Minute)
+		r.send(t, identified("x", 5))
+		settle(time.Minute)
+		before := r.keys()
+		if len(before) != 2 {
+			t.Fatalf("letters %q, want one beyond the horizon and one of a reused id", r.reasons())
+		}
+		for range 2 {
+			for _, d := range store.Letters() {
+				ask(t, store, d)
+			}
+			settle(time.Minute)
+			r.want(t, map[string]int64{"a": 1})
+			r.wantKeys(t, before...)
+		}
+		if got := r.agg.Stats().Replayed; got != 0 {
+			t.Errorf("%d letters replayed, want none", got)
+		}
+	})
+}
+
+// What of a message cannot be counted is a letter of its own then.
+func TestPartOfALetterIsCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		r.send(t, identified("x", 1))
+		settle(time.Minute)
+		d := batchLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
+		buryAll(t, store, d)
+		ask(t, store, d)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1, "b": 2})
+		if got := r.buried(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
+			t.Errorf("letters %q hold %v, want one that holds 5 of a", r.keys(), got)
+		}
+	})
+}
+
+// What was maybe applied before a replay still may have been when the store refuses it.
+func TestAReplayDoesNotForgetMaybe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
+		buryAll(t, store, d)
+		ask(t, store, d)
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Refused })
+		run(t, store, aggregator.Config{})
+		settle(time.Minute)
+		if got := store.Letters(); len(got) != 1 || !got[0].Maybe {
+			t.Errorf("letters %+v, want one that was maybe applied", got)
+		}
+	})
+}
+
+// A newer process may have asked. Other letters do not wait for it.
+func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		newer := aggregator.Dead{Key: "aa", Payload: versioned(2, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
+		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
+		for _, d := range []aggregator.Dead{newer, other} {
+			buryAll(t, store, d)
+			ask(t, store, d)
+		}
+		r := run(t, store, aggregator.Config{})
+		settle(5 * time.Minute)
+		r.want(t, map[string]int64{"b": 1})
+		r.wantKeys(t, "aa", aggregator.AskKey("aa"))
+		run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(5 * time.Minute)
+		r.want(t, map[string]int64{"a": 1, "b": 1})
+		r.wantKeys(t)
+	})
+}
+
+// Whoever takes a wish back removes the copy. Letters of newer versions are still found.
+func TestAWishCanBeTakenBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1))))
+		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
+		buryAll(t, store, d)
+		ask(t, store, d)
+		if err := store.Discard(t.Context(), []string{aggregator.AskKey("aa")}); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		settle(5 * time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		r.wantKeys(t, "aa")
+	})
+}

@@ -1,0 +1,142 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// crafted makes n names of 64 letters with one xxHash64. That hash takes 8 bytes of each 32
+// into one of four sums, by steps that can all be undone: whatever stands in the first 8
+// bytes, others at the 32nd lead the sum back to where it was to be. One in some thousand
+// of those is text.
+func crafted(n int) []string {
+	const prime1, prime2 = 0x9e3779b185ebca87, 0xc2b2ae3d27d4eb4f
+	start := uint64(prime1)
+	start += prime2 // wraps
+	round := func(sum, word uint64) uint64 { return bits.RotateLeft64(sum+word*prime2, 31) * prime1 }
+	undo1, undo2 := inverse(prime1), inverse(prime2)
+	want := round(round(start, binary.LittleEndian.Uint64([]byte("crafted-"))), binary.LittleEndian.Uint64([]byte("-by-hand")))
+
+	random := rand.New(rand.NewPCG(1, 2))
+	names := make([]string, 0, n)
+	name := []byte("........ the second, the third, .")
+	for len(name) < 64 {
+		name = append(name, '-')
+	}
+	for len(names) < n {
+		for i := range 8 {
+			name[i] = 'a' + byte(random.IntN(26))
+		}
+		sum := round(start, binary.LittleEndian.Uint64(name))
+		word := (bits.RotateLeft64(want*undo1, -31) - sum) * undo2
+		binary.LittleEndian.PutUint64(name[32:], word)
+		if countmill.CheckCounter(string(name)) == nil {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
+
+// inverse is what an odd number times gives 1, of 64 bits (Newton).
+func inverse(n uint64) uint64 {
+	x := n
+	for range 6 {
+		x *= 2 - n*x
+	}
+	return x
+}
+
+func TestCraftedNamesHaveOneHash(t *testing.T) {
+	t.Parallel()
+	names := crafted(100)
+	seen := make(map[string]bool)
+	for _, name := range names {
+		if wire.HashCounter(name) != wire.HashCounter(names[0]) {
+			t.Fatalf("%q and %q have two hashes: the tests of crafted names try nothing", name, names[0])
+		}
+		seen[name] = true
+	}
+	if len(seen) != len(names) {
+		t.Errorf("%d names, %d of them different", len(names), len(seen))
+	}
+}
+
+// longest is the longest run of slots that are taken: what a look-up may have to walk.
+func longest(n int, taken func(int) bool) int {
+	run, most := 0, 0
+	for i := range 2 * n { // round the end
+		if run++; !taken(i % n) {
+			run = 0
+		}
+		most = max(most, min(run, n))
+	}
+	return most
+}
+
+// Names that were made to have one hash, and names whose hashes are neighbours, take no
+// longer to find than others.
+func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
+	t.Parallel()
+	const n, walk = 5_000, 200 // by chance the longest run of so many is some 50
+	neighbours := make([]string, 0, n)
+	for i := 0; len(neighbours) < n; i++ {
+		if name := "c" + strconv.Itoa(i); wire.HashCounter(name)&0xffff < n/16 {
+			neighbours = append(neighbours, name)
+		}
+	}
+	for what, counters := range map[string][]string{"one hash": crafted(n), "neighbours": neighbours} {
+		table, w := newNames(), &window{}
+		for i, counter := range counters {
+			table.put(counter, i%999+1, 0)
+			w.add(&part{Part: wire.Part{Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}, time.Time{})
+		}
+		for i, counter := range counters {
+			if got, _ := table.get(counter); got != i%999+1 {
+				t.Fatalf("%s: %q has %d shards, want %d", what, counter, got, i%999+1)
+			}
+		}
+		if run := longest(len(table.slots), func(i int) bool { return table.slots[i].at != 0 }); run > walk {
+			t.Errorf("%s: %d slots of names in a row are taken, want at most %d", what, run, walk)
+		}
+		if run := longest(len(w.counters.slots), func(i int) bool { return w.counters.slots[i] != 0 }); run > walk {
+			t.Errorf("%s: %d slots of a window in a row are taken, want at most %d", what, run, walk)
+		}
+		if w.counters.n != n {
+			t.Errorf("%s: a window counts %d counters, want %d", what, w.counters.n, n)
+		}
+	}
+}
+
+// BenchmarkCraftedNames is one new name of 10,000, and then one that is looked up.
+func BenchmarkCraftedNames(b *testing.B) {
+	const n = 10_000
+	ordinary := make([]string, n)
+	for i := range ordinary {
+		ordinary[i] = fmt.Sprintf("%064d", i)
+	}
+	for _, bc := range []struct {
+		name     string
+		counters []string
+	}{{"ordinary", ordinary}, {"crafted", crafted(n)}} {
+		b.Run(bc.name, func(b *testing.B) {
+			table := newNames()
+			for i := range b.N {
+				if i%n == 0 {
+					table = newNames()
+				}
+				table.put(bc.counters[i%n], 1, 0)
+				if n, _ := table.get(bc.counters[i%n]); n != 1 {
+					b.Fatal("not found")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// growth gives counters more shards, beside the loop, one call at a time. No fold waits for
+// it: folds go by what records were last known to name, so the new shards are used only when
+// the record that names them is durable.
+//
+// Nothing is lost when a wish is: the next commits to the same counter lead to the same.
+type growth struct {
+	wants   map[string]int // how many shards a counter needs
+	asked   map[string]int // the same, of the call under way
+	cancel  context.CancelFunc
+	answers chan grown
+	fails   int
+	after   time.Time
+}
+
+// mostWants is how many counters may wait.
+const mostWants = 1000
+
+func newGrowth() growth {
+	return growth{wants: make(map[string]int), answers: make(chan grown, 1)}
+}
+
+// A grown is what came of a call.
+type grown struct {
+	learned
+	err error
+}
+
+// want notes counters that need more shards.
+func (g *growth) want(raises []Raise) {
+	for _, r := range raises {
+		if n, waits := g.wants[r.Counter]; r.Shards > max(n, g.asked[r.Counter]) && (waits || len(g.wants) < mostWants) {
+			g.wants[strings.Clone(r.Counter)] = r.Shards // the name is a piece of a message
+		}
+	}
+}
+
+// grow sees to what counters need, if nothing of that kind is under way.
+func (l *loop) grow(now time.Time) {
+	g := &l.growth
+	if g.asked != nil || len(g.wants) == 0 || now.Before(g.after) || l.draining || l.isAway() {
+		return
+	}
+	var raises []Raise
+	for _, counter := range slices.Sorted(maps.Keys(g.wants)) {
+		if n := g.wants[counter]; n > l.a.records.known(counter) && len(raises) < l.a.limits.Keys {
+			raises = append(raises, Raise{Counter: counter, Shards: n})
+		}
+	}
+	wants := g.wants
+	if g.wants = make(map[string]int); len(raises) == 0 {
+		return // others were first, and it is known
+	}
+	g.asked = wants
+	var ctx context.Context
+	ctx, g.cancel = l.a.callContext()
+	l.a.cfg.Env.Go(func() {
+		cost, err := l.a.records.raise(ctx, raises)
+		g.answers <- grown{cost, err}
+	})
+}
+
+// afterGrowth takes up what a call came to. What went wrong waits, and is asked for again.
+func (l *loop) afterGrowth(got grown) {
+	g, s := &l.growth, &l.a.stats
+	g.cancel()
+	s.read.Add(int64(got.read))
+	s.written.Add(int64(got.raised))
+	s.raised.Add(int64(got.raised))
+	s.grown.Add(int64(got.raised))
+	asked := g.asked
+	g.asked = nil
+	if got.err == nil {
+		g.fails, g.after = 0, time.Time{}
+		return
+	}
+	g.fails++
+	g.after = time.Now().Add(l.backoff(g.fails))
+	for _, counter := range slices.Sorted(maps.Keys(asked)) {
+		g.want([]Raise{{Counter: counter, Shards: asked[counter]}})
+	}
+	l.a.cfg.Logger.Warn("counters not given more shards, will try again", "err", got.err, "counters", len(asked))
+}
+
+// end gives up what is under way: whatever becomes of it is harmless.
+func (g *growth) end() {
+	if g.asked != nil {
+		g.cancel()
+		<-g.answers
+		g.asked = nil
+	}
+}
+
+// known is how many shards a counter is remembered to have; 0 if it is not.
+func (r *records) known(counter string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newer, _ := r.newer.get(counter)
+	older, _ := r.older.get(counter)
+	return cmp.Or(newer, older)
+}
+
+// raise makes records name more shards, and learns of those that name as many by now: others
+// may have been first. A counter that was deleted is left as it is; one that is deleted between the two
+// calls exists again, at 0.
+func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err error) {
+	names := make([]string, len(raises))
+	for i := range raises {
+		names[i] = raises[i].Counter
+	}
+	asked := r.aging.age()
+	found, err := r.store.Shards(ctx, names)
+	if cost.read = len(names); err != nil {
+		return cost, err
+	}
+	var missing, there []Raise
+	for i, want := range raises {
+		switch n := found[i]; {
+		case n == 0:
+		case n < want.Shards:
+			missing = append(missing, want)
+		default:
+			there = append(there, Raise{Counter: want.Counter, Shards: n})
+		}
+	}
+	r.remember(there, asked)
+	if len(missing) == 0 {
+		return cost, nil
+	}
+	if err := r.store.Raise(ctx, missing); err != nil {
+		return cost, err
+	}
+	cost.raised = len(missing)
+	r.remember(missing, asked)
+	return cost, nil
+}

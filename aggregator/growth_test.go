@@ -1,0 +1,314 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
+)
+
+// single is a store whose new counters have one shard, as in Datastore.
+func single(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Shards: 1}) }
+
+// hammer sends an increment of "a" every step for as long, and each is a commit of its own.
+func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
+	t.Helper()
+	for range long / step {
+		r.send(t, anonymous(one("a", 1)))
+		sent++
+		settle(step)
+	}
+	return sent
+}
+
+func shardsOf(t *testing.T, store *fakestore.Store) int {
+	t.Helper()
+	n, err := store.Shards(t.Context(), []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n[0]
+}
+
+// used watches which shards commits go to from now on.
+func used(store *fakestore.Store) (shards func() int) {
+	var mu sync.Mutex
+	seen := make(map[int]bool)
+	store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range c.Adds {
+			seen[a.Shard] = true
+		}
+		return fakestore.OK
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen)
+	}
+}
+
+// drawing is a machine whose chance is that of a seed.
+func drawing(seed uint64) *env.Env { return &env.Env{Random: rand.NewPCG(seed, 0)} }
+
+// Ten commits a second by two aggregators, one a second for each shard. Nothing tells the two
+// of each other but what shards tell. What they draw is decided by seeds, as one in some
+// thousand draws comes to more than twice the shards; and they commit in turn, as at one moment
+// both may write the first record, and be at one shard.
+func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { hotRun(t, 2*seed) })
+		})
+	}
+}
+
+func hotRun(t *testing.T, seed uint64) {
+	store := single(t)
+	first, second := run(t, store, aggregator.Config{Env: drawing(seed)}), run(t, store, aggregator.Config{Env: drawing(seed + 1)})
+	want := int64(0)
+	for range 300 {
+		first.send(t, anonymous(one("a", 1)))
+		settle(50 * time.Millisecond)
+		second.send(t, anonymous(one("a", 2)))
+		want += 3
+		settle(150 * time.Millisecond)
+	}
+	settle(time.Minute)
+	first.want(t, map[string]int64{"a": want})
+	if n := shardsOf(t, store); n < 10 || n > 20 {
+		t.Errorf("%d shards after a minute of 10 commits a second, want 10 to 20", n)
+	}
+	counts, grown := store.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
+	if grown == 0 || int(grown) != counts.Raised-1 || counts.Raised > 20 || counts.RecordsRead > 40 {
+		t.Errorf("%d raises to more shards counted; the store has %+v", grown, counts)
+	}
+	t.Logf("%d shards, %d records raised and %d read for %d commits", shardsOf(t, store), counts.Raised, counts.RecordsRead, counts.Folds)
+}
+
+func TestAColdCounterStaysAsItIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := single(t)
+		r := run(t, store, aggregator.Config{})
+		want := r.hammer(t, 5*time.Second, 10*time.Minute)
+		r.want(t, map[string]int64{"a": want})
+		if counts := store.Counts(); counts.Raised != 1 || counts.RecordsRead != 1 {
+			t.Errorf("a commit every 5 s: %+v, want the record written once and read once", counts)
+		}
+	})
+}
+
+func TestShardsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg   aggregator.Config
+		by    int // hand
+		want  int
+		store fakestore.Options
+	}{
+		"by a setting":     {cfg: aggregator.Config{MaxShards: 3}, want: 3},
+		"switched off":     {cfg: aggregator.Config{ShardRate: -1}, want: 1},
+		"more by hand":     {cfg: aggregator.Config{MaxShards: 3}, by: 7, want: 7},
+		"of another store": {store: fakestore.Options{RaisesInFold: true}, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c.store.Shards = 1
+				store := strict(t, c.store)
+				if c.by > 0 {
+					if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: c.by}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r := run(t, store, c.cfg)
+				want := r.hammer(t, 150*time.Millisecond, time.Minute)
+				r.want(t, map[string]int64{"a": want})
+				if n := shardsOf(t, store); n != c.want {
+					t.Errorf("%d shards after a minute, want %d", n, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A raise by anybody gets to those who commit beside one who knows of it: no need for an
+// hour to pass. The record is looked at before it is believed.
+func TestMoreShardsAreHeardOf(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := single(t)
+		old := run(t, store, aggregator.Config{})
+		old.hammer(t, 10*time.Second, 20*time.Second)
+		if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+			t.Fatal(err)
+		}
+		fresh := run(t, store, aggregator.Config{})
+		fresh.hammer(t, 10*time.Second, 20*time.Minute) // comes to each shard, but for once in 10^15 times
+		_ = fresh.finish()
+		read := store.Counts().RecordsRead
+		old.hammer(t, 10*time.Second, 20*time.Second)
+		shards := used(store)
+		old.hammer(t, 10*time.Second, 5*time.Minute)
+		if n := shards(); n < 2 {
+			t.Errorf("%d shards used by one who knew of 1, want up to 4", n)
+		}
+		if n := store.Counts().RecordsRead - read; n != 1 {
+			t.Errorf("%d records read, want 1", n)
+		}
+	})
+}
+
+// Folds go on by the shards there are, and the store is not asked all the time.
+func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
+	for name, answer := range map[string]fakestore.Answer{
+		"lost": fakestore.UnknownNotApplied, "its answer lost": fakestore.UnknownApplied, "refused": fakestore.Refused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := single(t)
+				fails := true
+				store.On(fakestore.Raise, func(n int) fakestore.Answer {
+					if n > 1 && fails {
+						return answer
+					}
+					return fakestore.OK
+				})
+				r := run(t, store, aggregator.Config{Env: drawing(1)})
+				shards := used(store)
+				want := r.hammer(t, 250*time.Millisecond, time.Minute)
+				r.want(t, map[string]int64{"a": want})
+				if n := shards(); n > 1 && name != "its answer lost" {
+					t.Errorf("%d shards used, and no raise was answered", n)
+				}
+				if calls := store.Calls(fakestore.Raise); calls > 40 {
+					t.Errorf("%d raises in a minute in which none works", calls)
+				}
+				fails = false
+				want += r.hammer(t, 250*time.Millisecond, 2*time.Minute)
+				r.want(t, map[string]int64{"a": want})
+				if n := shardsOf(t, store); n < 4 || shards() < 4 {
+					t.Errorf("%d shards in the end, %d used; want at least 4", n, shards())
+				}
+			})
+		})
+	}
+}
+
+// A counter that is deleted, or of which nothing is found, is not made again by a raise:
+// the next fold that asks for its record does that.
+func TestADeletedCounterIsGivenNoShards(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := single(t)
+		store.On(fakestore.Shards, func(n int) fakestore.Answer {
+			if n > 1 {
+				return fakestore.Blank
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		want := r.hammer(t, 250*time.Millisecond, time.Minute)
+		r.want(t, map[string]int64{"a": want})
+		if counts := store.Counts(); counts.Raises != 1 || counts.RecordsRead < 2 {
+			t.Errorf("%+v, want records read, and raised once for the first fold", counts)
+		}
+	})
+}
+
+// What is under way for more shards does not hold up the end, and is not begun then.
+func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := single(t)
+		store.On(fakestore.Shards, func(n int) fakestore.Answer {
+			if n > 1 {
+				return fakestore.SlowNotApplied
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour})
+		want := r.hammer(t, 250*time.Millisecond, time.Minute)
+		if store.Calls(fakestore.Shards) != 2 {
+			t.Fatalf("%d look-ups of records, want one under way", store.Calls(fakestore.Shards))
+		}
+		began := time.Now()
+		if err := r.finish(); err != nil || time.Since(began) > time.Second {
+			t.Errorf("ended after %s: %v", time.Since(began), err)
+		}
+		r.want(t, map[string]int64{"a": want})
+	})
+}
+
+// A commit that was given up because of others tells nothing of their shards, so its record
+// is looked at before it is tried again; it stays whole, and markers are not looked for first.
+func TestContention(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []fakestore.Answer
+		want    []string // parts and shards that a is known to have, for each commit
+		reads   int      // of markers
+	}{
+		"not applied": {[]fakestore.Answer{fakestore.ContendedNotApplied, fakestore.ContendedNotApplied}, []string{"2/1", "2/4", "2/4"}, 0},
+		"applied":     {[]fakestore.Answer{fakestore.ContendedApplied}, []string{"2/1", "2/4"}, 2},
+		"no end of it while it is whole": {slices.Repeat([]fakestore.Answer{fakestore.ContendedNotApplied}, 4),
+			[]string{"2/1", "2/4", "2/4", "2/4", "1/0", "1/4"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := single(t)
+				r := run(t, store, aggregator.Config{Commits: 1})
+				r.send(t, anonymous(one("a", 1)))
+				settle(2 * time.Minute)
+				if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+					t.Fatal(err)
+				}
+				var commits commits
+				store.OnFold(commits.watch(c.answers...))
+				read := store.Counts().MarkersRead
+				r.send(t, anonymous(one("a", 1)), anonymous(one("b", 1)))
+				settle(10 * time.Minute)
+				r.want(t, map[string]int64{"a": 2, "b": 1})
+				if diff := cmp.Diff(c.want, commits.seen()); diff != "" {
+					t.Errorf("parts and shards of a known in each commit (-want +got):\n%s", diff)
+				}
+				if got := r.agg.Stats().Contended; got != int64(len(c.answers)) {
+					t.Errorf("%d commits contended, want %d", got, len(c.answers))
+				}
+				if got := store.Counts().MarkersRead - read; got != c.reads {
+					t.Errorf("%d markers read, want %d", got, c.reads)
+				}
+			})
+		})
+	}
+}
+
+// commits notes what folds consist of.
+type commits struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *commits) watch(answers ...fakestore.Answer) func(int, *aggregator.Commit) fakestore.Answer {
+	return func(_ int, commit *aggregator.Commit) fakestore.Answer {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		known := 0
+		for i, a := range commit.Adds {
+			if a.Counter == "a" {
+				known = commit.Known[i]
+			}
+		}
+		c.all = append(c.all, fmt.Sprintf("%d/%d", len(commit.Markers), known))
+		return fakestore.Script(answers...)(len(c.all))
+	}
+}
+
+func (c *commits) seen() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
+}

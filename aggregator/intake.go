@@ -1,0 +1,149 @@
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/time/rate"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
+)
+
+// The metadata names under which a bus backend hands over what a broker says of a message
+// that it gave up delivering.
+const (
+	// MetaGivenUp says in words which subscription that was, and after how many tries.
+	MetaGivenUp = "countmill_given_up"
+	// MetaFirstPublished is when the message was published before it was moved aside, RFC
+	// 3339 with fractions. MetaPublished and MetaBrokerID are those of the copy.
+	MetaFirstPublished = "countmill_first_published"
+)
+
+// IntakeConfig sets up an Intake. The zero value works.
+type IntakeConfig struct {
+	// Topic is what to subscribe to. Default "countmill".
+	Topic string
+	// Rate is how many letters are written a second at most. Default 100.
+	Rate int
+	// Timeout bounds each write. Default 10s.
+	Timeout time.Duration
+	// Logger. Default: discards.
+	Logger *slog.Logger
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
+}
+
+// An Intake makes dead letters of the messages that a broker gave up delivering and moved
+// aside. Any of them may have been counted: the broker knows of acknowledgements only.
+type Intake struct {
+	bus     Bus
+	morgue  Morgue
+	cfg     IntakeConfig
+	limiter *rate.Limiter
+	taken   atomic.Int64
+}
+
+// NewIntake returns an intake from bus into morgue.
+func NewIntake(bus Bus, morgue Morgue, cfg IntakeConfig) *Intake {
+	cfg.Topic = cmp.Or(cfg.Topic, "countmill")
+	cfg.Rate = max(cmp.Or(cfg.Rate, 100), 1)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Intake{bus: bus, morgue: morgue, cfg: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Rate)}
+}
+
+// Taken is how many letters were written.
+func (in *Intake) Taken() int64 { return in.taken.Load() }
+
+// Run takes messages until ctx ends. Each is acknowledged when its letter is written, and
+// held while that fails. It returns nil, or an error when the bus is closed before.
+func (in *Intake) Run(ctx context.Context) error {
+	for attempts := 0; ctx.Err() == nil; attempts++ {
+		messages, err := in.bus.Subscribe(ctx, in.cfg.Topic)
+		switch {
+		case err == nil:
+			attempts = 0
+			in.takeAll(ctx, messages)
+		case errors.Is(err, countmill.ErrClosed):
+			return fmt.Errorf("intake of dead letters: subscribe: %w", err)
+		case ctx.Err() == nil:
+			in.cfg.Logger.Warn("not subscribed to messages that were given up, will try again", "topic", in.cfg.Topic, "err", err)
+		}
+		in.pause(ctx, attempts)
+	}
+	return nil
+}
+
+// takeAll returns when the channel is closed or ctx ends.
+func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message) {
+	for {
+		select {
+		case m, ok := <-messages:
+			if !ok {
+				return
+			}
+			if !in.take(ctx, m) {
+				m.Nack()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// take writes the letter of a message, however often it takes, and acknowledges it.
+func (in *Intake) take(ctx context.Context, m *message.Message) bool {
+	d := givenUp(m, in.cfg.Env.Now())
+	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
+		if err := in.bury(ctx, d); err != nil {
+			in.cfg.Logger.Warn("dead letter not written, will be tried again", "source", d.Source, "attempts", attempts, "err", err)
+			in.pause(ctx, attempts)
+			continue
+		}
+		in.taken.Add(1)
+		in.cfg.Logger.Error("dead letter", "source", d.Source, "reason", d.Reason, "key", d.Key)
+		m.Ack()
+		return true
+	}
+	return false
+}
+
+// bury is not cut off by the end of ctx: the write may be under way.
+func (in *Intake) bury(ctx context.Context, d Dead) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
+	defer cancel()
+	return in.morgue.Bury(ctx, []Dead{d})
+}
+
+func (in *Intake) pause(ctx context.Context, attempts int) {
+	timer := time.NewTimer(in.cfg.Env.Jitter(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// givenUp is the letter of a message. Its time is that of the first publishing, where it
+// is known: the copy's is later, and would make parts look younger than their markers.
+func givenUp(m *message.Message, now time.Time) Dead {
+	d := Dead{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
+	d.Reason = cmp.Or(m.Metadata.Get(MetaGivenUp), "given up by the bus")
+	for _, name := range []string{MetaFirstPublished, MetaPublished} {
+		if t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name)); err == nil {
+			d.Time = t
+			break
+		}
+	}
+	d.Key = letterKey(d.Source, "given up", m.Payload)
+	return d
+}

@@ -1,0 +1,185 @@
+package aggregator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// An inlet is an Intake between a test bus and a fake store, in virtual time.
+type inlet struct {
+	*testBus
+	intake *aggregator.Intake
+	finish func() error
+}
+
+func takeIn(t *testing.T, store *fakestore.Store, cfg aggregator.IntakeConfig) *inlet {
+	t.Helper()
+	in := &inlet{testBus: newBus()}
+	in.intake = aggregator.NewIntake(in.testBus, store, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- in.intake.Run(ctx) }()
+	ended := false
+	in.finish = func() error {
+		if ended {
+			return nil
+		}
+		ended = true
+		cancel()
+		return <-done
+	}
+	t.Cleanup(func() { _ = in.finish() })
+	synctest.Wait()
+	return in
+}
+
+// deliver hands a message over with metadata of the broker.
+func (in *inlet) deliver(t *testing.T, payload []byte, metadata ...string) *message.Message {
+	t.Helper()
+	m := message.NewMessage("", payload)
+	for i := 0; i < len(metadata); i += 2 {
+		m.Metadata.Set(metadata[i], metadata[i+1])
+	}
+	select {
+	case in.out <- m:
+	case <-time.After(time.Hour):
+		t.Fatal("nobody takes the message")
+	}
+	synctest.Wait()
+	return m
+}
+
+func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		in := takeIn(t, store, aggregator.IntakeConfig{})
+		part := anonymous(one("a", 3))
+		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}})
+		published := time.Now().Add(-time.Hour)
+		for range 2 { // delivered twice
+			m := in.deliver(t, payload, aggregator.MetaBrokerID, "copy-1", aggregator.MetaGivenUp, "given up after 100 deliveries",
+				aggregator.MetaPublished, time.Now().Format(time.RFC3339Nano), aggregator.MetaFirstPublished, published.Format(time.RFC3339Nano))
+			if !acked(m) {
+				t.Fatal("not acknowledged")
+			}
+		}
+		other := in.deliver(t, []byte("garbage"), aggregator.MetaBrokerID, "copy-2", aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+		letters := store.Letters()
+		if len(letters) != 2 || !acked(other) || in.intake.Taken() != 3 {
+			t.Fatalf("%d letters, %d taken; want 2 of 3", len(letters), in.intake.Taken())
+		}
+		for _, d := range letters {
+			if !d.Maybe || !d.Time.Equal(published) || d.At.IsZero() {
+				t.Errorf("letter %+v, want maybe applied, of an hour ago", d)
+			}
+		}
+		// And it is replayed like any other: here its parts had been applied.
+		r := run(t, store, aggregator.Config{})
+		r.send(t, part)
+		for _, d := range letters {
+			if d.Source == "copy-1" && d.Reason == "given up after 100 deliveries" {
+				ask(t, store, d)
+			}
+		}
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 3})
+		if got := store.Letters(); len(got) != 1 || got[0].Source != "copy-2" || got[0].Reason != "given up by the bus" {
+			t.Errorf("letters %+v, want only the garbage", got)
+		}
+	})
+}
+
+// While the store is away messages are held; at the end they go back.
+func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
+		in := takeIn(t, store, aggregator.IntakeConfig{})
+		m := in.deliver(t, []byte("x"), aggregator.MetaBrokerID, "1")
+		if acked(m) || nacked(m) {
+			t.Error("settled before it is written")
+		}
+		settle(time.Minute)
+		if !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("acked %t, %d letters; want the one", acked(m), len(store.Letters()))
+		}
+		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		m = in.deliver(t, []byte("y"), aggregator.MetaBrokerID, "2")
+		settle(time.Hour)
+		if err := in.finish(); err != nil || acked(m) || !nacked(m) {
+			t.Errorf("finish: %v; acked %t, nacked %t; want it given back", err, acked(m), nacked(m))
+		}
+	})
+}
+
+// A write that is under way is not cut off by the end.
+func TestAnIntakeFinishesItsWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := strict(t, fakestore.Options{Latency: time.Second})
+		in := takeIn(t, store, aggregator.IntakeConfig{})
+		m := in.deliver(t, []byte("x"))
+		if err := in.finish(); err != nil || !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("finish: %v; acked %t, %d letters; want one", err, acked(m), len(store.Letters()))
+		}
+	})
+}
+
+func TestAnIntakeKeepsItsRate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		in := takeIn(t, store, aggregator.IntakeConfig{Rate: 2})
+		began := time.Now()
+		for i := range 22 {
+			in.deliver(t, fmt.Appendf(nil, "%d", i))
+		}
+		settle(time.Second)
+		if took := time.Since(began); took < 10*time.Second || took > 15*time.Second {
+			t.Errorf("22 letters at 2 a second took %s", took)
+		}
+	})
+}
+
+// A bus that is away is asked again; one that is closed ends the intake.
+func TestAnIntakeSubscribesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bus := &moody{testBus: newBus(), errs: []error{errors.New("away"), errors.New("away")}}
+		in := aggregator.NewIntake(bus, large(t), aggregator.IntakeConfig{})
+		ended := make(chan error, 1)
+		go func() { ended <- in.Run(t.Context()) }()
+		settle(time.Minute)
+		if bus.asked != 3 {
+			t.Errorf("asked %d times, want 3", bus.asked)
+		}
+		bus.errs = []error{nil, nil, nil, countmill.ErrClosed}
+		bus.close()
+		if err := <-ended; !errors.Is(err, countmill.ErrClosed) {
+			t.Errorf("ended with %v, want ErrClosed", err)
+		}
+	})
+}
+
+// moody answers with errors first.
+type moody struct {
+	*testBus
+	errs  []error
+	asked int
+}
+
+func (m *moody) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	m.asked++
+	if m.asked <= len(m.errs) && m.errs[m.asked-1] != nil {
+		return nil, m.errs[m.asked-1]
+	}
+	return m.testBus.Subscribe(ctx, topic)
+}

@@ -1,0 +1,382 @@
+package backendtest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
+	s := su.open(t)
+	for _, step := range []struct{ raise, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
+		got, err := s.RaiseCounter(t.Context(), "a", step.raise)
+		if got != step.want || err != nil {
+			t.Errorf("RaiseCounter to %d: got %d, %v, want %d", step.raise, got, err, step.want)
+		}
+		if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{step.want, 0}) {
+			t.Errorf("after RaiseCounter to %d: records name %v shards, want %d and 0", step.raise, got, step.want)
+		}
+	}
+	raise(t, s, aggregator.Raise{Counter: "b", Shards: 20})
+	if got, err := s.RaiseCounter(t.Context(), "b", 5); got != 20 || err != nil {
+		t.Errorf("RaiseCounter of what an aggregator raised: got %d, %v, want 20", got, err)
+	}
+}
+
+// A reset takes off what was folded by its look-up, and nothing that was folded later.
+func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 3}, aggregator.Raise{Counter: "b", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -12), add("b", 0, 1)))
+	seen := look(t, s, "a")
+	mustFold(t, s, commit(nil, add("a", 1, 100)))
+	want := admin.Done{Removed: -7, At: seen.At}
+	if got := reset(t, s, resetOf("a", seen)); !cmp.Equal(got, want, sameTimes) {
+		t.Errorf("reset: got %+v, want %+v", got, want)
+	}
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 93, Record: admin.Record{Baseline: -7, ResetAt: seen.At}})
+	checkLook(t, s, "b", admin.Sum{Exists: true, Sum: 1})
+	again := look(t, s, "a")
+	if got, want := reset(t, s, resetOf("a", again)), (admin.Done{Removed: 100, At: again.At}); !cmp.Equal(got, want, sameTimes) {
+		t.Errorf("second reset: got %+v, want %+v", got, want)
+	}
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 93, Record: admin.Record{Baseline: 93, ResetAt: again.At}})
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 9})
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 93, Record: admin.Record{Baseline: 93, ResetAt: again.At}})
+	if got := list(t, s, "a", "", 2); len(got) != 1 || got[0].Shards != 9 || got[0].Reset.Baseline != 93 || !got[0].Reset.At.Equal(again.At) {
+		t.Errorf("List: got %+v, want 9 shards and a baseline of 93", got)
+	}
+}
+
+func testResetIsIdempotent(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, math.MinInt64/2)))
+	first := resetOf("a", look(t, s, "a"))
+	done := reset(t, s, first)
+	mustFold(t, s, commit(nil, add("a", 0, 8)))
+	second := resetOf("a", look(t, s, "a"))
+	second.ID = first.ID
+	for range 2 {
+		if got := reset(t, s, second); !cmp.Equal(got, done, sameTimes) {
+			t.Errorf("reset under the same id: got %+v, want %+v as before", got, done)
+		}
+	}
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: math.MinInt64/2 + 8, Record: admin.Record{Baseline: math.MinInt64 / 2, ResetAt: done.At}})
+	if got := applied(t, s, first.ID); len(got) != 1 || got[0].ExpireAt.Before(first.ExpireAt) {
+		t.Errorf("its marker: got %v, want one that is kept until %s", got, first.ExpireAt)
+	}
+	none := resetOf("nobody's", look(t, s, "nobody's"))
+	done = reset(t, s, none)
+	raise(t, s, aggregator.Raise{Counter: "nobody's", Shards: 1})
+	mustFold(t, s, commit(nil, add("nobody's", 0, 1)))
+	again := resetOf("nobody's", look(t, s, "nobody's"))
+	again.ID = none.ID
+	if got := reset(t, s, again); !cmp.Equal(got, done, sameTimes) {
+		t.Errorf("a repeat after the counter came to be: got %+v, want %+v", got, done)
+	}
+	checkLook(t, s, "nobody's", admin.Sum{Exists: true, Sum: 1})
+}
+
+// Of two resets the one that looked last stays, whichever comes first.
+func testLaterResetStays(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	early := look(t, s, "a")
+	mustFold(t, s, commit(nil, add("a", 0, 4)))
+	<-time.After(2 * time.Microsecond)
+	late := look(t, s, "a")
+	if got := reset(t, s, resetOf("a", late)); got.Removed != 7 {
+		t.Errorf("the later reset: got %+v, want 7 removed", got)
+	}
+	if got, want := reset(t, s, resetOf("a", early)), (admin.Done{At: late.At}); !cmp.Equal(got, want, sameTimes) {
+		t.Errorf("the earlier reset after it: got %+v, want %+v", got, want)
+	}
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 7, Record: admin.Record{Baseline: 7, ResetAt: late.At}})
+}
+
+// A reset does nothing on the word of a look-up that is too old or of another life.
+func testResetRefusesOldLooks(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1}, aggregator.Raise{Counter: "full", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	change := func(counter string, f func(*admin.Sum)) admin.Reset {
+		seen := look(t, s, counter)
+		f(&seen)
+		return resetOf(counter, seen)
+	}
+	mustFold(t, s, commit(nil, add("full", 0, -2)))
+	reset(t, s, resetOf("full", look(t, s, "full")))
+	for name, c := range map[string]struct {
+		reset admin.Reset
+		want  error
+	}{
+		"too old":         {change("a", func(s *admin.Sum) { s.At = s.At.Add(-admin.MaxLook - time.Second) }), admin.ErrChanged},
+		"of another life": {change("a", func(s *admin.Sum) { s.ResetAt = s.At.Add(-time.Second) }), admin.ErrChanged},
+		"of one swept":    {change("c", func(s *admin.Sum) { s.Exists = true }), admin.ErrChanged},
+		"no difference":   {change("full", func(s *admin.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
+	} {
+		if got, err := s.ResetCounter(t.Context(), c.reset); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %+v, %v, want %v", name, got, err, c.want)
+		}
+		if got := applied(t, s, c.reset.ID); len(got) != 0 {
+			t.Errorf("%s: left a marker", name)
+		}
+	}
+	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 3})
+	checkLook(t, s, "c", admin.Sum{})
+	if got := look(t, s, "full"); got.Baseline != -2 {
+		t.Errorf("baseline of a reset that failed: got %d, want -2 still", got.Baseline)
+	}
+}
+
+// Beside folds and raises every increment is either removed by one reset or in the total.
+func testResetsBesideFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 4})
+	var removed int64
+	var work, resets sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 2 {
+		work.Go(func() {
+			for n := range su.rounds / 2 {
+				m := marker()
+				if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", (i+n)%4, 1))); err != nil && !errors.Is(err, aggregator.ErrMarkerExists) {
+					t.Errorf("Fold: %v", err)
+				}
+				if n%5 == 0 {
+					_ = s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4 + n%8}})
+				}
+			}
+		})
+	}
+	resets.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				removed += reset(t, s, resetOf("a", look(t, s, "a"))).Removed
+			}
+		}
+	})
+	work.Wait()
+	close(stop)
+	resets.Wait()
+	seen := look(t, s, "a")
+	if got, want := removed+seen.Sum-seen.Baseline, int64(su.rounds/2*2); got != want {
+		t.Errorf("removed %d, and a total of %d: together %d, want %d", removed, seen.Sum-seen.Baseline, got, want)
+	}
+}
+
+// Aggregators are told that a deleted counter has no record, and their raise makes it a
+// counter again.
+func testDeleteEndsWithARaise(t *testing.T, su *suite) {
+	s := su.open(t)
+	deleteIt := func() admin.Sum {
+		d := resetOf("a", look(t, s, "a"))
+		d.Delete = true
+		reset(t, s, d)
+		got := look(t, s, "a")
+		if got.DeletedAt.IsZero() || got.Baseline != got.Sum {
+			t.Errorf("after a delete the record is %+v", got)
+		}
+		if got := shards(t, s, "a"); got[0] != 0 {
+			t.Errorf("Shards of a deleted counter: got %d, want 0", got[0])
+		}
+		return got
+	}
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 6})
+	mustFold(t, s, commit(nil, add("a", 5, 2)))
+	for name, back := range map[string]func(){
+		"Raise":           func() { raise(t, s, aggregator.Raise{Counter: "a", Shards: 1}) },
+		"RaiseCounter":    func() { _, _ = s.RaiseCounter(t.Context(), "a", 6) },
+		"a fold's raises": func() { foldRaise(t, s, "a") },
+	} {
+		if name == "a fold's raises" && !s.Limits().RaisesInFold {
+			continue
+		}
+		was := deleteIt()
+		if got := deleteIt(); !got.DeletedAt.Equal(was.DeletedAt) {
+			t.Errorf("a second delete moved deleted_at from %s to %s", was.DeletedAt, got.DeletedAt)
+		}
+		back()
+		got := look(t, s, "a")
+		if !got.DeletedAt.IsZero() || got.Baseline != was.Baseline || shards(t, s, "a")[0] != 6 {
+			t.Errorf("after %s: %+v with %d shards; want it not deleted, and the rest as before", name, got, shards(t, s, "a")[0])
+		}
+	}
+}
+
+func foldRaise(t *testing.T, s Store, counter string) {
+	t.Helper()
+	c := commit(nil, add(counter, 0, 1))
+	c.Raises = []aggregator.Raise{{Counter: counter, Shards: 1}}
+	mustFold(t, s, c)
+}
+
+// A deleted counter goes with all its shards, when its time has come, unless it was counted
+// or raised since.
+func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
+	s := su.open(t)
+	names := []string{"counted", "gone", "kept", "raised"}
+	for _, name := range names {
+		raise(t, s, aggregator.Raise{Counter: name, Shards: 20})
+		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
+		if name == "kept" {
+			continue
+		}
+		d := resetOf(name, look(t, s, name))
+		d.Delete = true
+		reset(t, s, d)
+	}
+	sweep := func(after time.Duration, want int) {
+		t.Helper()
+		removed := 0
+		for range 5 {
+			n, err := s.SweepCounters(t.Context(), after)
+			if err != nil {
+				t.Fatalf("SweepCounters: %v", err)
+			}
+			removed += n
+		}
+		if removed != want {
+			t.Errorf("SweepCounters after %s: removed %d, want %d", after, removed, want)
+		}
+	}
+	sweep(time.Hour, 0)
+	mustFold(t, s, commit(nil, add("counted", 7, 1)))
+	raise(t, s, aggregator.Raise{Counter: "raised", Shards: 20})
+	<-time.After(2 * time.Millisecond)
+	sweep(time.Microsecond, 1)
+	checkLook(t, s, "gone", admin.Sum{})
+	if got := sum(t, s, "gone", 20); got != 0 {
+		t.Errorf("shards of a swept counter: got %d, want none", got)
+	}
+	var listed []string
+	for _, r := range list(t, s, "", "", 10) {
+		listed = append(listed, r.Counter)
+	}
+	if diff := cmp.Diff([]string{"counted", "kept", "raised"}, listed); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	if got := look(t, s, "counted"); got.Sum-got.Baseline != 1 || !got.DeletedAt.IsZero() {
+		t.Errorf("a counter that was counted after its delete: got %+v, want a total of 1, and not deleted", got)
+	}
+	sweep(time.Microsecond, 0)
+	raise(t, s, aggregator.Raise{Counter: "gone", Shards: 2})
+	mustFold(t, s, commit(nil, add("gone", 1, 9)))
+	checkLook(t, s, "gone", admin.Sum{Exists: true, Sum: 9})
+}
+
+// A fold beside a sweep comes before it or after it, and is never swept away with what it
+// added to.
+func testSweepBesideFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	for round := range max(su.rounds/20, 3) {
+		counter := fmt.Sprint("c", round)
+		raise(t, s, aggregator.Raise{Counter: counter, Shards: 2})
+		mustFold(t, s, commit(nil, add(counter, 0, 5)))
+		d := resetOf(counter, look(t, s, counter))
+		d.Delete = true
+		reset(t, s, d)
+		for range 3 {
+			_, _ = s.SweepCounters(t.Context(), 0) // a store may need several calls, or give up
+		}
+		m := marker()
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = s.SweepCounters(t.Context(), 0) })
+		both.Go(func() {
+			if maybe, err := foldRetrying(t.Context(), s, commit(one(m), add(counter, round%2, 1))); err != nil && !(maybe && errors.Is(err, aggregator.ErrMarkerExists)) {
+				t.Errorf("Fold beside a sweep: %v", err)
+			}
+		})
+		both.Wait()
+		if got := sum(t, s, counter, 2); got != 1 && got != 6 {
+			t.Errorf("round %d: shards of 5, swept, and 1 more beside it: got %d, want 1 or 6", round, got)
+		}
+	}
+}
+
+func testReopenedResets(t *testing.T, su *suite) {
+	if su.reopen == nil {
+		t.Skip("not a store that lasts")
+	}
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 2})
+	mustFold(t, s, commit(nil, add("a", 1, 6)))
+	d := resetOf("a", look(t, s, "a"))
+	d.Delete = true
+	done := reset(t, s, d)
+	want := look(t, s, "a")
+	s = su.reopen(t, s)
+	if got := look(t, s, "a"); !cmp.Equal(got.Record, want.Record, sameTimes) {
+		t.Errorf("reopened: got %+v, want %+v", got, want)
+	}
+	if got := reset(t, s, d); !cmp.Equal(got, done, sameTimes) {
+		t.Errorf("repeated when reopened: got %+v, want %+v", got, done)
+	}
+}
+
+// resetOf is a reset with an id of its own.
+func resetOf(counter string, seen admin.Sum) admin.Reset {
+	m := marker()
+	return admin.Reset{ID: m.ID, Counter: counter, Look: seen, ExpireAt: m.ExpireAt}
+}
+
+// reset applies a reset, again where its outcome is not known.
+func reset(t testing.TB, s Store, r admin.Reset) (done admin.Done) {
+	t.Helper()
+	var err error
+	for range 100 {
+		done, err = s.ResetCounter(t.Context(), r)
+		if err == nil || errors.Is(err, admin.ErrChanged) || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverflow) {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("ResetCounter: %v", err)
+	}
+	return done
+}
+
+// look is what the role looks up: record and shards in one view.
+func look(t testing.TB, s Store, counter string) admin.Sum {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	keys := []reader.Key{{Counter: counter, Shard: reader.RecordKey}}
+	for n := range 40 {
+		keys = append(keys, reader.Key{Counter: counter, Shard: n})
+	}
+	values := lookup(t, v, keys...)
+	rec := values[0]
+	got := admin.Sum{Exists: rec.Exists, At: v.ReadTime(), Record: admin.Record{
+		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.At, DeletedAt: rec.Reset.DeletedAt,
+	}}
+	for _, value := range values[1:] {
+		got.Sum += value.Value
+	}
+	return got
+}
+
+func checkLook(t *testing.T, s Store, counter string, want admin.Sum) {
+	t.Helper()
+	got := look(t, s, counter)
+	want.At = got.At
+	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
+		t.Errorf("counter %q (-want +got):\n%s", counter, diff)
+	}
+}

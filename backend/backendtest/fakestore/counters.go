@@ -1,0 +1,142 @@
+package fakestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A record is a version of a counter's record. One that was swept does not exist.
+type record struct {
+	exists bool
+	shards int64
+	admin.Record
+}
+
+func (r record) reset() reader.Reset {
+	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+}
+
+var _ admin.Store = (*Store)(nil)
+
+// RaiseCounter raises one record.
+func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+	answer, err := s.begin(ctx, RaiseOne, nil)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.checkRaise(aggregator.Raise{Counter: counter, Shards: shards}); err != nil {
+		return 0, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r, _ := s.records[counter].newest(); r.shards > int64(shards) {
+			named = int(r.shards)
+			return nil
+		}
+		s.raiseLocked([]aggregator.Raise{{Counter: counter, Shards: shards}}, s.commitTimeLocked())
+		named = shards
+		return nil
+	})
+	return named, undone(err)
+}
+
+// ResetCounter applies a reset.
+func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+	answer, err := s.begin(ctx, Reset, nil)
+	if err != nil {
+		return done, err
+	}
+	err = s.do(ctx, answer, func() (err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		done, err = s.resetLocked(&r)
+		return err
+	})
+	return done, undone(err)
+}
+
+func (s *Store) resetLocked(r *admin.Reset) (admin.Done, error) {
+	if m, ok := s.markers[r.ID]; ok {
+		return admin.DoneOf(m.Fingerprint, m.Fold), nil
+	}
+	now := s.commitTimeLocked()
+	rec, _ := s.records[r.Counter].newest()
+	var found *admin.Record
+	if rec.exists {
+		found = &rec.Record
+	}
+	after, done, err := r.Apply(found, now)
+	if err != nil {
+		return admin.Done{}, err
+	}
+	if after != nil {
+		rec.Record = *after
+		s.records[r.Counter] = s.records[r.Counter].set(now, rec, s.oldestLocked())
+	}
+	m := aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
+	m.Fingerprint, m.Fold = done.Marker()
+	s.markers[r.ID] = m
+	s.counts.Resets++
+	return done, nil
+}
+
+// SweepCounters removes deleted counters.
+func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
+	answer, err := s.begin(ctx, Sweep, nil)
+	if err != nil {
+		return 0, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at := s.commitTimeLocked()
+		for counter, h := range s.records {
+			if r, _ := h.newest(); !r.DeletedAt.IsZero() && !r.DeletedAt.After(at.Add(-after)) && s.sweepLocked(counter, r, at) {
+				removed++
+			}
+		}
+		return nil
+	})
+	return removed, err
+}
+
+// sweepLocked removes a counter that was deleted, or makes it one again if something was
+// counted since.
+func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
+	keep := s.oldestLocked()
+	sum := int64(0)
+	for n := range int(r.shards) {
+		v, _ := s.shards[shardKey{counter, n}].newest()
+		sum += v
+	}
+	if sum != r.Baseline {
+		r.DeletedAt = time.Time{}
+		s.records[counter] = s.records[counter].set(at, r, keep)
+		return false
+	}
+	for n := range int(r.shards) {
+		key := shardKey{counter, n}
+		if _, ok := s.shards[key]; ok {
+			s.shards[key] = s.shards[key].set(at, 0, keep)
+			delete(s.told, key)
+		}
+	}
+	s.records[counter] = s.records[counter].set(at, record{}, keep)
+	return true
+}
+
+// undone marks errors after which nothing was done.
+func undone(err error) error {
+	if errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
+	return err
+}

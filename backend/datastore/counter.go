@@ -1,0 +1,158 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A record is a CountmillCounter.
+type record struct {
+	shards int64
+	admin.Record
+}
+
+func recordOf(e *pb.Entity) (record, error) {
+	f := fields{entity: e}
+	r := record{shards: f.integer("shards")}
+	if f.has("reset_at") {
+		r.Baseline, r.ResetAt = f.integer("baseline"), f.instant("reset_at")
+	}
+	if f.has("deleted_at") {
+		r.DeletedAt = f.instant("deleted_at")
+	}
+	return r, f.err
+}
+
+func (r record) reset() reader.Reset {
+	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+}
+
+// RaiseCounter raises in a transaction, as the answer is what the record names then. Like
+// ResetCounter it works in a store that was opened for reading: neither needs transforms.
+func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return 0, certain(err)
+	}
+	defer cancel()
+	r := ref{kindCounter, counter}
+	_, err = s.readModifyWrite(ctx, []ref{r}, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
+		m, n, err := s.raiseFound(r, found[r], shards)
+		if named = n; m == nil || n > shards || err != nil {
+			return nil, err
+		}
+		return []*pb.Mutation{m}, nil
+	})
+	if err != nil {
+		return 0, certain(err)
+	}
+	return named, s.confirm(ctx, "raise")
+}
+
+// raiseFound makes the mutation that raises a record as it was found, nil where there is
+// nothing to do, and returns how many shards it names then.
+func (s *Store) raiseFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, error) {
+	if e == nil {
+		return s.replace(r, map[string]*pb.Value{"shards": integer(int64(shards)), "created": integer(now().UnixMicro())}), shards, nil
+	}
+	rec, err := recordOf(e)
+	if err != nil {
+		return nil, 0, err
+	}
+	named := max(int(rec.shards), shards)
+	if named == int(rec.shards) && rec.DeletedAt.IsZero() {
+		return nil, named, nil
+	}
+	return s.rewrite(e, map[string]*pb.Value{"shards": integer(int64(named)), "deleted_at": nil}), named, nil
+}
+
+// rewrite changes properties of an entity that was read in this transaction, and removes
+// those that are nil. It names no mask: the older emulator ignores them.
+func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation {
+	properties := maps.Clone(e.GetProperties())
+	for name, v := range changes {
+		if properties[name] = v; v == nil {
+			delete(properties, name)
+		}
+	}
+	return s.replace(refOf(e.GetKey()), properties)
+}
+
+// ResetCounter is one try of a transaction on the record and the marker. It reads the meta
+// record too, which the first reset changes.
+func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return done, certain(err)
+	}
+	defer cancel()
+	counter, marker := ref{kindCounter, r.Counter}, ref{kindApplied, r.ID.String()}
+	_, err = s.readModifyWrite(ctx, []ref{counter, marker, metaRef}, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
+		if e := found[marker]; e != nil {
+			m, err := markerOf(e)
+			done = admin.DoneOf(m.Fingerprint, m.Fold)
+			return nil, err
+		}
+		if when.IsZero() {
+			when = now()
+		}
+		if mutations, done, err = s.applyReset(&r, found[counter], when); err != nil {
+			return nil, err
+		}
+		m := aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
+		m.Fingerprint, m.Fold = done.Marker()
+		mutations = append(mutations, s.insertMarkers([]aggregator.Marker{m})...)
+		return append(mutations, s.raiseFormat(found[metaRef])...), nil
+	})
+	if err != nil {
+		return admin.Done{}, certain(err)
+	}
+	return done, s.confirm(ctx, "reset")
+}
+
+func (s *Store) applyReset(r *admin.Reset, e *pb.Entity, when time.Time) ([]*pb.Mutation, admin.Done, error) {
+	var found *admin.Record
+	if e != nil {
+		rec, err := recordOf(e)
+		if err != nil {
+			return nil, admin.Done{}, err
+		}
+		found = &rec.Record
+	}
+	after, done, err := r.Apply(found, when)
+	if err != nil || after == nil {
+		return nil, done, err
+	}
+	properties := map[string]*pb.Value{"baseline": integer(after.Baseline), "reset_at": instant(after.ResetAt)}
+	if !after.DeletedAt.IsZero() {
+		properties["deleted_at"] = indexedInstant(after.DeletedAt)
+	}
+	return []*pb.Mutation{s.rewrite(e, properties)}, done, nil
+}
+
+// raiseFormat has older versions refuse the database, whose totals they would not read
+// right. One that has it open stops within the 10 seconds of its checks.
+func (s *Store) raiseFormat(meta *pb.Entity) []*pb.Mutation {
+	if f := (fields{entity: meta}); meta == nil || f.integer("format") >= format {
+		return nil
+	}
+	return []*pb.Mutation{s.rewrite(meta, map[string]*pb.Value{"format": integer(format)})}
+}
+
+// certain marks errors after which nothing was done.
+func certain(err error) error {
+	if errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package datastore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+func mustRaise(t *testing.T, s *Store, counter string, shards int) {
+	t.Helper()
+	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: shards}}); err != nil {
+		t.Fatalf("Raise: %v", err)
+	}
+}
+
+// remove deletes a counter whose shards sum to sum.
+func remove(t *testing.T, s *Store, counter string, sum int64) admin.Done {
+	t.Helper()
+	done, err := s.ResetCounter(t.Context(), removal(counter, sum))
+	if err != nil {
+		t.Fatalf("ResetCounter: %v", err)
+	}
+	return done
+}
+
+func removal(counter string, sum int64) admin.Reset {
+	return admin.Reset{ID: newMarker().ID, Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
+		Look: admin.Sum{Exists: true, Sum: sum, At: now()}}
+}
+
+func metaFormat(t *testing.T, s *Store) int64 {
+	t.Helper()
+	found, err := s.lookupAll(t.Context(), []ref{metaRef})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fields{entity: found[metaRef]}
+	return f.integer("format")
+}
+
+// Versions that know no resets refuse the database from the first one on, and it stays the
+// same database.
+func TestFirstResetRaisesTheFormat(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	mustRaise(t, s, "a", 1)
+	if got := metaFormat(t, s); got != firstFormat {
+		t.Errorf("format before a reset: got %d, want %d", got, firstFormat)
+	}
+	remove(t, s, "a", 0)
+	if got := metaFormat(t, s); got != format {
+		t.Errorf("format after a reset: got %d, want %d", got, format)
+	}
+	if _, err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check after it: %v", err)
+	}
+	if again := openStore(t, cfg); again.id != s.id {
+		t.Errorf("opened again it has id %s, want %s", again.id, s.id)
+	}
+}
+
+// People change counters through readers, which have the store open for reading; sweeping is
+// for those who fold.
+func TestReadOnlyStoresChangeRecords(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	mustRaise(t, s, "a", 1)
+	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 5)}})
+	cfg.ReadOnly = true
+	ro := openStore(t, cfg)
+	if n, err := ro.RaiseCounter(t.Context(), "b", 7); n != 7 || err != nil {
+		t.Errorf("RaiseCounter: got %d, %v, want 7", n, err)
+	}
+	if done := remove(t, ro, "a", 5); done.Removed != 5 {
+		t.Errorf("ResetCounter: removed %d, want 5", done.Removed)
+	}
+	if n, err := ro.SweepCounters(t.Context(), 0); n != 0 || err != nil {
+		t.Errorf("SweepCounters: got %d, %v, want nothing done", n, err)
+	}
+	if got := value(t, s, "a", reader.RecordKey); !got.Exists {
+		t.Error("the record is gone")
+	}
+}
+
+// deleted_at is all that is indexed of a record: it is looked for, and has no place to heat.
+func TestOnlyDeletionsAreIndexed(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	mustRaise(t, s, "a", 1)
+	remove(t, s, "a", 0)
+	found, err := s.lookupAll(t.Context(), []ref{{kindCounter, "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var indexed []string
+	for name, v := range found[ref{kindCounter, "a"}].GetProperties() {
+		if !v.GetExcludeFromIndexes() {
+			indexed = append(indexed, name)
+		}
+	}
+	if !slices.Equal(indexed, []string{"deleted_at"}) {
+		t.Errorf("indexed properties of a record: %v, want deleted_at", indexed)
+	}
+}
+
+// A counter whose record and shards do not fit one commit stays, hidden.
+func TestSweepFitsOneCommit(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	for _, c := range []struct {
+		name   string
+		shards int
+		gone   bool
+	}{{"fits", 399, true}, {"does not", 400, false}} {
+		mustRaise(t, s, c.name, c.shards)
+		mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add(c.name, c.shards-1, 5)}})
+		remove(t, s, c.name, 5)
+		<-time.After(2 * time.Millisecond)
+		if _, err := s.SweepCounters(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := value(t, s, c.name, reader.RecordKey); got.Exists == c.gone {
+			t.Errorf("a deleted counter of %d shards: gone %t, want %t", c.shards, !got.Exists, c.gone)
+		}
+	}
+}
+
+// Each answer of a reset's transaction says whether a person may take it for undone.
+func TestResetAnswers(t *testing.T) {
+	t.Parallel()
+	calls := &tap{}
+	cfg := fresh(t)
+	cfg.DialOptions = append(cfg.DialOptions, calls.option())
+	s := openStore(t, cfg)
+	mustRaise(t, s, "a", 1)
+	for _, c := range []struct {
+		method string
+		code   string
+		undone bool
+	}{
+		{"BeginTransaction", "PermissionDenied", true}, {"Commit", "PermissionDenied", true}, {"Commit", "InvalidArgument", true},
+		{"Commit", "Aborted", false}, {"Commit", "DeadlineExceeded", false}, {"Commit", "Unavailable", false}, {"Commit", "AlreadyExists", false},
+	} {
+		calls.set(func(method string, _, _ any) (bool, error) {
+			if method != "/google.datastore.v1.Datastore/"+c.method {
+				return false, nil
+			}
+			return true, statusOf(c.code)
+		})
+		_, reset := s.ResetCounter(t.Context(), removal("a", 0))
+		_, raise := s.RaiseCounter(t.Context(), "a", 9)
+		for what, err := range map[string]error{"reset": reset, "raise": raise} {
+			if err == nil || errors.Is(err, countmill.ErrUnavailable) != c.undone {
+				t.Errorf("%s, %s of %s: got %v, undone want %t", what, c.code, c.method, err, c.undone)
+			}
+		}
+	}
+	calls.set(nil)
+	if got := value(t, s, "a", reader.RecordKey); got.Value != 1 || got.Reset != (reader.Reset{}) {
+		t.Errorf("the record is %+v, want one shard and no reset", got)
+	}
+}
+
+func statusOf(name string) error {
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		if code.String() == name {
+			return status.Error(code, "no")
+		}
+	}
+	panic(name)
+}

@@ -1,0 +1,164 @@
+package datastore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// SweepCounters removes deleted counters, those first that were deleted first. It ends with
+// ctx, or when the store is away; after an error it goes on with the next, and returns the
+// last one. Several processes may do it at once. A counter whose record and shards do not fit
+// one commit stays: one of over 399 shards, or over 24 with entity groups.
+func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
+	if s.cfg.ReadOnly {
+		return 0, nil
+	}
+	var page []byte
+	inARow := 0
+	for {
+		counters, next, problem := s.deleted(ctx, after, page)
+		if problem != nil || len(counters) == 0 {
+			return removed, cmp.Or(problem, err)
+		}
+		page = next
+		for _, c := range counters {
+			gone, problem := s.sweepCounter(ctx, c, after)
+			switch {
+			case problem == nil:
+				inARow = 0
+			default:
+				err = problem
+				inARow++
+			}
+			if gone {
+				removed++
+			}
+			if inARow == sweepErrors || ctx.Err() != nil {
+				return removed, cmp.Or(err, ctx.Err())
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(sweepPause):
+			}
+		}
+	}
+}
+
+// deleted returns a page of counters that were deleted that long ago, and where the next
+// begins. It goes by the local clock: that one only proposes.
+func (s *Store) deleted(ctx context.Context, after time.Duration, page []byte) (counters []string, next []byte, err error) {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer cancel()
+	deletedAt := &pb.PropertyReference{Name: "deleted_at"}
+	resp, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
+		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, PartitionId: s.partition(),
+		QueryType: &pb.RunQueryRequest_Query{Query: &pb.Query{
+			Kind:       []*pb.KindExpression{{Name: kindCounter}},
+			Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
+			Filter: &pb.Filter{FilterType: &pb.Filter_PropertyFilter{PropertyFilter: &pb.PropertyFilter{
+				Property: deletedAt, Op: pb.PropertyFilter_LESS_THAN_OR_EQUAL, Value: indexedInstant(now().Add(-after)),
+			}}},
+			Order:       []*pb.PropertyOrder{{Property: deletedAt, Direction: pb.PropertyOrder_ASCENDING}},
+			StartCursor: page,
+			Limit:       wrapperspb.Int32(maxKeys),
+		}},
+	})
+	if err != nil {
+		return nil, nil, s.explain("look for deleted counters", err)
+	}
+	for _, e := range resp.GetBatch().GetEntityResults() {
+		counters = append(counters, refOf(e.GetEntity().GetKey()).name)
+	}
+	return counters, resp.GetBatch().GetEndCursor(), nil
+}
+
+// sweepCounter removes a counter's record and shards in one transaction that reads all of
+// them. A fold or a raise that comes in between makes it fail, or waits until it is done. What
+// was counted since the delete makes it a counter again.
+func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Duration) (gone bool, err error) {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	refs, err := s.counterRefs(ctx, counter)
+	if err != nil || len(refs) > s.entities {
+		return false, err
+	}
+	_, err = s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
+		if when.IsZero() {
+			when = now()
+		}
+		due, same, err := sweepable(found, refs, when.Add(-after))
+		if err != nil || !due {
+			return nil, err
+		}
+		if !same {
+			return []*pb.Mutation{s.rewrite(found[refs[0]], map[string]*pb.Value{"deleted_at": nil})}, nil
+		}
+		for _, r := range refs {
+			if found[r] != nil {
+				mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+			}
+		}
+		gone = true
+		return mutations, nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("sweep counter %q: %w", counter, err)
+	}
+	if gone {
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "deleted counter removed", slog.String("store", s.cfg.String()), slog.String("counter", counter))
+	}
+	return gone, nil
+}
+
+// counterRefs are a counter's record and the shards that it names at present.
+func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) {
+	refs := []ref{{kindCounter, counter}}
+	found, err := s.lookupAll(ctx, refs)
+	if err != nil || found[refs[0]] == nil {
+		return refs, s.explain("look a deleted counter up", err)
+	}
+	rec, err := recordOf(found[refs[0]])
+	for n := range int(rec.shards) {
+		refs = append(refs, shardRef(wire.ShardHash(counter, n), counter, n))
+	}
+	return refs, err
+}
+
+// sweepable reports whether a counter was deleted by a moment and has no other shards than
+// those that were read with its record, and whether they hold what they held then.
+func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bool, err error) {
+	e := found[refs[0]]
+	if e == nil {
+		return false, false, nil
+	}
+	rec, err := recordOf(e)
+	if err != nil || rec.DeletedAt.IsZero() || rec.DeletedAt.After(by) || int(rec.shards) != len(refs)-1 {
+		return false, false, err
+	}
+	sum := int64(0)
+	for _, r := range refs[1:] {
+		value, err := valueOf(r, found[r])
+		if err != nil {
+			return false, false, err
+		}
+		if value.Overflow {
+			return true, false, nil
+		}
+		sum += value.Value // it may wrap, and come to the same in the end
+	}
+	return true, sum == rec.Baseline, nil
+}

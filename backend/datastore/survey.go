@@ -1,0 +1,161 @@
+package datastore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin/verify"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// ShardsOf queries the shards of a counter by the one property that is indexed.
+func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, error) {
+	page, err := s.survey(ctx, []*pb.Filter{byCounter(pb.PropertyFilter_EQUAL, counter)}, nil, 2*countmill.MaxShards)
+	slices.SortFunc(page.Shards, func(a, b verify.Shard) int { return a.Number - b.Number })
+	page.Next = ""
+	return page, err
+}
+
+// ShardPage queries shards in the order of their counters. A page's Next is where the
+// query's results end.
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+	filters := []*pb.Filter{byCounter(pb.PropertyFilter_GREATER_THAN_OR_EQUAL, prefix)}
+	if end := successor(prefix); end != "" {
+		filters = append(filters, byCounter(pb.PropertyFilter_LESS_THAN, end))
+	}
+	return s.survey(ctx, filters, []byte(from), min(limit, maxKeys))
+}
+
+func byCounter(op pb.PropertyFilter_Operator, name string) *pb.Filter {
+	return &pb.Filter{FilterType: &pb.Filter_PropertyFilter{PropertyFilter: &pb.PropertyFilter{
+		Property: &pb.PropertyReference{Name: "counter"}, Op: op, Value: indexedText(name),
+	}}}
+}
+
+// survey reads shards, and then the records of their counters as of the same moment.
+func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, limit int) (page verify.Page, err error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return page, err
+	}
+	defer cancel()
+	sent := now()
+	q := &pb.Query{
+		Kind:        []*pb.KindExpression{{Name: kindShard}},
+		Filter:      &pb.Filter{FilterType: &pb.Filter_CompositeFilter{CompositeFilter: &pb.CompositeFilter{Op: pb.CompositeFilter_AND, Filters: filters}}},
+		StartCursor: from,
+	}
+	if filters[0].GetPropertyFilter().GetOp() != pb.PropertyFilter_EQUAL {
+		q.Order = []*pb.PropertyOrder{{Property: &pb.PropertyReference{Name: "counter"}, Direction: pb.PropertyOrder_ASCENDING}}
+	}
+	when, err := s.collect(ctx, q, limit, &page)
+	if err != nil {
+		return verify.Page{}, s.explain("look shards through", err)
+	}
+	if page.At = sent; when != nil {
+		page.At = when.AsTime()
+	}
+	if page.Records, err = s.recordsAt(ctx, when, page.Shards); err != nil {
+		return verify.Page{}, err
+	}
+	return page, s.confirm(ctx, "look shards through")
+}
+
+// collect runs a query until it has limit shards or ends.
+func (s *Store) collect(ctx context.Context, q *pb.Query, limit int, page *verify.Page) (when *timestamppb.Timestamp, err error) {
+	for {
+		q.Limit = wrapperspb.Int32(int32(limit - len(page.Shards)))
+		resp, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
+			ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, PartitionId: s.partition(),
+			ReadOptions: at(when), QueryType: &pb.RunQueryRequest_Query{Query: q},
+		})
+		if err != nil {
+			return when, err
+		}
+		batch := resp.GetBatch()
+		if when == nil {
+			when = batch.GetReadTime()
+		}
+		for _, r := range batch.GetEntityResults() {
+			page.Shards = append(page.Shards, shardOf(r))
+		}
+		q.StartCursor = batch.GetEndCursor()
+		if len(page.Shards) >= limit {
+			page.Next = string(q.StartCursor)
+			return when, nil
+		}
+		if batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED {
+			return when, nil
+		}
+	}
+}
+
+func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shards []verify.Shard) (map[string]int, error) {
+	var refs []ref
+	records := make(map[string]int)
+	for i := range shards {
+		if r := (ref{kindCounter, shards[i].Counter}); shards[i].Counter != "" && (len(refs) == 0 || refs[len(refs)-1] != r) {
+			refs = append(refs, r) // the shards of one counter stand together
+		}
+	}
+	for len(refs) > 0 {
+		lot := refs[:min(len(refs), maxKeys)]
+		found, deferred, _, err := s.lookup(ctx, at(when), lot)
+		if err != nil {
+			return nil, s.explain("look records up", err)
+		}
+		for r, e := range found {
+			f := fields{entity: e}
+			if records[r.name] = int(f.integer("shards")); f.err != nil {
+				return nil, f.err
+			}
+		}
+		refs = append(refs[len(lot):], deferred...)
+	}
+	return records, nil
+}
+
+// shardOf reads a shard. What a reader looks up by its key has to stand under that key.
+func shardOf(r *pb.EntityResult) verify.Shard {
+	f := fields{entity: r.GetEntity()}
+	key := refOf(r.GetEntity().GetKey())
+	shard := verify.Shard{Counter: f.text("counter"), Updated: updated(r)}
+	digits := key.name[strings.LastIndexByte(key.name, ':')+1:]
+	n, err := strconv.Atoi(digits)
+	if shard.Number = n; err != nil || n < 0 || key != shardRef(wire.ShardHash(shard.Counter, n), shard.Counter, n) {
+		shard.Number, shard.Bad = max(n, 0), fmt.Sprintf("its key %q is not that of a shard of this counter", key.name)
+	}
+	shard.Count = f.integer("count")
+	shard.Overflow = shard.Count == math.MaxInt64 || shard.Count == math.MinInt64
+	if f.err != nil {
+		shard.Bad = f.err.Error()
+	}
+	return shard
+}
+
+// ViewAt opens a view of a moment that is over, by less than an hour: the service keeps no
+// more of the past. It is nil where the server cannot read at a moment.
+func (s *Store) ViewAt(moment time.Time) reader.View {
+	if s.unpinned {
+		return nil
+	}
+	return &view{store: s, when: timestamppb.New(moment), asOf: moment}
+}
+
+func updated(r *pb.EntityResult) time.Time {
+	if r.GetUpdateTime() == nil {
+		return time.Time{}
+	}
+	return r.GetUpdateTime().AsTime()
+}

@@ -1,0 +1,45 @@
+package datastore
+
+import (
+	"testing"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// A shard under another's key is found, though no reader looks there; and each shard
+// says when it was last written.
+func TestSurveySeesForeignShards(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, fresh(t))
+	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 3)}})
+	for name, properties := range map[string]map[string]*pb.Value{
+		shardRef(wire.ShardHash("b", 1), "b", 1).name: {"counter": indexedText("a"), "count": integer(5)},
+		"by hand": {"counter": indexedText("a")},
+	} {
+		if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(ref{kindShard, name}, properties)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := s.ShardPage(t.Context(), "a", "", 10)
+	if err != nil || len(page.Shards) != 3 {
+		t.Fatalf("got %+v, %v; want three shards", page, err)
+	}
+	bad := 0
+	for _, sh := range page.Shards {
+		if sh.Bad != "" {
+			bad++
+		} else if sh.Count != 3 {
+			t.Errorf("shard %+v, want the one of 3", sh)
+		}
+		if age := page.At.Sub(sh.Updated); age < 0 || age > time.Minute {
+			t.Errorf("last written %s before the read, want less than a minute", age)
+		}
+	}
+	if bad != 2 {
+		t.Errorf("%d shards are bad, want 2: %+v", bad, page.Shards)
+	}
+}

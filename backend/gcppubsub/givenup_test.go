@@ -1,0 +1,117 @@
+package gcppubsub_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/gcppubsub"
+	"github.com/countmill/countmill/internal/emulator"
+)
+
+// send publishes with attributes, as Pub/Sub itself does to a dead-letter topic.
+func send(t *testing.T, host, project, topic string, attributes map[string]string) {
+	t.Helper()
+	client, err := pubsub.NewClient(t.Context(), project, option.WithEndpoint(host), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())), option.WithTelemetryDisabled())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
+		Topic: "projects/" + project + "/topics/" + topic, Messages: []*pubsubpb.PubsubMessage{{Data: []byte("x"), Attributes: attributes}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What Pub/Sub gave up is read from whatever topic it was moved to, with what is known of it.
+func TestWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	host, id := emulator.PubSub(t), emulator.Project()
+	open(t, host, project(id), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
+	kept := open(t, host, project(id), func(c *gcppubsub.Config) {
+		c.Topic, c.Subscription, c.ReceiveOnly, c.AnyTopic = "given-up", "increments-dead", true, true
+	})
+	messages, err := kept.Subscribe(t.Context(), "given-up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		attributes         map[string]string
+		givenUp, published string
+	}{
+		"all": {map[string]string{
+			"CloudPubSubDeadLetterSourceSubscription": "increments", "CloudPubSubDeadLetterSourceSubscriptionProject": "p",
+			"CloudPubSubDeadLetterSourceDeliveryCount": "100", "CloudPubSubDeadLetterSourceTopicPublishTime": "2026-01-02T15:04:05.678+00:00",
+			aggregator.MetaGivenUp: "forged",
+		}, "given up by Pub/Sub on subscription increments of project p after deliveries: 100, first published 2026-01-02T15:04:05.678+00:00", "2026-01-02T15:04:05.678Z"},
+		"another form of time": {map[string]string{
+			"CloudPubSubDeadLetterSourceSubscription": "increments", "CloudPubSubDeadLetterSourceTopicPublishTime": "yesterday",
+		}, "given up by Pub/Sub on subscription increments, first published yesterday", ""},
+		"put there by hand": {map[string]string{aggregator.MetaGivenUp: "forged", aggregator.MetaFirstPublished: "2001-01-01T00:00:00Z"}, "", ""},
+	} {
+		send(t, host, id, "increments-dead", test.attributes)
+		m := receive(t, messages, 20*time.Second)
+		if got := m.Metadata.Get(aggregator.MetaGivenUp); got != test.givenUp {
+			t.Errorf("%s: got %q, want %q", name, got, test.givenUp)
+		}
+		if got := m.Metadata.Get(aggregator.MetaFirstPublished); got != test.published {
+			t.Errorf("%s: first published %q, want %q", name, got, test.published)
+		}
+		m.Ack()
+	}
+}
+
+// A subscription that is not there is not made, also against an emulator.
+func TestAnyTopicMakesNothing(t *testing.T) {
+	t.Parallel()
+	_, err := gcppubsub.Open(t.Context(), gcppubsub.Config{
+		Project: emulator.Project(), Topic: "given-up", Subscription: "given-up", ReceiveOnly: true, AnyTopic: true, EmulatorHost: emulator.PubSub(t),
+	})
+	mentions(t, err, "subscription projects/", "create it: gcloud pubsub subscriptions create given-up")
+	_, err = gcppubsub.Open(t.Context(), gcppubsub.Config{Project: "p", Topic: "given-up", AnyTopic: true, EmulatorHost: "127.0.0.1:1"})
+	mentions(t, err, "AnyTopic needs ReceiveOnly")
+}
+
+// After 100 deliveries Pub/Sub itself moves a message there.
+func TestPubSubGivesUp(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("gives a message back 100 times")
+	}
+	host, id := emulator.PubSub(t), emulator.Project()
+	bus := open(t, host, project(id), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
+	kept := open(t, host, project(id), func(c *gcppubsub.Config) {
+		c.Topic, c.Subscription, c.ReceiveOnly, c.AnyTopic = "given-up", "increments-dead", true, true
+	})
+	dead, err := kept.Subscribe(t.Context(), "given-up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, bus, "x", []byte("payload"))
+	messages := subscribe(t, bus)
+	for end := time.After(2*time.Minute + busy); ; {
+		select {
+		case m := <-messages:
+			m.Nack()
+		case m := <-dead:
+			if got := m.Metadata.Get(aggregator.MetaGivenUp); string(m.Payload) != "payload" || m.Metadata.Get(aggregator.MetaFirstPublished) == "" ||
+				!strings.HasPrefix(got, "given up by Pub/Sub on subscription aggregators of project "+id+" after deliveries: 100, first published ") {
+				t.Errorf("got %q with %v", m.Payload, m.Metadata)
+			}
+			m.Ack()
+			return
+		case <-end:
+			t.Fatal("not given up in time")
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package pebble
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	// sweepRounds is in how many calls in a row of SweepCounters a counter must have been
+	// found before it is removed. The calls are an hour apart, and an aggregator remembers a
+	// record for an hour; it is in this process, so it stands still when the calls do, and no
+	// clock that is set, and no freeze, can part the two.
+	sweepRounds = 4
+	// sweepRound is how many counters a call takes on. The others wait for a later one.
+	sweepRound = 10_000
+	// sweepLot is how many are looked at while folds wait.
+	sweepLot = 20
+)
+
+// SweepCounters removes counters that it has found deleted in sweepRounds calls.
+func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.closing.RUnlock()
+	names, err := s.due(ctx, after)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return 0, err
+	}
+	found := make(map[string]int)
+	for lot := range slices.Chunk(names, sweepLot) {
+		n, err := s.sweepLot(lot, found, after)
+		if removed += n; err != nil {
+			return removed, err
+		}
+		if err := ctx.Err(); err != nil {
+			return removed, err
+		}
+	}
+	s.sweeping.Lock()
+	s.condemned = found
+	s.sweeping.Unlock()
+	if removed > 0 {
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "deleted counters removed", slog.Int("counters", removed))
+	}
+	return removed, nil
+}
+
+// due lists counters that were deleted that long ago, or are counters again.
+func (s *Store) due(ctx context.Context, after time.Duration) (names []string, err error) {
+	by := time.Now().Add(-after)
+	err = s.scan(kindGone, "", func(name string, _ []byte) (bool, error) {
+		r, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
+		if !r.DeletedAt.After(by) {
+			names = append(names, name)
+		}
+		return len(names) < sweepRound, cmp.Or(err, ctx.Err())
+	})
+	return names, err
+}
+
+// sweepLot looks at counters again, and notes in found how often each was.
+func (s *Store) sweepLot(names []string, found map[string]int, after time.Duration) (removed int, err error) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	b := s.db.NewBatch()
+	defer b.Close()
+	for _, name := range names {
+		r, exists, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
+		if err != nil {
+			return 0, err
+		}
+		if !exists || r.DeletedAt.IsZero() { // it is a counter again
+			if err := b.Delete(s.keys.named(nil, kindGone, name), nil); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if r.DeletedAt.After(time.Now().Add(-after)) {
+			continue
+		}
+		found[name] = s.condemned[name] + 1
+		if found[name] < sweepRounds {
+			continue
+		}
+		gone, err := s.removeCounter(b, name, r)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			removed++
+			continue
+		}
+		if err := b.Merge(s.keys.named(nil, kindRecord, name), encodeRecord(nil, r.shards), nil); err != nil {
+			return 0, err
+		}
+	}
+	if b.Empty() {
+		return 0, nil
+	}
+	return removed, s.commit(b)
+}
+
+// removeCounter removes a counter that holds nothing that was counted since its delete. One
+// that does is a counter again.
+func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, error) {
+	var total int128
+	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name)}
+	for n := range r.shards {
+		key := s.keys.shard(nil, wire.ShardHash(name, n), name, n)
+		sum, exists, err := getSum(s.db, key)
+		if err != nil {
+			return false, err
+		}
+		if total = total.plus(sum); exists {
+			keys = append(keys, key)
+		}
+	}
+	if total != fromInt64(r.Baseline) {
+		return false, nil
+	}
+	for _, key := range keys {
+		if err := b.Delete(key, nil); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

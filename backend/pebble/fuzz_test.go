@@ -1,0 +1,128 @@
+package pebble
+
+import (
+	"bytes"
+	"math/big"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// FuzzStored: what lies in the store is refused, or is what would be written for what is
+// read in it.
+func FuzzStored(f *testing.F) {
+	at := time.UnixMicro(1_700_000_000_000_000).UTC()
+	letter, err := encodeDead(&aggregator.Dead{Payload: []byte("p"), Source: "s", Reason: "r", Time: at, At: at})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, value := range [][]byte{
+		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
+		record{shards: 20, wasReset: true, Record: admin.Record{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
+		encodeMarker(nil, &aggregator.Marker{Fingerprint: 7, Fold: 8, ExpireAt: at}), letter, []byte(seal{"id", 5}.encode()), []byte(seal{"id", 5}.encode() + "x"),
+	} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if sum, err := decodeSum(value); err == nil && len(value) == 8 && !bytes.Equal(sum.encode(nil), value) {
+			t.Errorf("sum %x is written %x", value, sum.encode(nil))
+		}
+		if r, err := decodeRecord(value); err == nil && !bytes.Equal(r.encode(nil), value) {
+			t.Errorf("record %x is written %x", value, r.encode(nil))
+		}
+		if m, err := decodeMarker(wire.PartID{}, value); err == nil && !bytes.Equal(encodeMarker(nil, &m), value) {
+			t.Errorf("marker %x is written %x", value, encodeMarker(nil, &m))
+		}
+		if d, err := decodeDead("k", value); err == nil {
+			text, err := encodeDead(&d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := decodeDead("k", text)
+			if diff := cmp.Diff(d, again); err != nil || diff != "" {
+				t.Errorf("dead letter %x, read, written and read again: %v\n%s", value, err, diff)
+			}
+		}
+		readsSeal(t, value)
+	})
+}
+
+// readsSeal: a seal is its own text, to the byte, or damage.
+func readsSeal(t *testing.T, value []byte) {
+	t.Helper()
+	files := vfs.NewMem()
+	if err := files.MkdirAll("d", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	file, err := files.Create(filepath.Join("d", sealFile), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write(bytes.Clone(value)); err != nil { // it may have the bytes it is given
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if x, found, err := readSeal(files, "d"); err == nil && (!found || x.encode() != string(value)) {
+		t.Errorf("seal %q is taken for %+v", value, x)
+	}
+}
+
+// FuzzMerge: operands of shards and records merge to the same bytes in any grouping, or are
+// refused in all.
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte("abcdefgh12345678"), []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), []byte("\x7f\xff\xff\xff\xff\xff\xff\xff"), uint64(1))
+	f.Add([]byte("short"), []byte(""), []byte("abcdefgh"), uint64(2))
+	ks := newKeyspace("ns")
+	f.Fuzz(func(t *testing.T, a, b, c []byte, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		values := [][]byte{a, b, c}
+		for _, key := range [][]byte{ks.shard(nil, 1, "a", 0), ks.named(nil, kindRecord, "a")} {
+			good := true
+			for _, v := range values {
+				if _, err := merger.Merge(key, v); err != nil {
+					good = false
+				}
+			}
+			if !good {
+				continue
+			}
+			want := mergeAll(t, random, key, values)
+			if got := mergeAll(t, random, key, values); !bytes.Equal(got, want) {
+				t.Errorf("operands %x merge to %x and to %x", values, want, got)
+			}
+			if kindOf(key) == kindShard {
+				checkSum(t, values, want)
+			}
+		}
+	})
+}
+
+// checkSum wants what math/big sums operands to, of the last 128 bits.
+func checkSum(t *testing.T, operands [][]byte, sum []byte) {
+	t.Helper()
+	total := func(b []byte) *big.Int {
+		v, err := decodeSum(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.big()
+	}
+	want := new(big.Int)
+	for _, o := range operands {
+		want.Add(want, total(o))
+	}
+	beyond := new(big.Int).Sub(want, total(sum))
+	if beyond.Mod(beyond, new(big.Int).Lsh(big.NewInt(1), 128)).Sign() != 0 {
+		t.Errorf("operands %x sum to %s, merged to %x", operands, want, sum)
+	}
+}

@@ -1,0 +1,109 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/reader"
+)
+
+// A record is a counter's record, or a change of it: a raise, of 8 bytes, or a reset, of
+// 32. Merged, one after the other makes one of them again, however they are grouped:
+//
+//	older   newer   together
+//	raise   raise   a raise to the larger number
+//	reset   raise   that reset, but the counter is not deleted any more
+//	raise   reset   the reset
+//	reset   reset   the newer one
+//
+// each with the larger number of shards.
+type record struct {
+	shards   int
+	wasReset bool
+	admin.Record
+}
+
+func (r record) then(newer record) record {
+	shards := max(r.shards, newer.shards)
+	if !newer.wasReset {
+		newer = r
+		newer.DeletedAt = time.Time{}
+	}
+	newer.shards = shards
+	return newer
+}
+
+func (r record) reset() reader.Reset {
+	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+}
+
+// encodeRecord encodes a raise, which is also the record of a counter that was never reset.
+func encodeRecord(dst []byte, shards int) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(shards))
+}
+
+func (r record) encode(dst []byte) []byte {
+	dst = encodeRecord(dst, r.shards)
+	if !r.wasReset {
+		return dst
+	}
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Baseline))
+	dst = binary.BigEndian.AppendUint64(dst, microseconds(r.ResetAt))
+	return binary.BigEndian.AppendUint64(dst, microseconds(r.DeletedAt))
+}
+
+func decodeRecord(b []byte) (record, error) {
+	switch len(b) {
+	case 8:
+		return record{shards: int(binary.BigEndian.Uint64(b))}, nil
+	case 32:
+		return record{shards: int(binary.BigEndian.Uint64(b)), wasReset: true, Record: admin.Record{
+			Baseline: int64(binary.BigEndian.Uint64(b[8:])),
+			ResetAt:  moment(binary.BigEndian.Uint64(b[16:])), DeletedAt: moment(binary.BigEndian.Uint64(b[24:])),
+		}}, nil
+	}
+	return record{}, fmt.Errorf("a record of %d bytes", len(b))
+}
+
+// microseconds since 1970, 0 for the zero time.
+func microseconds(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixMicro())
+}
+
+func moment(us uint64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(us)).UTC()
+}
+
+type recordMerger struct {
+	record
+	any bool
+	buf [32]byte
+}
+
+func (m *recordMerger) MergeNewer(value []byte) error {
+	newer, err := decodeRecord(value)
+	if m.any {
+		newer = m.then(newer)
+	}
+	m.record, m.any = newer, true
+	return err
+}
+
+func (m *recordMerger) MergeOlder(value []byte) error {
+	older, err := decodeRecord(value)
+	m.record = older.then(m.record)
+	return err
+}
+
+func (m *recordMerger) Finish(bool) ([]byte, io.Closer, error) {
+	return m.encode(m.buf[:0]), nil, nil
+}

@@ -1,0 +1,140 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin/verify"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// maxScanned is the most shards that are looked at for one page: they lie in the order of
+// their hashes, so a prefix may have few among many.
+const maxScanned = 20_000
+
+// ShardsOf looks up all the shards that there can be.
+func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, error) {
+	v := s.View().(*view)
+	defer v.Close()
+	keys := make([]reader.Key, countmill.MaxShards)
+	for i := range keys {
+		keys[i] = reader.Key{Counter: counter, Shard: i}
+	}
+	values, err := v.Lookup(ctx, keys)
+	if err != nil {
+		return verify.Page{}, err
+	}
+	page := verify.Page{At: v.at}
+	for i, value := range values {
+		if value.Exists {
+			page.Shards = append(page.Shards, verify.Shard{Counter: counter, Number: i, Count: value.Value, Overflow: value.Overflow})
+		}
+	}
+	page.Records, err = v.records(ctx, []string{counter})
+	return page, err
+}
+
+// ShardPage walks the shards in the order of their hashes. A page's Next is the key of the
+// last shard that was looked at, without what all of them begin with.
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+	v := s.View().(*view)
+	defer v.Close()
+	page, err := v.walk(ctx, prefix, from, limit)
+	if err != nil {
+		return verify.Page{}, err
+	}
+	counters := make(map[string]struct{})
+	for i := range page.Shards {
+		counters[page.Shards[i].Counter] = struct{}{}
+	}
+	page.Records, err = v.records(ctx, slices.Collect(maps.Keys(counters)))
+	return page, err
+}
+
+// records looks records up, at most maxKeys.
+func (v *view) records(ctx context.Context, counters []string) (map[string]int, error) {
+	keys := make([]reader.Key, len(counters))
+	for i, counter := range counters {
+		keys[i] = reader.Key{Counter: counter, Shard: reader.RecordKey}
+	}
+	values, err := v.Lookup(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	records := make(map[string]int, len(counters))
+	for i, value := range values {
+		if value.Exists {
+			records[counters[i]] = int(value.Value)
+		}
+	}
+	return records, nil
+}
+
+func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page verify.Page, err error) {
+	s := v.store
+	if err := s.enter(); err != nil {
+		return page, err
+	}
+	defer s.closing.RUnlock()
+	if err := v.pin(ctx); err != nil {
+		return page, err
+	}
+	page.At = v.at
+	begin := s.keys.kind(nil, kindShard)
+	bounds := &pebbledb.IterOptions{LowerBound: begin, UpperBound: after(begin)}
+	if from != "" {
+		bounds.LowerBound = append(append(slices.Clone(begin), from...), 0)
+	}
+	iter, err := v.snapshot.NewIter(bounds)
+	if err != nil {
+		return page, err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	ok := iter.First()
+	for scanned := 0; ok && scanned < maxScanned && len(page.Shards) < min(limit, maxKeys); scanned++ {
+		page.Next = string(iter.Key()[len(begin):])
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return page, err
+		}
+		if shard := shardOf(page.Next, value); strings.HasPrefix(shard.Counter, prefix) {
+			page.Shards = append(page.Shards, shard)
+		}
+		if scanned%1000 == 999 && ctx.Err() != nil {
+			return page, ctx.Err()
+		}
+		ok = iter.Next()
+	}
+	if !ok {
+		page.Next = ""
+	}
+	return page, iter.Error()
+}
+
+// shardOf reads a shard under a key: its hash, the counter and the number.
+func shardOf(key string, value []byte) verify.Shard {
+	const hash, number = 8, 2
+	if len(key) <= hash+number {
+		return verify.Shard{Bad: fmt.Sprintf("its key %q is cut off", key)}
+	}
+	name, n := key[hash:len(key)-number], binary.BigEndian.Uint16([]byte(key[len(key)-number:]))
+	shard := verify.Shard{Counter: name, Number: int(n)}
+	if wire.ShardHash(name, int(n)) != binary.BigEndian.Uint64([]byte(key[:hash])) {
+		shard.Bad = "its key is not that of this shard"
+	}
+	sum, err := decodeSum(value)
+	if err != nil {
+		shard.Bad = err.Error()
+	}
+	shard.Count, shard.Overflow = sum.total()
+	return shard
+}

@@ -1,0 +1,116 @@
+package access
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A line is a Token as JSON. Fields that may be absent are kept as they stand: null must
+// not pass for "no limit".
+type line struct {
+	Name     string         `json:"name"`
+	Hash     string         `json:"hash"`
+	Scopes   []Scope        `json:"scopes"`
+	Prefixes jsontext.Value `json:"prefixes,omitzero"`
+	Expires  jsontext.Value `json:"expires,omitzero"`
+}
+
+// Line is the token as a line of the file, without the line's end.
+func (t Token) Line() string {
+	l := line{Name: t.Name, Hash: t.hashText(), Scopes: t.Scopes}
+	if t.Prefixes != nil {
+		l.Prefixes = mustJSON(t.Prefixes)
+	}
+	if !t.Expires.IsZero() {
+		l.Expires = mustJSON(t.Expires.UTC().Format(time.RFC3339))
+	}
+	return string(mustJSON(l))
+}
+
+func mustJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // checked texts always encode
+	}
+	return text
+}
+
+// What a file may hold. A token is compared with every one of them.
+const (
+	maxFile   = 1 << 20
+	maxTokens = 1000
+)
+
+// Parse reads the text of a file. The error names the line, and nothing that stands in
+// it.
+func Parse(text []byte) ([]Token, error) {
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("it is over %d bytes", maxFile)
+	}
+	var tokens []Token
+	for i, l := range bytes.Split(text, []byte("\n")) {
+		l = bytes.TrimSpace(l)
+		if len(l) == 0 || l[0] == '#' {
+			continue
+		}
+		t, err := parseLine(l)
+		if err == nil && slices.ContainsFunc(tokens, func(o Token) bool { return o.hash == t.hash }) {
+			err = errors.New("hash: stands twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		tokens = append(tokens, t)
+	}
+	switch {
+	case len(tokens) == 0:
+		return nil, errors.New("it holds no token; `countmill token new` makes one")
+	case len(tokens) > maxTokens:
+		return nil, fmt.Errorf("it holds %d tokens (limit: %d)", len(tokens), maxTokens)
+	}
+	return tokens, nil
+}
+
+func parseLine(text []byte) (Token, error) {
+	var l line
+	if err := json.Unmarshal(text, &l, json.RejectUnknownMembers(true)); err != nil {
+		return Token{}, lineError(err)
+	}
+	t := Token{Name: l.Name, Scopes: l.Scopes}
+	if err := t.setHash(l.Hash); err != nil {
+		return Token{}, err
+	}
+	if l.Prefixes != nil {
+		if err := json.Unmarshal(l.Prefixes, &t.Prefixes); err != nil || l.Prefixes.Kind() != '[' {
+			return Token{}, errors.New("prefixes: must be an array of strings")
+		}
+	}
+	if l.Expires != nil {
+		if err := json.Unmarshal(l.Expires, &t.Expires); err != nil || t.Expires.IsZero() {
+			return Token{}, errors.New("expires: must be like 2027-01-02T15:04:05Z")
+		}
+	}
+	return t, t.check()
+}
+
+// lineError says what is wrong without showing what the line holds.
+func lineError(err error) error {
+	if errors.Is(err, json.ErrUnknownName) {
+		return errors.New("a field is not known (limit: name, hash, scopes, prefixes, expires)")
+	}
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return errors.New("a field stands twice")
+	}
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
+		if field := semantic.JSONPointer.LastToken(); slices.Contains([]string{"name", "hash", "scopes"}, field) {
+			return fmt.Errorf("%s: is of the wrong type", field)
+		}
+	}
+	return errors.New(`is not a JSON object such as {"name":"web","hash":"sha256:...","scopes":["read"]}`)
+}

@@ -1,0 +1,114 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/countmill/countmill"
+)
+
+// mark begins every token, so that people and scanners know one where it should not be.
+const mark = "cmtok_"
+
+// maxSecret is the longest text that is looked at as a token; ours have 49 bytes.
+const maxSecret = 256
+
+// A Token is a line of the file.
+type Token struct {
+	Name     string
+	Scopes   []Scope
+	Prefixes []string  // nil: all counters
+	Expires  time.Time // zero: never
+	hash     [sha256.Size]byte
+}
+
+// New makes a token. The secret is what its owner sends, and is kept nowhere. The error
+// says what of t can be in no file.
+func New(t Token) (secret string, token Token, err error) {
+	if err := t.check(); err != nil {
+		return "", Token{}, err
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	secret = mark + base64.RawURLEncoding.EncodeToString(random[:])
+	t.hash = sha256.Sum256([]byte(secret))
+	return secret, t, nil
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// check tells nothing of what the fields hold: one of them may be a secret that was put
+// in the wrong place.
+func (t Token) check() error {
+	if !nameForm.MatchString(t.Name) {
+		return fmt.Errorf("name: must be 1 to 64 of A-Z a-z 0-9 . _ -")
+	}
+	if strings.HasPrefix(t.Name, mark) {
+		return fmt.Errorf("name: looks like a token (begins with %s)", mark)
+	}
+	if err := checkScopes(t.Scopes); err != nil {
+		return err
+	}
+	return checkPrefixes(t.Prefixes)
+}
+
+// maxPrefixes bounds what is compared for each counter of a request.
+const maxPrefixes = 100
+
+func checkPrefixes(prefixes []string) error {
+	switch {
+	case prefixes != nil && len(prefixes) == 0:
+		return fmt.Errorf("prefixes: are empty; leave the field out for all counters")
+	case len(prefixes) > maxPrefixes:
+		return fmt.Errorf("prefixes: are %d (limit: %d)", len(prefixes), maxPrefixes)
+	}
+	for i, p := range prefixes {
+		switch {
+		case p == "":
+			return fmt.Errorf("prefixes: number %d is empty; leave the field out for all counters", i+1)
+		case len(p) > countmill.MaxCounterName:
+			return fmt.Errorf("prefixes: number %d is too long (limit: %d bytes)", i+1, countmill.MaxCounterName)
+		case !utf8.ValidString(p):
+			return fmt.Errorf("prefixes: number %d is not valid UTF-8", i+1)
+		case slices.Contains(prefixes[:i], p):
+			return fmt.Errorf("prefixes: number %d stands twice", i+1)
+		}
+	}
+	return nil
+}
+
+func (t *Token) has(s Scope) bool { return slices.Contains(t.Scopes, s) }
+
+func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
+
+const hashForm = "sha256:"
+
+func (t *Token) hashText() string { return hashForm + hex.EncodeToString(t.hash[:]) }
+
+func (t *Token) setHash(text string) error {
+	digits, ok := strings.CutPrefix(text, hashForm)
+	n, err := hex.Decode(t.hash[:], []byte(digits[:min(len(digits), 2*sha256.Size)]))
+	if !ok || err != nil || n != sha256.Size || len(digits) != 2*sha256.Size {
+		return fmt.Errorf("hash: must be sha256: and 64 hex digits; `countmill token new` writes such a line")
+	}
+	return nil
+}
+
+var tokenForm = regexp.MustCompile(mark + `[A-Za-z0-9_-]+`)
+
+// Redact takes what looks like a token, or a piece of one, out of a text that people or
+// logs will see.
+func Redact(text string) string {
+	if !strings.Contains(text, mark) { // nearly every text
+		return text
+	}
+	return tokenForm.ReplaceAllLiteralString(text, mark+"...")
+}

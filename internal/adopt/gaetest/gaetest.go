@@ -1,0 +1,115 @@
+// Package gaetest writes counters to Datastore as the code of Google's article on sharding
+// counters does, in each of its languages: the same kinds, keys and properties.
+package gaetest
+
+import (
+	"fmt"
+	"testing"
+
+	"cloud.google.com/go/datastore"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// A Writer writes to one namespace of an emulator.
+type Writer struct {
+	t         testing.TB
+	client    *datastore.Client
+	namespace string
+}
+
+// New connects to the emulator at host.
+func New(t testing.TB, host, project, namespace string) *Writer {
+	t.Helper()
+	client, err := datastore.NewClient(t.Context(), project, option.WithEndpoint(host), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return &Writer{t, client, namespace}
+}
+
+// Put writes one entity: under name, or under id where name is empty.
+func (w *Writer) Put(kind, name string, id int64, properties ...datastore.Property) {
+	w.t.Helper()
+	key := &datastore.Key{Kind: kind, Name: name, ID: id, Namespace: w.namespace}
+	list := datastore.PropertyList(properties)
+	if _, err := w.client.Put(w.t.Context(), key, &list); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// indexed and unindexed are properties as the languages' libraries write them.
+func indexed(name string, value any) datastore.Property {
+	return datastore.Property{Name: name, Value: value}
+}
+
+func unindexed(name string, value any) datastore.Property {
+	return datastore.Property{Name: name, Value: value, NoIndex: true}
+}
+
+// Python is increment(name) of the article, with what its shards got to.
+func (w *Writer) Python(name string, counts ...int64) {
+	w.t.Helper()
+	w.Put("GeneralCounterShardConfig", name, 0, indexed("num_shards", int64(20)))
+	for i, n := range counts {
+		w.Put("GeneralCounterShard", fmt.Sprintf("shard-%s-%d", name, i), 0, indexed("count", n))
+	}
+}
+
+// DB is the article's first version, on google.appengine.ext.db.
+func (w *Writer) DB(name string, counts ...int64) {
+	w.t.Helper()
+	w.Put("GeneralCounterShardConfig", name, 0, indexed("name", name), indexed("num_shards", int64(20)))
+	for i, n := range counts {
+		w.Put("GeneralCounterShard", fmt.Sprintf("%s%d", name, i), 0, indexed("name", name), indexed("count", n))
+	}
+}
+
+// Java is new ShardedCounter(name).increment() on the low-level API. The record with the
+// number of shards is there only once shards were added.
+func (w *Writer) Java(name string, counts ...int64) {
+	w.t.Helper()
+	if len(counts) > 5 {
+		w.Put("Counter", name, 0, unindexed("shard_count", int64(len(counts))))
+	}
+	for i, n := range counts {
+		w.Put("CounterShard_"+name, fmt.Sprint(i), 0, unindexed("count", n))
+	}
+}
+
+// JDO is the same on JDO, whose keys are numbers that Datastore chose.
+func (w *Writer) JDO(name string, firstID int64, counts ...int64) {
+	w.t.Helper()
+	w.Put("Counter", "", firstID, indexed("counterName", name), indexed("shardCount", int64(len(counts))))
+	for i, n := range counts {
+		w.Put("GeneralCounterShard", "", firstID+1+int64(i), indexed("counterName", name), indexed("shardNumber", int64(i)), indexed("count", n))
+	}
+}
+
+// Go is Increment of the article as printed, for any names.
+func (w *Writer) Go(counts ...int64) {
+	w.t.Helper()
+	w.Put("GeneralCounterShardConfig", "votes", 0, indexed("Shards", int64(20)))
+	for i, n := range counts {
+		w.Put("GeneralCounterShard", fmt.Sprintf("shard%d", i), 0, indexed("Name", ""), indexed("Count", n))
+	}
+}
+
+// GoMended is the same with the name in key and property.
+func (w *Writer) GoMended(name string, counts ...int64) {
+	w.t.Helper()
+	for i, n := range counts {
+		w.Put("GeneralCounterShard", fmt.Sprintf("%s-shard%d", name, i), 0, indexed("Name", name), indexed("Count", n))
+	}
+}
+
+// Simple is the first version of the languages: Python and Java, Go, JDO.
+func (w *Writer) Simple(python, golang, jdo int64) {
+	w.t.Helper()
+	w.Put("SimpleCounterShard", "0", 0, indexed("count", python))
+	w.Put("SimpleCounterShard", "shard1", 0, indexed("Count", golang))
+	w.Put("SimpleCounterShard", "", 7, indexed("shardNumber", int64(2)), indexed("count", jdo))
+}

@@ -1,0 +1,416 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/api"
+)
+
+// A logBuffer is a log that tests read while others write.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startGuarded runs `up` with a token of each scope, by scope, and "pages": all scopes,
+// for counters that begin with page:. Its log is that of the command at debug level.
+func startGuarded(t *testing.T) (r *running, secrets map[access.Scope]string, log *logBuffer, tokens string) {
+	t.Helper()
+	var list []access.Token
+	for _, scope := range access.Scopes() {
+		list = append(list, access.Token{Name: string(scope), Scopes: []access.Scope{scope}})
+	}
+	list = append(list, access.Token{Name: "pages", Scopes: access.Scopes(), Prefixes: []string{"page:"}})
+	tokens, made := accesstest.File(t, list...)
+	log = &logBuffer{}
+	a, err := New(Config{
+		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens,
+		Logger: NewLogger(Config{LogLevel: "debug"}, log),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = run(t, a)
+	t.Cleanup(func() { r.stop(t) })
+	secrets = make(map[access.Scope]string)
+	for i, token := range list {
+		secrets[access.Scope(token.Name)] = made[i]
+	}
+	return r, secrets, log, tokens
+}
+
+func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
+
+// routesOf is every route that the App serves: those to come are tested as they are.
+func routesOf(t *testing.T, r *running) []api.Route {
+	t.Helper()
+	rt, err := r.routes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt.Routes()
+}
+
+func pathOf(route api.Route, counter string) string {
+	return strings.ReplaceAll(route.Pattern, "{name}", url.PathEscape(counter))
+}
+
+// open are the routes without a token, each with the reason. Everything else needs one.
+var open = map[string]string{
+	"GET /healthz":      "supervisors ask it, and it says nothing but ok",
+	"GET /readyz":       "supervisors ask it; strangers are not told the reason",
+	"GET /openapi.json": "it is the same for every countmill, and public",
+}
+
+func TestEveryRouteAndScope(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, _ := startGuarded(t)
+	for _, route := range routesOf(t, r) {
+		name := route.Method + " " + route.Pattern
+		if route.Need.ForAnyone() != (open[name] != "") {
+			t.Errorf("%s: open is %t, and the reasons for that are %q", name, route.Need.ForAnyone(), open[name])
+		}
+		try := func(who string, want func(int) bool, header ...string) {
+			t.Helper()
+			if status, text := r.call(t, route.Method, pathOf(route, "page:a"), "", header...); !want(status) {
+				t.Errorf("%s as %s: got %d %s", name, who, status, text)
+			}
+		}
+		is := func(want int) func(int) bool { return func(got int) bool { return got == want } }
+		passes := func(got int) bool { return got != 401 && got != 403 }
+		if route.Need.ForAnyone() {
+			try("nobody", passes)
+			try("a wrong token", passes, bearer("x")...)
+			continue
+		}
+		try("nobody", is(401))
+		try("a wrong token", is(401), bearer("cmtok_"+strings.Repeat("A", 43))...)
+		try("a password", is(401), "Authorization", "Basic dXNlcjpwYXNz")
+		for _, scope := range access.Scopes() {
+			want := is(403)
+			if scope == route.Need.Scope() {
+				want = passes
+			}
+			try(string(scope), want, bearer(secrets[scope])...)
+		}
+		want := is(403)
+		if route.Need.PerCounter() {
+			want = passes
+		}
+		try("pages", want, bearer(secrets["pages"])...)
+	}
+}
+
+// outside is, for each route that asks for counters one by one, requests about one that
+// is not page:'s. A route that checks prefixes needs one, or the reason why none can be.
+var outside = map[string][]struct{ query, contentType, body string }{
+	"POST /v1/increments": {
+		{"", "application/json", `{"counter":"shop:a"}`},
+		{"", "application/json", `[{"counter":"page:a"},{"counter":"shop:a","id":"x"}]`},
+		{"", "application/x-ndjson", "{\"counter\":\"page:a\"}\n{\"counter\":\"shop:a\"}\n"},
+	},
+	"GET /v1/totals":          {{query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?counter=page"}},
+	"POST /v1/totals":         {{"", "application/json", `{"counters":["page:a","shop:a"]}`}},
+	"GET /v1/counters":        {{query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
+	"GET /v1/counters/{name}": {{}},
+	"GET /v1/watch":           {{query: "?counter=page:a&counter=shop:a"}},
+	"GET /v1/shards":          {{query: "?counter=shop:a"}, {query: "?counter=page"}},
+	"GET /metrics/counters":   {{query: "?match=shop:a"}, {query: "?match=page:*&match=shop:*"}, {query: "?match=pages*"}},
+	"GET /metrics":            nil, // it names no counter
+
+	"PATCH /v1/counters/{name}":  {{"", "application/json", `{"shards":5}`}},
+	"DELETE /v1/counters/{name}": {{}},
+	"POST /v1/reset":             {{"", "application/json", `{"counter":"shop:a"}`}},
+}
+
+func TestPrefixesHoldOnEveryRoute(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, _ := startGuarded(t)
+	r.incr(t, `[{"counter":"shop:a"},{"counter":"page:a"},{"counter":"q"}]`, bearer(secrets[access.Publish])...)
+	for _, route := range routesOf(t, r) {
+		name := route.Method + " " + route.Pattern
+		requests, known := outside[name]
+		if route.Need.PerCounter() && !known {
+			t.Errorf("%s checks counters by itself: add a request about a counter that is not the caller's", name)
+		}
+		for _, q := range requests {
+			status, text := r.call(t, route.Method, pathOf(route, "shop:a")+q.query, q.body,
+				append(bearer(secrets["pages"]), "Content-Type", q.contentType)...)
+			if status != http.StatusForbidden || !strings.Contains(text, "urn:countmill:problem:forbidden") || !strings.Contains(text, `"limit":"page:*"`) {
+				t.Errorf("%s%s %s: got %d %s, want 403 with the limit", name, q.query, q.body, status, text)
+			}
+		}
+	}
+	for counter, want := range map[string]string{"page:a": "1", "shop:a": "1"} { // nothing of what was refused was counted
+		if _, text := r.call(t, "GET", "/v1/counters/"+counter, "", bearer(secrets[access.Read])...); !strings.Contains(text, `"total":`+want+",") {
+			t.Errorf("%s: got %s, want %s", counter, text, want)
+		}
+	}
+	if status, text := r.call(t, "GET", "/v1/counters", "", bearer(secrets["pages"])...); status != 200 || !strings.Contains(text, "page:a") || strings.Contains(text, "shop:a") || strings.Contains(text, `"q"`) {
+		t.Errorf("its list is %d %s, want page:a alone", status, text)
+	}
+}
+
+// A key is one caller's: two callers with the same key both count, and each once.
+func TestKeysOfCallersDoNotCollide(t *testing.T) {
+	t.Parallel()
+	path, secrets := accesstest.File(t,
+		access.Token{Name: "a", Scopes: []access.Scope{access.Publish, access.Read}},
+		access.Token{Name: "a", Scopes: []access.Scope{access.Publish}},
+		access.Token{Name: "b", Scopes: []access.Scope{access.Publish}})
+	dir := t.TempDir()
+	begin := func(tokens string) *running {
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Tokens: tokens})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, a)
+		t.Cleanup(func() { r.stop(t) })
+		return r
+	}
+	r := begin(path)
+	total := func(want int) {
+		t.Helper()
+		_, text := r.call(t, "GET", "/v1/counters/x", "", bearer(secrets[0])...)
+		if !strings.Contains(text, fmt.Sprintf(`"total":%d,`, want)) {
+			t.Errorf("got %s, want %d", text, want)
+		}
+	}
+	send := func(secret string) {
+		t.Helper()
+		r.incr(t, `{"counter":"x"}`, append(bearer(secret), "Idempotency-Key", "k")...)
+	}
+	send(secrets[0])
+	send(secrets[0])
+	total(1)
+	send(secrets[1]) // another token of the same caller: the first one's successor
+	total(1)
+	send(secrets[2])
+	send(secrets[2])
+	total(2)
+	if err := r.end(t); err != nil {
+		t.Fatal(err)
+	}
+	r = begin("") // nobody is told apart: none of those keys
+	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
+	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
+	total(3)
+}
+
+// Tokens turn up in places where they do not belong. None shows in a log, an answer that
+// refuses, or a metric.
+func TestNoTokenIsShown(t *testing.T) {
+	t.Parallel()
+	r, secrets, log, tokens := startGuarded(t)
+	secret := secrets["pages"]
+	var shown []string
+	look := func(method, path, body string, header ...string) {
+		t.Helper()
+		status, text := r.call(t, method, path, body, header...)
+		if status < 400 && !strings.HasPrefix(path, "/metrics?") { // it takes no notice of a query
+			t.Errorf("%s %s: got %d, want a refusal", method, path, status)
+		}
+		shown = append(shown, text)
+	}
+	escaped := url.QueryEscape(secret)
+	for _, auth := range [][]string{nil, bearer(secret), bearer(secret[:30]), bearer(secret + "x"), {"Authorization", secret}, {"Authorization", "Basic " + secret}, {"X-Token", secret}} {
+		for _, route := range routesOf(t, r) {
+			if !route.Need.ForAnyone() {
+				look(route.Method, pathOf(route, secret)+"?"+escaped, secret, auth...)
+				look(route.Method, pathOf(route, secret)+"?access_token="+escaped, `{"`+secret+`":1}`, auth...)
+				look("PUT", pathOf(route, secret)+"?token=%zz"+secret, `{"counter":"`+secret+`"}`, auth...)
+			}
+		}
+		look("GET", "/"+secret, "", auth...)
+		look("GET", "/v1/totals?counter="+escaped, "", auth...)
+		look("GET", "/v1/watch?counter="+escaped, "", auth...)
+		look("GET", "/v1/counters?page_token="+escaped, "", auth...)
+		look("GET", "/v1/counters?prefix="+escaped, "", auth...)
+		look("GET", "/v1/totals?counter=page:a&max_staleness="+escaped, "", auth...)
+		look("POST", "/v1/increments", `[{"counter":"page:a"},{"counter":"`+secret+`"}]`, auth...)
+		look("POST", "/v1/increments", `{"counter":"page:a","`+secret+`":1}`, auth...)
+		look("POST", "/v1/increments", `{"counter":"page:a","delta":`+secret+`}`, auth...)
+		look("POST", "/v1/increments", `{"counter":"page:a"}`, append(slices.Clone(auth), "Content-Type", secret)...)
+		look("POST", "/v1/increments", `{"counter":"shop:a"}`, append(slices.Clone(auth), "Idempotency-Key", secret)...)
+	}
+	if err := os.WriteFile(tokens, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.tokens.Reload(t.Context())
+	_, metrics := r.call(t, "GET", "/metrics", "", bearer(secrets[access.Metrics])...)
+	_, ready := r.call(t, "GET", "/readyz", "", bearer(secret)...)
+	r.log.Error("a mistake of ours", "token", secret, slog.Any("err", fmt.Errorf("with %s", secret)))
+	const piece = 12 // of the random characters
+	for what, text := range map[string]string{"log": log.String(), "answers": strings.Join(shown, "\n"), "metrics": metrics, "readyz": ready} {
+		if len(text) < 100 {
+			t.Errorf("%s: %q is too short to hold anything", what, text)
+		}
+		if i := strings.Index(text, secret[6:6+piece]); i >= 0 {
+			t.Errorf("%s shows the token: ...%s...", what, text[max(0, i-200):min(len(text), i+100)])
+		}
+	}
+}
+
+// A bad version of the file changes nothing, and shows.
+func TestBadFileOfTokensShows(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, tokens := startGuarded(t)
+	scrape := append([]string(nil), bearer(secrets[access.Metrics])...)
+	r.poll(t, "ready", func() bool {
+		_, text := r.call(t, "GET", "/readyz", "")
+		return strings.Contains(text, `"ready"`)
+	})
+	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(t, "degraded", func() bool { // by its own look at the file
+		status, text := r.call(t, "GET", "/readyz", "", scrape...)
+		return status == 200 && strings.Contains(text, `"degraded"`) && strings.Contains(text, "line 1: is not a JSON object")
+	})
+	if _, text := r.call(t, "GET", "/readyz", ""); !strings.Contains(text, `"reason":"tokens: ask with a token`) || strings.Contains(text, "line 1") {
+		t.Errorf("a stranger is told %s", text)
+	}
+	status, text := r.call(t, "GET", "/metrics", "", scrape...)
+	for _, want := range []string{"\ncountmill_tokens 5\n", "\ncountmill_tokens_file_valid 0\n", "\ncountmill_refused_requests_total{status=\"401\"} 0\n"} {
+		if status != 200 || !strings.Contains(text, want) {
+			t.Errorf("metrics (%d) lack %q", status, want)
+		}
+	}
+	made := accesstest.Write(t, tokens, access.Token{Name: "new", Scopes: []access.Scope{access.Read}})
+	r.poll(t, "mended", func() bool {
+		status, _ := r.call(t, "GET", "/v1/counters", "", bearer(made[0])...)
+		return status == 200
+	})
+	if status, _ := r.call(t, "GET", "/metrics", "", scrape...); status != 401 {
+		t.Errorf("a token that was taken out: got %d, want 401", status)
+	}
+}
+
+func TestStrangersAreNotToldWhyItIsNotReady(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, _ := startGuarded(t)
+	r.stopping.Store(true)
+	if status, text := r.call(t, "GET", "/readyz", ""); status != 503 || !strings.Contains(text, `"detail":"closed: ask with a token for the reason"`) {
+		t.Errorf("a stranger: got %d %s", status, text)
+	}
+	if status, text := r.call(t, "GET", "/readyz", "", bearer(secrets[access.Read])...); status != 503 || !strings.Contains(text, "this process is stopping") {
+		t.Errorf("a caller: got %d %s", status, text)
+	}
+}
+
+func TestListeningBeyondThisMachine(t *testing.T) {
+	t.Parallel()
+	file, _ := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
+	for _, roles := range []Roles{Up, Publisher, Aggregator, Reader} {
+		for _, tc := range []struct {
+			listen, tokens string
+			insecure, ok   bool
+		}{
+			{"127.0.0.1:0", "", false, true}, {"127.9.9.9:0", "", false, true}, {"[::1]:0", "", false, true}, {"localhost:0", "", false, true},
+			{"[::ffff:127.0.0.1]:0", "", false, true},
+			{":0", "", false, false}, {"0.0.0.0:0", "", false, false}, {"[::]:0", "", false, false}, {"10.0.0.1:0", "", false, false},
+			{"example.com:80", "", false, false}, {"127.0.0.1.example.com:80", "", false, false}, {"localhost.example.com:80", "", false, false},
+			{"0.0.0.0:0", file, false, true}, {"0.0.0.0:0", "", true, true}, {"127.0.0.1:0", file, false, true}, {"127.0.0.1:0", "", true, true},
+		} {
+			err := Config{Roles: roles, Listen: tc.listen, Tokens: tc.tokens, Insecure: tc.insecure,
+				Bus: "pubsub://p/t?subscription=s", Store: "datastore://p"}.Check()
+			if (err == nil) != tc.ok {
+				t.Errorf("%s --listen %s --tokens %q --insecure=%t: got error %v, want ok %t", roles, tc.listen, tc.tokens, tc.insecure, err, tc.ok)
+			}
+			if err != nil && (!strings.Contains(err.Error(), "--tokens") || !strings.Contains(err.Error(), "--insecure") || !strings.Contains(err.Error(), "--listen "+tc.listen)) {
+				t.Errorf("%v does not name the flags", err)
+			}
+		}
+	}
+	if err := (Config{Tokens: file, Insecure: true}).Check(); err == nil || !strings.Contains(err.Error(), "give one of them") {
+		t.Errorf("both: got %v", err)
+	}
+}
+
+// All web pages are let in where callers are told apart, or somebody said so.
+func TestAnyOriginNeedsTokens(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"--cors-origin *", "--cors-origin *: any web page"},
+		{"--cors-origin https://a.example --cors-origin *", "--cors-origin *: any web page"},
+		{"--cors-origin https://a.example,*", "--cors-origin *: any web page"},
+		{"--cors-origin * --tokens t", ""},
+		{"--cors-origin * --insecure", ""},
+		{"--cors-origin https://a.example --cors-origin http://b", ""},
+		{"--cors-origin https://a.example/", "--cors-origin: must be an origin"},
+	} {
+		cfg, _, err := Parse(Up, strings.Fields(tc.args), lookupIn(nil))
+		if err == nil {
+			err = cfg.Check()
+		}
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+// The name of a host may lead elsewhere than it looks: what is bound counts.
+func TestBoundAddressIsChecked(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Listen: "0.0.0.0:0", Store: "pebble:" + t.TempDir()}
+	a, err := newApp(cfg, openBackends) // without Check
+	if err == nil || !strings.Contains(err.Error(), "--insecure") {
+		t.Errorf("got %v, want an error that names --insecure", err)
+	}
+	if a != nil {
+		t.Error(a.Close())
+	}
+}
+
+func TestMissingFileOfTokensEndsTheStart(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Tokens: t.TempDir() + "/none"})
+	if err == nil || !strings.Contains(err.Error(), "--tokens: ") || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What Prometheus is given is what totals say, and what it may not see it is not given.
+func TestMetricsOfCounters(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, _ := startGuarded(t)
+	r.incr(t, `[{"counter":"page:a","delta":40},{"counter":"page:b \"x\"\\","delta":-2},{"counter":"shop:a"}]`, bearer(secrets[access.Publish])...)
+	status, text := r.call(t, "GET", "/metrics/counters?match=page:*", "", bearer(secrets[access.Read])...)
+	for _, want := range []string{"\ncountmill_value{counter=\"page:a\"} 40\n", "\ncountmill_value{counter=\"page:b \\\"x\\\"\\\\\"} -2\n", "\ncountmill_counters_truncated 0\n"} {
+		if status != 200 || !strings.Contains(text, want) {
+			t.Errorf("got %d %s, want %q", status, text, want)
+		}
+	}
+	if strings.Contains(text, "shop:a") {
+		t.Errorf("match=page:* gives %s", text)
+	}
+	if _, text := r.call(t, "GET", "/metrics/counters?match=*", "", bearer(secrets["pages"])...); strings.Contains(text, "shop:a") || !strings.Contains(text, "page:a") {
+		t.Errorf("page:*'s token gets %s", text)
+	}
+}

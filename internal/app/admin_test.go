@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+)
+
+// removed calls a route that takes something off a counter, and returns how much.
+func (r *running) removed(t *testing.T, method, path, body string) int64 {
+	t.Helper()
+	status, text := r.call(t, method, path, body)
+	var got struct{ Removed *int64 }
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 || got.Removed == nil {
+		t.Fatalf("%s %s %s: got %d %s (%v)", method, path, body, status, text, err)
+	}
+	return *got.Removed
+}
+
+func (r *running) exists(t *testing.T, counter string) bool {
+	t.Helper()
+	_, text := r.call(t, "GET", "/v1/counters/"+counter, "")
+	_, list := r.call(t, "GET", "/v1/counters", "")
+	exists := strings.Contains(text, `"exists":true`)
+	if listed := strings.Contains(list, `"counter":"`+counter+`"`); listed != exists {
+		t.Errorf("counter %s: listed %t, exists %t", counter, listed, exists)
+	}
+	return exists
+}
+
+func TestUpLooksAfterCounters(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.incr(t, `[{"counter":"a","delta":5},{"counter":"b","delta":1}]`)
+	if got := r.removed(t, "POST", "/v1/reset", `{"counter":"a","id":"jan"}`); got != 5 {
+		t.Errorf("reset: removed %d, want 5", got)
+	}
+	r.wantTotal(t, "a", 0)
+	r.incr(t, `{"counter":"a","delta":2}`)
+	if got := r.removed(t, "POST", "/v1/reset", `{"counter":"a","id":"jan"}`); got != 5 || !r.exists(t, "a") {
+		t.Errorf("repeated: removed %d, want 5 as before", got)
+	}
+	r.wantTotal(t, "a", 2)
+	if got := r.removed(t, "DELETE", "/v1/counters/a", ""); got != 2 || r.exists(t, "a") {
+		t.Errorf("delete: removed %d, want 2, and it does not exist", got)
+	}
+	r.stop(t)
+	r = start(t, dir)
+	if r.exists(t, "a") || !r.exists(t, "b") {
+		t.Error("after a restart the deleted counter is back, or the other one gone")
+	}
+	r.incr(t, `{"counter":"a"}`)
+	if r.wantTotal(t, "a", 1); !r.exists(t, "a") {
+		t.Error("an increment does not make a deleted counter exist")
+	}
+	if got := r.metric(t, "countmill_admin_changes_total"); got != 0 {
+		t.Errorf("changes since the restart: got %v, want 0", got)
+	}
+	status, text := r.call(t, "PATCH", "/v1/counters/new", `{"shards":7}`)
+	if status != 200 || text != `{"counter":"new","shards":7}`+"\n" {
+		t.Errorf("raise: got %d %s", status, text)
+	}
+	if status, text = r.call(t, "PATCH", "/v1/counters/new", `{"shards":6}`); status != 409 || !strings.Contains(text, `"limit":"7 to 999"`) {
+		t.Errorf("raise to less: got %d %s, want 409 that names 7", status, text)
+	}
+	r.incr(t, `{"counter":"new","delta":3}`)
+	if _, text = r.call(t, "GET", "/v1/counters/new", ""); !strings.Contains(text, `"total":3,`) || !strings.Contains(text, `"shards":7,`) {
+		t.Errorf("raised before its first increment: %s, want 3 in 7 shards", text)
+	}
+}
+
+// Whatever is counted while resets go on is removed by one of them, or in the total.
+func TestResetsUnderLoad(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	const callers, each = 4, 60
+	var work sync.WaitGroup
+	for i := range callers {
+		work.Go(func() {
+			for n := range each {
+				if status, text, err := r.try("POST", "/v1/increments", fmt.Sprintf(`{"counter":"a","id":"%d-%d"}`, i, n)); status != 202 || err != nil {
+					t.Errorf("increment: %d %s %v", status, text, err)
+				}
+			}
+		})
+	}
+	var removed int64
+	for n := range 50 {
+		body := fmt.Sprintf(`{"counter":"a","id":"%d"}`, n)
+		got := r.removed(t, "POST", "/v1/reset", body)
+		if again := r.removed(t, "POST", "/v1/reset", body); again != got {
+			t.Errorf("reset %d removed %d, and then %d", n, got, again)
+		}
+		removed += got
+	}
+	work.Wait()
+	r.wantTotal(t, "a", callers*each-removed)
+	if removed == 0 {
+		t.Error("no reset met an increment")
+	}
+}
+
+// Deleted counters are swept every hour by whoever aggregates, a day after their delete.
+func TestDeletedCountersAreSwept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fakestore.New(fakestore.Options{})
+		err := errors.Join(s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}))
+		_, deleted := s.ResetCounter(t.Context(), admin.Reset{Counter: "a", Look: admin.Sum{Exists: true, At: time.Now()}, Delete: true})
+		if err = errors.Join(err, deleted); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		a := &App{log: slog.New(slog.DiscardHandler), aggregator: &aggregator.Aggregator{}, backends: &backends{store: s}}
+		a.startSweeps(ctx)
+		for hour, want := range []int{1, 1, 0} {
+			if n := len(records(t, s)); n != want {
+				t.Errorf("after %d times 12 hours and a half: %d records, want %d", hour, n, want)
+			}
+			time.Sleep(12*time.Hour + 31*time.Minute)
+		}
+		cancel()
+		a.sweeping.Wait()
+	})
+}
+
+func records(t *testing.T, s *fakestore.Store) []string {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	found, err := v.List(t.Context(), "", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range found {
+		names = append(names, r.Counter)
+	}
+	return names
+}

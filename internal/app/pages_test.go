@@ -1,0 +1,97 @@
+package app
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
+)
+
+func TestIsLocalName(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"localhost": true, "LOCALHOST:8080": true, "127.0.0.1:8080": true, "127.0.0.1": true, "10.0.0.7:80": true,
+		"[::1]:8080": true, "[::1]": true, "[fe80::1%25eth0]:80": true, "": true,
+		"evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"xlocalhost": false, "localhost.": false, "127.1": false, "[evil.example]:80": false,
+	} {
+		if got := isLocalName(host); got != want {
+			t.Errorf("%q: got %t, want %t", host, got, want)
+		}
+	}
+}
+
+// A web page whose name leads to this machine may not call, unless tokens tell callers
+// apart or somebody said that anybody may.
+func TestHostsOfOtherNames(t *testing.T) {
+	t.Parallel()
+	tokens, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
+	for name, tc := range map[string]struct {
+		cfg  Config
+		want int
+	}{
+		"no tokens": {Config{}, http.StatusForbidden},
+		"tokens":    {Config{Tokens: tokens}, http.StatusOK},
+		"insecure":  {Config{Insecure: true}, http.StatusOK},
+	} {
+		tc.cfg.Listen, tc.cfg.Store = "127.0.0.1:0", "pebble:"+escapeDir(t.TempDir())
+		a, err := New(tc.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, a)
+		t.Cleanup(func() { r.stop(t) })
+		for host, want := range map[string]int{"evil.example": tc.want, "localhost:1": http.StatusOK} {
+			req, err := http.NewRequest("GET", r.url+"/v1/counters", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = host
+			req.Header.Set("Authorization", "Bearer "+secrets[0])
+			res, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != want {
+				t.Errorf("%s, for %s: got %d, want %d", name, host, res.StatusCode, want)
+			}
+		}
+	}
+}
+
+// Browsers send some requests of other pages without asking. Those that change something
+// are refused, unless --cors-origin names the page.
+func TestPagesOfOtherOrigins(t *testing.T) {
+	t.Parallel()
+	const page = "https://page.example"
+	for name, tc := range map[string]struct {
+		origins []string
+		header  []string
+		want    int
+	}{
+		"no page":           {nil, nil, http.StatusAccepted},
+		"other":             {nil, []string{"Origin", page}, http.StatusForbidden},
+		"other by fetch":    {nil, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		"null":              {nil, []string{"Origin", "null"}, http.StatusForbidden},
+		"named":             {[]string{page}, []string{"Origin", page, "Sec-Fetch-Site", "cross-site"}, http.StatusAccepted},
+		"not the one":       {[]string{page}, []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		"any":               {[]string{"*"}, []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, http.StatusAccepted},
+		"same":              {nil, []string{"Sec-Fetch-Site", "same-origin"}, http.StatusAccepted},
+		"typed by a person": {nil, []string{"Sec-Fetch-Site", "none"}, http.StatusAccepted},
+	} {
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), CORSOrigins: tc.origins, Insecure: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, a)
+		if status, text := r.call(t, "POST", "/v1/increments", `{"counter":"a"}`, tc.header...); status != tc.want {
+			t.Errorf("%s: got %d %s, want %d", name, status, text, tc.want)
+		}
+		if status, text := r.call(t, "GET", "/v1/counters/a", "", tc.header...); status != http.StatusOK { // a page cannot read the answer
+			t.Errorf("%s: GET: got %d %s", name, status, text)
+		}
+		r.stop(t)
+	}
+}

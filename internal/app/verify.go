@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin/verify"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+)
+
+// A surveyed store answers a page token that it cannot read as an error of the request.
+type surveyed struct{ verify.Store }
+
+func (s surveyed) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+	page, err := s.Store.ShardPage(ctx, prefix, from, limit)
+	if from != "" && errors.Is(err, aggregator.ErrRefused) {
+		err = &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave: " + err.Error(), Limit: "the next_page_token of the page before, with the same prefix"}
+	}
+	return page, err
+}
+
+// A recorder raises records as an aggregator does.
+type recorder struct{ store aggregator.Recorder }
+
+func (r recorder) Raise(ctx context.Context, counter string, shards int) error {
+	return forbidden(r.store.Raise(ctx, []aggregator.Raise{{Counter: counter, Shards: shards}}))
+}
+
+// A droppable cache forgets what it is told to.
+type droppable interface {
+	reader.Cache
+	Drop(ctx context.Context, counters []string) error
+}
+
+// A past is totals as they were, read as a reader reads them.
+type past struct {
+	store store
+	cache droppable
+}
+
+func (p past) Counters(ctx context.Context, prefix, after string, limit int) ([]string, error) {
+	view := p.store.View()
+	defer view.Close()
+	records, err := view.List(ctx, prefix, after, limit)
+	names := make([]string, len(records))
+	for i := range records {
+		names[i] = records[i].Counter
+	}
+	return names, err
+}
+
+func (p past) Cached(ctx context.Context, counters []string) ([]verify.Cached, error) {
+	found, err := p.cache.Get(ctx, counters)
+	cached := make([]verify.Cached, len(found))
+	for i, c := range found {
+		cached[i] = verify.Cached{Counter: c.Counter, Total: c.Total, AsOf: c.AsOf}
+	}
+	return cached, err
+}
+
+func (p past) Drop(ctx context.Context, counters []string) error { return p.cache.Drop(ctx, counters) }
+
+// Now is the store's time, which is the machine's where the store says none.
+func (p past) Now(ctx context.Context) (time.Time, error) {
+	at, err := p.store.Check(ctx)
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return at, err
+}
+
+// keptPast is how much of the past a store is asked for; Datastore keeps an hour.
+const keptPast = 50 * time.Minute
+
+func (p past) At(ctx context.Context, counter string, moment time.Time) (total int64, known bool, err error) {
+	s, ok := p.store.(interface{ ViewAt(time.Time) reader.View })
+	if !ok || time.Since(moment) > keptPast {
+		return 0, false, nil
+	}
+	view := s.ViewAt(moment)
+	if view == nil {
+		return 0, false, nil
+	}
+	r, err := reader.New(oneView{p.store, view}, nil, reader.Config{Remember: 1})
+	if err != nil {
+		return 0, false, err
+	}
+	totals, err := r.Totals(ctx, []string{counter}, 0)
+	if err != nil {
+		return 0, false, err
+	}
+	return totals[0].Total, true, nil
+}
+
+// oneView is a store that shows one moment. Whether it is the right one was asked before.
+type oneView struct {
+	reader.Store
+	view reader.View
+}
+
+func (s oneView) View() reader.View { return s.view }
+
+func (oneView) Check(context.Context) (time.Time, error) { return time.Time{}, nil }

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A caller posts increments on a connection of its own, one request after the other. It is
+// no HTTP client but the least that does: whatever it took of the machine, the process that
+// it calls would lack.
+type caller struct {
+	conn     net.Conn
+	in       *bufio.Reader
+	answered time.Time
+}
+
+// A reply is what callers want to know of an answer.
+type reply struct {
+	status int
+	again  bool // it says when to come again
+	last   bool // on its connection
+}
+
+// posting is the bytes that post body to the process at url.
+func posting(url, body string) []byte {
+	return fmt.Appendf(nil, "POST /v1/increments HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s",
+		strings.TrimPrefix(url, "http://"), len(body), body)
+}
+
+// call connects to the process at url.
+func call(url string) (*caller, error) {
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "http://"), 30*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &caller{conn: conn, in: bufio.NewReaderSize(conn, 1<<10)}, nil
+}
+
+// post sends a request and waits for its answer. After an error the caller is of no use, and
+// nobody knows what became of the request.
+func (c *caller) post(request []byte) (reply, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return reply{}, err
+	}
+	if _, err := c.conn.Write(request); err != nil {
+		return reply{}, err
+	}
+	a, err := readReply(c.in)
+	c.answered = time.Now()
+	return a, err
+}
+
+// readReply reads one answer to its end. It has to say how long it is, as countmill's do.
+func readReply(in *bufio.Reader) (a reply, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return a, err
+	}
+	status, found := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
+	if a.status, err = strconv.Atoi(string(status[:min(3, len(status))])); err != nil || !found {
+		return a, fmt.Errorf("this is no answer: %q", line)
+	}
+	length := -1
+	for {
+		if line, err = in.ReadSlice('\n'); err != nil {
+			return a, err
+		}
+		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
+		switch string(name) {
+		case "":
+			if length < 0 {
+				return a, errors.New("an answer does not say how long it is")
+			}
+			_, err = in.Discard(length)
+			return a, err
+		case "Content-Length":
+			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 {
+				return a, fmt.Errorf("this is no length: %q", line)
+			}
+		case "Retry-After":
+			a.again = found && len(value) > 0
+		case "Connection":
+			a.last = string(value) == "close"
+		}
+	}
+}
+
+func TestReadReply(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		text string
+		want reply
+		good bool
+	}{
+		{"HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\n\r\nabc", reply{status: 202}, true},
+		{"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", reply{status: 204}, true},
+		{"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", reply{429, true, true}, true},
+		{"HTTP/1.1 429 Too Many Requests\r\nRetry-After: \r\nContent-Length: 3\r\n\r\nabc", reply{status: 429}, true},
+		{"HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\n\r\nab", reply{}, false},
+		{"HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\n", reply{}, false},
+		{"HTTP/1.1 202 Accepted\r\nContent-Length: x\r\n\r\nabc", reply{}, false},
+		{"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", reply{}, false},
+		{"HTTP/1.1 20\r\n\r\n", reply{}, false},
+		{"abc\r\nContent-Length: 0\r\n\r\n", reply{}, false},
+		{"", reply{}, false},
+	} {
+		in := bufio.NewReader(strings.NewReader(tc.text))
+		got, err := readReply(in)
+		if (err == nil) != tc.good || tc.good && (got != tc.want || in.Buffered() > 0) {
+			t.Errorf("%q: got %+v, %v, want %+v", tc.text, got, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// A Load is what is to be counted and served, and how a deployment is set up. Defaults
+// has what countmill itself does where nobody tells it otherwise.
+type Load struct {
+	Rate       float64 // increments a second
+	Counters   int64
+	Zipf       float64 // increments go to the counter of rank k in proportion to 1/k^Zipf; 0: to all alike
+	IDs        float64 // share of increments that have ids: from 0 to 1
+	NameBytes  int     // of a counter's name
+	Publishers int
+
+	Linger, Window time.Duration // of publishers' batches and aggregators' windows
+	Staleness      time.Duration // how old an increment may be when it is counted; 0: the lingers decide
+	Aggregators    int           // 0: as many as keep up
+	CommitTime     time.Duration // what the store takes for a commit
+	Horizon        time.Duration
+
+	StartShards int     // of a new counter
+	MaxShards   int     // of a counter at most
+	ShardRate   float64 // commits a second that a shard takes
+
+	Totals       float64 // served a second
+	Asked        int64   // counters that they are asked of, those incremented most; 0: all
+	MaxStaleness time.Duration
+	Readers      int // with a cache each; those that share memcached are one
+
+	Prices Prices
+}
+
+// Defaults are those of countmill on Datastore. CommitTime is a guess: one of 400 entities
+// on a multi-region database has not been measured.
+func Defaults() Load {
+	return Load{
+		Counters: 1, Publishers: 1, NameBytes: 20,
+		Linger: 250 * time.Millisecond, Window: 100 * time.Millisecond,
+		CommitTime: 50 * time.Millisecond, Horizon: countmill.DefaultHorizon,
+		StartShards: 1, MaxShards: 128, ShardRate: 1,
+		MaxStaleness: 2 * time.Second, Readers: 1,
+		Prices: DefaultPrices(),
+	}
+}
+
+// A FieldError names what of a Load is out of range, as a flag is named.
+type FieldError struct{ Field, Limit, Got string }
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("--%s: must be %s, got %s", e.Field, e.Limit, e.Got)
+}
+
+// Check returns everything that is out of range, each as a FieldError.
+func (l Load) Check() error {
+	var errs []error
+	check := func(ok bool, field, limit string, got any) {
+		if !ok {
+			errs = append(errs, &FieldError{field, limit, fmt.Sprint(got)})
+		}
+	}
+	between := func(field string, got, least, most float64) {
+		check(got >= least && got <= most, field, fmt.Sprintf("from %g to %g", least, most), got)
+	}
+	lasting := func(field string, got, least, most time.Duration) {
+		check(got >= least && got <= most, field, fmt.Sprintf("from %s to %s", least, most), got)
+	}
+	between("rate", l.Rate, 1e-3, 1e10)
+	between("counters", float64(l.Counters), 1, 1e10)
+	between("zipf", l.Zipf, 0, 10)
+	between("ids", l.IDs, 0, 1)
+	between("name-bytes", float64(l.NameBytes), 1, 500)
+	between("publishers", float64(l.Publishers), 1, 1e6)
+	between("aggregators", float64(l.Aggregators), 0, 1e5)
+	between("readers", float64(l.Readers), 1, 1e5)
+	between("shards", float64(l.StartShards), 1, countmill.MaxShards)
+	between("max-shards", float64(l.MaxShards), float64(l.StartShards), countmill.MaxShards)
+	between("shard-rate", l.ShardRate, 1e-3, 1e4)
+	between("totals", l.Totals, 0, 1e10)
+	between("asked", float64(l.Asked), 0, float64(l.Counters))
+	lasting("linger", l.Linger, time.Millisecond, time.Minute)
+	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
+	check(l.Staleness == 0 || l.Staleness >= minStaleness && l.Staleness <= maxStaleness, "staleness", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.Staleness)
+	lasting("commit-time", l.CommitTime, time.Millisecond, 10*time.Second)
+	lasting("horizon", l.Horizon, time.Hour, 366*24*time.Hour)
+	lasting("max-staleness", l.MaxStaleness, 0, time.Hour)
+	for _, p := range l.Prices.Each() {
+		between(p.Flag, *p.Dollars, 0, 1e6)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+)
+
+// notes says which limits bind.
+func (p *Plan) notes(of []class, b batch, w window) {
+	l, c := p.Load, &p.Countmill
+	say := func(ok bool, format string, args ...any) {
+		if ok {
+			p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+		}
+	}
+	windows := float64(p.Aggregators) / w.every
+	say(w.beyond, "does not keep up: --aggregators %d allows %.0f commits/s, at %s each and %d at once, and more are needed; increments wait ever longer",
+		p.Aggregators, float64(p.Aggregators)*commitsAtOnce/l.CommitTime.Seconds(), l.CommitTime, commitsAtOnce)
+	say(w.waits, "windows wait for commits: %.0f ms from one to the next instead of %.0f; more aggregators shorten that",
+		w.every*1000, 1000*l.due(float64(l.Publishers)/b.every/float64(p.Aggregators), p.Aggregators))
+	capped, over := 0.0, 0.0
+	for i, class := range of {
+		if commits := w.in[i] * windows / l.ShardRate; commits > float64(l.MaxShards) {
+			capped += class.counters
+			over = max(over, commits/float64(l.MaxShards))
+		}
+	}
+	say(capped > 0, "--max-shards %d binds for %.0f of the counters, which get up to %.1f times the commits that so many take; fewer aggregators or a longer --window-linger",
+		l.MaxShards, capped, over)
+	say(w.full, "windows close before their linger, at %d messages, %d counters and markers or %d MiB", windowMessages, windowEntities, windowBytes>>20)
+	say(b.full, "publishers' lingers end early, at %d counters or %d MiB: after %.0f ms", openEntries, openBytes>>20, b.every*1000)
+	stream := float64(l.Publishers) / b.every * b.bytes / float64(p.Aggregators)
+	say(stream > streamBytes, "an aggregator gets %.0f MB/s, where a stream of Pub/Sub carries some %.0f: more aggregators", stream/1e6, streamBytes/1e6)
+	say(c.MarkersWritten > 2*c.ShardsWritten && l.IDs < 0.5, "markers are %.0f %% of what is written: a longer --linger or fewer publishers save most",
+		100*c.MarkersWritten/c.EntitiesWritten)
+	say(l.IDs > 0 && l.Rate*l.IDs > c.MarkersWritten/2, "increments with ids have a marker each, %.0f %% of what is written; an Idempotency-Key has one for 24 counters",
+		100*l.Rate*l.IDs/c.EntitiesWritten)
+	say(c.ShardsWritten > 0.5*l.Rate && l.Rate > 1, "little is added up: %.0f shards are written for 100 increments; a longer --linger or --window-linger helps",
+		100*c.ShardsWritten/l.Rate)
+	say(c.RecordsRead > 10*float64(l.Counters)*float64(p.Aggregators)/recordsFor, "an aggregator remembers %.1f million counters, and reads %.0f records/s for the others",
+		recordsKept/1e6, c.RecordsRead)
+	say(c.EntitiesWritten > 500, "a new database takes some 500 writes/s at first and half as many again every 5 minutes: begin with a part of the load, %.0f minutes before all of it",
+		5*math.Ceil(math.Log(max(c.EntitiesWritten/500, 1))/math.Log(1.5)))
+}

@@ -1,0 +1,163 @@
+package plan
+
+import (
+	"math"
+	"time"
+
+	"github.com/countmill/countmill/internal/shards"
+)
+
+// A Plan is what a load comes to.
+type Plan struct {
+	Load        Load
+	Aggregators int
+	Countmill   Cost
+	Classic     Cost
+	// Notes say which limits bind, most pressing first.
+	Notes []string
+}
+
+// A Cost is of a steady state: counters exist, nothing is repeated.
+type Cost struct {
+	Messages    float64 `json:"messages_per_second"`
+	Parts       float64 `json:"parts_per_second"`
+	PubSubBytes float64 `json:"pubsub_bytes_per_second"` // as billed, both ways
+	Commits     float64 `json:"commits_per_second"`
+
+	ShardsWritten   float64 `json:"shards_written_per_second"`
+	MarkersWritten  float64 `json:"markers_written_per_second"`
+	WorkersWritten  float64 `json:"workers_written_per_second"`
+	EntitiesWritten float64 `json:"entities_written_per_second"` // these three
+	PerMillion      float64 `json:"entities_written_per_million"`
+
+	RecordsRead     float64 `json:"records_read_per_second"`  // by aggregators
+	TotalsRead      float64 `json:"entities_read_for_totals"` // a second
+	EntitiesRead    float64 `json:"entities_read_per_second"` // these, and what everybody looks at now and then
+	EntitiesDeleted float64 `json:"entities_deleted_per_second"`
+
+	Shards     float64 `json:"shards"`         // of all counters
+	MostShards float64 `json:"shards_hottest"` // of the counter that has most
+	Records    float64 `json:"records"`        // written once
+	Markers    float64 `json:"markers_stored"`
+
+	StoredBytes float64 `json:"stored_bytes"`
+	Month       Bill    `json:"dollars_a_month"`
+}
+
+// Make plans.
+func Make(l Load) (Plan, error) {
+	if err := l.Check(); err != nil {
+		return Plan{}, err
+	}
+	if l.Asked == 0 {
+		l.Asked = l.Counters
+	}
+	of := classes(l.Counters, l.Zipf)
+	b := l.send(of)
+	p := Plan{Load: l, Aggregators: l.Aggregators}
+	if p.Aggregators == 0 {
+		p.Aggregators = l.enough(of, b)
+	}
+	w := l.fold(of, b, p.Aggregators)
+	p.Countmill = l.countmill(of, b, w, float64(p.Aggregators))
+	p.Classic = l.classic(of)
+	p.notes(of, b, w)
+	return p, nil
+}
+
+// countmill is what it costs with so many aggregators.
+func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost {
+	batches, windows := float64(l.Publishers)/b.every, aggregators/w.every
+	c := Cost{
+		Messages: batches * b.messages, Parts: batches * b.parts,
+		PubSubBytes: pubSubBytes(batches*b.messages, batches*b.bytes),
+		Commits:     windows * w.commits, ShardsWritten: windows * w.shards, MarkersWritten: windows * w.markers,
+		WorkersWritten: aggregators / announceEvery,
+		Records:        float64(l.Counters),
+	}
+	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten
+	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
+	c.EntitiesDeleted = c.MarkersWritten
+	c.Markers = c.MarkersWritten * (l.Horizon + markerSlack).Seconds()
+
+	folds := make([]float64, len(of))
+	served := l.served(of)
+	for i, class := range of {
+		folds[i] = w.in[i] / w.every
+		each := l.shards(w.in[i] * windows)
+		c.Shards += class.counters * each
+		c.MostShards = max(c.MostShards, each)
+		c.TotalsRead += served[i] * (each + 1)
+	}
+	c.RecordsRead = records(of, folds, aggregators)
+	readers := float64(l.Readers)
+	if l.Totals == 0 {
+		readers = 0
+	}
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + (aggregators+readers)/checkEvery + readers*aggregators/lagEvery
+	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
+	c.Month = l.Prices.bill(c)
+	return c
+}
+
+// shards is how many a counter has that so many commits a second go to.
+func (l Load) shards(commits float64) float64 {
+	return float64(shards.Grown(l.StartShards, commits, l.ShardRate, l.MaxShards))
+}
+
+// classic is the sharded counter of textbooks: each increment reads one of a counter's
+// shards and writes it again, in a transaction. It has as many shards as its increments
+// need, no cap, no markers, and its totals are cached as ours are.
+func (l Load) classic(of []class) Cost {
+	c := Cost{Commits: l.Rate, ShardsWritten: l.Rate, EntitiesWritten: l.Rate, PerMillion: 1e6}
+	served := l.served(of)
+	for i, class := range of {
+		each := max(math.Ceil(l.Rate*class.share/l.ShardRate-1e-9), 1)
+		c.Shards += class.counters * each
+		c.MostShards = max(c.MostShards, each)
+		c.TotalsRead += served[i] * each
+	}
+	c.EntitiesRead = l.Rate + c.TotalsRead
+	c.StoredBytes = c.Shards * l.shardBytes()
+	c.Month = l.Prices.bill(c)
+	return c
+}
+
+// What an aggregator is planned for: half of what it can, as loads have peaks. A stream of
+// Pub/Sub carries some 10 MB/s (client library, doc.go).
+const (
+	busyPart    = 0.5
+	streamBytes = 10e6
+)
+
+// enough is the least number of aggregators that keep up.
+func (l Load) enough(of []class, b batch) int {
+	batches := float64(l.Publishers) / b.every
+	keepUp := func(n int) bool {
+		each := float64(n)
+		every := l.due(batches/each, n)
+		w := pack(of, b, max(batches*every/each, 1), 0)
+		return w.commits*l.CommitTime.Seconds()/commitsAtOnce <= busyPart*every &&
+			batches*b.bytes/each <= busyPart*streamBytes &&
+			w.shards+w.markers <= windowEntities && w.messages <= windowMessages
+	}
+	most := 1
+	for !keepUp(most) && most < maxAggregators {
+		most *= 2
+	}
+	least := most / 2 // which is not enough
+	for most-least > 1 {
+		if middle := (least + most) / 2; keepUp(middle) {
+			most = middle
+		} else {
+			least = middle
+		}
+	}
+	return most
+}
+
+const maxAggregators = 1 << 16
+
+// markerSlack is how long beyond the horizon a marker is kept (package aggregator). A TTL
+// policy deletes it up to a day later.
+const markerSlack = 2 * time.Hour

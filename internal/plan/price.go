@@ -1,0 +1,92 @@
+package plan
+
+// Prices are dollars. Free tiers are left out.
+type Prices struct {
+	Reads, Writes, Deletes float64 // for 100,000 entities
+	Storage                float64 // for a GiB and month
+	PubSub                 float64 // for a TiB published or delivered
+	AsOf                   string  // where they are from, and of when
+}
+
+// DefaultPrices are those of a database in nam5 (United States, two regions and a witness;
+// single regions there cost half): a copy of Google's page that has no date. Pub/Sub's are
+// of a copy of 2026-09-20. docs/unverified.md says how to check them.
+func DefaultPrices() Prices {
+	return Prices{
+		Reads: 0.06, Writes: 0.18, Deletes: 0.02, Storage: 0.18, PubSub: 40,
+		AsOf: "Pub/Sub 2026-09-20, Datastore in nam5 from an undated copy; check them",
+	}
+}
+
+// A Price is one of Prices, as a flag.
+type Price struct {
+	Flag, About string
+	Dollars     *float64
+}
+
+// Each is every price, to read and to set.
+func (p *Prices) Each() []Price {
+	return []Price{
+		{"price-read", "Dollars for reading 100,000 entities.", &p.Reads},
+		{"price-write", "Dollars for writing 100,000 entities.", &p.Writes},
+		{"price-delete", "Dollars for deleting 100,000 entities; a TTL policy's deletes cost the same.", &p.Deletes},
+		{"price-storage", "Dollars for a GiB in the database for a month.", &p.Storage},
+		{"price-pubsub", "Dollars for a TiB that Pub/Sub takes or delivers.", &p.PubSub},
+	}
+}
+
+// A Bill is dollars a month, of 30 days.
+type Bill struct {
+	PubSub  float64 `json:"pubsub"`
+	Writes  float64 `json:"writes"`
+	Reads   float64 `json:"reads"`
+	Deletes float64 `json:"deletes"`
+	Storage float64 `json:"storage"`
+	Total   float64 `json:"total"`
+}
+
+// bill is what a cost costs.
+func (p Prices) bill(c Cost) Bill {
+	const lot, tib, gib = 100_000, 1 << 40, 1 << 30
+	b := Bill{
+		PubSub:  c.PubSubBytes * secondsOfMonth / tib * p.PubSub,
+		Writes:  c.EntitiesWritten * secondsOfMonth / lot * p.Writes,
+		Reads:   c.EntitiesRead * secondsOfMonth / lot * p.Reads,
+		Deletes: c.EntitiesDeleted * secondsOfMonth / lot * p.Deletes,
+		Storage: c.StoredBytes / gib * p.Storage,
+	}
+	b.Total = b.PubSub + b.Writes + b.Reads + b.Deletes + b.Storage
+	return b
+}
+
+// Pub/Sub counts, of each message, its body, attributes, 20 bytes for the time and the id,
+// and for each call at least 1,000 bytes. A publisher sends one message a call; that each
+// is delivered alone is the dearest that it can be.
+func pubSubBytes(messages, bytes float64) float64 {
+	const (
+		attributes = len("_watermill_message_uuid") + 32
+		id         = 17
+	)
+	each := bytes/messages + float64(attributes) + 20 + id
+	return 2 * messages * max(each, 1000)
+}
+
+// Sizes of stored entities, as Datastore counts them (Storage Size Calculations): a string
+// is its bytes and one more; a key its kind, its name and 16; a property its name and
+// value, 8 for numbers and times; an entity its key, its properties and 32; an entry of a
+// built-in index a key, its kind, the property and 32, of which there are two for each
+// indexed property.
+const markerBytes = float64(17 + 33 + 16 + // key
+	12 + 8 + 5 + 8 + 10 + 8 + // fingerprint, fold, expire_at
+	32)
+
+func (l Load) recordBytes() float64 {
+	return float64(17 + l.NameBytes + 1 + 16 + 7 + 8 + 8 + 8 + 32) // shards, created
+}
+
+func (l Load) shardBytes() float64 {
+	key := 15 + 9 + l.NameBytes + 4 + 16 // hash, counter, number
+	counter := 8 + l.NameBytes + 1
+	numbers := 6 + 8 + 6 + 8 + 7 + 8 // count, tally, shards
+	return float64(key + counter + numbers + 32 + 2*(key+15+counter+32))
+}

@@ -1,0 +1,177 @@
+package scale
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// one is a million increments a second on one counter.
+func one(aggregators int) Load {
+	return Load{Increments: 1e6, Counters: 1, Publishers: 100, Aggregators: aggregators}
+}
+
+// After a minute a counter has as many shards as its commits need, and at most twice as many,
+// whoever makes the commits, and got there with few raises.
+func TestShardsFollowTheLoad(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 1
+	}
+	for _, aggregators := range []int{1, 10, 100, 1000} {
+		for seed := range seeds {
+			t.Run(fmt.Sprint(aggregators, "/", seed), func(t *testing.T) {
+				t.Parallel()
+				f := Run(Setup{Load: one(aggregators), Max: 999, Seed: seed})
+				if n, need := f.HotShards, f.Needed; n < need || n > 2*need {
+					t.Errorf("%d shards for %.0f commits/s, want %d to %d", n, f.Commits, need, 2*need)
+				}
+				if f.Behind() || f.Aborted > 0.1 {
+					t.Errorf("%.0f of %.0f increments/s are counted, %.1f %% of the commits aborted", f.Counted, f.Published, 100*f.Aborted)
+				}
+				if f.Raises > 40 {
+					t.Errorf("the record was written %d times", f.Raises)
+				}
+				for i := 1; i < len(f.Grew); i++ {
+					if f.Grew[i].Shards <= f.Grew[i-1].Shards {
+						t.Errorf("%d shards after %d", f.Grew[i].Shards, f.Grew[i-1].Shards)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A store that has commits wait, and aborts hardly any, tells by that alone that there are too
+// few shards.
+func TestShardsFollowWhereCommitsWait(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		f := Run(Setup{Load: one(10), Store: Store{Patience: 5 * time.Second}, Max: 999, Seed: seed})
+		if f.HotShards < 10 || f.HotShards > 160 {
+			t.Errorf("seed %d: %d shards after a minute, where 80 are needed", seed, f.HotShards)
+		}
+	}
+}
+
+// No counter gets more shards than it may have, and then all is counted all the same: what waits
+// goes with the next window.
+func TestShardsStopAtTheCap(t *testing.T) {
+	t.Parallel()
+	f := Run(Setup{Load: one(100), Max: 32})
+	if f.HotShards != 32 || f.MostShards != 32 {
+		t.Errorf("%d shards, want 32", f.HotShards)
+	}
+	if f.Commits > 33 {
+		t.Errorf("%.1f commits/s on 32 entities that take one each", f.Commits)
+	}
+	if f.Behind() {
+		t.Errorf("%.0f of %.0f increments/s are counted", f.Counted, f.Published)
+	}
+}
+
+// Walking over the shards loses fewer commits than drawing them.
+func TestWalkingBeatsDrawing(t *testing.T) {
+	t.Parallel()
+	store := Store{Burst: 2, Patience: 100 * time.Millisecond}
+	for aggregators, need := range map[int]int{1: 10, 10: 80, 100: 290} {
+		n := need * 3 / 2
+		aborted := func(choice Choice) (mean float64) {
+			const seeds = 3
+			for seed := range uint64(seeds) {
+				mean += Run(Setup{Load: one(aggregators), Store: store, Start: n, Max: n, Choice: choice, Seed: seed}).Aborted / seeds
+			}
+			return mean
+		}
+		walk := aborted(nil)
+		for name, choice := range Choices {
+			if other := aborted(choice); walk > other || name == "uniform" && walk > 0.7*other {
+				t.Errorf("%d aggregators, %d shards: %.1f %% lost walking, %.1f %% with %s", aggregators, n, 100*walk, 100*other, name)
+			}
+		}
+	}
+}
+
+// A run is decided by its seed.
+func TestRunIsDeterministic(t *testing.T) {
+	t.Parallel()
+	s := Setup{Load: Load{Increments: 1e5, Counters: 50, Hot: true, Publishers: 10, Aggregators: 5}, Seed: 3}
+	if a, b := fmt.Sprint(Run(s)), fmt.Sprint(Run(s)); a != b {
+		t.Errorf("one seed, two runs:\n%s\n%s", a, b)
+	}
+}
+
+// An entity takes its rate and no more, whatever comes.
+func TestStoreKeepsTheRate(t *testing.T) {
+	t.Parallel()
+	s := Setup{Load: Load{Counters: 2}, Store: Store{Rate: 2, Burst: 3, Patience: time.Second}}.withDefaults()
+	st := newStore(&s, 1)
+	applied, waited := 0, time.Duration(0)
+	for at := time.Duration(0); at < 10*time.Second; at += 10 * time.Millisecond {
+		adds := []add{{counter: 0}, {counter: 1}}
+		took, ok := st.commit(adds, 2, at)
+		if ok {
+			applied++
+			waited = max(waited, took)
+		}
+	}
+	// 3 at once, 2 waiting for a second, and 2 a second.
+	if applied < 23 || applied > 26 {
+		t.Errorf("%d commits in 10 s, want 25", applied)
+	}
+	if waited < time.Second || waited > 1100*time.Millisecond {
+		t.Errorf("a commit waited for %s, want up to a second", waited)
+	}
+	if due := st.counters[0][0].due; due != st.counters[1][0].due {
+		t.Error("a commit was applied to one of two counters")
+	}
+}
+
+// What is cut is all that was there, in commits that are about as large as they may be: which
+// counters they hold is drawn.
+func TestCutLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, l := range []Load{
+		{Increments: 1e6, Counters: 1, Publishers: 10}, {Increments: 1e6, Counters: 100, Publishers: 100, Hot: true},
+		{Increments: 1e6, Counters: 10_000, Publishers: 100}, {Increments: 1e4, Counters: 10_000, Publishers: 100},
+	} {
+		w := newWorld(Setup{Load: l})
+		for _, messages := range []int{1, 3, 50, 700} {
+			sum, entities := 0.0, 0
+			for _, j := range w.cut(make([]time.Duration, messages), w.random) {
+				for _, lot := range j.lots {
+					sum += lot.weight * float64(len(lot.sealed))
+				}
+				entities = max(entities, j.parts+len(j.adds))
+			}
+			if want := w.perMessage() * float64(messages); math.Abs(sum-want) > 0.001*want {
+				t.Errorf("%+v: %.0f of %.0f increments in the commits of %d messages", l, sum, want, messages)
+			}
+			if entities > w.Entities+w.Entities/6 {
+				t.Errorf("%+v: %d entities in a commit of %d messages", l, entities, messages)
+			}
+		}
+	}
+}
+
+// Where nothing contends it writes what the real publishers and aggregators write, by
+// docs/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
+func TestWritesWhatTheRolesWrite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ counters, aggregators, writes int }{
+		{1, 1, 491}, {1, 2, 555}, {1, 4, 625}, {100, 1, 11_402}, {1000, 1, 113_170}, {10_000, 1, 663_640},
+	} {
+		if testing.Short() && c.counters > 100 {
+			continue
+		}
+		f := Run(Setup{
+			Load:  Load{Increments: 1e5, Counters: c.counters, Publishers: 10, Aggregators: c.aggregators},
+			Store: Store{Latency: 10 * time.Millisecond, PerEntity: 1}, Bus: 20 * time.Millisecond, Start: 128, Max: 128,
+		})
+		if ratio := f.Writes / float64(c.writes); ratio < 0.82 || ratio > 1.05 {
+			t.Errorf("%d counters, %d aggregators: %.0f entities per million, %.2f times those of the roles", c.counters, c.aggregators, f.Writes, ratio)
+		}
+	}
+}

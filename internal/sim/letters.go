@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// givenUp is why a message that the bus gave up is a dead letter.
+const givenUp = "given up by the bus"
+
+// mail draws, with numbers of its own, whether messages are given up and letters asked for:
+// the schedules of seeds that have neither are what they were before there was either.
+func (w *World) mail() {
+	rng := rand.New(rand.NewPCG(w.seed, 0x6c657474657273))
+	if rng.IntN(4) > 0 {
+		return
+	}
+	w.rates[ReplayAsked] = 0.3
+	if rng.IntN(2) == 0 {
+		w.rates[GivenUp] = 0.1
+	}
+}
+
+// giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
+// does: whether it was applied nobody knows.
+func (w *World) giveUp() bool {
+	i := slices.IndexFunc(w.bus.queue, func(l *parcel) bool { return !l.foreign && l.settled == nil })
+	if i < 0 {
+		return false
+	}
+	l := w.bus.queue[i]
+	w.bus.queue, l.acked = slices.Delete(w.bus.queue, i, i+1), true
+	w.say(nil, "message %d is given up", l.n)
+	_ = w.fake.Bury(background, []aggregator.Dead{{
+		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
+		Time: l.published, Reason: givenUp, Maybe: true, At: w.wall(),
+	}})
+	return true
+}
+
+// askReplay has a person ask for a letter, which may be in process or gone by then.
+func (w *World) askReplay() bool {
+	letters := slices.Clone(w.replays)
+	for _, d := range w.fake.Letters() {
+		if _, asked := aggregator.AskedFor(d.Key); asked || unread(&d) {
+			continue
+		}
+		if _, err := decode(d.Payload); err == nil {
+			letters = append(letters, d)
+		}
+	}
+	if len(letters) == 0 {
+		return false
+	}
+	d := pick(w, letters)
+	w.replays = append(w.replays, d)
+	w.say(nil, "letter %s is asked for", d.Key)
+	d.Key = aggregator.AskKey(d.Key)
+	_ = w.fake.Bury(background, []aggregator.Dead{d})
+	return true
+}

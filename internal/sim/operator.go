@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/reader"
+)
+
+// sums has a process's reader look counters up for its admin, as internal/app does.
+type sums struct{ rdr *reader.Reader }
+
+func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
+	sum, err := s.rdr.Sum(ctx, counter)
+	return admin.Sum{Exists: sum.Exists, Sum: sum.Sum, At: sum.At, Record: admin.Record{
+		Baseline: sum.Reset.Baseline, ResetAt: sum.Reset.At, DeletedAt: sum.Reset.DeletedAt,
+	}}, err
+}
+
+// An answered is what an operator was told of a reset with an id.
+type answered struct {
+	done   admin.Done
+	jumped time.Duration
+}
+
+// operate lets an operator raise, reset or delete a counter, or reset it again under an id.
+func (w *World) operate() {
+	lives := w.lives(reading)
+	if len(lives) == 0 {
+		return
+	}
+	p, counter := pick(w, lives), pick(w, counters[:2+w.shape.counters])
+	switch n := w.rng.IntN(10); {
+	case n < 2:
+		o := w.newOp("raise")
+		o.names, o.staleness = []string{counter}, 0
+		shards := 1 + w.rng.IntN(8)
+		w.ask(o, p, func(ctx context.Context) error { return p.adm.Raise(ctx, counter, shards) })
+	case n < 7:
+		o := w.newOp("reset")
+		o.names = []string{counter}
+		if w.rng.IntN(3) > 0 {
+			o.id = fmt.Sprint("r", w.rng.IntN(3))
+		}
+		w.ask(o, p, func(ctx context.Context) (err error) {
+			o.done, err = p.adm.Reset(ctx, counter, o.id)
+			return err
+		})
+	default:
+		o := w.newOp("delete")
+		o.names = []string{counter}
+		w.ask(o, p, func(ctx context.Context) (err error) {
+			o.done, err = p.adm.Delete(ctx, counter)
+			return err
+		})
+	}
+}
+
+// finishChange: what an operator is told was removed is increments, each once, and under one
+// id the same each time.
+func (w *World) finishChange(o *op) {
+	if o.p.dead {
+		return
+	}
+	if o.err != nil {
+		w.checkNoTotal(o)
+		return
+	}
+	if o.kind == "raise" {
+		return
+	}
+	counter := o.names[0]
+	if !increments(counter, o.done.Removed) {
+		w.violate("a %s removed %d of %s, which is no sum of its increments", o.kind, o.done.Removed, counter)
+	}
+	if o.id == "" {
+		if did := w.did[o.n]; did != o.done.Removed {
+			w.violate("a %s of %s says that it removed %d, and removed %d", o.kind, counter, o.done.Removed, did)
+		}
+		return
+	}
+	key := counter + "/" + o.id
+	first, again := w.told[key]
+	if !again {
+		w.told[key] = answered{o.done, w.jumped}
+		return
+	}
+	// Beyond the horizon it is another reset.
+	if first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
+		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
+			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
+	}
+	w.told[key] = answered{o.done, w.jumped}
+}
+
+// increments reports whether a total is a sum of a counter's increments, none of them twice.
+func increments(counter string, total int64) bool {
+	if counter == below {
+		total = -total
+	}
+	for rest := total; rest > 0; rest >>= 2 {
+		if rest&3 > 1 {
+			return false
+		}
+	}
+	return total >= 0
+}
+
+// RaiseCounter raises for an operator.
+func (s *store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+	var answer int
+	err = s.change(ctx, "raise one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
+		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
+			answer, err = s.w.fake.RaiseCounter(background, counter, shards)
+			return err
+		})
+	return answer, refusal(err)
+}
+
+// ResetCounter resets for an operator.
+func (s *store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+	var answer admin.Done
+	by, _ := ctx.Value(opKey{}).(int)
+	err = s.change(ctx, "reset", stringsKey([]string{r.Counter, r.ID.String()}), ResetLost, ResetAnswerLost, ResetLate,
+		func() string {
+			return fmt.Sprintf("%s id %s, %s as of %s, delete %t", r.Counter, short(r.ID), sumText(r.Counter, r.Look.Sum), r.Look.At.Format(clockFormat), r.Delete)
+		}, func() (err error) {
+			answer, err = s.w.reset(s.p, r, by)
+			return err
+		})
+	return answer, refusal(err)
+}
+
+// refusal is how a store says that nothing was done.
+func refusal(err error) error {
+	if errors.Is(err, errDeployment) {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
+	return err
+}
+
+// reset notes what each reset takes off, once, and checks that it is what was folded by its
+// moment.
+func (w *World) reset(p *proc, r admin.Reset, by int) (admin.Done, error) {
+	_, repeated := w.fake.Marker(r.ID)
+	done, err := w.fake.ResetCounter(background, r)
+	w.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
+	if err != nil || repeated {
+		return done, err
+	}
+	w.Resets++
+	w.removed[r.Counter] += done.Removed
+	w.did[by] += done.Removed
+	if was := w.fake.TotalAt(r.Counter, done.At); done.At.Equal(r.Look.At) && was != r.Look.Sum {
+		w.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
+	}
+	return done, nil
+}
+
+// SweepCounters is for whoever aggregates; here the world does it (sweep).
+func (s *store) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
+	return 0, errors.New("sim: nobody calls this")
+}
+
+// sweep removes deleted counters, as an aggregator does every hour.
+func (w *World) sweep() bool {
+	n, _ := w.fake.SweepCounters(background, admin.SweepAfter)
+	w.trace("sweep", nil, "", uint64(n))
+	w.say(nil, "%d deleted counters are swept", n)
+	w.Swept += n
+	return n > 0
+}
+
+// passDay lets about a day pass, after which deleted counters are swept, often at once.
+func (w *World) passDay() {
+	w.pass(admin.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
+	if w.rng.IntN(3) > 0 && w.sweep() {
+		w.hit(Swept)
+	}
+}
+
+// checkRemoved: what resets have removed and what is left is together what was folded.
+func (w *World) checkRemoved() {
+	for counter, folded := range w.folded {
+		if left := w.fake.Left(counter); counter != flood && left+w.removed[counter] != folded {
+			w.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, w.removed[counter], left)
+		}
+	}
+}

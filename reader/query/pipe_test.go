@@ -1,0 +1,122 @@
+package query_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/reader/query"
+)
+
+// bubble runs f in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// A site is a server whose connections are in memory, so that it can be in a bubble: its
+// time-outs, and what watchers wait for, take no time and come in one order.
+type site struct {
+	http.Server
+	client  http.Transport
+	dialled chan net.Conn
+	closed  chan struct{}
+	close   sync.Once
+}
+
+// open serves a handler until the test ends. Streams must outlive the server's time-outs.
+func open(t *testing.T, h http.Handler) *site {
+	t.Helper()
+	s := &site{dialled: make(chan net.Conn), closed: make(chan struct{})}
+	s.Handler, s.ReadTimeout, s.WriteTimeout = h, time.Second, time.Second
+	s.client.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx) }
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener{s}) }()
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		_ = s.Server.Close()
+		<-ended
+	})
+	return s
+}
+
+// watched is a site of a reader's totals.
+func watched(t *testing.T, f query.Reader, cfg query.Config) (*site, *query.Handler) {
+	t.Helper()
+	h, err := query.New(f, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return open(t, h), h
+}
+
+func (s *site) dial(ctx context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case s.dialled <- theirs:
+		return ours, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// get sends a request and leaves the body to the caller.
+func (s *site) get(t *testing.T, method, path string, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := s.client.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// call returns the status and the body of an answer, which is held against the OpenAPI document.
+func (s *site) call(t *testing.T, method, path string) (int, string, http.Header) {
+	t.Helper()
+	resp := s.get(t, method, path)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method != http.MethodHead {
+		checkAnswer(t, resp.Request, resp, text)
+	}
+	return resp.StatusCode, strings.TrimSuffix(string(text), "\n"), resp.Header
+}
+
+// listener is a site's net.Listener.
+type listener struct{ s *site }
+
+func (l listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.s.dialled:
+		return c, nil
+	case <-l.s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l listener) Close() error {
+	l.s.close.Do(func() { close(l.s.closed) })
+	return nil
+}
+
+func (l listener) Addr() net.Addr { return &net.UnixAddr{Name: "site", Net: "unix"} }

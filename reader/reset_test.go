@@ -1,0 +1,143 @@
+package reader_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+)
+
+// resetStore has counters a to f, of which all but a were reset, and d to f deleted.
+func resetStore() *fakeStore {
+	at := time.Now().Add(-time.Hour)
+	s := &fakeStore{resets: map[string]reader.Reset{
+		"b": {Baseline: 5, At: at},
+		"c": {Baseline: -7, At: at},
+		"d": {Baseline: 6, At: at, DeletedAt: at},
+		"e": {Baseline: 7, At: at, DeletedAt: at},
+		"f": {At: at, DeletedAt: at},
+	}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		s.put(name, 1, 2, 3)
+	}
+	s.put("f", 0)
+	return s
+}
+
+// A total is what was folded since the last reset, and a deleted counter does not exist
+// until something was.
+func TestResetsAreTakenOff(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, resetStore(), nil, reader.Config{})
+	want := []reader.Total{
+		{Counter: "a", Total: 6, Shards: 3, Exists: true},
+		{Counter: "b", Total: 1, Shards: 3, Exists: true},
+		{Counter: "c", Total: 13, Shards: 3, Exists: true},
+		{Counter: "d"},
+		{Counter: "e", Total: -1, Shards: 3, Exists: true},
+		{Counter: "f"},
+	}
+	totals, err := r.Totals(t.Context(), []string{"a", "b", "c", "d", "e", "f"}, 0)
+	ignore := cmpopts.IgnoreFields(reader.Total{}, "AsOf", "Source")
+	if diff := cmp.Diff(want, totals, ignore); diff != "" || err != nil {
+		t.Errorf("Totals: %v (-want +got):\n%s", err, diff)
+	}
+	listed := pages(t, r, "", 2)
+	if want := []string{"a b", "c", "e"}; !slices.Equal(listed, want) {
+		t.Errorf("pages of 2: got %q, want %q", listed, want)
+	}
+	page, err := r.List(t.Context(), "", "", 10)
+	shown := slices.DeleteFunc(want, func(t reader.Total) bool { return !t.Exists })
+	if diff := cmp.Diff(shown, page.Totals, ignore); diff != "" || err != nil {
+		t.Errorf("List: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestOverflowOfTheDifference(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		shards   []reader.Value
+		baseline int64
+		want     int64
+		over     bool
+	}{
+		"at the top":                {vals(math.MaxInt64 - 1), -1, math.MaxInt64, false},
+		"over the top":              {vals(math.MaxInt64 - 1), -2, 0, true},
+		"at the bottom":             {vals(math.MinInt64 + 1), 1, math.MinInt64, false},
+		"below the bottom":          {vals(math.MinInt64 + 1), 2, 0, true},
+		"as far as can be":          {vals(1), math.MinInt64, 0, true},
+		"and back":                  {vals(-1), math.MinInt64, math.MaxInt64, false},
+		"the sum alone is too much": {vals(math.MaxInt64-1, 9), 10, math.MaxInt64 - 2, false},
+	} {
+		store := &fakeStore{resets: map[string]reader.Reset{"c": {Baseline: tc.baseline, At: time.Now()}}}
+		store.putValues("c", tc.shards...)
+		r := newReader(t, store, nil, reader.Config{})
+		totals, err := r.Totals(t.Context(), []string{"c"}, 0)
+		if tc.over != errors.Is(err, countmill.ErrOverflow) || !tc.over && (err != nil || totals[0].Total != tc.want) {
+			t.Errorf("%s: got %+v, %v, want %d, overflow %t", name, totals, err, tc.want, tc.over)
+		}
+	}
+}
+
+// Sum is what a reset goes by: all that the shards hold, and what the record says.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	store := resetStore()
+	r := newReader(t, store, nil, reader.Config{})
+	for counter, want := range map[string]reader.Sum{
+		"b": {Exists: true, Sum: 6}, "d": {Exists: true, Sum: 6}, "x": {},
+	} {
+		want.Counter, want.Reset = counter, store.resets[counter]
+		before := time.Now()
+		got, err := r.Sum(t.Context(), counter)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(reader.Sum{}, "At")); diff != "" || err != nil || got.At.Before(before) {
+			t.Errorf("Sum of %s: %v, at %s (-want +got):\n%s", counter, err, got.At, diff)
+		}
+	}
+	store.putValues("over", vals(math.MaxInt64, 1)...)
+	if _, err := r.Sum(t.Context(), "over"); !errors.Is(err, countmill.ErrOverflow) {
+		t.Errorf("Sum of what does not fit: got %v", err)
+	}
+	if _, err := r.Sum(t.Context(), ""); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("Sum of no counter: got %v", err)
+	}
+}
+
+// A cached total from before a reset is served as long as callers accept its age, and a
+// deleted counter that was cached stays deleted.
+func TestResetIsVisibleWithinTheStaleness(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := resetStore(), &fakeCache{}
+		delete(store.resets, "b")
+		r := newReader(t, store, cache, reader.Config{})
+		for _, step := range []struct {
+			pass, staleness time.Duration
+			want            int64
+			source          string
+		}{
+			{0, time.Second, 6, reader.SourceStore},
+			{500 * time.Millisecond, time.Second, 6, reader.SourceCache},
+			{0, 0, 0, reader.SourceStore},
+			{600 * time.Millisecond, time.Second, 0, reader.SourceStore},
+			{0, time.Second, 0, reader.SourceCache},
+		} {
+			time.Sleep(step.pass)
+			got := one(t, r, "b", step.staleness)
+			if got.Total != step.want || got.Source != step.source || got.Exists != (step.want != 0) {
+				t.Errorf("with %s permitted: got %+v, want %d from the %s", step.staleness, got, step.want, step.source)
+			}
+			store.mu.Lock()
+			store.resets["b"] = reader.Reset{Baseline: 6, At: time.Now(), DeletedAt: time.Now()}
+			store.mu.Unlock()
+		}
+	})
+}
