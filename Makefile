@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint bench bench-peers bench-cost bench-staleness bench-serve bench-memory plots billion e2e outage chaos soak kills simulate replay determinism planted planted-processes powercut examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -10,7 +10,13 @@ SCHEDULES ?= 20000
 CUTS ?= 10000
 SEED ?= 0
 FILES ?= ./wire
+LOADS ?= 200
+BENCHED ?= .
+COUNT ?= 6
 BILLION ?= 1e9
+LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
+FUZZTIME ?= 5m
+OVERLOAD ?= 15s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,8 +39,18 @@ lint: ## gofmt, vet, staticcheck, go mod tidy
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	go -C bench mod tidy -diff
 
-bench: ## all benchmarks, one second each
-	go test -run '^$$' -bench . -benchmem ./...
+licences: ## every module that is linked in or tested with, its licence; fails for one that is not of the list
+	go tool -modfile=tools/go.mod go-licenses report ./... 2>/dev/null | awk -F, '{ print $$3 "\t" $$1 }' | sort
+	@out=$$(go tool -modfile=tools/go.mod go-licenses check ./... --allowed_licenses=$(LICENCES) 2>&1) || { echo "$$out"; exit 1; }
+
+vulnerabilities: ## what is known against the code that is called; asks vuln.go.dev, or GOVULNDB
+	go tool -modfile=tools/go.mod govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
+
+bench: ## all benchmarks (or BENCHED) COUNT (6) times, with their spread; BASE=REVISION beside those of another revision
+	go test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-bench.txt || { cat $(TMP)/countmill-bench.txt; exit 1; }
+	$(if $(BASE),git worktree add --force --detach $(TMP)/countmill-base $(BASE))
+	$(if $(BASE),go -C $(TMP)/countmill-base test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-base.txt; git worktree remove --force $(TMP)/countmill-base)
+	go tool -modfile=tools/go.mod benchstat $(if $(BASE),$(BASE)=$(TMP)/countmill-base.txt) now=$(TMP)/countmill-bench.txt
 
 bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
@@ -43,12 +59,15 @@ bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 bench-cost: ## entities written and read for increments and totals, in virtual time; a quarter of an hour
-	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-full -json $(TMP)/countmill-cost.json)
+	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
 
 bench-staleness: ## from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
 	rm $(TMP)/countmill-bench
+
+staleness-loads: ## --staleness beside the best fixed lingers on LOADS (200) random loads, in virtual time; a quarter of an hour of CPU
+	go -C bench test -count 1 -timeout 0 -v ./budget -loads $(LOADS)
 
 bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
@@ -60,8 +79,16 @@ bench-memory: ## memory of an aggregator with 1M counters in flight, bytes on di
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-plots: ## draw docs/*.svg from what bench-peers, bench-cost and billion left in TMP
-	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
+scaling: ## shards, and choices of shards, with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
+	go -C bench run . scaling -json $(TMP)/countmill-scaling.json $(BENCH)
+
+plan-check: ## what countmill plan says beside the roles on Google's emulators; 7 minutes of an idle machine, or BENCH=-quick
+	go -C bench build -o $(TMP)/countmill-bench .
+	cd bench && $(TMP)/countmill-bench plan -json $(TMP)/countmill-plan.json $(BENCH)
+	rm $(TMP)/countmill-bench
+
+plots: ## draw docs/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
+	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
@@ -84,6 +111,9 @@ outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; take
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
 
+overload: ## offer `up`, a publisher without Pub/Sub and the library ten times what they take, for OVERLOAD (15s) each
+	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/e2e
+
 chaos: ## for CHAOS (15m) kill, stop and cut off roles apart under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
 		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/e2e
@@ -95,7 +125,11 @@ kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; eve
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 0 -run 'TestKills$$' ./internal/e2e
 
-planted-processes: ## build countmill with planted bugs, one at a time: chaos and kills have to find each
+fulldisk: ## fill the disk of countmill up DISKS (20) times under load, seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_FULL_DISKS=$(or $(DISKS),20) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 0 -run 'TestFullDisk$$' ./internal/e2e
+
+planted-processes: ## build countmill with planted bugs, one at a time: chaos, kills and full disks have to find each
 	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/e2e
 
 planted: ## plant bugs, one at a time: the simulator and the power cuts have to find each in 5 runs of 5
@@ -104,6 +138,9 @@ planted: ## plant bugs, one at a time: the simulator and the power cuts have to 
 powercut: ## CUTS (10000) losses of power on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./internal/app -cuts $$(($(CUTS) / 10)) -seed $(SEED)
+
+fuzz: ## every fuzz target for FUZZTIME (5m), one after the other; ONLY=Decode for those of a name
+	.ci/fuzz $(FUZZTIME) $(ONLY)
 
 examples: ## build and test the examples
 	go build -o /dev/null ./examples/webserver

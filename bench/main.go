@@ -11,6 +11,8 @@
 //	go run . staleness                     from Publish to the total that shows it
 //	go run . serve                         cached totals over HTTP
 //	go run . memory                        an aggregator's memory, bytes on disk
+//	go run . scaling                       shards and choices with up to 1,000 aggregators, simulated
+//	go run . plan                          what countmill plan says beside what the roles do
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
 //	go run . plot -peers peers.json        what was measured, as SVG
 //
@@ -37,7 +39,9 @@ import (
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
+	"github.com/countmill/countmill/bench/internal/plancheck"
 	"github.com/countmill/countmill/bench/internal/plots"
+	"github.com/countmill/countmill/bench/internal/scaling"
 	"github.com/countmill/countmill/bench/internal/serve"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
@@ -59,7 +63,9 @@ func main() {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"memory":    memory.Run,
+	"plan":      plancheck.Run,
 	"plot":      plots.Run,
+	"scaling":   scaling.Run,
 	"serve":     serve.Run,
 	"staleness": staleness.Run,
 }
@@ -114,7 +120,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.Int64Var(&c.goal.Increments, "increments", 40_000_000, "a measurement has at least this many increments")
 	flags.Float64Var(&most, "most", 0, "a measurement ends after so many seconds even if it has fewer increments (default twice -seconds)")
 	flags.IntVar(&c.names, "names", 1_000_000, "counters of the loads zipf and uniform")
-	flags.IntVar(&c.distinct, "distinct", 200_000, "counters of the load distinct, a multiple of 10,000")
+	flags.IntVar(&c.distinct, "distinct", 50_000, "counters of the load distinct, a multiple of 10,000")
 	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that all works, and no figures of use")
 	flags.BoolVar(&c.list, "list", false, "list the systems and end")
 	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this long")

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 			Quick bool          `json:"quick"`
 			Rows  []row         `json:"rows"`
 			Reads []readFigures `json:"reads"`
-		}{!*fullFlag, measured(), rows.reads}, "", "  ")
+			Ways  []wayFigures  `json:"ways"`
+		}{!*fullFlag, measured(), rows.reads, rows.ways}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*jsonFlag, append(text, '\n'), 0o644)
 		}
@@ -112,6 +113,7 @@ var rows struct {
 	sync.Mutex
 	all   []row
 	reads []readFigures
+	ways  []wayFigures
 }
 
 func keep(table, label string, x float64, floor int, f figures) {
@@ -154,6 +156,7 @@ func tables() string {
 	for _, r := range rows.reads {
 		fmt.Fprintf(&w, "| %s | %d | %.0f |\n", r.Label, r.Served, r.Per1000)
 	}
+	fmt.Fprintf(&w, "\n## below one marker a message: one hot counter, 100,000/s, per million increments\n\n%s", wayTable(rows.ways))
 	return w.String()
 }
 

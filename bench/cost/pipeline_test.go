@@ -35,6 +35,9 @@ func (b slowBus) Publish(topic string, messages ...*message.Message) error {
 type setup struct {
 	publishers, aggregators int
 	linger                  time.Duration // of publishers; default theirs
+	window                  time.Duration // how long one waits for more; default the aggregators'
+	marking                 *marking      // how applied parts are remembered; default markers
+	staleness               time.Duration // default none
 }
 
 // A pipeline is publishers, aggregators and what lies between and behind them. It lives in
@@ -64,14 +67,15 @@ func open(t *testing.T, s setup) *pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pipeline{
-		t: t, bus: slowBus{bus}, sent: make(map[string]int64),
-		store: fakestore.New(fakestore.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}),
+	options := fakestore.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}
+	if s.marking != nil {
+		s.marking.fit(&options)
 	}
+	p := &pipeline{t: t, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {
-		agg, err := aggregator.New(bus, p.store, aggregator.Config{})
+		agg, err := aggregator.New(bus, s.marking.of(p.store), aggregator.Config{Linger: s.window, Staleness: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +86,8 @@ func open(t *testing.T, s setup) *pipeline {
 			}
 		})
 	}
-	for range s.publishers {
-		pub, err := publisher.New(p.bus, publisher.Config{Linger: s.linger})
+	for i := range s.publishers {
+		pub, err := publisher.New(s.marking.session(i, p.bus), publisher.Config{Linger: s.linger, Staleness: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,19 +130,27 @@ func (p *pipeline) publish(pub *publisher.Publisher, key string, incs ...countmi
 // pace has every publisher add at an even rate, none in step with another. next draws a
 // counter for publisher i.
 func (p *pipeline) pace(perSecond int, lasts time.Duration, next func(i int) string) {
-	const tick = time.Millisecond
+	p.drip(perSecond, lasts, time.Millisecond, func(i, n int) {
+		for range n {
+			p.add(p.pubs[i], next(i))
+		}
+	})
+}
+
+// drip has every publisher i add n increments each tick, at an even rate.
+func (p *pipeline) drip(perSecond int, lasts, tick time.Duration, add func(i, n int)) {
 	var wg sync.WaitGroup
 	begin := time.Now()
-	for i, pub := range p.pubs {
+	for i := range p.pubs {
 		wg.Go(func() {
 			// Apart by a part of the linger, and not in step with the ticks of others.
-			start := begin.Add(time.Duration(i) * 37 * time.Millisecond)
+			start := begin.Add(time.Duration(i) * 37 * time.Millisecond % time.Second)
 			time.Sleep(time.Until(start))
 			for n, at := 0, tick; at <= lasts; at += tick {
 				time.Sleep(time.Until(start.Add(at)))
-				for due := int(int64(perSecond) * int64(at) / int64(len(p.pubs)) / int64(time.Second)); n < due; n++ {
-					p.add(pub, next(i))
-				}
+				due := int(int64(perSecond) * int64(at) / int64(len(p.pubs)) / int64(time.Second))
+				add(i, due-n)
+				n = due
 			}
 		})
 	}

@@ -9,8 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/countmill/countmill/internal/port"
 )
 
 // ErrMissing means that a server is not installed on this machine.
@@ -129,15 +132,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// FreeAddr is an address of loopback on which nobody listened a moment ago.
-func FreeAddr() (addr, port string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// FreeAddr is an address of loopback that nobody else is given until this process ends.
+func FreeAddr() (addr, number string, err error) {
+	kept, err := port.Keep()
 	if err != nil {
 		return "", "", err
 	}
-	addr = l.Addr().String()
-	_, port, err = net.SplitHostPort(addr)
-	return addr, port, errors.Join(err, l.Close())
+	return kept.Addr(), strconv.Itoa(kept.Port()), nil
 }
 
 // Dials is a Spec's Ready for what is ready as soon as it listens.

@@ -1,13 +1,9 @@
 package system
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill/backend/gcppubsub"
@@ -68,7 +64,7 @@ type Google struct {
 	Aggregators []*server.Process
 	Publishers  []*publisher.Publisher
 
-	metrics []string // of the aggregators
+	metrics []string // addresses of the aggregators that serve them
 	at      Place
 	flags   []string
 }
@@ -123,7 +119,7 @@ func (g *Google) aggregator(ctx context.Context, i int) error {
 		return err
 	}
 	g.Aggregators = append(g.Aggregators, p)
-	g.metrics = append(g.metrics, "http://"+addr+"/metrics")
+	g.metrics = append(g.metrics, addr)
 	return nil
 }
 
@@ -188,31 +184,11 @@ func (g *Google) until(ctx context.Context, entries float64) error {
 type tally struct{ messages, entries, written, commits float64 }
 
 func (g *Google) folded(ctx context.Context) (tally, error) {
-	var t tally
-	for _, url := range g.metrics {
-		err := getHTTP(ctx, url, func(body io.Reader) error {
-			lines := bufio.NewScanner(body)
-			for lines.Scan() {
-				name, value, _ := strings.Cut(lines.Text(), " ")
-				to := map[string]*float64{
-					"countmill_messages_received_total": &t.messages, "countmill_entries_folded_total": &t.entries, "countmill_entities_written_total": &t.written, "countmill_commits_total": &t.commits,
-				}[name]
-				if to == nil {
-					continue
-				}
-				n, err := strconv.ParseFloat(value, 64)
-				if err != nil {
-					return err
-				}
-				*to += n
-			}
-			return lines.Err()
-		})
-		if err != nil {
-			return t, err
-		}
-	}
-	return t, nil
+	m, err := g.Metrics(ctx)
+	return tally{
+		messages: m["countmill_messages_received_total"], entries: m["countmill_entries_folded_total"],
+		written: m["countmill_entities_written_total"], commits: m["countmill_commits_total"],
+	}, err
 }
 
 // Folded waits until so many entries are folded.

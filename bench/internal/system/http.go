@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	bodyLines   = 10_000 // increments in an NDJSON body
+	bodyLines   = 50_000 // increments in an NDJSON body
 	bodyConns   = 8
 	acceptedUp  = "202: folded into Pebble, synced to disk, counted exactly once, in the total"
 	acceptedNot = "202: the body was read, and nothing else happened"

@@ -1,0 +1,304 @@
+package cost
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/wire"
+)
+
+// An origin is what a message says of a part, wherever it is delivered.
+type origin struct {
+	session int       // which publisher sent it
+	at      time.Time // when the oldest increment of its message was added
+}
+
+// A ledger names the entity that remembers a part. It goes by the message alone: whoever gets
+// a second copy has to look in the same place.
+type ledger func(id wire.PartID, o origin) string
+
+// A marking is a way to remember which parts were applied. It stands before a store that has
+// markers, lets every commit take the calls that this way takes, and counts the entities. The
+// store behind it still has the last word on what was applied, and adds up.
+//
+// A nil marking is the markers of the store alone.
+type marking struct {
+	// ledger is where a part is remembered with others, by reading an entity, adding to it and
+	// writing it if nobody else has done so since. nil: an entity of its own, inserted.
+	ledger ledger
+	// perCommit has one entity for all parts of a commit, inserted. Its place says nothing of
+	// the parts, so each commit asks in its transaction for others that have one of them.
+	perCommit bool
+	// inShard says that the ledgers are the shards themselves, which costs no further entity.
+	inShard bool
+
+	*noted
+}
+
+// noted is what a marking knows in a run.
+type noted struct {
+	mu       sync.Mutex
+	origins  map[wire.PartID]origin
+	versions map[string]int         // of ledgers
+	written  map[string][]time.Time // ledgers, and when
+	cost     markingCost
+}
+
+// fresh is the marking for another run.
+func (m marking) fresh() *marking {
+	m.noted = &noted{origins: make(map[wire.PartID]origin), versions: make(map[string]int), written: make(map[string][]time.Time)}
+	return &m
+}
+
+// markingCost is what a marking has come to.
+type markingCost struct {
+	written, read, aborted int             // ledgers, and commits
+	ages                   []time.Duration // from the oldest increment of a message to the commit
+}
+
+// askAtOnce is how many values a query may ask for.
+const askAtOnce = 30
+
+// fit fits the store behind it. The limit of 400 is one of entities, and parts that share
+// one are not entities of their own.
+func (m *marking) fit(o *fakestore.Options) {
+	o.Latency = 0 // calls take their time here
+	if m.ledger != nil || m.perCommit {
+		o.Entities = 100_000
+	}
+}
+
+// session is the bus as a publisher sees it.
+func (m *marking) session(n int, bus slowBus) publisher.Bus {
+	if m == nil {
+		return bus
+	}
+	return sessionBus{bus, m, n}
+}
+
+type sessionBus struct {
+	slowBus
+	m *marking
+	n int
+}
+
+func (b sessionBus) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		batch, err := wire.Decode(msg.Payload)
+		if err != nil {
+			return err
+		}
+		b.m.mu.Lock()
+		for i := range batch.Parts {
+			b.m.origins[batch.Parts[i].ID] = origin{b.n, batch.Time}
+		}
+		b.m.mu.Unlock()
+	}
+	return b.slowBus.Publish(topic, messages...)
+}
+
+// of is the store as one process sees it.
+func (m *marking) of(s *fakestore.Store) aggregator.Store {
+	if m == nil {
+		return s
+	}
+	return &remembering{Store: s, m: m, seen: make(map[string]int), busy: make(map[string]chan struct{})}
+}
+
+// remembering is a process with the ledgers that it has read or written.
+type remembering struct {
+	*fakestore.Store
+	m *marking
+
+	mu   sync.Mutex
+	seen map[string]int           // version
+	busy map[string]chan struct{} // ledgers in a commit under way; closed after it
+}
+
+func (r *remembering) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+	ledgers := r.m.ledgers(c)
+	defer r.acquire(ledgers)()
+	if r.m.perCommit {
+		time.Sleep(storeTakes)
+		r.m.mu.Lock()
+		r.m.cost.read += (len(c.Markers) + askAtOnce - 1) / askAtOnce
+		r.m.mu.Unlock()
+	}
+	for {
+		time.Sleep(storeTakes)
+		folded, moved, err := r.try(ctx, c, ledgers)
+		if len(moved) == 0 || ctx.Err() != nil {
+			return folded, err
+		}
+		time.Sleep(storeTakes)
+		r.read(moved)
+	}
+}
+
+// try commits, unless another process has written one of the ledgers since. It returns those.
+func (r *remembering) try(ctx context.Context, c *aggregator.Commit, ledgers []string) (folded aggregator.Folded, moved []string, err error) {
+	m := r.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range ledgers {
+		if r.seen[name] != m.versions[name] {
+			moved = append(moved, name)
+		}
+	}
+	if len(moved) > 0 {
+		m.cost.aborted++
+		return folded, moved, context.DeadlineExceeded
+	}
+	folded, err = r.Store.Fold(ctx, c)
+	if err != nil {
+		return folded, nil, err
+	}
+	for _, name := range ledgers {
+		m.versions[name]++
+		r.seen[name] = m.versions[name]
+		m.written[name] = append(m.written[name], time.Now())
+	}
+	switch {
+	case m.perCommit:
+		m.cost.written++
+	case m.ledger == nil:
+		m.cost.written += len(c.Markers)
+	default:
+		m.cost.written += len(ledgers)
+	}
+	for i := range c.Markers {
+		m.cost.ages = append(m.cost.ages, time.Since(m.origins[c.Markers[i].ID].at))
+	}
+	return folded, nil, nil
+}
+
+// read takes in what others have written.
+func (r *remembering) read(ledgers []string) {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range ledgers {
+		r.seen[name] = r.m.versions[name]
+	}
+	r.m.cost.read += len(ledgers)
+}
+
+// acquire waits until no other commit of this process has one of the ledgers, which it would
+// only abort. They come sorted, so that no two wait for each other.
+func (r *remembering) acquire(ledgers []string) (release func()) {
+	for _, name := range ledgers {
+		r.mu.Lock()
+		for r.busy[name] != nil {
+			ended := r.busy[name]
+			r.mu.Unlock()
+			<-ended
+			r.mu.Lock()
+		}
+		r.busy[name] = make(chan struct{})
+		r.mu.Unlock()
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, name := range ledgers {
+			close(r.busy[name])
+			delete(r.busy, name)
+		}
+	}
+}
+
+// ledgers are those of a commit's parts, each once.
+func (m *marking) ledgers(c *aggregator.Commit) []string {
+	if m.ledger == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := make(map[string]bool)
+	for i := range c.Markers {
+		id := c.Markers[i].ID
+		names[m.ledger(id, m.origins[id])] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// hottest is how often the busiest ledger was written in its busiest second.
+func (m *marking) hottest() int {
+	most := 0
+	for _, times := range m.written {
+		first := 0
+		for i := range times {
+			for times[i].Sub(times[first]) >= time.Second {
+				first++
+			}
+			most = max(most, i-first+1)
+		}
+	}
+	return most
+}
+
+// oldest is how old the oldest increments of 99 % of all messages were when they were counted.
+func (m *marking) oldest() time.Duration {
+	slices.Sort(m.cost.ages)
+	if len(m.cost.ages) == 0 {
+		return 0
+	}
+	return m.cost.ages[len(m.cost.ages)*99/100]
+}
+
+// What other calls take.
+
+func (r *remembering) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+	time.Sleep(storeTakes)
+	return r.Store.Applied(ctx, ids)
+}
+
+func (r *remembering) Shards(ctx context.Context, counters []string) ([]int, error) {
+	time.Sleep(storeTakes)
+	return r.Store.Shards(ctx, counters)
+}
+
+func (r *remembering) Raise(ctx context.Context, raises []aggregator.Raise) error {
+	time.Sleep(storeTakes)
+	return r.Store.Raise(ctx, raises)
+}
+
+func (r *remembering) Announce(ctx context.Context, w aggregator.Worker) error {
+	time.Sleep(storeTakes)
+	return r.Store.Announce(ctx, w)
+}
+
+func (r *remembering) Check(ctx context.Context) (time.Time, error) {
+	time.Sleep(storeTakes)
+	return r.Store.Check(ctx)
+}
+
+// Ledgers by what a message says.
+
+func bySession(_ wire.PartID, o origin) string { return fmt.Sprint("session ", o.session) }
+
+func bySecond(lanes int) ledger {
+	return func(id wire.PartID, o origin) string {
+		return fmt.Sprint("second ", o.at.Unix(), " lane ", int(id[0])%lanes)
+	}
+}
+
+func shardBySession(shards int) ledger {
+	return func(_ wire.PartID, o origin) string { return fmt.Sprint("shard ", o.session%shards) }
+}
+
+func shardBySecond(shards int) ledger {
+	return func(_ wire.PartID, o origin) string { return fmt.Sprint("shard ", o.at.Unix()%int64(shards)) }
+}

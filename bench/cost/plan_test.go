@@ -1,0 +1,119 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/internal/plan"
+)
+
+// planTolerance is how far countmill plan may be off.
+const planTolerance = 0.2
+
+// What countmill plan says of the three loads that `make plan-check` measures on emulators,
+// and of deployments drawn at random. Increments come independently of each other, as those
+// of many users do, and so publishers send at moments of chance.
+func TestPlan(t *testing.T) {
+	loads := map[string]plan.Load{
+		"hot":                {Rate: 20_000, Counters: 1, Publishers: 10, Aggregators: 1},
+		"hot, 4 aggregators": {Rate: 20_000, Counters: 1, Publishers: 10, Aggregators: 4},
+		"Zipf":               {Rate: 3000, Counters: 100_000, Zipf: 1.1, Publishers: 10, Aggregators: 1},
+		"staleness 1s":       {Rate: 5000, Counters: 1000, Zipf: 1.1, Publishers: 10, Aggregators: 1, Staleness: time.Second},
+		"staleness 3s":       {Rate: 5000, Counters: 10_000, Zipf: 1.1, Publishers: 20, Aggregators: 3, Staleness: 3 * time.Second},
+		"staleness, quiet":   {Rate: 10, Counters: 100, Publishers: 20, Aggregators: 3, Staleness: time.Second},
+		"uniform":            {Rate: 5000, Counters: 10_000, Publishers: 10, Aggregators: 1},
+	}
+	random := rand.New(rand.NewPCG(31, 32))
+	between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
+	for range choose(16, 4) {
+		l := plan.Load{
+			Rate: between(50, 20_000), Counters: int64(between(1, 100_000)), Publishers: int(between(4, 60)), Aggregators: int(between(1, 8)),
+			Linger: time.Duration(between(30, 1000)) * time.Millisecond,
+		}
+		if random.IntN(2) == 0 {
+			l.Zipf = 1.1
+		}
+		loads[fmt.Sprintf("%.0f/s, %d counters, Zipf %g, %d publishers, linger %s, %d aggregators", l.Rate, l.Counters, l.Zipf, l.Publishers, l.Linger, l.Aggregators)] = l
+	}
+	for name, l := range loads {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { holdAgainstPlan(t, l) })
+		})
+	}
+}
+
+func holdAgainstPlan(t *testing.T, l plan.Load) {
+	d := plan.Defaults()
+	l.Window, l.Horizon, l.ShardRate, l.StartShards, l.MaxShards = d.Window, d.Horizon, d.ShardRate, d.StartShards, d.MaxShards
+	l.NameBytes, l.Readers, l.CommitTime = len(load.Names(1)[0]), 1, storeTakes
+	if l.Linger == 0 {
+		l.Linger = d.Linger
+	}
+	// How many windows the messages of so few publishers make hangs on the moments at which
+	// they begin: several rounds, with others each.
+	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
+	lasts = max(lasts, 30*l.Staleness) // the last batch leaves early
+	var f figures
+	for round := range rounds {
+		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.Staleness}
+		if s.staleness > 0 {
+			s.linger = 0 // which would win
+		}
+		p := open(t, s)
+		p.pour(l, lasts, round)
+		f = f.since(figures{}.since(p.close())) // added up
+	}
+	seconds := lasts.Seconds() * float64(rounds)
+	planned, err := plan.Make(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := planned.Countmill
+	for _, figure := range []struct {
+		what          string
+		measured      float64
+		plannedSecond float64
+	}{
+		{"messages", float64(f.Messages), c.Messages},
+		{"markers", float64(f.Markers), c.MarkersWritten},
+		{"shards", float64(f.Shards), c.ShardsWritten},
+		{"commits", float64(f.Commits), c.Commits},
+		{"entities written", float64(f.folded()), c.ShardsWritten + c.MarkersWritten},
+	} {
+		measured := figure.measured / seconds
+		t.Logf("%s: %.1f/s measured, %.1f/s planned: %.3f times", figure.what, measured, figure.plannedSecond, measured/figure.plannedSecond)
+		if !(math.Abs(measured/figure.plannedSecond-1) <= planTolerance) {
+			t.Errorf("%s: %.1f/s measured, %.1f/s planned: %.3f times", figure.what, measured, figure.plannedSecond, measured/figure.plannedSecond)
+		}
+	}
+}
+
+// pour has every publisher add increments that come independently of each other.
+func (p *pipeline) pour(l plan.Load, lasts time.Duration, seed uint64) {
+	names := load.Names(int(l.Counters))
+	var wg sync.WaitGroup
+	for i, pub := range p.pubs {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		draw := func() int { return random.IntN(len(names)) }
+		if l.Zipf > 0 && l.Counters > 1 {
+			rank := rand.NewZipf(random, l.Zipf, 1, uint64(l.Counters-1))
+			draw = func() int { return int(rank.Uint64()) }
+		}
+		gap := float64(l.Publishers) / l.Rate * float64(time.Second)
+		wg.Go(func() {
+			time.Sleep(time.Duration(random.Int64N(int64(l.Linger))))
+			begin := time.Now()
+			for at := 0.0; at < float64(lasts); at += random.ExpFloat64() * gap {
+				time.Sleep(time.Until(begin.Add(time.Duration(at))))
+				p.add(pub, names[draw()])
+			}
+		})
+	}
+	wg.Wait()
+}

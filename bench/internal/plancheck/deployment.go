@@ -1,0 +1,257 @@
+package plancheck
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/bench/internal/system"
+	"github.com/countmill/countmill/internal/plan"
+	"github.com/countmill/countmill/publisher"
+)
+
+// A deployment is the roles on emulators.
+type deployment struct {
+	*config
+	google *system.Google
+	reader string
+	names  int
+}
+
+// counts are of all roles together: since their beginning, or a second.
+type counts struct {
+	increments, messages             float64 // of publishers
+	parts, commits, written, retries float64 // of aggregators
+	took                             float64 // seconds that commits took
+	read, totals                     float64 // entities, by all; totals served
+}
+
+// madeAtOnce is of how many counters the first increments are on their way at once.
+const madeAtOnce = 10_000
+
+// make counts each counter once: those that exist cost no record.
+func (d *deployment) make(ctx context.Context) error {
+	pub := d.google.Publishers[0]
+	for i, name := range load.Names(d.names) {
+		if err := pub.Add(name, 1); err != nil {
+			return err
+		}
+		if n := i + 1; n%madeAtOnce == 0 || n == d.names {
+			if err := pub.Flush(ctx); err != nil {
+				return err
+			}
+			if err := d.google.Folded(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run loads and asks, and counts between warm and the end. It returns counts a second, and
+// what a commit took.
+func (d *deployment) run(ctx context.Context, w work) (counts, time.Duration, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	loaded, stop := context.WithCancel(ctx)
+	defer stop()
+	names := w.names()
+	for i, pub := range d.google.Publishers {
+		draw := w.draw(rand.New(rand.NewPCG(21, uint64(i))))
+		group.Go(func() error {
+			// Publishers begin at different moments, not in step.
+			_ = wait(loaded, rand.N(plan.Defaults().Linger))
+			return add(loaded, pub, w.rate/float64(d.publishers), func() string { return names[draw()] })
+		})
+	}
+	for i := range askers {
+		group.Go(func() error { return d.ask(loaded, i, names[:min(d.asked, len(names))]) })
+	}
+	var per counts
+	var commit, late time.Duration
+	group.Go(func() error {
+		defer stop()
+		if err := wait(ctx, d.warm); err != nil {
+			return err
+		}
+		watched, watch := context.WithCancel(ctx)
+		defer watch()
+		lateness := make(chan time.Duration, 1)
+		go func() { lateness <- timersAreLate(watched) }()
+		before, began, err := d.counts(ctx)
+		if err != nil {
+			return err
+		}
+		if err := wait(ctx, d.lasts); err != nil {
+			return err
+		}
+		after, ended, err := d.counts(ctx)
+		if err != nil {
+			return err
+		}
+		watch()
+		late = <-lateness
+		per = after.since(before, ended.Sub(began).Seconds())
+		commit = time.Duration(per.took / per.commits * float64(time.Second))
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return counts{}, 0, err
+	}
+	if late > d.late {
+		return per, commit, fmt.Errorf("nothing can be said: this machine is too busy, timers are %s late on average (limit: %s)", late.Round(time.Millisecond), d.late)
+	}
+	if off := per.increments/w.rate - 1; off < -0.05 || off > 0.05 {
+		return per, commit, fmt.Errorf("this machine made %.0f increments a second instead of %.0f", per.increments, w.rate)
+	}
+	return per, commit, nil
+}
+
+// timersAreLate is by how much, on average, until ctx ends. Where lingers and windows last
+// longer than they should, there are fewer of them.
+func timersAreLate(ctx context.Context) time.Duration {
+	const nap = 10 * time.Millisecond
+	began, naps := time.Now(), 0
+	for wait(ctx, nap) == nil {
+		naps++
+	}
+	return time.Since(began)/time.Duration(max(naps, 1)) - nap
+}
+
+// names are the load's counters, those incremented most first, in no order of their names.
+func (w work) names() []string {
+	names := load.Names(w.counters)
+	if w.zipf != 0 {
+		rand.New(rand.NewPCG(23, 24)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	}
+	return names
+}
+
+// draw is one publisher's order of counters, by their rank.
+func (w work) draw(random *rand.Rand) func() int {
+	if w.zipf == 0 {
+		return func() int { return random.IntN(w.counters) }
+	}
+	rank := rand.NewZipf(random, w.zipf, 1, uint64(w.counters-1))
+	return func() int { return int(rank.Uint64()) }
+}
+
+// add adds increments that come independently of each other, as those of many users do.
+func add(ctx context.Context, pub *publisher.Publisher, rate float64, next func() string) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	random, begin := rand.New(rand.NewPCG(rand.Uint64(), 1)), time.Now()
+	due := random.ExpFloat64() / rate
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for now := time.Since(begin).Seconds(); due <= now; due += random.ExpFloat64() / rate {
+			if err := pub.Add(next(), 1); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// askers ask for the same totals in turn.
+const askers = 4
+
+// ask asks for all of the names again and again, for its part of all totals.
+func (d *deployment) ask(ctx context.Context, i int, names []string) error {
+	body, err := json.Marshal(map[string]any{"counters": names})
+	if err != nil {
+		return err
+	}
+	every := time.Duration(float64(askers*len(names)) / d.totals * float64(time.Second))
+	begin := time.Now().Add(every * time.Duration(i) / askers)
+	for n := 0; ; n++ {
+		if wait(ctx, time.Until(begin.Add(every*time.Duration(n)))) != nil {
+			return nil
+		}
+		err := post(ctx, "http://"+d.reader+"/v1/totals", body)
+		if err != nil && !errors.Is(err, errUnavailable) && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// errUnavailable is a store that is too slow. What is not served is not in the plan either.
+var errUnavailable = errors.New("unavailable")
+
+func post(ctx context.Context, url string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return errUnavailable
+	default:
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// counts asks everybody.
+func (d *deployment) counts(ctx context.Context) (counts, time.Time, error) {
+	var c counts
+	for _, pub := range d.google.Publishers {
+		s := pub.Stats()
+		c.increments, c.messages = c.increments+float64(s.Increments), c.messages+float64(s.Messages)
+	}
+	at := time.Now()
+	agg, err := d.google.Metrics(ctx)
+	if err != nil {
+		return c, at, err
+	}
+	reader, err := system.Metrics(ctx, d.reader)
+	if err != nil {
+		return c, at, err
+	}
+	c.parts, c.commits = agg["countmill_parts_received_total"], agg["countmill_commits_total"]
+	c.written, c.retries = agg["countmill_entities_written_total"], agg["countmill_commit_retries_total"]
+	c.took = agg["countmill_fold_duration_seconds_sum"]
+	c.read = agg[`countmill_entities_read_total{role="aggregator"}`] + reader[`countmill_entities_read_total{role="reader"}`]
+	c.totals = reader[`countmill_totals_served_total{source="cache"}`] + reader[`countmill_totals_served_total{source="store"}`]
+	return c, at, nil
+}
+
+// since is what has come on top, a second.
+func (c counts) since(b counts, seconds float64) counts {
+	return counts{
+		increments: (c.increments - b.increments) / seconds, messages: (c.messages - b.messages) / seconds,
+		parts: (c.parts - b.parts) / seconds, commits: (c.commits - b.commits) / seconds,
+		written: (c.written - b.written) / seconds, retries: c.retries - b.retries, took: (c.took - b.took) / seconds,
+		read: (c.read - b.read) / seconds, totals: (c.totals - b.totals) / seconds,
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

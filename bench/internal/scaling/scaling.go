@@ -1,0 +1,219 @@
+// Package scaling prints and keeps what internal/scale simulates: how many shards counters get,
+// which choice of shards meets least, and what comes of loads beyond a machine.
+package scaling
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/countmill/countmill/bench/internal/command"
+	"github.com/countmill/countmill/bench/internal/report"
+	"github.com/countmill/countmill/internal/scale"
+)
+
+// A row is one run.
+type row struct {
+	Table string `json:"table"`
+	Name  string `json:"name"`
+	scale.Load
+	Seed uint64 `json:"seed"`
+	scale.Figures
+}
+
+// A table is a title, what its columns are, and what is simulated for it.
+type table struct {
+	title   string
+	columns string
+	cells   []cell
+	line    func(r *row) string
+}
+
+type cell struct {
+	name  string
+	setup scale.Setup
+}
+
+// Run is the command.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := command.NewFlags("scaling", time.Hour, stderr)
+	seeds := f.Uint64("seeds", 5, "how often what depends on chance is simulated")
+	limit := f.Duration("limit", 20*time.Second, "end a run that takes longer")
+	if err := f.Parse(args, map[string]string{"seeds": "1", "limit": "1s"}); err != nil {
+		return err
+	}
+	head := report.NewHead(f.Quick)
+	if err := head.Print(stdout); err != nil {
+		return err
+	}
+	var rows []row
+	for _, t := range []table{growth(*seeds), stores(*seeds), choices(), limits(), loads(f.Quick)} {
+		fmt.Fprintf(stdout, "\n%s\n\n%s\n", t.title, t.columns)
+		for _, c := range t.cells {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			c.setup.Limit = *limit
+			r := row{Table: t.title, Name: c.name, Load: c.setup.Load, Seed: c.setup.Seed, Figures: scale.Run(c.setup)}
+			fmt.Fprintln(stdout, t.line(&r))
+			rows = append(rows, r)
+		}
+	}
+	return f.Keep(struct {
+		report.Head
+		Rows []row `json:"rows"`
+	}{head, rows}, stderr)
+}
+
+// one is a million increments a second on one counter.
+func one(aggregators int) scale.Load {
+	return scale.Load{Increments: 1e6, Counters: 1, Publishers: 100, Aggregators: aggregators}
+}
+
+var fleets = []int{1, 10, 100, 1000}
+
+const grows = "| aggregators | seed | commits/s | needed | shards | shards/needed | as many as needed after | writes of the record | aborted in the last 15 s | age p99 |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+
+func growthLine(r *row) string {
+	if r.Cut > 0 {
+		return fmt.Sprintf("| %s | %d | not simulated to its end: %.0f s | | | | | | | |", r.Name, r.Seed, r.Cut.Seconds())
+	}
+	after := "-"
+	for _, g := range r.Grew {
+		if g.Shards >= r.Needed {
+			after = fmt.Sprintf("%.0f s", g.At.Seconds())
+			break
+		}
+	}
+	return fmt.Sprintf("| %s | %d | %.0f | %d | %d | %.2f | %s | %d | %.1f %% | %.2f s |", r.Name, r.Seed, r.Commits, r.Needed, r.HotShards,
+		float64(r.HotShards)/float64(r.Needed), after, r.Raises, 100*r.Aborted, r.Age.Seconds())
+}
+
+// growth is how many shards one counter has after a minute.
+func growth(seeds uint64) table {
+	t := table{title: "Shards of one counter after 60 s, 1,000,000 increments/s from 100 publishers, at most 999 shards", columns: grows, line: growthLine}
+	for _, n := range fleets {
+		for seed := range seeds {
+			t.cells = append(t.cells, cell{fmt.Sprint(n), scale.Setup{Load: one(n), Max: 999, Seed: seed}})
+		}
+	}
+	return t
+}
+
+// stores are the same with stores that take fewer at once, or let commits wait for longer.
+func stores(seeds uint64) table {
+	t := table{title: "The same on other stores", columns: grows, line: growthLine}
+	for _, s := range []struct {
+		name  string
+		store scale.Store
+	}{
+		{"2 at once, waits 100 ms", scale.Store{Burst: 2, Patience: 100 * time.Millisecond}},
+		{"1 at once, waits 0 s", scale.Store{Burst: 1, Patience: 1}},
+		{"5 at once, waits 5 s", scale.Store{Patience: 5 * time.Second}},
+		{"5 writes/s, 10 at once", scale.Store{Rate: 5, Burst: 10}},
+	} {
+		for _, n := range fleets {
+			for seed := range (seeds + 1) / 2 {
+				t.cells = append(t.cells, cell{fmt.Sprint(n, ", ", s.name), scale.Setup{Load: one(n), Store: s.store, Max: 999, Seed: seed}})
+			}
+		}
+	}
+	return t
+}
+
+// choices compares ways to choose a shard where there are 1.5 times as many as needed.
+func choices() table {
+	t := table{
+		title:   "Commits lost to contention, by how shards are chosen; 1.5 times as many shards as needed",
+		columns: "| aggregators, store | choice | aborted | age p99 |\n| --- | --- | ---: | ---: |",
+		line: func(r *row) string {
+			return fmt.Sprintf("| %s | %.1f %% | %.2f s |", r.Name, 100*r.Aborted, r.Age.Seconds())
+		},
+	}
+	for _, s := range []struct {
+		name  string
+		store scale.Store
+	}{
+		{"5 at once, waits 500 ms", scale.Store{}},
+		{"2 at once, waits 100 ms", scale.Store{Burst: 2, Patience: 100 * time.Millisecond}},
+	} {
+		for _, n := range fleets {
+			shards := map[int]int{1: 15, 10: 120, 100: 430, 1000: 580}[n]
+			for _, name := range []string{"uniform", "older of two", "sticky", "walk"} {
+				choice := scale.Choices[name]
+				if choice == nil {
+					choice = scale.Product
+				}
+				t.cells = append(t.cells, cell{fmt.Sprintf("%d, %s | %s", n, s.name, name),
+					scale.Setup{Load: one(n), Store: s.store, Start: shards, Max: shards, Choice: choice}})
+			}
+		}
+	}
+	return t
+}
+
+// limits are counters that have all the shards that they may have, and need more.
+func limits() table {
+	t := table{
+		title:   "One counter that needs more than its 128 shards, 1,000,000 increments/s",
+		columns: "| aggregators | windows | commits/s | aborted | age p99 | writes per million |\n| ---: | --- | ---: | ---: | ---: | ---: |",
+		line: func(r *row) string {
+			return fmt.Sprintf("| %d | %s | %.0f | %.1f %% | %.2f s | %.0f |", r.Aggregators, r.Name, r.Commits, 100*r.Aborted, r.Age.Seconds(), r.Writes)
+		},
+	}
+	for _, n := range []int{100, 1000} {
+		for _, most := range []time.Duration{0, 2 * time.Second, 10 * time.Second} {
+			name := "of 100 ms"
+			if most > 0 {
+				name = fmt.Sprintf("that widen by up to %s", most)
+			}
+			t.cells = append(t.cells, cell{name, scale.Setup{Load: one(n), Start: 128, Widen: most}})
+		}
+	}
+	return t
+}
+
+// loads are everything between one counter and 10,000, and as many aggregators as one likes.
+func loads(quick bool) table {
+	t := table{
+		title: "Loads beyond one machine, default settings, at most 128 shards",
+		columns: "| increments/s | publishers | counters | aggregators | counted | commits/s | aborted | shards: median, most | age p99 | writes per million |\n" +
+			"| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+		line: loadLine,
+	}
+	for _, increments := range []float64{1e5, 1e6, 1e7} {
+		for _, c := range []struct {
+			counters int
+			hot      bool
+		}{{1, false}, {100, false}, {100, true}, {10_000, false}, {10_000, true}} {
+			for _, n := range fleets {
+				if quick && n*c.counters > 1000 || increments < 1e6 && c.counters > 1 && !(c.hot && c.counters > 100) {
+					continue
+				}
+				l := scale.Load{Increments: increments, Counters: c.counters, Hot: c.hot, Publishers: int(increments / 1e4), Aggregators: n}
+				t.cells = append(t.cells, cell{"", scale.Setup{Load: l}})
+			}
+		}
+	}
+	return t
+}
+
+func loadLine(r *row) string {
+	kind := fmt.Sprint(r.Counters, " alike")
+	switch {
+	case r.Counters == 1:
+		kind = "1"
+	case r.Hot:
+		kind = fmt.Sprint(r.Counters, ", one hot")
+	}
+	begin := fmt.Sprintf("| %s | %d | %s | %d |", report.Short(r.Increments), r.Publishers, kind, r.Aggregators)
+	if r.Cut > 0 {
+		return fmt.Sprintf("%s not simulated to its end: %.0f s | | | | | |", begin, r.Cut.Seconds())
+	}
+	age, counted := fmt.Sprintf("%.2f s", r.Age.Seconds()), "all"
+	if r.Behind() {
+		age, counted = "grows", fmt.Sprintf("%.0f %%", 100*r.Counted/r.Published)
+	}
+	return fmt.Sprintf("%s %s | %.0f | %.1f %% | %d, %d | %s | %.0f |", begin, counted, r.Commits, 100*r.Aborted, r.Shards, r.MostShards, age, r.Writes)
+}
