@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,6 +67,35 @@ func BenchmarkFold(b *testing.B) {
 			cancel()
 			if err := <-done; err != nil {
 				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// BenchmarkMerge is what it takes to sum the entries of a commit. One op is one entry, of
+// 200,000 over a million counters; "cuts" is of how many batches or requests they are, each in
+// hash order as publishers cut them.
+func BenchmarkMerge(b *testing.B) {
+	const entries = 200_000
+	for _, cuts := range []int{1, 8, 64, entries / wire.MaxEntries} {
+		b.Run(fmt.Sprint("cuts=", cuts), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			var parts []*part
+			for range cuts {
+				cut := make([]wire.Entry, entries/cuts)
+				for i := range cut {
+					cut[i] = wire.Entry{Counter: fmt.Sprintf("counter-name-%07d", rng.IntN(1_000_000)), Delta: 1}
+				}
+				wire.SortEntries(cut)
+				for chunk := range slices.Chunk(cut, wire.MaxEntries) {
+					parts = append(parts, &part{Part: wire.Part{Entries: chunk}})
+				}
+			}
+			b.ReportAllocs()
+			for n := 0; n < b.N; n += entries {
+				if _, ok := merge(parts); !ok {
+					b.Fatal("sums do not fit")
+				}
 			}
 		})
 	}

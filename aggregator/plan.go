@@ -107,19 +107,64 @@ func merge(parts []*part) ([]Add, bool) {
 		n += len(p.Entries)
 	}
 	adds := make([]Add, 0, n)
-	sorted := true
+	var runs []int // where each run of ascending adds begins
 	for _, p := range parts {
 		for i := range p.Entries {
 			e := &p.Entries[i]
 			a := Add{Counter: e.Counter, Hash: wire.HashCounter(e.Counter), Delta: e.Delta}
-			sorted = sorted && (len(adds) == 0 || compareAdds(adds[len(adds)-1], a) <= 0)
+			if len(adds) == 0 || compareAdds(adds[len(adds)-1], a) > 0 {
+				runs = append(runs, len(adds))
+			}
 			adds = append(adds, a)
 		}
 	}
-	if !sorted {
-		slices.SortFunc(adds, compareAdds)
+	return sumAdjacent(sortRuns(adds, runs))
+}
+
+// shortRun is the mean length of runs below which to merge them is no faster than to sort.
+const shortRun = 256
+
+// sortRuns sorts adds that ascend from the beginning of each run to the next. Publishers cut a
+// batch and a request in hash order, so that a commit has few runs: neighbours are merged until
+// one is left (Knuth, The Art of Computer Programming, volume 3, 5.2.4, natural merge sort).
+func sortRuns(adds []Add, runs []int) []Add {
+	if len(runs) < 2 {
+		return adds
 	}
-	return sumAdjacent(adds)
+	if len(runs) > len(adds)/shortRun {
+		slices.SortFunc(adds, compareAdds)
+		return adds
+	}
+	into := make([]Add, 0, len(adds))
+	for len(runs) > 1 {
+		begin := func(run int) int {
+			if run < len(runs) {
+				return runs[run]
+			}
+			return len(adds)
+		}
+		for i := 0; i < len(runs); i += 2 {
+			into = mergeTwo(into, adds[runs[i]:begin(i+1)], adds[begin(i+1):begin(i+2)])
+		}
+		merged := runs[:0]
+		for i := 0; i < len(runs); i += 2 {
+			merged = append(merged, runs[i])
+		}
+		adds, into, runs = into, adds[:0], merged
+	}
+	return adds
+}
+
+// mergeTwo appends two runs as one.
+func mergeTwo(into, a, b []Add) []Add {
+	for len(a) > 0 && len(b) > 0 {
+		if compareAdds(a[0], b[0]) <= 0 {
+			into, a = append(into, a[0]), a[1:]
+		} else {
+			into, b = append(into, b[0]), b[1:]
+		}
+	}
+	return append(append(into, a...), b...)
 }
 
 func sumAdjacent(adds []Add) ([]Add, bool) {

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -128,6 +129,35 @@ func TestMergeSumsInKeyOrder(t *testing.T) {
 			if sum != 0 {
 				t.Errorf("seed %d: counter %s: missing, want %d", seed, c, sum)
 			}
+		}
+	}
+}
+
+// Runs are merged or sorted; nobody may see which.
+func TestSortRuns(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var adds, want []Add
+		var runs []int
+		for range rng.IntN(12) {
+			run := make([]Add, 1+rng.IntN(1<<rng.IntN(8)))
+			for i := range run {
+				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Hash: rng.Uint64N(50), Delta: rng.Int64()}
+			}
+			slices.SortFunc(run, compareAdds)
+			runs = append(runs, len(adds))
+			adds = append(adds, run...)
+		}
+		byAll := func(a, b Add) int { return cmp.Or(compareAdds(a, b), cmp.Compare(a.Delta, b.Delta)) }
+		want = slices.SortedFunc(slices.Values(adds), byAll)
+		got := sortRuns(adds, runs)
+		if !slices.IsSortedFunc(got, compareAdds) {
+			t.Fatalf("seed %d: not in key order", seed)
+		}
+		slices.SortFunc(got, byAll)
+		if !slices.Equal(want, got) {
+			t.Fatalf("seed %d: got %d adds, not those %d that there were", seed, len(got), len(want))
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 	"strings"
@@ -168,20 +166,16 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 }
 
 func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
-	h := sha256.New()
+	d := newDigest()
 	for _, e := range sums {
-		writeEntry(h, e)
+		d.entry(e.Counter, e.Delta)
 	}
-	writeIDs(h, ids)
-	return sumFingerprint(h)
-}
-
-func writeIDs(h hash.Hash, ids []countmill.Increment) {
 	for _, inc := range ids {
-		writeField(h, "id")
-		writeField(h, inc.ID)
-		writeEntry(h, Entry{inc.Counter, inc.Delta})
+		d.field("id")
+		d.field(inc.ID)
+		d.entry(inc.Counter, inc.Delta)
 	}
+	return d.fingerprint()
 }
 
 func newestTime(incs []countmill.Increment) time.Time {

@@ -35,6 +35,46 @@ func TestCutAnonymousKeepsEveryEntryUnderRandomIDs(t *testing.T) {
 	}
 }
 
+func TestSortEntries(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 2, MaxEntries, 10 * MaxEntries} {
+		var entries []Entry
+		for i := range n {
+			entries = append(entries, Entry{fmt.Sprint("c", i%(3*MaxEntries)), int64(i)})
+		}
+		for range 2 { // and again what is in order
+			SortEntries(entries)
+			seen := make(map[int64]bool)
+			for i, e := range entries {
+				if seen[e.Delta] = true; e.Counter != fmt.Sprint("c", e.Delta%(3*MaxEntries)) {
+					t.Errorf("%d entries: %v is none of them", n, e)
+				}
+				if i > 0 && HashCounter(entries[i-1].Counter) > HashCounter(e.Counter) {
+					t.Errorf("%d entries: %v comes before %v", n, entries[i-1], e)
+				}
+			}
+			if len(seen) != n {
+				t.Errorf("%d entries: %d are left", n, len(seen))
+			}
+		}
+	}
+}
+
+// BenchmarkCutRequest is a request of 50,000 increments with an Idempotency-Key, over 25,000
+// counters.
+func BenchmarkCutRequest(b *testing.B) {
+	incs := make([]countmill.Increment, 50_000)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprintf("counter-name-%07d", i%25_000), Delta: 1}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := CutRequest("", "key", incs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func TestCutMessage(t *testing.T) {
 	t.Parallel()
 	identified := countmill.Increment{Counter: "b", Delta: 3, ID: "x", Time: epoch}

@@ -2,9 +2,6 @@ package wire
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"hash"
 	"io"
 	"slices"
 	"strconv"
@@ -51,19 +48,12 @@ func ResetID(counter, id string) PartID { return hashID("reset", counter, id) }
 
 // hashID is the first 16 bytes of SHA-256 over length-prefixed fields.
 func hashID(fields ...string) PartID {
-	h := sha256.New()
+	d := newDigest()
 	for _, f := range fields {
-		writeField(h, f)
+		d.field(f)
 	}
-	var sum [sha256.Size]byte
-	return PartID(h.Sum(sum[:0])[:16])
-}
-
-func writeField(h hash.Hash, f string) {
-	var n [4]byte
-	binary.BigEndian.PutUint32(n[:], uint32(len(f)))
-	h.Write(n[:])
-	h.Write([]byte(f))
+	sum := d.sum()
+	return PartID(sum[:16])
 }
 
 // fingerprintEntries does not depend on the order of the entries.
@@ -71,23 +61,11 @@ func fingerprintEntries(entries []Entry) Fingerprint {
 	var space [MaxEntries]Entry
 	sorted := append(space[:0], entries...)
 	SortEntries(sorted)
-	h := sha256.New()
+	d := newDigest()
 	for _, e := range sorted {
-		writeEntry(h, e)
+		d.entry(e.Counter, e.Delta)
 	}
-	return sumFingerprint(h)
-}
-
-func writeEntry(h hash.Hash, e Entry) {
-	writeField(h, e.Counter)
-	var d [8]byte
-	binary.BigEndian.PutUint64(d[:], uint64(e.Delta))
-	h.Write(d[:])
-}
-
-func sumFingerprint(h hash.Hash) Fingerprint {
-	var sum [sha256.Size]byte
-	return Fingerprint(binary.BigEndian.Uint64(h.Sum(sum[:0])))
+	return d.fingerprint()
 }
 
 // HashCounter is the hash that orders counters everywhere: xxHash64, seed 0. Parts of
@@ -109,10 +87,34 @@ func SpreadHash(hash uint64, shard int) uint64 {
 
 // SortEntries puts entries in the order of their counters' hashes, then names.
 func SortEntries(entries []Entry) {
-	slices.SortFunc(entries, func(a, b Entry) int {
-		if c := cmp.Compare(HashCounter(a.Counter), HashCounter(b.Counter)); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.Counter, b.Counter)
-	})
+	var space [MaxEntries]hashed
+	sorted := space[:0]
+	if len(entries) > len(space) {
+		sorted = make([]hashed, 0, len(entries))
+	}
+	inOrder := true
+	for i, e := range entries {
+		sorted = append(sorted, hashed{HashCounter(e.Counter), e})
+		inOrder = inOrder && (i == 0 || compareHashed(sorted[i-1], sorted[i]) <= 0)
+	}
+	if inOrder {
+		return
+	}
+	slices.SortFunc(sorted, compareHashed)
+	for i := range sorted {
+		entries[i] = sorted[i].Entry
+	}
+}
+
+// hashed keeps a hash that is needed for each of many comparisons.
+type hashed struct {
+	hash uint64
+	Entry
+}
+
+func compareHashed(a, b hashed) int {
+	if c := cmp.Compare(a.hash, b.hash); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Counter, b.Counter)
 }

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"sync"
+)
+
+// A digest is SHA-256 over fields, each after its length in four bytes. What it is fed lies in
+// its own memory until there is enough for a call: a call of the hash for every field costs more
+// than to hash it.
+type digest struct {
+	hash hash.Hash
+	fed  []byte
+	out  [sha256.Size]byte
+}
+
+// digestPiece is how many bytes are hashed at once.
+const digestPiece = 4 << 10
+
+var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New(), fed: make([]byte, 0, digestPiece)} }}
+
+func newDigest() *digest { return digests.Get().(*digest) }
+
+func (d *digest) field(f string) {
+	d.fed = binary.BigEndian.AppendUint32(d.fed, uint32(len(f)))
+	for len(d.fed)+len(f) > digestPiece {
+		n := digestPiece - len(d.fed)
+		d.fed = append(d.fed, f[:max(n, 0)]...)
+		f = f[max(n, 0):]
+		d.hash.Write(d.fed)
+		d.fed = d.fed[:0]
+	}
+	d.fed = append(d.fed, f...)
+}
+
+// entry adds a counter and a delta of eight bytes.
+func (d *digest) entry(counter string, delta int64) {
+	d.field(counter)
+	d.fed = binary.BigEndian.AppendUint64(d.fed, uint64(delta))
+}
+
+// sum ends the digest, which must not be used again.
+func (d *digest) sum() [sha256.Size]byte {
+	d.hash.Write(d.fed)
+	d.hash.Sum(d.out[:0])
+	sum := d.out
+	d.hash.Reset()
+	d.fed = d.fed[:0]
+	digests.Put(d)
+	return sum
+}
+
+func (d *digest) fingerprint() Fingerprint {
+	sum := d.sum()
+	return Fingerprint(binary.BigEndian.Uint64(sum[:]))
+}

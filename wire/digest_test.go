@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Identifiers and fingerprints are compared with those of years ago: how the bytes are handed
+// to the hash must not show.
+func TestDigestIsOfLengthsAndFields(t *testing.T) {
+	t.Parallel()
+	lengths := []int{0, 1, 3, 4, 499, 500, digestPiece - 13, digestPiece - 12, digestPiece - 8, digestPiece - 5, digestPiece - 4, digestPiece - 3, digestPiece, 3 * digestPiece}
+	var group sync.WaitGroup
+	for seed := range uint64(8) { // at once: digests are used again
+		group.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			for range 200 {
+				var want []byte
+				d := newDigest()
+				for range rng.IntN(12) {
+					f := strings.Repeat(string(rune('a'+rng.IntN(26))), lengths[rng.IntN(len(lengths))])
+					want = append(binary.BigEndian.AppendUint32(want, uint32(len(f))), f...)
+					if rng.IntN(2) == 0 {
+						d.field(f)
+						continue
+					}
+					delta := rng.Int64()
+					d.entry(f, delta)
+					want = binary.BigEndian.AppendUint64(want, uint64(delta))
+				}
+				if got := d.sum(); got != sha256.Sum256(want) {
+					t.Errorf("seed %d: the digest of %d bytes is not their SHA-256", seed, len(want))
+				}
+			}
+		})
+	}
+	group.Wait()
+}
