@@ -141,9 +141,9 @@ func TestSortRuns(t *testing.T) {
 		var adds, want []Add
 		var runs []int
 		for range rng.IntN(12) {
-			run := make([]Add, 1+rng.IntN(1<<rng.IntN(8)))
+			run := make([]Add, 1+rng.IntN(1<<rng.IntN(13)))
 			for i := range run {
-				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Hash: rng.Uint64N(50), Delta: rng.Int64()}
+				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Hash: rng.Uint64N(1000), Delta: rng.Int64()}
 			}
 			slices.SortFunc(run, compareAdds)
 			runs = append(runs, len(adds))
