@@ -84,7 +84,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	increments := c.String("increments", "1e9", "how many increments, as 1e9 or 1000000000")
 	c.IntVar(&c.names, "names", 1_000_000, "counters")
 	c.IntVar(&c.body, "body", 50_000, "increments in a request")
-	c.IntVar(&c.conns, "conns", 4, "connections")
+	c.IntVar(&c.conns, "conns", 8, "connections")
 	c.DurationVar(&c.kill, "kill", 5*time.Second, "kill up after half to one and a half of this, again and again; 0 for never")
 	c.Uint64Var(&c.seed, "seed", 1, "of the draws")
 	if err := c.Parse(args, map[string]string{"increments": "1e6", "names": "10000", "body": "5000", "kill": "700ms"}); err != nil {
