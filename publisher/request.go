@@ -140,6 +140,9 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 	r := &request{}
 	for i, inc := range incs {
 		if inc.ID == "" {
+			if r.items == nil {
+				r.items = make([]item, 0, len(incs)-i)
+			}
 			r.items = append(r.items, item{wire.HashCounter(inc.Counter), inc.Counter, inc.Delta})
 			continue
 		}

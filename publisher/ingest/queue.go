@@ -28,8 +28,9 @@ const (
 	always = 5_000
 	// lookBack is how much busy time is looked back on, at most, and half of it at least.
 	lookBack = 4 * time.Second
-	// enough busy time to know a speed.
-	enough = 200 * time.Millisecond
+	// enough busy time to know a speed. The first batches are small and meet cold caches: what
+	// they say of a queue that is much longer is not to be relied upon.
+	enough = lookBack / 2
 )
 
 // full returns the refusal of n more increments, if they would wait too long.

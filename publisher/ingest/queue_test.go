@@ -48,6 +48,16 @@ func TestQueueRefusesWhatWouldWaitTooLong(t *testing.T) {
 	}{
 		{"nothing is known", func(*queue, *time.Time) {}, plenty, 0},
 		{"too little is known", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 10_000, 100*time.Millisecond) }, plenty, 0},
+		{"the first batch was slow", func(q *queue, now *time.Time) {
+			for range 8 {
+				if err := q.enter(50_000, *now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			*now = now.Add(1500 * time.Millisecond)
+			q.leave(50_000, true, *now)
+			q.leave(350_000, false, *now)
+		}, plenty, 0},
 		{"fast", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 100_000, 3*time.Second) }, 250_000, 200},
 		{"slow", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 10_000, 3*time.Second) }, 25_000, 200},
 		{"very slow", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 100, 3*time.Second) }, always, 0},
