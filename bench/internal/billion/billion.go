@@ -87,7 +87,8 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	c.IntVar(&c.conns, "conns", 8, "connections")
 	c.DurationVar(&c.kill, "kill", 5*time.Second, "kill up after half to one and a half of this, again and again; 0 for never")
 	c.Uint64Var(&c.seed, "seed", 1, "of the draws")
-	if err := c.Parse(args, map[string]string{"increments": "1e6", "names": "10000", "body": "5000", "kill": "700ms"}); err != nil {
+	// Enough increments for several kills also on a machine that is a few times as fast.
+	if err := c.Parse(args, map[string]string{"increments": "5e6", "names": "10000", "body": "5000", "kill": "700ms"}); err != nil {
 		return nil, err
 	}
 	n, err := strconv.ParseFloat(*increments, 64)

@@ -126,7 +126,7 @@ func TestQuick(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
-	if err != nil || r.Increments != 1_000_000 || len(r.Kills) == 0 || r.Peak == 0 || r.Disk == 0 {
-		t.Errorf("got %s, error %v: no kills, memory or disk", text, err)
+	if err != nil || r.Increments != 5_000_000 || len(r.Kills) == 0 || r.Peak == 0 || r.Disk == 0 {
+		t.Errorf("got %s, error %v, want kills, memory and disk", text, err)
 	}
 }
