@@ -5,9 +5,12 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
@@ -71,4 +74,47 @@ func BenchmarkFoldMarked(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*float64(len(ids))/b.Elapsed().Seconds(), "markers/s")
+}
+
+// BenchmarkOpen opens what a killed process has left: 400,000 adds that are only in the log.
+// look is the part of it that changes nothing.
+func BenchmarkOpen(b *testing.B) {
+	commits := benchCommits(4, 100_000)
+	killed := b.TempDir()
+	s := open(b, Config{Dir: killed})
+	for _, c := range commits {
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("look", func(b *testing.B) {
+		cfg := Config{Dir: b.TempDir()}.withDefaults()
+		if err := os.CopyFS(cfg.Dir, os.DirFS(killed)); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if err := look(cfg, vfs.Default); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			cfg := Config{Dir: b.TempDir()}
+			if err := os.CopyFS(cfg.Dir, os.DirFS(killed)); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			opened, err := Open(cfg)
+			b.StopTimer()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := opened.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
 }

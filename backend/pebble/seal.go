@@ -158,6 +158,8 @@ func look(cfg Config, files vfs.FS) error {
 	}
 	opts := options(cfg, files, quiet{}, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
 	opts.ReadOnly = true
+	// Read once and dropped: lists that fit a CPU's cache, and folds of many counters kept as they are.
+	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
 	db, err := pebbledb.Open(cfg.Dir, opts)
 	if err != nil && found && otherOptions(err.Error()) {
 		return lost(cfg.Dir, sealed, err.Error())
