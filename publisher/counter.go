@@ -31,7 +31,7 @@ func (p *Publisher) addSlow(place uint64, counter string, delta int64) (*cell, e
 		p.refused.Add(1)
 		return nil, err
 	}
-	if first || p.open.half() {
+	if first || p.open.filled() {
 		p.signal()
 	}
 	return c, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/internal/env"
 )
 
-func TestHalfABatchEndsTheLinger(t *testing.T) {
+func TestThreeQuartersOfABatchEndTheLinger(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{
 		"entries": {Linger: time.Hour, MaxEntries: 10},
@@ -29,7 +29,7 @@ func TestHalfABatchEndsTheLinger(t *testing.T) {
 				bus := newBus(t)
 				p := open(t, bus, cfg)
 				want := map[string]int64{}
-				for i := range 6 {
+				for i := range 8 {
 					synctest.Wait()
 					bus.wantTotals(map[string]int64{})
 					must(t, p.Add(fmt.Sprint(i), 1))
@@ -38,9 +38,9 @@ func TestHalfABatchEndsTheLinger(t *testing.T) {
 				synctest.Wait()
 				bus.wantTotals(want)
 				began := time.Now()
-				must(t, p.Publish(ctx, inc("0", 1), inc("1", 1), inc("2", 1), inc("3", 1), inc("4", 1), inc("5", 1)))
+				must(t, p.Publish(ctx, inc("0", 1), inc("1", 1), inc("2", 1), inc("3", 1), inc("4", 1), inc("5", 1), inc("6", 1), inc("7", 1)))
 				if took := time.Since(began); took != 0 {
-					t.Errorf("a request of more than half a batch waited for %s", took)
+					t.Errorf("a request of more than three quarters of a batch waited for %s", took)
 				}
 				closeNow(t, p)
 			})
@@ -49,7 +49,7 @@ func TestHalfABatchEndsTheLinger(t *testing.T) {
 }
 
 // The sender  finds the batch not due, and has yet to go to sleep
-// Add         fills it to the half: the sender must not sleep through that
+// Add         fills it to three quarters: the sender must not sleep through that
 func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 		var looks atomic.Int64
 		wall := func() time.Time {
 			if looks.Add(1) == 2 { // the sender's, after Add's
-				for i := range 5 {
+				for i := range 7 {
 					must(t, p.Add(fmt.Sprint(i), 1))
 				}
 			}
@@ -67,7 +67,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, Env: &env.Env{Wall: wall}})
 		must(t, p.Add("first", 1))
 		synctest.Wait()
-		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1})
+		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1})
 		closeNow(t, p)
 	})
 }
@@ -190,7 +190,7 @@ func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
 	}
 }
 
-// What nobody waits for stays until the calls under way have ended, or a second. After a batch
+// What nobody waits for stays until the calls under way have ended, or for two seconds. After a batch
 // that kept the store busy it stays as long again; after a small one, however long that took,
 // it leaves when that is done.
 func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
@@ -200,10 +200,10 @@ func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 		waited     bool // somebody waits for the second batch
 		call, want time.Duration
 	}{
-		"a call that hangs":   {1, false, time.Hour, time.Millisecond + time.Second},
+		"a call that hangs":   {1, false, time.Hour, time.Millisecond + 2*time.Second},
 		"small and slow":      {manyEntries - 1, false, 300 * time.Millisecond, 300 * time.Millisecond},
 		"large":               {manyEntries, false, 300 * time.Millisecond, time.Millisecond + 600*time.Millisecond},
-		"large and very slow": {manyEntries, false, 800 * time.Millisecond, time.Millisecond + time.Second},
+		"large and very slow": {manyEntries, false, 1500 * time.Millisecond, time.Millisecond + 2*time.Second},
 		"large and waited":    {manyEntries, true, 5 * time.Millisecond, 5 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ type Config struct {
 	// Linger is how long a batch waits for more after its first increment. Negative:
 	// not at all while no call to the bus is under way, else until they have ended. After a
 	// batch of 10,000 entries or more, which keeps the store busy, as long again. At most
-	// 1s, and 10ms with increments of Publish, which do not wait again. Default 250ms.
+	// 2s, and 10ms with increments of Publish, which do not wait again. Default 250ms.
 	Linger time.Duration
 
 	// Staleness is how old an increment may be when it is counted. A batch then waits for a
@@ -49,11 +49,11 @@ type Config struct {
 	Staleness time.Duration
 
 	// MaxEntries is the most entries of the open batch: distinct counters of Add, and
-	// each increment of Publish. Half of it ends the linger; one call with more is
+	// each increment of Publish. Three quarters of it end the linger; one call with more is
 	// always overloaded. Default 2,000,000.
 	MaxEntries int
 
-	// MaxBytes is the most memory of the open batch, roughly. Half of it ends the
+	// MaxBytes is the most memory of the open batch, roughly. Three quarters of it end the
 	// linger. Default 256 MiB.
 	MaxBytes int
 

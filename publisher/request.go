@@ -182,7 +182,7 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 		p.refused.Add(r.increments)
 		return err
 	}
-	if first || p.open.half() {
+	if first || p.open.filled() {
 		p.signal()
 	}
 	select {

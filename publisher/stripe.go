@@ -244,9 +244,10 @@ func (g *gauge) room(bytes int64) bool {
 	return g.entries.Load() < g.maxEntries && g.bytes.Load()+bytes <= g.maxBytes
 }
 
-// half reports whether the open batch is half full, which ends the linger.
-func (g *gauge) half() bool {
-	return g.entries.Load() > g.maxEntries/2 || g.bytes.Load() > g.maxBytes/2
+// filled reports whether three quarters of the open batch are full, which ends the linger: the
+// rest is for what comes until it has been taken. The fuller, the more increments share an entry.
+func (g *gauge) filled() bool {
+	return 4*g.entries.Load() > 3*g.maxEntries || 4*g.bytes.Load() > 3*g.maxBytes
 }
 
 // A harvest is what was taken out of the open batch.
