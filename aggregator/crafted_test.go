@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -81,37 +82,87 @@ func longest(n int, taken func(int) bool) int {
 	return most
 }
 
-// Names that were made to have one hash, and names whose hashes are neighbours, take no
-// longer to find than others.
+// Names that were made to have one hash, and names whose hashes are neighbours, take hardly
+// longer to find than others: the few slots where they belong, and then as others do.
 func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 	t.Parallel()
 	const n, walk = 5_000, 200 // by chance the longest run of so many is some 50
 	neighbours := make([]string, 0, n)
 	for i := 0; len(neighbours) < n; i++ {
-		if name := "c" + strconv.Itoa(i); wire.HashCounter(name)&0xffff < n/16 {
+		if name := "c" + strconv.Itoa(i); wire.HashCounter(name)>>48 < n/16 {
 			neighbours = append(neighbours, name)
 		}
 	}
 	for what, counters := range map[string][]string{"one hash": crafted(n), "neighbours": neighbours} {
 		table, w := newNames(), &window{}
 		for i, counter := range counters {
-			table.put(counter, i%999+1, 0)
+			table.put(wire.HashCounter(counter), counter, i%999+1, 0)
 			w.add(&part{Part: wire.Part{Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}, time.Time{})
 		}
 		for i, counter := range counters {
-			if got, _ := table.get(counter); got != i%999+1 {
+			if got, _ := table.get(wire.HashCounter(counter), counter); got != i%999+1 {
 				t.Fatalf("%s: %q has %d shards, want %d", what, counter, got, i%999+1)
 			}
 		}
-		if run := longest(len(table.slots), func(i int) bool { return table.slots[i].at != 0 }); run > walk {
+		if run := longest(len(table.crowded), func(i int) bool { return table.crowded[i].at != 0 }); run > walk {
 			t.Errorf("%s: %d slots of names in a row are taken, want at most %d", what, run, walk)
 		}
 		if run := longest(len(w.counters.slots), func(i int) bool { return w.counters.slots[i] != 0 }); run > walk {
 			t.Errorf("%s: %d slots of a window in a row are taken, want at most %d", what, run, walk)
 		}
+		if table.beyond < n/2 {
+			t.Errorf("%s: %d of %d names found their slots taken, want most", what, table.beyond, n)
+		}
 		if w.counters.n != n {
 			t.Errorf("%s: a window counts %d counters, want %d", what, w.counters.n, n)
 		}
+	}
+}
+
+// Names that crowd each other out are forgotten with the rest, and found where others have been.
+func TestCraftedNamesAreForgotten(t *testing.T) {
+	t.Parallel()
+	counters := crafted(400)
+	hash := wire.HashCounter(counters[0])
+	table := newNames()
+	for round := range 3 {
+		for i, counter := range counters[100*round : 100*round+200] {
+			if got, _ := table.get(hash, counter); got != 0 {
+				t.Fatalf("round %d: an empty table says that %q has %d shards", round, counter, got)
+			}
+			table.put(hash, counter, i+1, 0)
+		}
+		for i, counter := range counters[100*round : 100*round+200] {
+			if got, _ := table.get(hash, counter); got != i+1 {
+				t.Fatalf("round %d: %q has %d shards, want %d", round, counter, got, i+1)
+			}
+		}
+		taken := 0
+		for _, s := range table.crowded {
+			if s.at != 0 {
+				taken++
+			}
+		}
+		if taken != 200-near || table.beyond != taken {
+			t.Errorf("round %d: %d are crowded and %d counted, want %d", round, taken, table.beyond, 200-near)
+		}
+		table.clear()
+	}
+}
+
+// Counters of one hash are summed each by itself.
+func TestMergeCraftedNames(t *testing.T) {
+	t.Parallel()
+	counters := crafted(2)
+	slices.Sort(counters)
+	parts := make([]*part, 3)
+	for i := range parts {
+		parts[i] = &part{Part: wire.Part{Entries: []wire.Entry{{Counter: counters[0], Delta: 1}, {Counter: counters[1], Delta: 10}}}}
+	}
+	hash := wire.HashCounter(counters[0])
+	want := []Add{{Counter: counters[0], Hash: hash, Delta: 3}, {Counter: counters[1], Hash: hash, Delta: 30}}
+	if got, ok := merge(parts); !ok || !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -132,8 +183,8 @@ func BenchmarkCraftedNames(b *testing.B) {
 				if i%n == 0 {
 					table = newNames()
 				}
-				table.put(bc.counters[i%n], 1, 0)
-				if n, _ := table.get(bc.counters[i%n]); n != 1 {
+				table.put(wire.HashCounter(bc.counters[i%n]), bc.counters[i%n], 1, 0)
+				if n, _ := table.get(wire.HashCounter(bc.counters[i%n]), bc.counters[i%n]); n != 1 {
 					b.Fatal("not found")
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // growth gives counters more shards, beside the loop, one call at a time. No fold waits for
@@ -103,10 +105,11 @@ func (g *growth) end() {
 
 // known is how many shards a counter is remembered to have; 0 if it is not.
 func (r *records) known(counter string) int {
+	hash := wire.HashCounter(counter)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	newer, _ := r.newer.get(counter)
-	older, _ := r.older.get(counter)
+	newer, _ := r.newer.get(hash, counter)
+	older, _ := r.older.get(hash, counter)
 	return cmp.Or(newer, older)
 }
 

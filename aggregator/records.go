@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // records remembers how many shards counters have. It is bounded: when the newer half
@@ -98,7 +100,7 @@ func (r *records) remember(raises []Raise, at age) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range raises {
-		r.rememberLocked(raises[i].Counter, raises[i].Shards, at)
+		r.rememberLocked(wire.HashCounter(raises[i].Counter), raises[i].Counter, raises[i].Shards, at)
 	}
 }
 
@@ -111,10 +113,10 @@ func (r *records) recall(adds []Add, young time.Duration) (k known, unknown []in
 	defer r.mu.Unlock()
 	for i := range adds {
 		a := &adds[i]
-		n, asked := r.newer.get(a.Counter)
+		n, asked := r.newer.get(a.Hash, a.Counter)
 		if n == 0 {
-			if n, asked = r.older.get(a.Counter); n > 0 {
-				r.rememberLocked(a.Counter, n, asked)
+			if n, asked = r.older.get(a.Hash, a.Counter); n > 0 {
+				r.rememberLocked(a.Hash, a.Counter, n, asked)
 			}
 		}
 		if n == 0 || now-asked >= age(young/time.Second) {
@@ -157,15 +159,15 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range positions {
-		r.rememberLocked(adds[at].Counter, shards[at], asked)
+		r.rememberLocked(adds[at].Hash, adds[at].Counter, shards[at], asked)
 	}
 	return len(raises), nil
 }
 
-func (r *records) rememberLocked(counter string, shards int, asked age) {
+func (r *records) rememberLocked(hash uint64, counter string, shards int, asked age) {
 	if r.newer.n >= r.half || len(r.newer.text) >= min(nameRoom*r.half, maxNameText) {
 		r.older, r.newer = r.newer, r.older
 		r.newer.clear()
 	}
-	r.newer.put(counter, shards, asked)
+	r.newer.put(hash, counter, shards, asked)
 }
