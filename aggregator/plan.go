@@ -171,7 +171,7 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 	merged := adds[:0]
 	for i := 0; i < len(adds); {
 		sum := adds[i]
-		for i++; i < len(adds) && adds[i].Counter == sum.Counter; i++ {
+		for i++; i < len(adds) && adds[i].Hash == sum.Hash && adds[i].Counter == sum.Counter; i++ {
 			total := sum.Delta + adds[i].Delta
 			if (total > sum.Delta) != (adds[i].Delta > 0) {
 				return nil, false

@@ -131,7 +131,8 @@ func compareItems(a, b item) int {
 func sumItems(all [][]wire.Entry, sorted []item) [][]wire.Entry {
 	for i := 0; i < len(sorted); {
 		end := i + 1
-		for end < len(sorted) && sorted[end].counter == sorted[i].counter {
+		// Hashes first: names lie anywhere in memory.
+		for end < len(sorted) && sorted[end].hash == sorted[i].hash && sorted[end].counter == sorted[i].counter {
 			end++
 		}
 		layer, sum := 0, int64(0)

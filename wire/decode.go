@@ -136,6 +136,9 @@ func checkEntries(p *Part) error {
 	case n > 1 && (p.Kind == Identified || p.Kind == IdentifiedRest):
 		return fmt.Errorf("%s with %d entries", p.Kind, n)
 	}
+	if ascend(p.Entries) {
+		return nil
+	}
 	for i := range p.Entries {
 		for j := range i {
 			if p.Entries[i].Counter == p.Entries[j].Counter {
@@ -144,6 +147,20 @@ func checkEntries(p *Part) error {
 		}
 	}
 	return nil
+}
+
+// ascend reports whether the hashes of the entries' counters do, as publishers cut them. Then no
+// counter stands twice.
+func ascend(entries []Entry) bool {
+	var last uint64
+	for i := range entries {
+		hash := HashCounter(entries[i].Counter)
+		if i > 0 && hash <= last {
+			return false
+		}
+		last = hash
+	}
+	return true
 }
 
 func decodeEntry(body cursor) (Entry, error) {
