@@ -58,7 +58,8 @@ type loop struct {
 }
 
 // lookupFirst is how long after the start markers are looked up before a commit: most
-// duplicates arrive when a dead aggregator's messages come back.
+// duplicates arrive when a dead aggregator's messages come back. A store without a limit is
+// spared that: it looks each marker up in the commit, which it refuses for little.
 const lookupFirst = time.Minute
 
 // away is how many attempts in a row may get nowhere before no more is taken.
@@ -292,7 +293,7 @@ func (l *loop) nextJob(now time.Time) *job {
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}
-		j.lookup = j.lookup || now.Sub(l.started) < lookupFirst
+		j.lookup = j.lookup || l.a.limits.Entities > 0 && now.Sub(l.started) < lookupFirst
 		return j
 	}
 	return nil
