@@ -36,8 +36,14 @@ type rig struct {
 // synctest bubble.
 func run(t *testing.T, store *fakestore.Store, cfg aggregator.Config) *rig {
 	t.Helper()
+	return runOver(t, store, store, cfg)
+}
+
+// runOver has the aggregator see the store through another.
+func runOver(t *testing.T, store *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
+	t.Helper()
 	bus := newBus()
-	agg, err := aggregator.New(bus, store, cfg)
+	agg, err := aggregator.New(bus, seen, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,6 +461,55 @@ func TestAPartThatWaitsPastTheHorizonIsNotTried(t *testing.T) {
 		}
 		r.want(t, map[string]int64{})
 	})
+}
+
+// unlimited is a store that takes commits of any size.
+type unlimited struct{ *fakestore.Store }
+
+func (s unlimited) Limits() aggregator.Limits {
+	limits := s.Store.Limits()
+	limits.Entities = 0
+	return limits
+}
+
+// For a minute after the start, when what a dead aggregator held comes again, markers are looked
+// up before the commit. A store without a limit is asked only after it has refused one.
+func TestMarkersAreLookedUpFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		see                    func(*fakestore.Store) aggregator.Store
+		read, collisions       int // in the first minute
+		readLater, refusedLate int // and with what came after it
+	}{
+		"a limit":  {func(s *fakestore.Store) aggregator.Store { return s }, 2, 0, 3, 1},
+		"no limit": {func(s *fakestore.Store) aggregator.Store { return unlimited{s} }, 1, 1, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := large(t)
+				r := runOver(t, store, tc.see(store), aggregator.Config{})
+				check := func(read, collisions int) {
+					t.Helper()
+					if got := store.Counts(); got.MarkersRead != read || got.Collisions != collisions {
+						t.Errorf("%d markers read and %d commits refused, want %d and %d", got.MarkersRead, got.Collisions, read, collisions)
+					}
+				}
+				p := identified("x", 1)
+				r.send(t, p)
+				settle(10 * time.Second)
+				copied := r.send(t, p)
+				settle(10 * time.Second)
+				check(tc.read, tc.collisions)
+				settle(time.Minute)
+				late := r.send(t, p)
+				settle(10 * time.Second)
+				check(tc.readLater, tc.refusedLate)
+				if !acked(copied) || !acked(late) {
+					t.Errorf("copies acknowledged: %v and %v", acked(copied), acked(late))
+				}
+				r.want(t, map[string]int64{"a": 1})
+			})
+		})
+	}
 }
 
 func TestMarkersOutliveTheHorizon(t *testing.T) {
