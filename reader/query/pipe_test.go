@@ -74,7 +74,12 @@ func (s *site) dial(ctx context.Context) (net.Conn, error) {
 // get sends a request and leaves the body to the caller.
 func (s *site) get(t *testing.T, method, path string, header ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, nil)
+	return s.send(t, method, path, nil, header...)
+}
+
+func (s *site) send(t *testing.T, method, path string, body io.Reader, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
