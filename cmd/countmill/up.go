@@ -38,6 +38,9 @@ func runRoles(ctx context.Context, c call, roles app.Roles) error {
 	if unknown := app.UnknownEnv(c.environ); len(unknown) > 0 {
 		cfg.Logger.Warn("variables that no flag has are ignored", "names", strings.Join(unknown, " "))
 	}
+	if token, _ := c.lookup("COUNTMILL_TOKEN"); token != "" && cfg.Tokens == "" {
+		cfg.Logger.Warn("COUNTMILL_TOKEN is ignored here: clients send that token; a server takes the tokens of a file, COUNTMILL_TOKENS or --tokens")
+	}
 	a, err := app.New(cfg)
 	if err != nil {
 		return err
