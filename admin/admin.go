@@ -184,6 +184,7 @@ func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
 			return errForgotten // the machine was suspended
 		}
 		r.ExpireAt = r.Look.At.Add(a.cfg.Horizon + markerSlack)
+		// Each try has the same id: the marker shows whether an earlier try was applied.
 		done, err = a.store.ResetCounter(ctx, r)
 		return err
 	})

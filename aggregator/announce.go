@@ -106,6 +106,7 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		case <-ctx.Done():
 			return
 		}
+		// Ask again, also after a good answer: the database can be swapped later.
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

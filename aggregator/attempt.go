@@ -105,6 +105,7 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 
 // fold commits what is left of the job and sorts out the answer.
 func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (got answer) {
+	// Missing records are raised in the commit: nobody reads a shard that no record names.
 	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest), Raises: raises}
 	if c.Entities() == 0 {
 		o.settle()
@@ -125,6 +126,7 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	ctx, cancel := a.callContext()
 	defer cancel()
 	started := time.Now()
+	// One commit has the sums and their markers: the store applies both or neither.
 	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
 	got = answer{asked: true, took: took, err: err}
@@ -147,14 +149,17 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	o.err = err
 	switch {
 	case errors.Is(err, ErrMarkerExists):
+		// Some parts were applied before. The others were not.
 		a.afterMarkerExists(o)
 	case errors.Is(err, ErrRefused):
 		o.verdict = refused
 	case errors.Is(err, ErrDeployment):
 		o.verdict = stuck
 	case errors.Is(err, ErrNotCounted):
+		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
 	default:
+		// Maybe applied, also where the store gave up because of others.
 		if o.verdict = unknown; errors.Is(err, ErrContended) {
 			o.work.contended++
 		}
@@ -190,9 +195,11 @@ func (a *Aggregator) markers(parts []*part) []Marker {
 			continue
 		}
 		from := now
+		// A part from the future keeps its marker until it is as old as the others.
 		if p.at.After(from) {
 			from = p.at
 		}
+		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
 		markers = append(markers, Marker{
 			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold,
 			ExpireAt: from.Add(a.cfg.Horizon + markerSlack),
@@ -235,6 +242,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		switch {
 		case !ok || !p.marked:
 			rest = append(rest, p)
+		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
 			o.conflicts = append(o.conflicts, p)
 		case m.Fold == p.fold:

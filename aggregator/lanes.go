@@ -51,6 +51,7 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 	now := l.now()
 	moved := false
 	for i := range adds {
+		// A shard that no other commit of this process has.
 		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
 			l.release(taken{adds[:i], shards[:i]}, answer{})

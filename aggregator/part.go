@@ -81,6 +81,7 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		if p.marked = p.Kind != wire.Anonymous || !skipAnonymous; p.marked {
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()
 		}
+		// It waits for its head: of a refused request nothing is counted.
 		if p.Kind.Follows() {
 			p.head = head
 			head.followers = append(head.followers, p)

@@ -69,6 +69,7 @@ func (l *loop) admit(p *part) {
 	}
 	if p.marked {
 		if first, ok := l.known[p.ID]; ok {
+			// The same id with other deltas is not a copy: do not acknowledge it with the first.
 			if first.fingerprint != p.fingerprint {
 				first.rivals = append(first.rivals, p)
 				return
@@ -87,6 +88,7 @@ func (l *loop) admit(p *part) {
 // done takes one settled part off a message, and acknowledges it after the last.
 func (l *loop) done(h *held) {
 	h.open--
+	// Acknowledge the message with its last part, not earlier.
 	if h.open > 0 {
 		return
 	}

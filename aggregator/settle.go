@@ -11,6 +11,7 @@ import (
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
 	l.countLate(o.applied)
+	// Folds use new shards only after the record that names them is durable.
 	l.growth.want(o.wants)
 	for _, p := range o.applied {
 		l.applied(p)

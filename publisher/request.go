@@ -66,6 +66,7 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	if err != nil {
 		return err
 	}
+	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
 	r.measure(incs)
 	return p.send(ctx, r, now)
@@ -86,6 +87,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	p.urgent = true
 	p.mu.Unlock()
 	p.signal()
+	// Sealed before the call, and maybe still on the way to the bus.
 	for _, s := range before {
 		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
 			p.withdraw(r)
@@ -219,6 +221,7 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	if keyed && p.known.conflicts(&r.parts[0]) {
 		return false, fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
 	}
+	// Requests count against the bounds of the open batch, as Add does.
 	if !p.open.reserve(r.increments, r.bytes) {
 		return false, countmill.ErrOverloaded
 	}
@@ -248,6 +251,7 @@ func (p *Publisher) withdraw(r *request) bool {
 	if r.place == nil {
 		return false
 	}
+	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
 	r.place = nil
 	p.open.add(-r.increments, -r.bytes)

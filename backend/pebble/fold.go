@@ -43,6 +43,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("fold: %w", err)
 	}
+	// Fold answers when the batch is on disk.
 	return s.commit(b)
 }
 
@@ -59,6 +60,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	if err != nil {
 		return err
 	}
+	// Markers and sums are one batch: the disk has both or neither.
 	if err := s.mergeCommit(b, c); err != nil {
 		return err
 	}
@@ -143,6 +145,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 		return nil, err
 	}
 	defer s.closing.RUnlock()
+	// A marker can be read before it is synced, so wait for the fold that holds the lock.
 	if err := s.lockMarking(ctx); err != nil {
 		return nil, err
 	}

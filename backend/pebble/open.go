@@ -146,6 +146,7 @@ func makeDir(files vfs.FS, dir string) error {
 	if err := files.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
+	// A directory whose name is not synced is lost with all that is in it.
 	for _, at := range above {
 		if err := syncDir(files, at); err != nil {
 			return err
