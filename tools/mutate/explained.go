@@ -17,8 +17,8 @@ import (
 //
 //	aggregator Planner.add: n > limit | > -> >= | n is never limit here
 //
-// It names the package, the function, what is changed there, and how: the report prints that
-// for each survivor. Outside functions the name is left out. Planner.add#2 means the second
+// It names the package, the function, the code that is changed, and the kind of change. The
+// report prints that for each survivor. Outside functions the name is left out. Planner.add#2 means the second
 // of the same in it. Empty lines and lines that begin with # are for people.
 type explanations struct {
 	name string
@@ -123,7 +123,7 @@ func (e *explanations) misfit(x *explanation) error {
 	return fmt.Errorf("%s:%d: explains %d mutants, not one: %s: %s | %s", e.name, x.line, x.matches, strings.TrimSpace(x.dir+" "+x.fn), x.what, x.kind)
 }
 
-// check reports all misfits. It looks at no function but those that are named.
+// check reports all misfits. It looks only at functions that explanations name.
 func (e *explanations) check(ctx context.Context, dir string, race bool) error {
 	named, dirs := map[string]bool{}, []string{}
 	for _, x := range e.all {

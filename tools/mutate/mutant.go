@@ -31,7 +31,7 @@ type mutant struct {
 	hash        string // of the original and the change
 }
 
-// id names the mutant by its place, and tells apart mutants of one kind on one line of source:
+// id names the mutant by its place. Mutants of one kind on one line of source are numbered:
 // "== -> != #2".
 func (m mutant) id() string {
 	id := fmt.Sprintf("%s:%d:%d %s", m.file, m.line, m.col, m.kind)
@@ -41,7 +41,8 @@ func (m mutant) id() string {
 	return id
 }
 
-// key names the mutant by what it changes, wherever that is: the beginning of an explanation.
+// key names the mutant by the code that it changes, and not by its place. Explanations begin
+// with it.
 func (m mutant) key() string {
 	place := m.dir
 	if m.fn != "" {
@@ -59,7 +60,7 @@ func (m mutant) changed() []byte {
 }
 
 // mutants is every mutant of p's chosen files that type-checks, in order, and the file names
-// of those that do not. With only it looks at those functions alone.
+// of those that do not. A function that only refuses has none.
 func (p *pkg) mutants(race bool, exclude *regexp.Regexp, only func(fn string) bool) (all []mutant, invalid []string) {
 	for _, s := range p.files {
 		if !s.chosen {
@@ -155,7 +156,7 @@ func show(text []byte) string {
 	return string(s)
 }
 
-// number tells apart mutants of one kind on one line of source, and those of the same in one
+// number counts mutants of one kind on one line of source, and mutants of the same code in one
 // function. all are a package's.
 func number(all []mutant) {
 	type place struct {

@@ -20,7 +20,7 @@ func funcName(d ast.Decl) string {
 	return recv + "." + fn.Name.Name
 }
 
-// parents is what each node of a file is a part of.
+// parents maps each node of a file to the node around it.
 func parents(file *ast.File) map[ast.Node]ast.Node {
 	all := map[ast.Node]ast.Node{}
 	var above []ast.Node
