@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A source is a file of the product, and what an edit names in it.
+// A source is a file of the product, and the declaration that an edit is about.
 type source struct {
 	name string // seen from the root
 	text string

@@ -14,7 +14,7 @@ type edit struct {
 	old, new string // expressions of a change; new is the code of the others, and an import's path
 }
 
-// wrap names what an error is about.
+// wrap says which edit an error comes from.
 func (e *edit) wrap(err error) error {
 	if e.at == "" {
 		return fmt.Errorf("in %s %s: %s: %w", e.pkg, e.fn, e.do, err)
@@ -79,7 +79,7 @@ func (b *Bug) parseLine(open *edit, line string) error {
 	return nil
 }
 
-// addCode adds a line to the code of the last edit. Empty ones may stand anywhere.
+// addCode adds a line to the code of the last edit. Empty lines are allowed anywhere.
 func (b *Bug) addCode(line string) error {
 	if line == "" && len(b.edits) == 0 {
 		return nil
