@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -218,18 +217,5 @@ func (s *Store) Check(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer s.closing.RUnlock()
-	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
-}
-
-func (s *Store) checkDir() error {
-	if s.lock != nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
-			return fmt.Errorf("data directory %s is gone: restart: %w", s.cfg.Dir, err)
-		}
-		if !os.SameFile(lock, s.lock) {
-			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
-		}
-	}
-	return nil
+	return time.Time{}, cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen())
 }

@@ -163,7 +163,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 			found = append(found, m)
 		}
 	}
-	return found, nil
+	return found, s.atHome()
 }
 
 // findMarkerLocked looks in every epoch there is, since a repeat may come with another

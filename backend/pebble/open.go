@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -45,9 +44,13 @@ func Open(cfg Config) (*Store, error) {
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
+	if cfg.FS == nil {
+		s.home = newHome(cfg.Dir)
+		s.syncs.kept = s.home.await
+	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
@@ -83,17 +86,13 @@ func (s *Store) start() error {
 	// No sweep yet: a machine that boots with its clock far ahead would drop markers that
 	// are still needed. By the time of the first sweep its clock has been set.
 	s.swept = time.Now()
-	if s.cfg.FS == nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
+	if s.home != nil {
+		if err := s.home.settle(); err != nil {
 			return explain(s.cfg.Dir, err)
 		}
-		s.lock = lock
 	}
 	return nil
 }
-
-func (s *Store) lockFile() string { return filepath.Join(s.cfg.Dir, "LOCK") }
 
 // options are reasoned; the package's benchmarks show what they come to.
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {

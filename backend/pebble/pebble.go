@@ -89,7 +89,7 @@ type Store struct {
 	db     *pebbledb.DB
 	id     string // of this database, from its meta record
 	fs     vfs.FS
-	lock   os.FileInfo // of the lock file, nil with Config.FS
+	home   *home // nil with Config.FS
 	health *health
 	files  io.Closer // ends the watch over the disk
 
@@ -153,6 +153,7 @@ func (s *Store) enter() error {
 // Close waits for the calls under way, closes views that are still open, and gives the
 // directory back. It may be called twice.
 func (s *Store) Close() error {
+	s.home.end()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {

@@ -32,7 +32,7 @@ var options = []option{
 		"Address to serve HTTP on. Port 0 picks a free port. Beyond this machine (loopback) it needs --tokens or --insecure.",
 		func(c *Config) pflag.Value { return textValue{to: &c.Listen} }},
 	{"tokens", "FILE", Up,
-		"Who may call: a file of bearer tokens, one line each as \"countmill token new\" prints it; none: anybody. It is read again when it changes; a version with a mistake changes nothing, and /readyz says so. Connections are not encrypted: put TLS in front.",
+		"Who may call: a file of bearer tokens, one line each as \"countmill token new\" prints it; none: anybody. It is read again when it changes; one with a mistake, and one that others than its owner can write, changes nothing, and /readyz says so. One without tokens lets nobody in. Connections are not encrypted: put TLS in front.",
 		func(c *Config) pflag.Value { return fileValue{&c.Tokens} }},
 	{"insecure", "", Up,
 		"Let anybody who reaches --listen call, from other machines too.",

@@ -24,8 +24,8 @@ func (a *App) startSweeps(ctx context.Context) {
 }
 
 // tokensEvery is how often the file of tokens is read again: who takes a token away waits
-// no longer. A guess; a file of 1,000 tokens takes some milliseconds.
-const tokensEvery = 2 * time.Second
+// no longer, and who takes all of them away half a second more. A guess.
+const tokensEvery = time.Second
 
 // sweep runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
