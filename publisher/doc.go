@@ -32,8 +32,8 @@
 //	    seal
 //	the context ends after it     -                   ErrOutcomeUnknown: it is still being sent
 //	the bus is closed (its error  accepted, and       ErrOutcomeUnknown
-//	    matches ErrClosed)        counted in Close's
-//	                              error
+//	    matches ErrClosed)        counted in the errors
+//	                              of Flush and Close
 //	the key was used before with  -                   ErrConflict, nothing of the call is counted
 //	    another body
 //	the publisher is closed       ErrClosed           ErrClosed
