@@ -25,6 +25,8 @@
 //
 //	what happens                  Add                 Publish, PublishKeyed
 //	an increment is not valid     ErrInvalid          ErrInvalid, nothing of the call is counted
+//	the clock of the machine      ErrUnavailable      ErrUnavailable, nothing of the call is counted
+//	    cannot be right
 //	the bus is slow or away       accepted            waits
 //	... until the open batch      ErrOverloaded       ErrOverloaded, nothing of the call is counted
 //	    is full

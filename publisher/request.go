@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -31,9 +32,9 @@ type request struct {
 // Publish sends increments and returns nil when the bus has all of them durably. The
 // increments are checked first: an error that matches countmill.ErrInvalid is a
 // *countmill.FieldError with the Index, and nothing of the call is counted, as with
-// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed,
-// nothing is or will be counted. ErrOutcomeUnknown: ctx ended later, or the bus was
-// closed; repeat only with the same ids.
+// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed, or
+// this machine's clock cannot be right; nothing is or will be counted. ErrOutcomeUnknown:
+// ctx ended later, or the bus was closed; repeat only with the same ids.
 //
 // Increments without an ID are merged with all others; calls that wait at the same
 // time share messages, and wait for each other's.
@@ -129,6 +130,9 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
+	if err := env.CheckClock(now); err != nil {
+		return err
+	}
 	for i, inc := range incs {
 		if err := inc.Check(now, p.cfg.Horizon); err != nil {
 			return atIndex(err, i)
