@@ -53,7 +53,12 @@ func testBuryIsIdempotent(t *testing.T, su *suite) {
 	bury(t, s, a, b)
 	bury(t, s, a)
 	bury(t, s)
-	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
+	// The first and the last time that a batch may have, and none at all.
+	c, d := letter("c"), letter("d")
+	c.Time, c.At = time.UnixMicro(0), wire.MaxTime.Add(-time.Microsecond)
+	d.Time = time.Time{}
+	bury(t, s, c, d)
+	if diff := cmp.Diff([]aggregator.Dead{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
