@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxAhead is how far a part's time may lie in the future. Beyond, its marker would
-// stay for as long, and a clock is wrong somewhere.
+// maxAhead is how far the time of a part with a marker may lie in the future. Beyond, its
+// marker would stay for as long, and a clock is wrong somewhere.
 const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
@@ -63,7 +63,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	if p.at.After(stored.Add(maxAhead)) {
+	if p.marked && p.at.After(stored.Add(maxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -121,8 +121,9 @@ func (l *loop) forget(p *part) {
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
+// A part without a marker has no duplicates, and counts however old it is.
 func (a *Aggregator) expired(p *part, now time.Time) bool {
-	return now.After(p.from.Add(a.cfg.Horizon))
+	return p.marked && now.After(p.from.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked

@@ -75,6 +75,14 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 	}
 }
 
+// checkYoung: where nothing can repeat a part, its time is no reason to set it aside.
+func (w *World) checkYoung(d *aggregator.Dead, parts []wire.Part) {
+	judged := strings.HasPrefix(d.Reason, "older than the horizon") || strings.HasPrefix(d.Reason, "time is more than")
+	if w.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
+		w.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
+	}
+}
+
 // in reports whether the part holds the increment.
 func (s *sum) in(p *wire.Part) bool {
 	return slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return e.Counter == s.counter && s.times(e.Delta) > 0 })
