@@ -255,8 +255,8 @@ func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 	})
 }
 
-// What has no marker is repeated by nobody, so how old it says it is proves nothing: its
-// caller was told that it counts, and the publisher's clock had only been set meanwhile.
+// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202;
+// only a clock was wrong, or the machine was suspended.
 func TestTheHorizonIsForWhatHasAMarker(t *testing.T) {
 	for name, c := range map[string]struct {
 		age    time.Duration
