@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxAhead is how far a part's time may lie in the future. Beyond, its marker would
-// stay for as long, and a clock is wrong somewhere.
+// maxAhead is how far the time of a part with a marker may lie in the future. Beyond, its
+// marker would stay for as long, and a clock is wrong somewhere.
 const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
@@ -19,6 +19,7 @@ func (l *loop) receive(m *message.Message) {
 	if err == nil {
 		h.time = published
 	}
+	h.born = h.time
 	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
 	if err != nil {
@@ -29,19 +30,14 @@ func (l *loop) receive(m *message.Message) {
 	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
 }
 
-func (l *loop) hold(h *held) {
-	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
-}
-
 // take puts the parts of a batch that h holds into the window. published is the broker's
 // time of it, zero where there is none.
 func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
-	l.hold(h)
 	h.time, h.born = batch.Time, batch.Time
 	if !published.IsZero() && published.Before(h.born) {
 		h.born = published // the publisher's clock is ahead
 	}
+	l.hold(h)
 	h.open = len(batch.Parts)
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
@@ -63,7 +59,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	if p.at.After(stored.Add(maxAhead)) {
+	if p.marked && p.at.After(stored.Add(maxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -93,7 +89,9 @@ func (l *loop) done(h *held) {
 		return
 	}
 	delete(l.holding, h)
-	l.heldBytes -= h.bytes
+	if l.heldBytes -= h.bytes; len(l.holding) == 0 {
+		l.measure()
+	}
 	if h.letter != "" {
 		l.replay.settled(h)
 		return
@@ -123,8 +121,9 @@ func (l *loop) forget(p *part) {
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,
 // so it can no longer be told from a duplicate, and its dead letter says maybe applied.
+// A part without a marker has no duplicates, and counts however old it is.
 func (a *Aggregator) expired(p *part, now time.Time) bool {
-	return now.After(p.from.Add(a.cfg.Horizon))
+	return p.marked && now.After(p.from.Add(a.cfg.Horizon))
 }
 
 // dropExpired sets the parts of a job aside that are beyond the horizon. It is asked

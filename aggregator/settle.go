@@ -29,7 +29,7 @@ func (l *loop) settle(o outcome) {
 	}
 	l.wakeBlocked()
 	if len(o.applied) > 0 {
-		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixNano())
+		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixMicro())
 	}
 	if len(o.rest) == 0 {
 		if o.job.attempts == 0 {

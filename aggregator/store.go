@@ -183,6 +183,8 @@ type Worker struct {
 	ID string
 	// Lag is the age of the oldest increment that it holds uncommitted.
 	Lag time.Duration
+	// Stalled: it takes no messages, so Lag does not cover the bus.
+	Stalled bool
 	// LastCommit is when it last folded something; zero for never.
 	LastCommit time.Time
 	// Expires is when the record stops meaning anything.

@@ -165,7 +165,7 @@ func testAnnounceReplaces(t *testing.T, su *suite) {
 			t.Fatalf("Announce: %v", err)
 		}
 	}
-	a.Lag, a.Entries = 3*time.Microsecond, a.Entries+1
+	a.Lag, a.Stalled, a.Entries = 3*time.Microsecond, true, a.Entries+1
 	if err := s.Announce(t.Context(), a); err != nil {
 		t.Fatalf("Announce: %v", err)
 	}

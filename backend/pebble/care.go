@@ -155,6 +155,7 @@ func decodeDead(key string, value []byte) (aggregator.Dead, error) {
 // 1970, the lag is in nanoseconds.
 type workerRecord struct {
 	Lag        int64 `json:"lag"`
+	Stalled    bool  `json:"stalled,omitempty"`
 	LastCommit int64 `json:"last_commit"`
 	Expires    int64 `json:"expires"`
 	Entries    int64 `json:"entries"`
@@ -167,7 +168,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 		return err
 	}
 	defer s.closing.RUnlock()
-	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits})
+	value, err := json.Marshal(workerRecord{int64(w.Lag), w.Stalled, w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits})
 	if err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 			return false, fmt.Errorf("worker %q: %w", id, err)
 		}
 		workers = append(workers, reader.Worker{
-			ID: id, Lag: time.Duration(r.Lag), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+			ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
 			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits,
 		})
 		return true, ctx.Err()

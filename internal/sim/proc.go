@@ -47,6 +47,7 @@ type proc struct {
 	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
+	lag     time.Duration // that it said last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
@@ -233,6 +234,8 @@ func (p *proc) begin(s *step) {
 	switch s.op {
 	case "check":
 		p.asks()
+	case "announce":
+		p.checkLag(s)
 	case "fold", "lookup", "list":
 		p.checkAsked(s)
 	}
