@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -48,6 +49,14 @@ func (f logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (
 		file, err = f.FS.ReuseForWrite(oldname, newname, c)
 	}
 	return f.wrap(newname, file, err)
+}
+
+// MkdirAll makes a backup's directory for its owner alone.
+func (f logFS) MkdirAll(dir string, perm os.FileMode) error {
+	if dir != f.dir {
+		perm = privateDir
+	}
+	return f.FS.MkdirAll(dir, perm)
 }
 
 func (f logFS) Remove(name string) error {

@@ -26,12 +26,17 @@ func Open(cfg Config) (*Store, error) {
 	}
 	files := cfg.FS
 	if files == nil {
-		files = vfs.Default
+		files = privateFS{vfs.Default}
 		dir, err := filepath.Abs(cfg.Dir) // one name for one directory: the lock goes by it
 		if err != nil {
 			return nil, explain(cfg.Dir, err)
 		}
 		cfg.Dir = dir
+		if cfg.BackupRoot != "" {
+			if cfg.BackupRoot, err = filepath.Abs(cfg.BackupRoot); err != nil {
+				return nil, fmt.Errorf("directory of backups %s: %w", cfg.BackupRoot, err)
+			}
+		}
 	}
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err

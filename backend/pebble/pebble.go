@@ -42,6 +42,8 @@ type Config struct {
 	// Namespace keeps counters of several deployments apart in one directory: at most
 	// 100 bytes of UTF-8. Default "".
 	Namespace string
+	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
+	BackupRoot string
 	// Cache is the bytes of blocks kept in memory. Default 128 MiB.
 	Cache int64
 	// Logger is told of lifecycle, disk trouble and the end. Default discards.
