@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// held runs an aggregator that folds nothing: it holds whatever it is sent.
+// held runs an aggregator that folds nothing, so it holds all its messages.
 func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
 	store := strict(t, fakestore.Options{Clock: clock})
@@ -24,7 +24,7 @@ func held(t *testing.T, clock func() time.Time) *rig {
 	return run(t, store, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &env.Env{Wall: clock}})
 }
 
-// announced is what the worker's record says.
+// announced is the worker's record.
 func (r *rig) announced(t *testing.T) reader.Worker {
 	t.Helper()
 	workers, err := r.store.Workers(t.Context())
@@ -36,8 +36,8 @@ func (r *rig) announced(t *testing.T) reader.Worker {
 
 func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
-// What has been held for a minute is a minute old or older, whatever a publisher's clock
-// says: it may be ahead, and in a year that no count of nanoseconds reaches.
+// A message that has been held for a minute is a minute old or older. A publisher's clock may be
+// ahead, and in a year that no count of nanoseconds reaches.
 func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -95,7 +95,7 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 	}
 }
 
-// The record says what is held when it is written, and not what was a second before.
+// The record covers a message that came after the last audit.
 func TestTheRecordKnowsWhatHasJustCome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := strict(t, fakestore.Options{Latency: 300 * time.Millisecond}) // audits are between records
@@ -113,7 +113,7 @@ func TestTheRecordKnowsWhatHasJustCome(t *testing.T) {
 	})
 }
 
-// Who takes no messages does not know what waits, and says so.
+// An aggregator that takes no messages says so in its record.
 func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
@@ -142,7 +142,7 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	})
 }
 
-// A dead letter was set aside days ago. Its replay is no lag, by which people scale.
+// A dead letter was set aside days ago. Its replay does not raise the lag: people scale by that.
 func TestLettersInReplayAreNoLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
