@@ -220,6 +220,7 @@ func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"marker exists, none found": fakestore.MarkerExists,
 		"deployment":                fakestore.Deployment,
+		"not applied":               fakestore.NotApplied,
 		"unknown, applied":          fakestore.UnknownApplied,
 		"unknown, not applied":      fakestore.UnknownNotApplied,
 		"slow, applied":             fakestore.SlowApplied,

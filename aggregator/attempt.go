@@ -20,7 +20,7 @@ const (
 	split                    // at once, in halves: the sums did not fit
 	refused                  // the store refuses something in it for good: halve, or set aside
 	alone                    // nothing was applied and no marker found: one part a commit
-	unreached                // nothing was applied: a look-up or a raise went wrong
+	unreached                // nothing was applied: a look-up or a raise went wrong, or the commit never began
 	unknown                  // maybe applied
 	stuck                    // the deployment: nothing was applied, a person has to act
 	ignored                  // the store answers OK and does not add
@@ -158,6 +158,8 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	case errors.Is(err, ErrNotCounted):
 		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
+	case errors.Is(err, ErrNotApplied):
+		o.verdict = unreached
 	default:
 		// Maybe applied, also where the store gave up because of others.
 		if o.verdict = unknown; errors.Is(err, ErrContended) {

@@ -7,8 +7,8 @@ type wait struct {
 	// born is the batch's time, or the broker's where it is earlier. The clock that it was
 	// stamped by may be ahead, or behind.
 	born time.Time
-	// taken and at are when it was taken: by the store's time, which may be set back, and by
-	// a clock that nobody sets, which stands still while a machine is suspended.
+	// taken and at are when it was taken. The one is by the store's time, which may be set back;
+	// the other by a clock that nobody sets, and that stops while a machine is suspended.
 	taken, at time.Time
 }
 
@@ -38,8 +38,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hold keeps what was taken until all of it is settled. Lag knows of it at once: a record
-// that is written before the next audit must not say that nothing is held.
+// hold keeps a message or a letter until all of it is settled. Lag covers it at once: the next
+// worker's record may be written before the next audit.
 func (l *loop) hold(h *held) {
 	h.taken, h.at = l.a.clock.Now(), time.Now()
 	l.holding[h] = struct{}{}
@@ -53,7 +53,7 @@ func (l *loop) hold(h *held) {
 	}
 }
 
-// measure works out what is held, for those who ask from other goroutines.
+// measure works out how much is held, and since when, for callers in other goroutines.
 func (l *loop) measure() {
 	messages, letters := new(wait), new(wait)
 	for h := range l.holding {

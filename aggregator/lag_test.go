@@ -35,8 +35,8 @@ func (r *rig) announced(t *testing.T) reader.Worker {
 
 func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
-// What has been held for a minute is a minute old or older, whatever a publisher's clock
-// says: it may be ahead, and the broker's in a year that no count of nanoseconds reaches.
+// A message that has been held for a minute is a minute old or older. A publisher's clock may be
+// ahead, and the broker's in a year that no count of nanoseconds reaches.
 func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, c := range map[string]struct {

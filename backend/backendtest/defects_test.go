@@ -51,6 +51,7 @@ var defects = map[string]struct {
 	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
 	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
 	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"denies what it applied":            {caught: "NotAppliedAppliesNothing", make: folds(deny)},
 	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
 	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
 	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
@@ -207,6 +208,15 @@ func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit)
 	folded, err := s.Fold(ctx, &aggregator.Commit{Adds: c.Adds})
 	if len(c.Markers) > 0 {
 		_, _ = s.Fold(ctx, &aggregator.Commit{Markers: c.Markers})
+	}
+	return folded, err
+}
+
+// deny takes the end of a context for a fold that never began.
+func deny(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+	folded, err := s.Fold(context.WithoutCancel(ctx), c)
+	if ctx.Err() != nil {
+		return folded, aggregator.ErrNotApplied
 	}
 	return folded, err
 }

@@ -136,6 +136,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"AnnounceReplaces", testAnnounceReplaces},
 		{"CheckIsFine", testCheckIsFine},
 		{"CancelledContext", testCancelledContext},
+		{"NotAppliedAppliesNothing", testNotAppliedAppliesNothing},
 		{"ClosedStoreAnswersErrors", testClosedStoreAnswersErrors},
 		{"Reopen", testReopen},
 		{"RaiseCounterNeverLowers", testRaiseCounterNeverLowers},

@@ -13,8 +13,8 @@ import (
 )
 
 // Fold applies the commit in one synced batch. The context is looked at before the
-// commit only: a disk that hangs makes Fold hang. What it returns is zero: the store's time
-// is the machine's, and nobody gains from more shards.
+// commit only: a context that has ended then means ErrNotApplied, and a disk that hangs makes Fold
+// hang. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	if err := s.enter(); err != nil {
 		return aggregator.Folded{}, err
@@ -26,7 +26,7 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 		return aggregator.Folded{}, s.foldUnmarked(ctx, c)
 	}
 	if err := s.lockMarking(ctx); err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, notApplied(err)
 	}
 	defer s.unlockMarking()
 	return aggregator.Folded{}, s.foldMarkedLocked(ctx, c)
@@ -41,7 +41,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("fold: %w", err)
+		return notApplied(err)
 	}
 	// Fold answers when the batch is on disk.
 	return s.commit(b)
@@ -52,7 +52,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 // because of it.
 func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) error {
 	if err := s.sweepDaily(); err != nil {
-		return err
+		return notApplied(err)
 	}
 	b := s.newBatch(c)
 	defer b.Close()
@@ -65,7 +65,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("fold: %w", err)
+		return notApplied(err)
 	}
 	// Before the commit, so that an error that leaves it open cannot hide an epoch.
 	for _, e := range added {
@@ -73,6 +73,9 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	}
 	return s.commit(b)
 }
+
+// notApplied is for what went wrong before a commit had begun.
+func notApplied(err error) error { return fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err) }
 
 // newBatch makes room for the whole commit at once.
 func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
@@ -118,7 +121,7 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 		m := &markers[i]
 		_, found, err := s.findMarkerLocked(m.ID)
 		if err != nil {
-			return nil, err
+			return nil, notApplied(err)
 		}
 		if found {
 			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)

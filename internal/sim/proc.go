@@ -38,6 +38,7 @@ type proc struct {
 	leaving bool          // told to stop
 	left    bool          // and has
 	fell    bool          // ended by itself
+	unsure  bool          // the outcome of a fold was unknown to it
 	skew    time.Duration // written under World.mu
 	set     time.Time     // when its clock was set last
 	image   uint64        // where its random numbers begin

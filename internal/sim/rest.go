@@ -67,6 +67,9 @@ func (w *World) supervise() (acted bool) {
 			switch {
 			case p.dead:
 			case fell:
+				if !p.unsure {
+					w.violate("%s ended by itself, and the outcome of no fold was unknown to it", p.name)
+				}
 				w.kill(p)
 			case left, p.role == publishing && p.pubClosed && w.stage < closing:
 				if p.role == node {

@@ -232,7 +232,7 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 func (w *World) calm() {
 	for f := range w.rates {
 		switch Fault(f) {
-		case FoldApplied, FoldNotApplied, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
+		case FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
 			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
 		default:
 			w.rates[f] = 0
