@@ -183,6 +183,7 @@ func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
 		if r.Look.At.Sub(first) > a.cfg.Horizon {
 			return errForgotten // the machine was suspended
 		}
+		r.At = r.Look.At
 		r.ExpireAt = r.Look.At.Add(a.cfg.Horizon + markerSlack)
 		done, err = a.store.ResetCounter(ctx, r)
 		return err

@@ -17,8 +17,9 @@ type Reset struct {
 	Look Sum
 	// Delete hides the counter as well, until it is incremented again.
 	Delete bool
-	// ExpireAt is when the store may forget the marker, not earlier.
-	ExpireAt time.Time
+	// At is the time of the marker, and ExpireAt when a store that removes markers by time may
+	// forget it: see aggregator.Marker.
+	At, ExpireAt time.Time
 }
 
 // A Done is what a reset did.

@@ -87,10 +87,10 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	for {
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 		began := time.Now()
-		at, err := a.store.Check(call)
+		checked, err := a.store.Check(call)
 		cancel()
 		if err == nil {
-			a.clock.Learn(at, time.Since(began))
+			a.clock.Learn(checked.At, time.Since(began))
 		}
 		if ctx.Err() == nil {
 			a.logCheck(before, err)

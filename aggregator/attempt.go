@@ -194,7 +194,7 @@ func (a *Aggregator) markers(parts []*part) []Marker {
 			from = p.at
 		}
 		markers = append(markers, Marker{
-			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold,
+			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold, At: from,
 			ExpireAt: from.Add(a.cfg.Horizon + markerSlack),
 		})
 	}

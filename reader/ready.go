@@ -36,14 +36,14 @@ func (r *Reader) askStore(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	began := time.Now()
-	at, err := r.store.Check(call)
+	checked, err := r.store.Check(call)
 	if ctx.Err() == nil {
 		r.checked.note(time.Now(), err)
 	}
 	if err != nil {
 		return r.storeError(ctx, "checking the store", err)
 	}
-	r.clock.Learn(at, time.Since(began))
+	r.clock.Learn(checked.At, time.Since(began))
 	return nil
 }
 

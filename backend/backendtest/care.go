@@ -182,7 +182,8 @@ func testCheckIsFine(t *testing.T, su *suite) {
 	s := su.open(t)
 	for range 3 {
 		before := readTime(t, s)
-		at, err := s.Check(t.Context())
+		checked, err := s.Check(t.Context())
+		at := checked.At
 		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
 		}
@@ -216,6 +217,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"Bury":          func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
 		"Announce":      func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
 		"Check":         func(ctx context.Context) error { _, err := s.Check(ctx); return err },
+		"SetWindow":     func(ctx context.Context) error { return first(s.SetWindow(ctx, time.Hour)) },
 		"Workers":       func(ctx context.Context) error { return first(s.Workers(ctx)) },
 		"Discard":       func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
 		"Dead":          func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },

@@ -12,8 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -44,11 +46,13 @@ func newID() wire.PartID {
 func marker() aggregator.Marker {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
+	at := time.Now().Truncate(time.Microsecond)
 	return aggregator.Marker{
 		ID:          newID(),
 		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[:])),
 		Fold:        binary.BigEndian.Uint64(b[8:]),
-		ExpireAt:    time.Now().Add(194 * time.Hour).Truncate(time.Microsecond),
+		At:          at,
+		ExpireAt:    at.Add(countmill.DefaultHorizon + store.MarkerSlack),
 	}
 }
 

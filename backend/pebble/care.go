@@ -12,8 +12,10 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A deadRecord stands before the payload of a dead letter, in JSON, with its length as
@@ -213,12 +215,17 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
 // files that nobody can open again. It notes down how many commits there are.
-func (s *Store) Check(ctx context.Context) (time.Time, error) {
+func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
-		return time.Time{}, err
+		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
+	return store.Checked{Settings: store.NewSettings(countmill.DefaultHorizon, time.Now())}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
+}
+
+// SetWindow comes with the next commit.
+func (s *Store) SetWindow(context.Context, time.Duration) (store.Settings, error) {
+	return store.Settings{}, errors.ErrUnsupported
 }
 
 func (s *Store) checkDir() error {

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	settings "github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -232,9 +233,9 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 var errSwapped = errors.New("sim: this is another database")
 
 // Check says whether the database is the one that was opened.
-func (s *store) Check(ctx context.Context) (at time.Time, err error) {
+func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
 	began := time.Now()
-	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
+	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
 				s.p.told = time.Now()
@@ -243,8 +244,17 @@ func (s *store) Check(ctx context.Context) (at time.Time, err error) {
 		}
 		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
 		s.p.taught(time.Since(began))
-		at, _ = s.w.fake.Check(background)
+		checked, _ = s.w.fake.Check(background)
 		return nil
 	})
-	return at, err
+	return checked, err
+}
+
+// SetWindow sets the window.
+func (s *store) SetWindow(ctx context.Context, window time.Duration) (set settings.Settings, err error) {
+	err = s.call(ctx, "set window", 0, CheckFails, nil, nil, func() (err error) {
+		set, err = s.w.fake.SetWindow(background, window)
+		return err
+	})
+	return set, err
 }

@@ -36,7 +36,7 @@ func add(counter string, shard int, delta int64) aggregator.Add {
 }
 
 func marker(b byte) aggregator.Marker {
-	return aggregator.Marker{ID: wire.PartID{b}, ExpireAt: time.Now().Add(time.Hour)}
+	return aggregator.Marker{ID: wire.PartID{b}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
 }
 
 // Each answer, what the caller is told, and what is there afterwards.
