@@ -41,7 +41,7 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3}}
-		r := newRecords(store, 2, 20, 100, time.Now)
+		r := newRecords(store, 2, 20, 100, newAging(time.Now))
 		steps := []struct {
 			at   time.Duration
 			name string
@@ -53,7 +53,7 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 		began := time.Now()
 		for _, step := range steps {
 			time.Sleep(time.Until(began.Add(step.at)))
-			if _, _, err := r.learn(t.Context(), toShard0(step.name), rememberFor); err != nil || store.looked != step.want {
+			if _, _, err := r.learn(t.Context(), toShard0(step.name), time.Hour); err != nil || store.looked != step.want {
 				t.Errorf("%s, after %s: %d records asked for, %v, want %d", step.name, step.at, store.looked, err, step.want)
 			}
 		}
@@ -65,7 +65,7 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
-		r := newRecords(store, 2, 20, 4, time.Now)
+		r := newRecords(store, 2, 20, 4, newAging(time.Now))
 		for _, step := range []struct {
 			pass  time.Duration
 			names []string
@@ -74,7 +74,7 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 			{0, []string{"a"}, 1}, {30 * time.Minute, []string{"b", "c"}, 3}, {0, []string{"a"}, 3}, {30 * time.Minute, []string{"a"}, 4},
 		} {
 			time.Sleep(step.pass)
-			if _, _, err := r.learn(t.Context(), toShard0(step.names...), rememberFor); err != nil || store.looked != step.want {
+			if _, _, err := r.learn(t.Context(), toShard0(step.names...), time.Hour); err != nil || store.looked != step.want {
 				t.Errorf("%q: %d records asked for, %v, want %d", step.names, store.looked, err, step.want)
 			}
 		}
@@ -92,6 +92,7 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			a.settings.Store(&snapshot{})
 			folds := func() (n int) {
 				for _, call := range store.called {
 					if strings.HasPrefix(call, "fold") {
@@ -134,8 +135,8 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 func TestFoldsEndADelete(t *testing.T) {
 	t.Parallel()
 	store := &fakeRecorder{shards: map[string]int{"a": 0}}
-	r := newRecords(store, 2, 20, 100, time.Now)
-	k, cost, err := r.learn(t.Context(), toShard0("a"), rememberFor)
+	r := newRecords(store, 2, 20, 100, newAging(time.Now))
+	k, cost, err := r.learn(t.Context(), toShard0("a"), time.Hour)
 	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
 		t.Errorf("got %v, %+v, %v; want one raise to 20 shards", k.shards, cost, err)
 	}

@@ -158,7 +158,7 @@ type Dead struct {
 	Payload []byte
 	// Source is the part's id in hex or the broker's message id.
 	Source string
-	// Time is what the horizon counts from.
+	// Time is what the deduplication window is judged by.
 	Time time.Time
 	// Reason is a sentence for the person who decides about it.
 	Reason string
