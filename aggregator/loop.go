@@ -270,9 +270,8 @@ func (l *loop) launch() {
 	}
 	l.exhume(now)
 	l.grow(now)
-	waiting := l.a.outdated()
 	for l.running < l.a.cfg.Commits {
-		j := l.nextJob(now, waiting)
+		j := l.nextJob(now)
 		if j == nil {
 			if !l.closeWindow(now) {
 				return
@@ -286,14 +285,15 @@ func (l *loop) launch() {
 
 // nextJob takes the first job off the queue that may be tried now. Where the settings are
 // outdated, jobs with markers may not.
-func (l *loop) nextJob(now time.Time, outdated bool) *job {
+func (l *loop) nextJob(now time.Time) *job {
+	outdated := len(l.jobs) > 0 && l.a.outdated()
 	for i, j := range l.jobs {
 		if j.waits || now.Before(j.after) || outdated && j.marked() {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)
 		if l.dropExpired(j); len(j.parts) == 0 {
-			return l.nextJob(now, outdated)
+			return l.nextJob(now)
 		}
 		j.lookup = j.lookup || l.a.limits.Entities > 0 && now.Sub(l.started) < lookupFirst
 		return j

@@ -104,7 +104,7 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 		l.jobs = append(l.jobs, &job{parts: []*part{{from: time.Now()}}})
 	}
 	for range 10 {
-		if l.nextJob(time.Now(), false) == nil {
+		if l.nextJob(time.Now()) == nil {
 			t.Fatal("no job although some are queued")
 		}
 	}
