@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
@@ -123,7 +124,7 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 		reset admin.Reset
 		want  error
 	}{
-		"too old":         {change("a", func(s *admin.Sum) { s.At = s.At.Add(-admin.MaxLook - time.Second) }), admin.ErrChanged},
+		"too old":         {change("a", func(s *admin.Sum) { s.At = s.At.Add(-store.MaxLook - time.Second) }), admin.ErrChanged},
 		"of another life": {change("a", func(s *admin.Sum) { s.ResetAt = s.At.Add(-time.Second) }), admin.ErrChanged},
 		"of one swept":    {change("c", func(s *admin.Sum) { s.Exists = true }), admin.ErrChanged},
 		"no difference":   {change("full", func(s *admin.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
