@@ -116,8 +116,12 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
+	horizon := p.cfg.Horizon
+	if p.cfg.HorizonFunc != nil {
+		horizon = p.cfg.HorizonFunc()
+	}
 	for i, inc := range incs {
-		if err := inc.Check(now, p.cfg.Horizon); err != nil {
+		if err := inc.Check(now, horizon); err != nil {
 			return atIndex(err, i)
 		}
 	}
