@@ -183,7 +183,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err
 	}
 	s, err := pebble.Open(pebble.Config{
-		Dir: dir, Namespace: u.params.Get("namespace"), Logger: cfg.Logger.With("backend", "pebble"),
+		Dir: dir, Namespace: u.params.Get("namespace"), Window: cfg.Horizon, Logger: cfg.Logger.With("backend", "pebble"),
 	})
 	if err != nil {
 		return err // it names the directory and what to do
