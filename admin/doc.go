@@ -25,7 +25,7 @@
 //   - A counter's number of shards is never lowered.
 //   - A reset removes each increment once: what resets have removed and what the total
 //     shows is together all that was counted. Done says how much it was.
-//   - A reset with an id is done once within the horizon, however often it is asked for,
+//   - A reset with an id is done once within the deduplication window, however often it is asked for,
 //     and gets the same answer each time.
 //   - Totals that were cached before a reset are served to callers that accept their age,
 //     as ever: admin does not touch caches. A total with a later as_of always wins there.

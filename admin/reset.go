@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -17,8 +18,9 @@ type Reset struct {
 	Look Sum
 	// Delete hides the counter as well, until it is incremented again.
 	Delete bool
-	// ExpireAt is when the store may forget the marker, not earlier.
-	ExpireAt time.Time
+	// At is the time of the marker, and ExpireAt when a store that removes markers by time may
+	// forget it: see aggregator.Marker.
+	At, ExpireAt time.Time
 }
 
 // A Done is what a reset did.
@@ -45,7 +47,7 @@ type Record struct {
 //	no record                           nothing: nothing was removed
 //	no record, where the look-up did    ErrChanged: the counter has been swept
 //	a reset_at before the look-up's     ErrChanged: swept, and made anew
-//	a look-up over MaxLook ago          ErrChanged
+//	a look-up over store.MaxLook ago    ErrChanged
 //	a reset_at at or past the look-up   nothing: another has removed it
 //	anything else                       baseline = sum, reset_at = the look-up's moment
 //
@@ -53,8 +55,8 @@ type Record struct {
 func (r *Reset) Apply(found *Record, now time.Time) (after *Record, done Done, err error) {
 	done.At = r.Look.At
 	switch late := now.Sub(r.Look.At); {
-	case late > MaxLook || late < -MaxLook:
-		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, MaxLook)
+	case late > store.MaxLook || late < -store.MaxLook:
+		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, store.MaxLook)
 	case found == nil && r.Look.Exists:
 		return nil, done, ErrChanged
 	case found == nil:

@@ -27,12 +27,14 @@ type Aggregator struct {
 	cfg    Config
 	limits Limits
 
-	records *records
-	lanes   *lanes
-	clock   storetime.Clock
-	stats   stats
-	state   atomic.Pointer[state]
-	turned  chan struct{} // Stalled has changed, so the worker's record is written anew
+	aging    *aging
+	settings atomic.Pointer[snapshot]
+	records  *records
+	lanes    *lanes
+	clock    storetime.Clock
+	stats    stats
+	state    atomic.Pointer[state]
+	turned   chan struct{} // Stalled has changed, so the worker's record is written anew
 
 	// calls is what calls to the store run under. It ends when the drain's time is up.
 	calls    context.Context
@@ -50,7 +52,9 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	}
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits, turned: make(chan struct{}, 1)}
 	a.clock.Env = cfg.Env
-	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.clock.Now)
+	a.aging = newAging(a.clock.Now)
+	a.settings.Store(unread(a.aging.age()))
+	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
 	a.records.limit = cfg.CommitTimeout
 	a.lanes = newLanes(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // errUnchecked is why nothing is folded before the store has answered for the first time:
 // until then its time is not known, by which ids are forgotten.
 var errUnchecked = errors.New("it has not answered yet")
 
-// checkEvery is how often the store is asked whether it is still the same database.
-const checkEvery = 10 * time.Second
-
-// recheckEvery is how often while it says no: folding stands still meanwhile, and it may
-// have been one lost answer.
+// recheckEvery is how often the database is checked, instead of every store.CheckEvery, while
+// it says no or its settings are too old: folding waits meanwhile, and it may have been one
+// lost answer.
 const recheckEvery = time.Second
 
 // lastWord is how long the end of Run may take to say that this worker has gone.
@@ -74,7 +74,7 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 	defer cancel()
 	err := a.store.Announce(ctx, Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
-		Entries: s.Entries, Commits: s.Commits,
+		Entries: s.Entries, Commits: s.Commits, Settings: a.Settings().Version,
 	})
 	if err != nil {
 		a.cfg.Logger.Warn("worker record not written", "err", err)
@@ -82,25 +82,15 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 }
 
 func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
-	tick := time.NewTicker(checkEvery)
+	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	var before error
-	for {
-		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
-		began := time.Now()
-		at, err := a.store.Check(call)
-		cancel()
-		if err == nil {
-			a.clock.Learn(at, time.Since(began))
-		}
+	for ctx.Err() == nil {
+		err := a.check(ctx)
+		tick.Reset(recheckEvery)
 		if ctx.Err() == nil {
 			a.logCheck(before, err)
 			before = err
-		}
-		if err != nil {
-			tick.Reset(recheckEvery)
-		} else {
-			tick.Reset(checkEvery)
 		}
 		select {
 		case checks <- err:
@@ -108,14 +98,32 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 			return
 		}
 		// Ask again, also after a good answer: the database can be swapped later.
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return
+		for waited := time.Duration(0); waited < store.CheckEvery; waited += recheckEvery {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || a.outdated() {
+				break
+			}
 		}
 	}
+}
+
+// check asks the store whether it is still the same database, for its time and for its
+// settings.
+func (a *Aggregator) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
+	defer cancel()
+	asked, began := a.aging.age(), a.clock.Moment()
+	checked, err := a.store.Check(ctx)
+	if err != nil {
+		return err
+	}
+	a.clock.Learn(checked.At, began)
+	a.settings.Store(&snapshot{checked.Settings, asked})
+	return nil
 }
 
 // logCheck logs the first no of several, and the first yes after it.
@@ -156,6 +164,8 @@ func (l *loop) reason() error {
 		return fmt.Errorf("folding has stopped: %w", l.halted)
 	case l.checked != nil:
 		return fmt.Errorf("the store is not the one that was opened, or cannot be used: %w", l.checked)
+	case l.a.outdated():
+		return errOutdated
 	case l.stuck:
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:

@@ -71,7 +71,10 @@ func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 		key = newerKey(newer.Version, h.source, payload)
 	}
 	l.setAside(&letter{
-		dead:    Dead{Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error()},
+		dead: Dead{
+			Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
+			Maybe: errors.As(err, new(tooOld)),
+		},
 		holders: []*held{h},
 	})
 }

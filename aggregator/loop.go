@@ -285,10 +285,12 @@ func (l *loop) launch() {
 	}
 }
 
-// nextJob takes the first job off the queue that may be tried now.
+// nextJob takes the first job off the queue that may be tried now. Where the settings are
+// outdated, jobs with markers may not.
 func (l *loop) nextJob(now time.Time) *job {
+	outdated := len(l.jobs) > 0 && l.a.outdated()
 	for i, j := range l.jobs {
-		if j.waits || now.Before(j.after) {
+		if j.waits || now.Before(j.after) || outdated && j.marked() {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)

@@ -31,7 +31,7 @@ type held struct {
 type part struct {
 	wire.Part
 	at          time.Time // what it is stamped with; its marker is kept by it
-	from        time.Time // what the horizon counts from: that, or the broker's time where it is earlier
+	from        time.Time // what the window is judged by: that, or the broker's time where it is earlier
 	marked      bool      // needs a marker
 	fold        uint64
 	fingerprint wire.Fingerprint

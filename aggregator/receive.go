@@ -5,12 +5,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
-
-// maxAhead is how far the time of a part with a marker may lie in the future. Beyond, its
-// marker would stay for as long, and a clock is wrong somewhere.
-const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
@@ -59,7 +56,8 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	if p.marked && p.at.After(stored.Add(maxAhead)) {
+	// Beyond, its marker would stay for as long, and a clock is wrong somewhere.
+	if p.marked && p.at.After(stored.Add(store.MaxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -119,20 +117,13 @@ func (l *loop) forget(p *part) {
 	p.rivals = nil
 }
 
-// expired reports whether the part is beyond the horizon: its marker may be forgotten,
-// so it can no longer be told from a duplicate, and its dead letter says maybe applied.
-// A part without a marker has no duplicates, and counts however old it is.
-func (a *Aggregator) expired(p *part, now time.Time) bool {
-	return p.marked && now.After(p.from.Add(a.cfg.Horizon))
-}
-
-// dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
-// before every attempt: a process can be frozen for days between two of them.
+// dropExpired sets the parts of a job aside that are beyond the deduplication window. It is
+// asked before every attempt: a process can be frozen for days between two of them.
 func (l *loop) dropExpired(j *job) {
-	kept, now := j.parts[:0], l.a.clock.Now()
+	kept, s := j.parts[:0], l.a.settings.Load()
 	for _, p := range j.parts {
-		if l.a.expired(p, now) {
-			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
+		if s.refuses(p) {
+			l.refuse(p, beyondWindow+s.Window.String(), true)
 			continue
 		}
 		kept = append(kept, p)

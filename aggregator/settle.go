@@ -100,6 +100,8 @@ func (l *loop) retry(o outcome) {
 		j.lookup = false
 		l.answered()
 		l.jobs = append(l.jobs, j)
+	case outdated:
+		l.jobs = append(l.jobs, j)
 	case split:
 		l.jobs = append(l.jobs, j.halve()...)
 	case refused:

@@ -16,21 +16,21 @@ import (
 )
 
 // Markers expire by the store's clock.
-func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
+func TestTheWindowIsJudgedByTheStoresClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		offset, age time.Duration
 		refused     bool
 	}{
-		"ahead, beyond the horizon":  {3 * time.Hour, 22 * time.Hour, true},
-		"ahead, within":              {3 * time.Hour, 20 * time.Hour, false},
-		"behind, beyond the horizon": {-3 * time.Hour, 28 * time.Hour, true},
-		"behind, within":             {-3 * time.Hour, 26 * time.Hour, false},
-		"behind, too far ahead":      {-3 * time.Hour, -22 * time.Hour, true},
-		"ahead, not too far":         {3 * time.Hour, -26 * time.Hour, false},
+		"ahead, beyond the window":  {3 * time.Hour, 22 * time.Hour, true},
+		"ahead, within":             {3 * time.Hour, 20 * time.Hour, false},
+		"behind, beyond the window": {-3 * time.Hour, 28 * time.Hour, true},
+		"behind, within":            {-3 * time.Hour, 26 * time.Hour, false},
+		"behind, too far ahead":     {-3 * time.Hour, -22 * time.Hour, true},
+		"ahead, not too far":        {3 * time.Hour, -26 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset}), aggregator.Config{Horizon: 24 * time.Hour})
+				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset, Window: 24 * time.Hour}), aggregator.Config{})
 				settle(2 * time.Second)
 				if r.agg.Ready() == nil {
 					t.Error("ready although the clocks differ by hours")
@@ -43,24 +43,6 @@ func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A process can be frozen between the look at the clock and the commit, for longer than
-// another's marker is kept.
-func TestTheHorizonIsAskedRightBeforeTheCommit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Applied, func(int) fakestore.Answer {
-			time.Sleep(6 * time.Second)
-			return fakestore.OK
-		})
-		r := run(t, store, aggregator.Config{Horizon: 5 * time.Second})
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(time.Minute)
-		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
-			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
-		}
-	})
 }
 
 // A publisher's clock that is ahead does not make what waits on the bus younger than the
@@ -76,7 +58,7 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{Horizon: 24 * time.Hour})
+				r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
 				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(-c.says), Parts: []wire.Part{anonymous(one("a", 1))}}))
 				m.Metadata.Set(aggregator.MetaPublished, time.Now().Add(-c.published).Format(time.RFC3339Nano))
 				r.out <- m
@@ -263,8 +245,8 @@ func TestTheHorizonIsForWhatHasAMarker(t *testing.T) {
 		reason string // of the marked part's letter
 	}{
 		"of 1970": {30 * 365 * 24 * time.Hour, // a bubble begins in 2000
-			"older than the horizon of 192h0m0s"},
-		"suspended":       {9 * 24 * time.Hour, "older than the horizon of 192h0m0s"},
+			"beyond the deduplication window of 192h0m0s"},
+		"suspended":       {9 * 24 * time.Hour, "beyond the deduplication window of 192h0m0s"},
 		"ahead by a year": {-365 * 24 * time.Hour, "time is more than 24h ahead"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,8 +135,12 @@ func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
 	if err := env.CheckClock(now); err != nil {
 		return err
 	}
+	horizon := p.cfg.Horizon
+	if p.cfg.HorizonFunc != nil {
+		horizon = p.cfg.HorizonFunc()
+	}
 	for i, inc := range incs {
-		if err := inc.Check(now, p.cfg.Horizon); err != nil {
+		if err := inc.Check(now, horizon); err != nil {
 			return atIndex(err, i)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func TestCacheServesWhatIsYoungEnough(t *testing.T) {
@@ -147,10 +148,10 @@ type slowCheck struct {
 	delay time.Duration
 }
 
-func (s *slowCheck) Check(ctx context.Context) (time.Time, error) {
-	at, err := s.fakeStore.Check(ctx)
+func (s *slowCheck) Check(ctx context.Context) (store.Checked, error) {
+	checked, err := s.fakeStore.Check(ctx)
 	time.Sleep(s.delay)
-	return at, err
+	return checked, err
 }
 
 func TestCacheErrorsAreMisses(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 var errAway = errors.New("store is away")
@@ -112,11 +113,11 @@ func (s *fakeStore) Workers(context.Context) ([]reader.Worker, error) {
 	return slices.Clone(s.workers), s.broken
 }
 
-func (s *fakeStore) Check(ctx context.Context) (time.Time, error) {
+func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
-	return time.Now().Add(s.skew), errors.Join(s.foreign, ctx.Err())
+	return store.Checked{At: time.Now().Add(s.skew)}, errors.Join(s.foreign, ctx.Err())
 }
 
 type fakeView struct {

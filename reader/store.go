@@ -3,6 +3,8 @@ package reader
 import (
 	"context"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // RecordKey is the Shard of a key that asks for the counter's record.
@@ -73,6 +75,8 @@ type Worker struct {
 	Expires    time.Time
 	// Entries folded and Commits made since the worker started.
 	Entries, Commits int64
+	// Settings is the version of the settings that it goes by; 0 before the first check.
+	Settings int64
 }
 
 // A Store is where totals are read. Concurrent calls are allowed.
@@ -87,8 +91,9 @@ type Store interface {
 	Workers(ctx context.Context) ([]Worker, error)
 
 	// Check reports whether this is still the database that was opened. It returns the
-	// store's time, or a zero time where that is the machine's own.
-	Check(ctx context.Context) (time.Time, error)
+	// store's time, or a zero time where that is the machine's own, and the settings that are
+	// in effect.
+	Check(ctx context.Context) (store.Checked, error)
 }
 
 // A Cached is a total as a cache keeps it, in one value with its name and its moment:

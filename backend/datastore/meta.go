@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // The versions of what this package writes. One that does not know a database's version
@@ -103,13 +106,19 @@ func (s *Store) createMeta(ctx context.Context) (string, error) {
 // Check compares the meta record with the one that was opened. One that is gone or has
 // changed is another database: an emulator that was restarted empty, a restored backup.
 // It returns the database's time, zero from a server that does not tell it.
-func (s *Store) Check(ctx context.Context) (time.Time, error) {
+func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel, err := s.bound(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return store.Checked{}, err
 	}
 	defer cancel()
-	return s.compareMeta(ctx)
+	at, err := s.compareMeta(ctx)
+	return store.Checked{At: at, Settings: store.NewSettings(countmill.DefaultHorizon, at)}, err
+}
+
+// SetWindow comes with the next commit.
+func (s *Store) SetWindow(context.Context, time.Duration) (store.Settings, error) {
+	return store.Settings{}, errors.ErrUnsupported
 }
 
 func (s *Store) compareMeta(ctx context.Context) (at time.Time, err error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A deadRecord stands before the payload of a dead letter, in JSON, with its length as
@@ -212,11 +213,15 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
-// files that nobody can open again. It notes down how many commits there are.
-func (s *Store) Check(ctx context.Context) (time.Time, error) {
+// files that nobody can open again. It notes down how many commits there are, and moves
+// ForgetBefore by what the process has run since the last call.
+func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
-		return time.Time{}, err
+		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	return time.Time{}, cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen())
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen()); err != nil {
+		return store.Checked{}, err
+	}
+	return store.Checked{Settings: s.advance()}, nil
 }

@@ -184,13 +184,13 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err
 	}
 	s, err := pebble.Open(pebble.Config{
-		Dir: dir, Namespace: u.params.Get("namespace"), BackupRoot: cfg.BackupRoot, Logger: cfg.Logger.With("backend", "pebble"),
+		Dir: dir, Namespace: u.params.Get("namespace"), Window: cfg.Horizon, BackupRoot: cfg.BackupRoot, Logger: cfg.Logger.With("backend", "pebble"),
 	})
 	if err != nil {
 		return err // it names the directory and what to do
 	}
 	b.store, b.dir, b.disk, b.backup = s, dir, s.DiskUsage, s.Backup
-	b.sweep = func(_ context.Context, now time.Time) error { return s.Sweep(now) }
+	b.sweep = func(ctx context.Context, _ time.Time) error { return s.Sweep(ctx) }
 	return nil
 }
 

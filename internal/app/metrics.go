@@ -115,7 +115,7 @@ func (c *statsCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (a *App) aggregatorSamples() []sample {
-	s := a.aggregator.Stats()
+	s, settings := a.aggregator.Stats(), a.aggregator.Settings()
 	return append(lagSamples(s.Lag, !s.Stalled || s.Lag > 0), []sample{
 		counter("countmill_messages_received_total", "Messages taken from the bus.", s.Messages),
 		counter("countmill_parts_received_total", "Parts in the messages taken from the bus.", s.Parts),
@@ -137,6 +137,8 @@ func (a *App) aggregatorSamples() []sample {
 		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
 		gauge("countmill_replay_age_seconds", "How long the first of the dead letters that are being replayed has been; 0 where there are none.", s.ReplayAge.Seconds()),
 		gauge("countmill_window_widened_seconds", "How long windows wait beyond --staleness because commits fail again and again.", s.Widened.Seconds()),
+		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as the database said last; 0 before it has.", settings.Window.Seconds()),
+		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
 	}...)
 }

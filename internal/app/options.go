@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
+	safe "github.com/countmill/countmill/store"
 )
 
 // An option is a flag and its variable.
@@ -69,10 +70,10 @@ var options = []option{
 	{"shard-rate", "RATE", Aggregator,
 		"How many commits a second one shard sustains: a counter gets more shards when they take more, or stand in each other's way. off: none gets more by itself. auto: what suits the store; 1 with datastore:, off with pebble:.",
 		func(c *Config) pflag.Value { return rateValue{&c.ShardRate} }},
-	{"horizon", "DURATION", Up,
-		"How long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. The same for all processes of a deployment.",
+	{"horizon", "DURATION", Publisher | Aggregator,
+		"The deduplication window: how long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. It is kept in the database, and an aggregator that is given another one sets it there at its start; of several the last one wins. auto: what the database has, 192h in a new one. A publisher alone goes by its own, 192h with auto.",
 		func(c *Config) pflag.Value {
-			return durationValue{to: &c.Horizon, min: time.Hour, max: 366 * 24 * time.Hour}
+			return durationValue{to: &c.Horizon, min: safe.MinWindow, max: safe.MaxWindow, auto: true}
 		}},
 	{"linger", "DURATION", Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with loopback:, else 250ms.",

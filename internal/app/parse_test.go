@@ -123,7 +123,7 @@ func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, _, err := Parse(Up, []string{"--shards", "0", "--horizon=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
 	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
-		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, got "1s"; ` +
+		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, or auto, got "1s"; ` +
 		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
 		t.Errorf("Parse: got error %v, want %s", err, want)

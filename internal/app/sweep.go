@@ -5,13 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/countmill/countmill/admin"
+	safe "github.com/countmill/countmill/store"
 )
-
-// sweepEvery is how often what is to be forgotten is: markers beyond the horizon, where the
-// store does not do that by itself, and counters that were deleted a day ago. pebble counts
-// the rounds (Store.SweepCounters), so it must not be less than aggregators remember records.
-const sweepEvery = time.Hour
 
 func (a *App) startSweeps(ctx context.Context) {
 	ctx, a.stopSweeps = context.WithCancel(ctx)
@@ -27,9 +22,10 @@ func (a *App) startSweeps(ctx context.Context) {
 // no longer, and who takes all of them away half a second more. A guess.
 const tokensEvery = time.Second
 
-// sweep runs until ctx ends.
+// sweep forgets markers beyond the deduplication window, where the store does not do that by
+// itself, and counters that were deleted a day ago. It runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(safe.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -51,7 +47,7 @@ func (a *App) sweepOnce(ctx context.Context, now time.Time) {
 		warn("old markers not dropped, will try again", a.backends.sweep(ctx, now))
 	}
 	if a.aggregator != nil {
-		_, err := a.backends.store.SweepCounters(ctx, admin.SweepAfter)
+		_, err := a.backends.store.SweepCounters(ctx, safe.SweepAfter)
 		warn("deleted counters not removed, will try again", err)
 	}
 }

@@ -57,6 +57,7 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	st.asks = func() string { return commitText(&commit) }
 	st.gets = func() string { return got.String() }
 	s.p.opening(st, &commit)
+	s.w.noteSettings(s.p, &commit)
 	if !s.w.park(st) {
 		return aggregator.Folded{}, errFenced
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/reader"
+	settings "github.com/countmill/countmill/store"
 )
 
 // sums has a process's reader look counters up for its admin, as internal/app does.
@@ -89,7 +90,7 @@ func (w *World) finishChange(o *op) {
 		w.told[key] = answered{o.done, w.jumped}
 		return
 	}
-	// Beyond the horizon it is another reset.
+	// Beyond the window it is another reset.
 	if first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
 		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
 			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
@@ -108,6 +109,22 @@ func increments(counter string, total int64) bool {
 		}
 	}
 	return total >= 0
+}
+
+// An adminStore is the store as an admin sees it: what it is told of the database the
+// other roles of its process do not hear.
+type adminStore struct{ *store }
+
+// Check tells the settings.
+func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err error) {
+	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
+		if s.w.swapped {
+			return errSwapped
+		}
+		checked, err = s.w.fake.Check(background)
+		return err
+	})
+	return checked, err
 }
 
 // RaiseCounter raises for an operator.
@@ -168,7 +185,7 @@ func (s *store) SweepCounters(ctx context.Context, after time.Duration) (int, er
 
 // sweep removes deleted counters, as an aggregator does every hour.
 func (w *World) sweep() bool {
-	n, _ := w.fake.SweepCounters(background, admin.SweepAfter)
+	n, _ := w.fake.SweepCounters(background, settings.SweepAfter)
 	w.trace("sweep", nil, "", uint64(n))
 	w.say(nil, "%d deleted counters are swept", n)
 	w.Swept += n
@@ -177,7 +194,7 @@ func (w *World) sweep() bool {
 
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
 func (w *World) passDay() {
-	w.pass(admin.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
+	w.pass(settings.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
 	if w.rng.IntN(3) > 0 && w.sweep() {
 		w.hit(Swept)
 	}

@@ -39,6 +39,7 @@ type step struct {
 	fenced bool
 	aside  bool // of the cache: no call of the bus or the store
 	slow   bool // answered when its context has ended, not before
+	frozen bool // while its machine was suspended
 }
 
 // opKey is where the context of a call has the number of the op that made it.

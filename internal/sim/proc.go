@@ -49,6 +49,7 @@ type proc struct {
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
 	lag     time.Duration // that it said last; guarded by World.mu
+	goesBy  int64         // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
@@ -88,7 +89,7 @@ func (w *World) start(r role, slot int) *proc {
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
+			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, HorizonFunc: w.trusted(p), KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
@@ -98,14 +99,14 @@ func (w *World) start(r role, slot int) *proc {
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(sums{p.rdr}, &store{w, p}, admin.Config{
-			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Horizon: s.horizon, Env: e,
+		p.adm = must(admin.New(sums{p.rdr}, adminStore{&store{w, p}}, admin.Config{
+			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
 	if r.has(aggregating) {
 		w.aggregate(p, aggregator.Config{
 			Linger: s.lingerOf(s.window), Staleness: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
-			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
+			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
 			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,

@@ -54,13 +54,15 @@ const (
 	ByKey    Op = "DeadByKey"
 	Announce Op = "Announce"
 	Check    Op = "Check"
-	Workers  Op = "Workers"
-	Lookup   Op = "Lookup"
-	Reset    Op = "ResetCounter"
-	Sweep    Op = "SweepCounters"
-	RaiseOne Op = "RaiseCounter"
-	List     Op = "List"
-	Survey   Op = "Survey" // ShardsOf and ShardPage
+	// SetWindow is a change of settings.
+	SetWindow Op = "SetWindow"
+	Workers   Op = "Workers"
+	Lookup    Op = "Lookup"
+	Reset     Op = "ResetCounter"
+	Sweep     Op = "SweepCounters"
+	RaiseOne  Op = "RaiseCounter"
+	List      Op = "List"
+	Survey    Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"
 )

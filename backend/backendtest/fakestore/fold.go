@@ -108,8 +108,8 @@ func (s *Store) checkCommit(c *aggregator.Commit) error {
 		if seen[m.ID] {
 			return s.mistake("marker %s twice in a commit", m.ID)
 		}
-		if m.ExpireAt.IsZero() {
-			return s.mistake("marker %s never expires", m.ID)
+		if m.At.IsZero() || m.ExpireAt.IsZero() {
+			return s.mistake("marker %s of %s expires at %s: both must be known", m.ID, m.At, m.ExpireAt)
 		}
 		seen[m.ID] = true
 	}
