@@ -297,7 +297,7 @@ type coarse struct{ *fakestore.Store }
 func (c coarse) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
 	found, err := c.Store.Applied(ctx, ids)
 	for i := range found {
-		found[i].ExpireAt = found[i].ExpireAt.Truncate(time.Millisecond)
+		found[i].At, found[i].ExpireAt = time.Time{}, found[i].ExpireAt.Truncate(time.Millisecond)
 	}
 	return found, err
 }

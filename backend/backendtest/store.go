@@ -62,6 +62,11 @@ type suite struct {
 	rounds   int
 	settle   time.Duration
 	unpinned bool
+
+	again   func(t *testing.T, s Store, window time.Duration) Store
+	expire  func(t *testing.T, s Store)
+	machine func(t *testing.T, m *Machine) Store
+	sweep   func(t *testing.T, s Store)
 }
 
 // view opens a view beside commits that are under way.
@@ -107,7 +112,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"FoldTakesAnyName", testFoldTakesAnyName},
 		{"FoldTellsOfShards", testFoldTellsOfShards},
 		{"MarkerExistsAppliesNothing", testMarkerExistsAppliesNothing},
-		{"MarkerIsFoundWhateverItsExpiry", testMarkerIsFoundWhateverItsExpiry},
+		{"MarkerIsFoundWhateverItsTime", testMarkerIsFoundWhateverItsTime},
 		{"OneOfManyWins", testOneOfManyWins},
 		{"ConcurrentFoldsSum", testConcurrentFoldsSum},
 		{"CommitIsAtomicForReaders", testCommitIsAtomicForReaders},
@@ -148,6 +153,15 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"SweepRemovesDeletedCounters", testSweepRemovesDeletedCounters},
 		{"SweepBesideFolds", testSweepBesideFolds},
 		{"ReopenedResets", testReopenedResets},
+		{"NewStoreHasItsWindow", testNewStoreHasItsWindow},
+		{"WindowChanges", testWindowChanges},
+		{"EqualWindowChangesNothing", testEqualWindowChangesNothing},
+		{"SetWindowRefusesNonsense", testSetWindowRefusesNonsense},
+		{"ConcurrentSetWindow", testConcurrentSetWindow},
+		{"SettingsAreShared", testSettingsAreShared},
+		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
+		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
+		{"ReopenedSettings", testReopenedSettings},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,6 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -214,18 +213,17 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
-// files that nobody can open again. It notes down how many commits there are.
+// files that nobody can open again. It notes down how many commits there are, and moves
+// ForgetBefore by what the process has run since the last call.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	return store.Checked{Settings: store.NewSettings(countmill.DefaultHorizon, time.Now())}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
-}
-
-// SetWindow comes with the next commit.
-func (s *Store) SetWindow(context.Context, time.Duration) (store.Settings, error) {
-	return store.Settings{}, errors.ErrUnsupported
+	if err := cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen()); err != nil {
+		return store.Checked{}, err
+	}
+	return store.Checked{Settings: s.advance()}, nil
 }
 
 func (s *Store) checkDir() error {

@@ -39,7 +39,7 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 		if done, err = s.applyReset(b, &r, now); err != nil {
 			return err
 		}
-		m = aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
+		m = aggregator.Marker{ID: r.ID, At: r.At}
 		m.Fingerprint, m.Fold = done.Marker()
 		added, err := s.insertMarkersLocked(b, []aggregator.Marker{m})
 		for _, e := range added {

@@ -11,7 +11,7 @@ import (
 func remove(t *testing.T, s *Store, counter string, sum int64) {
 	t.Helper()
 	_, err := s.ResetCounter(t.Context(), admin.Reset{
-		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, ExpireAt: time.Now().Add(time.Hour),
+		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: time.Now(),
 		Look: admin.Sum{Exists: true, Sum: sum, At: time.Now().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
@@ -44,8 +44,9 @@ func TestFirstResetRaisesTheFormat(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s = open(t, Config{Dir: dir}); s.id != id || s.meta.Format != lastFormat {
-		t.Errorf("opened again it is %s of format %d, want %s of %d", s.id, s.meta.Format, id, lastFormat)
+	s = open(t, Config{Dir: dir})
+	if m, err := getMeta(dir, s.db); err != nil || s.id != id || m.Format != lastFormat {
+		t.Errorf("opened again it is %s of format %d, %v, want %s of %d", s.id, m.Format, err, id, lastFormat)
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 // synced: a marker that others can see must not be lost any more, as they acknowledge
 // because of it.
 func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) error {
-	if err := s.sweepDaily(); err != nil {
+	if err := s.sweepDailyLocked(); err != nil {
 		return err
 	}
 	b := s.newBatch(c)
@@ -121,7 +121,7 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 		if found {
 			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)
 		}
-		e, err := epochOf(m.ExpireAt)
+		e, err := epochOf(m.At)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
 		}
@@ -163,8 +163,8 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 	return found, nil
 }
 
-// findMarkerLocked looks in every epoch there is, since a repeat may come with another
-// expiry. There are about four with the default horizon.
+// findMarkerLocked looks in every epoch there is, since a repeat comes at another
+// time. There are about four with the default horizon.
 func (s *Store) findMarkerLocked(id wire.PartID) (m aggregator.Marker, found bool, err error) {
 	var space [160]byte
 	for i := len(s.epochs) - 1; i >= 0; i-- {

@@ -189,7 +189,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err // it names the directory and what to do
 	}
 	b.store, b.dir, b.disk, b.backup = s, dir, s.DiskUsage, s.Backup
-	b.sweep = func(_ context.Context, now time.Time) error { return s.Sweep(now) }
+	b.sweep = func(ctx context.Context, _ time.Time) error { return s.Sweep(ctx) }
 	return nil
 }
 

@@ -46,6 +46,10 @@ type Options struct {
 	ClockOffset time.Duration
 	// Clock is the store's clock, before ClockOffset. Default time.Now.
 	Clock func() time.Time
+	// Age is how long the process has run. With it the store goes by the machine's clock, as
+	// Pebble does: ForgetBefore moves by what has run (Settings.Advance), Check tells no time,
+	// and Forget goes by ForgetBefore. Default nil, as in Datastore.
+	Age func() time.Duration
 	// Latency is how long every call takes. Default 0.
 	Latency time.Duration
 
@@ -113,6 +117,7 @@ type Store struct {
 	closed   bool
 	last     time.Time // the newest commit or read time given out
 	settings store.Settings
+	moved    time.Duration // Options.Age when ForgetBefore was moved
 	shards   map[shardKey]history[int64]
 	told     map[shardKey]aggregator.Told
 	records  map[string]history[record]

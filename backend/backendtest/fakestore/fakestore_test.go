@@ -22,11 +22,19 @@ func TestStore(t *testing.T) {
 	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, RaisesInFold: true}} {
 		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
 			t.Parallel()
-			backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-				o := o
+			open := func(t *testing.T, o fakestore.Options) backendtest.Store {
 				o.Errorf, o.Defer = t.Errorf, fakestore.DeferSome(0.3, 1)
 				return fakestore.New(o)
-			})
+			}
+			forget := func(_ *testing.T, s backendtest.Store) { s.(*fakestore.Store).Forget() }
+			backendtest.RunStore(t, func(t *testing.T) backendtest.Store { return open(t, o) },
+				backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return s }),
+				backendtest.RemovesByTime(forget),
+				backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
+					o := o
+					o.Clock, o.Age = m.Now, m.Age
+					return open(t, o)
+				}, forget))
 		})
 	}
 }

@@ -90,13 +90,6 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
-// Expire forgets the markers that have expired by now, as early as a TTL policy may.
-func (s *Store) Expire(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool { return !m.ExpireAt.After(now) })
-}
-
 // Marker returns the marker of a part, if there is one.
 func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
 	s.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -216,41 +215,4 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 		return nil
 	})
 	return workers, err
-}
-
-// Check returns the store's time and its settings as of then, unless a hook says otherwise.
-func (s *Store) Check(ctx context.Context) (checked store.Checked, err error) {
-	answer, err := s.begin(ctx, Check, nil)
-	if err != nil {
-		return store.Checked{}, err
-	}
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		checked.At = s.readTimeLocked()
-		s.settings = s.settings.At(checked.At)
-		checked.Settings = s.settings
-		return nil
-	})
-	return checked, err
-}
-
-// SetWindow changes the settings.
-func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
-	answer, err := s.begin(ctx, SetWindow, nil)
-	if err != nil {
-		return store.Settings{}, err
-	}
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		now := s.commitTimeLocked()
-		s.settings = s.settings.At(now)
-		if window != s.settings.Window {
-			s.settings = s.settings.Changed(window, now).At(now)
-		}
-		set = s.settings
-		return nil
-	})
-	return set, err
 }
