@@ -90,6 +90,20 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
+// Ahead makes a counter's last reset one whose clock was ahead, and reports whether there was
+// one.
+func (s *Store) Ahead(counter string, by time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, _ := s.records[counter].newest()
+	if r.ResetAt.IsZero() {
+		return false
+	}
+	r.ResetAt = r.ResetAt.Add(by)
+	s.records[counter] = s.records[counter].set(s.commitTimeLocked(), r, s.oldestLocked())
+	return true
+}
+
 // Expire forgets the markers that expire before now, as a TTL policy does in its time.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
