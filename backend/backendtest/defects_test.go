@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
@@ -93,7 +94,8 @@ var defects = map[string]*defect{
 	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *admin.Reset) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
 	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
 	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *admin.Reset) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
-	"lets the last reset win":           {caught: "LaterResetStays", make: resets(func(r *admin.Reset) { r.Look.At = r.Look.At.Add(time.Second) })},
+	"lets the last reset win":           {caught: "ResetSeesTheLastOne", make: resetUnseen},
+	"waits for a clock that was ahead":  {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) backendtest.Store { return &waiting{Store: s} }},
 	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) backendtest.Store { return showing{s} }},
 	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return hasty{s} }},
 	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return untidy{s} }},
@@ -496,6 +498,31 @@ func resets(spoil func(*admin.Reset)) func(*fakestore.Store) backendtest.Store {
 // resetToPresent takes off what was folded since the look-up too.
 func resetToPresent(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
+}
+
+// resetUnseen takes each look-up for one that has seen the last reset.
+func resetUnseen(s *fakestore.Store) backendtest.Store {
+	return resetting{s, func(r *admin.Reset) {
+		v := s.View()
+		defer v.Close()
+		if values, err := v.Lookup(context.Background(), []reader.Key{{Counter: r.Counter, Shard: reader.RecordKey}}); err == nil {
+			r.Look.ResetAt = values[0].Reset.At
+		}
+	}}
+}
+
+// waiting refuses resets until the clock is past the last one.
+type waiting struct {
+	*fakestore.Store
+	last time.Time
+}
+
+func (w *waiting) ResetCounter(ctx context.Context, r admin.Reset) (admin.Done, error) {
+	if r.Look.At.Before(w.last) {
+		return admin.Done{}, countmill.ErrUnavailable
+	}
+	w.last = r.Look.At
+	return w.Store.ResetCounter(ctx, r)
 }
 
 type showing struct{ *fakestore.Store }

@@ -99,6 +99,10 @@ type World struct {
 	did     map[int]int64    // by each op
 	told    map[string]answered
 
+	unreset   []string // counters that an operator has yet to reset at the end
+	lastReset *op
+	tries     int
+
 	ledger     []*sum
 	rivals     []rivalry
 	used       map[string]int
