@@ -38,6 +38,7 @@ type outcome struct {
 	verdict    verdict
 	err        error
 	wants      []Raise // counters that need more shards than they were known to have
+	freed      int64   // lanes.freed before it asked for shards
 	work       work
 }
 
@@ -64,6 +65,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if !ok {
 		return o
 	}
+	o.freed = a.lanes.freed.Load()
 	t, ok := a.lanes.acquire(adds, records.shards)
 	if !ok {
 		o.verdict = blocked

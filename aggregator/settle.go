@@ -75,11 +75,12 @@ func (l *loop) applied(p *part) {
 	p.eachHolder(l.done)
 }
 
-// wait leaves a job until another commit ends. Where none is under way any more, the
-// shard that it waits for has become free in the meantime.
+// wait leaves a job until another commit ends. Where one gave its shards back since the job asked
+// for them, it may have been the one to wait for, and its outcome may be settled: then the job is
+// tried again. Where none did, the outcome of the one to wait for is still to come.
 func (l *loop) wait(o outcome) {
 	o.job.parts = o.rest
-	o.job.waits = l.running > 0
+	o.job.waits = l.running > 0 && o.freed == l.a.lanes.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
 

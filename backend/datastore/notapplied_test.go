@@ -59,8 +59,8 @@ func readsInTransaction(req any) bool {
 	return ok && l.GetReadOptions().GetTransaction() != nil
 }
 
-// While the server is away no commit is sent, and folds say so. The first may still be on the
-// broken connection.
+// Without a connection the store sends no commit, and folds say so. The first may still be on the
+// broken one.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	host, stop := serveOn(t, &recorder{}, "127.0.0.1:0")
