@@ -121,7 +121,9 @@ func (a *Aggregator) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.clock.Learn(checked.At, began)
+	if a.clock.Learn(checked.At, began); !a.clock.Known() {
+		return errUnchecked // it was answered too long ago
+	}
 	a.settings.Store(&snapshot{checked.Settings, asked})
 	return nil
 }

@@ -49,6 +49,7 @@ const (
 	CacheLate
 
 	Redelivered
+	AckForgotten
 	StreamEnds
 	StoreAway
 	BusAway
@@ -97,7 +98,7 @@ var faultNames = [faultCount]string{
 	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
 	"announcement lost", "check fails", "check hangs", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
 	"cache entries swapped", "cache set late",
-	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
+	"redelivered", "delivered again after its ack", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
 	"aggregator killed", "reader killed", "restored image", "frozen", "past the window", "suspended for minutes",
 	"answer read after a suspension", "window longer", "window shorter", "clock off",
 	"clock jumps", "store clock off", "store clock jumps", "shards raised", "a day passes",

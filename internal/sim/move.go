@@ -162,6 +162,11 @@ func (w *World) happen(f Fault) bool {
 			w.bus.requeue(l)
 			return true
 		}
+	case AckForgotten:
+		if len(w.bus.done) > 0 {
+			w.bus.repeat(pick(w, w.bus.done))
+			return true
+		}
 	case GivenUp:
 		return w.giveUp()
 	case ReplayAsked:

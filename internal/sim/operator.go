@@ -25,7 +25,7 @@ func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
 // An answered is what an operator was told of a reset with an id.
 type answered struct {
 	done   admin.Done
-	jumped time.Duration
+	jumped time.Duration // World.jumped when it was asked
 }
 
 // operate lets an operator raise, reset or delete a counter, or reset it again under an id.
@@ -135,7 +135,7 @@ func (w *World) finishChange(o *op) {
 	key := counter + "/" + o.id
 	first, again := w.told[key]
 	if !again {
-		w.told[key] = answered{o.done, w.jumped}
+		w.told[key] = answered{o.done, o.jumped}
 		return
 	}
 	// Beyond the window it is another reset.
@@ -143,7 +143,7 @@ func (w *World) finishChange(o *op) {
 		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
 			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
 	}
-	w.told[key] = answered{o.done, w.jumped}
+	w.told[key] = answered{o.done, o.jumped}
 }
 
 // increments reports whether a total is a sum of a counter's increments, none of them twice.

@@ -20,9 +20,10 @@ func (w *World) drawWindows() {
 	if rng.IntN(4) > 0 {
 		return
 	}
-	for _, f := range []Fault{WindowLonger, WindowShorter, PastWindow, Redelivered} {
-		w.rates[f] = 0.3
+	for _, f := range []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten} {
+		w.rates[f] = 0.5
 	}
+	w.changing = true
 	for _, f := range []Fault{Suspended, AnswerWaits} {
 		if rng.IntN(2) == 0 {
 			w.rates[f] = 0.3
@@ -142,6 +143,11 @@ func (w *World) jump(far time.Duration) {
 	for _, d := range w.bus.held { // nobody extended their leases
 		if !w.embedded && w.rng.IntN(2) == 0 {
 			w.bus.requeue(d.parcel)
+		}
+	}
+	for _, l := range slices.Clone(w.bus.done) {
+		if w.strikes(AckForgotten) {
+			w.bus.repeat(l)
 		}
 	}
 	w.setClocks(func() { w.jumped += far })

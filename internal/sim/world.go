@@ -77,6 +77,7 @@ type World struct {
 	stepped   time.Duration // of that, what came while it ran
 	steps     []storeStep
 	until     [faultCount]time.Time
+	changing  bool            // the window will be
 	windows   []time.Duration // all that the database's settings had, the last one in effect
 
 	fake    *fakestore.Store
@@ -151,6 +152,11 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.shape = w.drawShape()
 	if w.embedded {
 		w.calm()
+	}
+	if w.changing {
+		w.shape.minSteps += 200
+		w.shape.works += 10
+		w.shape.eventRate = max(w.shape.eventRate, 0.04)
 	}
 	if w.rates[TwoVersions] > 0 || w.rates[ReplayAsked] > 0 {
 		w.shape.minSteps += 200 // time for letters to be set aside, found and counted

@@ -32,8 +32,12 @@ func (c *Clock) Moment() Moment {
 	return Moment{c.Env.At(at), at}
 }
 
+// slowest is how long a call may take that is the first to tell the store's time.
+const slowest = time.Minute
+
 // Learn takes the store's time of a call that began then and has just ended. It moves the
-// offset no further than that proves it wrong: a slow call proves little. How long the call
+// offset no further than that proves it wrong: a slow call proves little, and
+// a very slow one nothing while there is no other. How long the call
 // took is what passed by the clock that went further: the answer may have been there when
 // the machine was suspended, and be read only now. A zero time means that the store's clock
 // is the machine's.
@@ -49,6 +53,9 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 	took := max(at.Sub(began.at), ended.Sub(began.wall))
 	least, most := stored.Sub(ended), stored.Sub(ended.Add(-took))
 	if !c.known {
+		if took > slowest {
+			return
+		}
 		c.offset = (least + most) / 2
 	}
 	c.known = true

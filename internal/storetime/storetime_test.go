@@ -125,6 +125,22 @@ func TestAnAnswerReadAfterASuspension(t *testing.T) {
 	})
 }
 
+// The first answer of all says nothing where nobody knows when it was given.
+func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		began, stored := b.Moment(), b.store()
+		b.set, b.ahead = 195*time.Hour, 195*time.Hour
+		b.Learn(stored, began)
+		if off := b.off(); off != 0 || b.Known() {
+			t.Errorf("off by %s, known: %t", off, b.Known())
+		}
+		b.Learn(b.store(), b.Moment())
+		if off := b.off(); off != 0 || !b.Known() {
+			t.Errorf("after the second answer: off by %s, known: %t", off, b.Known())
+		}
+	})
+}
+
 // After a suspension that only wall clocks saw, the wall clock is set back before the
 // store has told its time again.
 func TestWhatWasShownIsNotTakenBack(t *testing.T) {
