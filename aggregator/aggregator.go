@@ -34,7 +34,6 @@ type Aggregator struct {
 	clock    storetime.Clock
 	stats    stats
 	state    atomic.Pointer[state]
-	turned   chan struct{} // Stalled has changed, so the worker's record is written anew
 
 	// calls is what calls to the store run under. It ends when the drain's time is up.
 	calls    context.Context
@@ -50,7 +49,7 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits, turned: make(chan struct{}, 1)}
+	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.clock.Env = cfg.Env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))
