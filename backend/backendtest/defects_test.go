@@ -500,7 +500,7 @@ func resetToPresent(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
 }
 
-// resetUnseen takes each look-up for one that has seen the last reset.
+// resetUnseen applies a reset whether or not its look-up has seen the last one.
 func resetUnseen(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) {
 		v := s.View()

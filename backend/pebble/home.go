@@ -13,7 +13,7 @@ import (
 // lock and the newest write-ahead log. While one of them is missing, or is another file of
 // the same name, a fold would go to files that nobody can open again.
 //
-// A nil home, and one that is not settled in, is always there.
+// A nil home is always there, and so is any home before settle.
 type home struct {
 	dir  string
 	lock atomic.Pointer[landmark]
