@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -86,10 +87,10 @@ func check(t testing.TB, s Store) store.Checked {
 	return checked
 }
 
-// setWindow repeats what may be repeated.
+// setWindow repeats what may be repeated, and lets others come in between.
 func setWindow(t testing.TB, s Store, window time.Duration) store.Settings {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		set, err := s.SetWindow(t.Context(), window)
 		if err == nil {
 			return set
@@ -98,6 +99,7 @@ func setWindow(t testing.TB, s Store, window time.Duration) store.Settings {
 			t.Errorf("SetWindow(%s): %v", window, err)
 			return set
 		}
+		<-time.After(rand.N(100 * time.Millisecond))
 	}
 }
 
@@ -192,7 +194,7 @@ func testSetWindowRefusesNonsense(t *testing.T, su *suite) {
 // Calls at once are in some order, and the last one holds.
 func testConcurrentSetWindow(t *testing.T, su *suite) {
 	s := su.open(t)
-	const callers = 6
+	const callers = 3
 	sets := make([]store.Settings, callers)
 	var wg sync.WaitGroup
 	for i := range callers {
