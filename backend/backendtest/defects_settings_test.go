@@ -128,3 +128,15 @@ func (s *stale) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	s.read = next
 	return next, nil
 }
+
+// drawing has another store's identity.
+type drawing struct {
+	*fakestore.Store
+	other *fakestore.Store
+}
+
+var everybody = fakestore.New(fakestore.Options{})
+
+func (d drawing) below() *fakestore.Store { return d.Store }
+
+func (d drawing) CacheIdentity() (prefix string, key [32]byte) { return d.other.CacheIdentity() }

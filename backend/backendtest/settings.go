@@ -239,6 +239,23 @@ func testSettingsAreShared(t *testing.T, su *suite) {
 	}
 }
 
+func testCacheIdentityIsOfOneDatabase(t *testing.T, su *suite) {
+	s := su.open(t)
+	prefix, key := s.CacheIdentity()
+	if p, k := s.CacheIdentity(); p != prefix || k != key || len(prefix) > 128 || key == [32]byte{} {
+		t.Errorf("prefix %q, then %q; the keys are equal: %t, and zeros: %t", prefix, p, k == key, key == [32]byte{})
+	}
+	if p, k := su.open(t).CacheIdentity(); p == prefix || k == key {
+		t.Errorf("two databases have prefixes %q and %q; the keys are equal: %t", prefix, p, k == key)
+	}
+	if su.again == nil {
+		return
+	}
+	if p, k := su.again(t, s, day).CacheIdentity(); p != prefix || k != key {
+		t.Errorf("one database has prefixes %q and %q; the keys are equal: %t", prefix, p, k == key)
+	}
+}
+
 func testMarkersGoAtTheirTime(t *testing.T, su *suite) {
 	if su.expire == nil {
 		t.Skip("markers are not removed by time")

@@ -29,6 +29,10 @@ type Store interface {
 	// ones are left out.
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 
+	// CacheIdentity is what a cache keeps totals of this database under, and the key of their
+	// checksums: those of no other database. All who have the database open at once have the same.
+	CacheIdentity() (prefix string, key [32]byte)
+
 	// Close releases everything. Calls after it return errors.
 	Close() error
 }
@@ -159,6 +163,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"SetWindowRefusesNonsense", testSetWindowRefusesNonsense},
 		{"ConcurrentSetWindow", testConcurrentSetWindow},
 		{"SettingsAreShared", testSettingsAreShared},
+		{"CacheIdentityIsOfOneDatabase", testCacheIdentityIsOfOneDatabase},
 		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
 		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
 		{"ReopenedSettings", testReopenedSettings},

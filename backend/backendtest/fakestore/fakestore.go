@@ -10,6 +10,8 @@ package fakestore
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -118,6 +120,7 @@ type Store struct {
 	last     time.Time // the newest commit or read time given out
 	settings store.Settings
 	moved    time.Duration // Options.Age when ForgetBefore was moved
+	cacheKey [32]byte
 	shards   map[shardKey]history[int64]
 	told     map[shardKey]aggregator.Told
 	records  map[string]history[record]
@@ -135,7 +138,7 @@ type Store struct {
 // New returns an empty store.
 func New(opts Options) *Store {
 	opts = opts.withDefaults()
-	return &Store{
+	s := &Store{
 		opts:     opts,
 		settings: store.NewSettings(opts.Window, opts.now()),
 		shards:   make(map[shardKey]history[int64]),
@@ -149,6 +152,13 @@ func New(opts Options) *Store {
 		hooks:    make(map[Op]func(int) Answer),
 		open:     make(map[any]struct{}),
 	}
+	_, _ = crand.Read(s.cacheKey[:])
+	return s
+}
+
+// CacheIdentity is drawn by New.
+func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
+	return "cm:" + hex.EncodeToString(s.cacheKey[:8]) + ":", s.cacheKey
 }
 
 // Limits returns what the options say.
