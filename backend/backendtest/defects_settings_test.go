@@ -90,7 +90,7 @@ func (c *counting) SetWindow(ctx context.Context, window time.Duration) (store.S
 // stale goes by settings that it read before.
 type stale struct {
 	*fakestore.Store
-	keeps bool // what it read first
+	keeps bool // the first settings that it read
 
 	mu   sync.Mutex
 	read store.Settings

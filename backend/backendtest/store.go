@@ -29,8 +29,8 @@ type Store interface {
 	// ones are left out.
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 
-	// CacheIdentity is what a cache keeps totals of this database under, and the key of their
-	// checksums: those of no other database. All who have the database open at once have the same.
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them; all stores that have this one open at once do.
 	CacheIdentity() (prefix string, key [32]byte)
 
 	// Close releases everything. Calls after it return errors.

@@ -21,8 +21,8 @@ type Config struct {
 	// Readers of different databases on one memcached need different ones, as they would
 	// replace each other's totals. Default "cm:".
 	Prefix string
-	// Key is what the checksum of each value is made with. Readers of one database need the
-	// same, and of different ones others, or they serve each other's totals. Default zeros.
+	// Key makes the checksum of each value. Readers of one database need the same one. Readers of
+	// different databases need different ones, or they serve each other's totals. Default zeros.
 	Key [32]byte
 
 	// Timeout bounds each call. Within it, it also bounds connecting and each exchange

@@ -43,7 +43,7 @@ func TestFlippedBitsAreMisses(t *testing.T) {
 	if served > 0 || silent > 0 {
 		t.Errorf("of %d flipped bits %d were served and %d were no errors, want none", bits, served, silent)
 	}
-	// It is replaced by whoever reads the store.
+	// A reader that has read the store replaces it.
 	set(t, c, right)
 	want(t, c, right.Counter, right.Total)
 }

@@ -60,7 +60,7 @@ func (c *Cache) Close() error {
 type entry struct {
 	item  *memcache.Item
 	total reader.Cached
-	bad   error // why there is no total in it; nil where total is the counter's
+	bad   error // why the value is not a total of the counter; nil where it is
 }
 
 // Get returns the totals it has. Where some servers fail, or values are not totals, it returns

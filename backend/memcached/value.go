@@ -39,7 +39,7 @@ const (
 )
 
 var (
-	errValue = errors.New("a value is not what a process with this key wrote")
+	errValue = errors.New("a value was not written with this key")
 	errLarge = fmt.Errorf("a value has more than %d bytes", maxValue)
 )
 
@@ -76,8 +76,8 @@ func (s sealer) encode(t reader.Cached) ([]byte, error) {
 	return b, nil
 }
 
-// decode is strict: what encode did not write is no total. counter is whose it should be; the
-// total says whose it is.
+// decode is strict: it refuses bytes that encode did not write. counter is the name that is
+// expected; the total has the name that was written.
 func (s sealer) decode(b []byte, counter string) (reader.Cached, error) {
 	switch {
 	case len(b) > maxValue:

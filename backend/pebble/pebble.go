@@ -42,7 +42,7 @@ type Config struct {
 	// Namespace keeps counters of several deployments apart in one directory: at most
 	// 100 bytes of UTF-8. Default "".
 	Namespace string
-	// Window is for how long a new database recognises parts. One that exists goes by its
+	// Window is for how long a new database recognises parts. An existing database goes by its
 	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
 	Window time.Duration
 	// Cache is the bytes of blocks kept in memory. Default 128 MiB.

@@ -62,8 +62,8 @@ type store interface {
 	verify.Store
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 	admin.Store
-	// CacheIdentity is what a cache keeps totals of this database under, and the key of their
-	// checksums: those of no other database.
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them.
 	CacheIdentity() (prefix string, key [32]byte)
 	Close() error
 }

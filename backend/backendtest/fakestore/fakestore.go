@@ -49,7 +49,7 @@ type Options struct {
 	// Clock is the store's clock, before ClockOffset. Default time.Now.
 	Clock func() time.Time
 	// Age is how long the process has run. With it the store goes by the machine's clock, as
-	// Pebble does: ForgetBefore moves by what has run (Settings.Advance), Check tells no time,
+	// Pebble does: ForgetBefore moves by the time that has run (Settings.Advance), Check returns no time,
 	// and Forget goes by ForgetBefore. Default nil, as in Datastore.
 	Age func() time.Duration
 	// Latency is how long every call takes. Default 0.
