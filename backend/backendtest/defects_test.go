@@ -113,14 +113,16 @@ var defects = map[string]*defect{
 		}
 		return x
 	})},
-	"counts every call":             {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
-	"sets any window":               {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
-	"sets what it read before":      {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
-	"remembers what it was told":    {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
-	"expires markers an hour early": {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
-	"keeps markers for ever":        {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
-	"drops markers by the clock":    {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
-	"believes the clock":            {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
+	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
+	"remembers what it was told":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early":   {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":          {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":      {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"draws its identity at each open": {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
+	"has everybody's identity":        {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, everybody} }},
+	"believes the clock":              {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // slow gives a defect between two calls the time that it has in a real store.

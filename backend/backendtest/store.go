@@ -29,6 +29,10 @@ type Store interface {
 	// ones are left out.
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them; all stores that have this one open at once do.
+	CacheIdentity() (prefix string, key [32]byte)
+
 	// Close releases everything. Calls after it return errors.
 	Close() error
 }
@@ -161,6 +165,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"SetWindowRefusesNonsense", testSetWindowRefusesNonsense},
 		{"ConcurrentSetWindow", testConcurrentSetWindow},
 		{"SettingsAreShared", testSettingsAreShared},
+		{"CacheIdentityIsOfOneDatabase", testCacheIdentityIsOfOneDatabase},
 		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
 		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
 		{"ReopenedSettings", testReopenedSettings},

@@ -1,16 +1,20 @@
 package datastore
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
@@ -64,6 +68,14 @@ func TestSettingsAreAdded(t *testing.T) {
 			t.Errorf("one process has %+v and prefix %s, another %+v and %s", got, p, first, prefix)
 		}
 		_ = x.Close()
+	}
+	// Settings stay when a key is added.
+	half := metaProperties(s.id)
+	delete(half, "cache_key")
+	half["window"] = text("77h0m0s")
+	putMeta(t, s, half)
+	if got := check(t, openStore(t, cfg)).Settings; got.Window != 77*time.Hour {
+		t.Errorf("a record without cache_key got settings %+v", got)
 	}
 	// Gone while it is open, they are missed.
 	putMeta(t, s, map[string]*pb.Value{"format": integer(2), "id": text(s.id), "created": instant(now())})
@@ -134,6 +146,41 @@ func TestSetWindowOfAReader(t *testing.T) {
 	got := check(t, s)
 	if want := set.At(got.At); got.Settings != want && !got.Settings.ForgetBefore.Equal(want.ForgetBefore) || got.Settings.Version != 2 {
 		t.Errorf("settings %+v, want %+v", got.Settings, want)
+	}
+}
+
+// The whole course of changes, by a service whose clock runs ahead.
+func TestWindowChangesOverDays(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	cfg := fresh(t)
+	cfg.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if r, ok := reply.(*pb.LookupResponse); ok && err == nil {
+				r.ReadTime = timestamppb.New(r.ReadTime.AsTime().Add(time.Duration(ahead.Load())))
+			}
+			return err
+		})}
+	cfg.Window = day
+	s := openStore(t, cfg)
+	right := check(t, s).Settings
+	for i, window := range []time.Duration{8 * day, 16 * day, 2 * day, 4 * day, 30 * day} {
+		set, err := s.SetWindow(t.Context(), window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		right = right.At(set.Since).Changed(window, set.Since).At(set.Since)
+		if !cmp.Equal(set, right) {
+			t.Errorf("change %d: got %+v, want %+v", i, set, right)
+		}
+		for range 10 {
+			ahead.Add(int64(11 * time.Hour))
+			now := check(t, s)
+			if right = right.At(now.At); !cmp.Equal(now.Settings, right) {
+				t.Errorf("%s after change %d: got %+v, want %+v", now.At.Sub(set.Since), i, now.Settings, right)
+			}
+		}
 	}
 }
 

@@ -224,7 +224,7 @@ const (
 	lastFormat  = 2
 )
 
-// readMeta refuses a database that is not ours, and writes what the meta record lacks.
+// readMeta refuses a database that is not ours, and completes the meta record.
 func (s *Store) readMeta() error {
 	m, err := getMeta(s.cfg.Dir, s.db)
 	if err != nil {
@@ -262,7 +262,7 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	return m, nil
 }
 
-// writeMeta adds to the record what it lacks, and makes the database ours where there is none.
+// writeMeta adds settings to the record, and makes the database ours where there is no record.
 func (s *Store) writeMeta(m meta) (meta, error) {
 	if m.ID == "" {
 		if err := s.checkEmpty(); err != nil {

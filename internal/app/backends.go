@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -65,6 +63,9 @@ type store interface {
 	verify.Store
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 	admin.Store
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them.
+	CacheIdentity() (prefix string, key [32]byte)
 	Close() error
 }
 
@@ -215,21 +216,15 @@ func (b *backends) openMemcached(u backendURL, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	prefix, key := b.store.CacheIdentity()
 	c, err := memcached.Open(memcached.Config{
-		Servers: servers, Prefix: cachePrefix(cfg.Store), Logger: cfg.Logger.With("backend", "memcached"),
+		Servers: servers, Prefix: prefix, Key: key, Logger: cfg.Logger.With("backend", "memcached"),
 	})
 	if err != nil {
 		return fmt.Errorf("--cache: %w", err)
 	}
 	b.cache, b.closeCache = c, c.Close
 	return nil
-}
-
-// cachePrefix keeps the totals of different stores apart in a cache that they share. It
-// goes by the store's URL: readers of one store that write it differently share none.
-func cachePrefix(store string) string {
-	sum := sha256.Sum256([]byte(store))
-	return "cm:" + base64.RawURLEncoding.EncodeToString(sum[:9]) + ":"
 }
 
 func (b *backends) closeLocalBus() {
