@@ -153,7 +153,7 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 func testAnnounceReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
-	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7}
+	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
 	b := aggregator.Worker{ID: "b", Expires: now.Add(-time.Hour)}
 	for _, w := range []aggregator.Worker{a, b} {
 		if err := s.Announce(t.Context(), w); err != nil {

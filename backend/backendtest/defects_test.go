@@ -18,18 +18,39 @@ import (
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 const defectEnv = "COUNTMILL_BACKENDTEST_DEFECT"
 
-// defects are stores that are wrong in one way each, with the test of the suite that
-// has to see it.
-var defects = map[string]struct {
+// A defect is how a store is wrong, with the test of the suite that has to see it.
+type defect struct {
 	caught string
 	make   func(s *fakestore.Store) backendtest.Store
 	opts   fakestore.Options
-}{
+	forget func(s *fakestore.Store) // removes markers
+}
+
+// remove has the store remove its markers.
+func (d *defect) remove(_ *testing.T, s backendtest.Store) {
+	if d.forget == nil {
+		below(s).Forget()
+		return
+	}
+	d.forget(below(s))
+}
+
+// below is the store that a defective one is made of.
+func below(s backendtest.Store) *fakestore.Store {
+	if b, ok := s.(interface{ below() *fakestore.Store }); ok {
+		return b.below()
+	}
+	return s.(*fakestore.Store)
+}
+
+// defects are stores that are wrong in one way each.
+var defects = map[string]*defect{
 	"reads unpinned":      {caught: "ViewIsPinned", opts: fakestore.Options{Unpinned: true}},
 	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: splitAdds},
 	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
@@ -76,6 +97,27 @@ var defects = map[string]struct {
 	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return hasty{s} }},
 	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return untidy{s} }},
 	"forgets resets":                    {caught: "ReopenedResets"},
+	"forgets the window":                {caught: "ReopenedSettings"},
+	"takes its window from nowhere":     {caught: "NewStoreHasItsWindow", opts: fakestore.Options{Window: time.Hour}},
+	"forgets the pace":                  {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings { x.Pace, x.PaceUntil = 0, time.Time{}; return x })},
+	"goes back when the window grows": {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings {
+		x.ForgetBefore, x.Pace, x.PaceUntil = x.Since.Add(-x.Window), 0, time.Time{}
+		return x
+	})},
+	"forgets the slower pace of a change before": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
+		if x.Pace != 0 {
+			x.Pace = before.Window
+		}
+		return x
+	})},
+	"counts every call":             {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
+	"sets any window":               {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets what it read before":      {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
+	"remembers what it was told":    {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early": {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":        {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":    {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"believes the clock":            {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // slow gives a defect between two calls the time that it has in a real store.
@@ -108,14 +150,22 @@ func TestDefectiveStore(t *testing.T) {
 		t.Skip("runs in the other process of TestSuiteSeesDefects")
 	}
 	defect := defects[name]
-	open := func(*testing.T) backendtest.Store {
-		s := fakestore.New(defect.opts)
+	wrap := func(s *fakestore.Store) backendtest.Store {
 		if defect.make == nil {
 			return s
 		}
 		return defect.make(s)
 	}
-	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
+	open := func(*testing.T) backendtest.Store { return wrap(fakestore.New(defect.opts)) }
+	backendtest.RunStore(t, open, backendtest.Slow(),
+		backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }),
+		backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return wrap(below(s)) }),
+		backendtest.RemovesByTime(defect.remove),
+		backendtest.RemovesByForgetBefore(func(_ *testing.T, m *backendtest.Machine) backendtest.Store {
+			opts := defect.opts
+			opts.Clock, opts.Age = m.Now, m.Age
+			return wrap(fakestore.New(opts))
+		}, defect.remove))
 }
 
 type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error)

@@ -26,6 +26,13 @@ func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
 	}
 }
 
+// metaProperties are those of a meta record.
+func metaProperties(id string) map[string]*pb.Value {
+	properties := map[string]*pb.Value{"format": integer(1), "id": text(id)}
+	(&Store{cfg: Config{}.withDefaults()}).supply(&metaRecord{}, properties, now())
+	return properties
+}
+
 func TestMetaGoneOrChanged(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
@@ -37,7 +44,8 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		{map[string]*pb.Value{"format": integer(1), "id": text("other")}, "another database"},
 		{map[string]*pb.Value{"format": integer(format + 1), "id": text(s.id)}, "newer version"},
 		{map[string]*pb.Value{"format": text("1"), "id": text(s.id)}, "format"},
-		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, ""},
+		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, "older version"},
+		{metaProperties(s.id), ""},
 	} {
 		putMeta(t, s, c.properties)
 		_, err := s.Check(t.Context())

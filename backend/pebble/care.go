@@ -161,6 +161,7 @@ type workerRecord struct {
 	Expires    int64 `json:"expires"`
 	Entries    int64 `json:"entries"`
 	Commits    int64 `json:"commits"`
+	Settings   int64 `json:"settings,omitempty"`
 }
 
 // Announce replaces the worker's record, without a sync.
@@ -169,7 +170,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 		return err
 	}
 	defer s.closing.RUnlock()
-	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits})
+	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits, w.Settings})
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 		}
 		workers = append(workers, reader.Worker{
 			ID: id, Lag: time.Duration(r.Lag), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
-			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits,
+			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		})
 		return true, ctx.Err()
 	})

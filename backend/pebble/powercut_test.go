@@ -28,7 +28,7 @@ var (
 // cutsPerLife is how often one machine loses power; the next begins empty.
 const cutsPerLife = 20
 
-// A machine folds, buries, raises and sweeps, loses power at a moment that is drawn, and
+// A machine folds, buries, raises, sweeps and sets its window, loses power at a moment that is drawn, and
 // opens its store on what is left; again and again. Everything that was answered must be
 // there, whatever was not is there whole or not at all, and what is delivered again counts
 // once. ForgetBefore moves by days meanwhile, and is never behind a marker that is gone. The seed repeats what is drawn; in which order Pebble's own goroutines come is
@@ -148,7 +148,7 @@ func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 // step does one thing that a process may do, and returns false after the cut.
 func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
 	l := &m.ledger
-	switch random.IntN(12) {
+	switch random.IntN(13) {
 	case 0:
 		return l.bury(ctx, s, random)
 	case 1:
@@ -165,6 +165,8 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 			s.advance()
 		}
 		return true, s.Sweep(ctx)
+	case 12:
+		return l.setWindow(ctx, s, random)
 	case 4, 5:
 		if d := l.unsettled(s, random); d != nil {
 			if random.IntN(2) == 0 {

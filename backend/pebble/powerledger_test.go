@@ -46,6 +46,7 @@ type ledger struct {
 	id    string // of the database
 	deeds []*deed
 	next  int
+	set   store.Settings // the newest that were answered
 }
 
 // do notes the deed as begun, does it, and notes what came of it. It returns false after
@@ -185,6 +186,17 @@ func (l *ledger) bury(ctx context.Context, s *Store, random *rand.Rand) (bool, e
 	})
 }
 
+// setWindow draws a window.
+func (l *ledger) setWindow(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
+	set, err := s.SetWindow(ctx, time.Duration(1+random.IntN(8))*day)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.cut && err == nil && set.Version > l.set.Version {
+		l.set = set
+	}
+	return !l.cut, err
+}
+
 // unsettled draws a fold with markers that was not answered, nil where there is none: its
 // message would be delivered again. A part of before ForgetBefore is refused.
 func (l *ledger) unsettled(s *Store, random *rand.Rand) *deed {
@@ -212,6 +224,10 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if l.id != "" && s.ID() != l.id {
 		complain("the database was %s and is %s", l.id, s.ID())
+	}
+	got := s.advance()
+	if got.Version < l.set.Version || got.Version == l.set.Version && got.Window != l.set.Window {
+		complain("the settings were %+v and are %+v", l.set, got)
 	}
 	view := s.View()
 	defer view.Close()

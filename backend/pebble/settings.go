@@ -76,17 +76,29 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	return s.settings.replace(next), nil
 }
 
-// keepSettings writes down where ForgetBefore is. Without it the next process would begin where
-// the last sweep was, and need longer to catch up.
+// keepSettings writes down where ForgetBefore is, if it has moved by more than keepAfter since
+// it was written. Without that, processes that end before their first sweep would all begin where the
+// first of them did.
 func (s *Store) keepSettings() error {
+	m, err := getMeta(s.cfg.Dir, s.db)
+	if err != nil {
+		return err
+	}
+	now := s.advance()
+	if m.Settings != nil && now.ForgetBefore.Sub(m.Settings.ForgetBefore) < keepAfter {
+		return nil
+	}
 	b := s.db.NewBatch()
 	defer b.Close()
-	now := s.advance()
 	if err := s.changeMeta(b, func(m *meta) { m.Settings = encodeSettings(now) }); err != nil {
 		return err
 	}
 	return b.Commit(pebbledb.NoSync)
 }
+
+// keepAfter is what the next process catches up with in some seconds. To write it at each end
+// would give each start a log to replay.
+const keepAfter = 10 * time.Minute
 
 // settingsRecord is how the meta record has them, in JSON. Durations are as Go writes them.
 type settingsRecord struct {

@@ -114,8 +114,8 @@ func TestSweepDropsEpochsThatAreOver(t *testing.T) {
 		fold(t, s, m, "a", 1)
 		ids, times = append(ids, m[0].ID), append(times, m[0].At)
 	}
-	for range 70 {
-		settings := c.pass(t, s, 6*time.Hour)
+	for range 420 {
+		settings := c.pass(t, s, time.Hour)
 		sweep(t, s)
 		kept := markersOf(t, s, ids...)
 		for i, id := range ids {
@@ -227,9 +227,23 @@ func TestSetWindowIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, s, "a", 1)
+	if m, err := getMeta(s.cfg.Dir, s.db); err != nil || m.Settings == nil || m.Settings.Version != 4 {
+		t.Errorf("after a reset the meta record is %+v, %v, want version 4 of the settings", m, err)
+	}
 	s = reopen(t, s)
 	if got := check(t, s); !cmp.Equal(got, before) {
 		t.Errorf("after a reset the settings are %+v, want %+v", got, before)
+	}
+}
+
+// A Check beside SetWindow may have moved ForgetBefore further than it was when the new settings
+// were made.
+func TestForgetBeforeNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	now := store.NewSettings(day, clockStart)
+	x := settings{current: now.At(clockStart.Add(time.Hour))}
+	if got := x.replace(now.Changed(2*day, clockStart)); !got.ForgetBefore.Equal(clockStart.Add(time.Hour-day)) || got.Window != 2*day || x.current != got {
+		t.Errorf("settings %+v took the place of those of an hour later", got)
 	}
 }
 

@@ -90,6 +90,9 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
+// Now is what the store's clock shows.
+func (s *Store) Now() time.Time { return s.opts.now() }
+
 // Marker returns the marker of a part, if there is one.
 func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
 	s.mu.Lock()
