@@ -185,6 +185,7 @@ func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
 			return errForgotten // the machine was suspended
 		}
 		r.At, r.ExpireAt = r.Look.At, checked.Settings.Expiry(r.Look.At, r.Look.At)
+		// Each try has the same id: the marker shows whether an earlier try was applied.
 		done, err = a.store.ResetCounter(ctx, r)
 		return err
 	})

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // A process ages at least as fast as the store's clock and as time passes, whatever the
@@ -35,6 +37,28 @@ func TestAging(t *testing.T) {
 		}
 	})
 }
+
+// A clock that jumps by centuries makes everything old, and nothing young again.
+func TestAgingOverCenturies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		years := []int{2026, 9999, 1, 2026, 1, 2162, 1, 9999, 1970, 2262, 1700}
+		now := year(2000)
+		a := newAging(func() time.Time { return now })
+		last := a.age()
+		for i, n := range years {
+			later := year(n).After(now)
+			now = year(n)
+			got := a.age()
+			if by := got - last; later && by < age(store.RememberFor/time.Second) || !later && by != 0 || got < last {
+				t.Errorf("step %d, to the year %d: ages by %d seconds", i, n, by)
+			}
+			last = got
+		}
+	})
+}
+
+func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
 // A record is asked for again after an hour, however often it was used meanwhile.
 func TestRecordsAreRememberedForAnHour(t *testing.T) {

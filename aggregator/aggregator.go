@@ -34,6 +34,7 @@ type Aggregator struct {
 	clock    storetime.Clock
 	stats    stats
 	state    atomic.Pointer[state]
+	turned   chan struct{} // Stalled has changed, so the worker's record is written anew
 
 	// calls is what calls to the store run under. It ends when the drain's time is up.
 	calls    context.Context
@@ -49,7 +50,7 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
+	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits, turned: make(chan struct{}, 1)}
 	a.clock.Env = cfg.Env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))
@@ -57,6 +58,8 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	a.records.limit = cfg.CommitTimeout
 	a.lanes = newLanes(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
+	a.stats.waits.Store(new(wait))
+	a.stats.replays.Store(new(wait))
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -73,7 +76,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		return errors.New("aggregator: Run was called before")
 	}
 	defer a.endCalls()
-	defer a.state.Store(&state{reason: errors.New("stopped")})
+	defer func() {
+		a.state.Store(&state{reason: errors.New("stopped")})
+		a.stats.taking.Store(false)
+	}()
 	return newLoop(a).run(ctx)
 }
 

@@ -58,6 +58,7 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
 		select {
 		case <-tick.C:
+		case <-a.turned:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -72,7 +73,7 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.store.Announce(ctx, Worker{
-		ID: a.cfg.WorkerID, Lag: s.Lag, LastCommit: s.LastCommit, Expires: expires,
+		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
 		Entries: s.Entries, Commits: s.Commits, Settings: a.Settings().Version,
 	})
 	if err != nil {
@@ -96,6 +97,7 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 		case <-ctx.Done():
 			return
 		}
+		// Ask again, also after a good answer: the database can be swapped later.
 		for waited := time.Duration(0); waited < store.CheckEvery; waited += recheckEvery {
 			select {
 			case <-tick.C:
@@ -139,22 +141,23 @@ func (a *Aggregator) logCheck(before, err error) {
 // audit works out lag and readiness for those who ask from other goroutines.
 func (l *loop) audit() {
 	l.audited = time.Now()
-	var oldest time.Time
-	for h := range l.holding {
-		if oldest.IsZero() || h.time.Before(oldest) {
-			oldest = h.time
-		}
-	}
+	l.measure()
+	reason := l.reason()
 	s := &l.a.stats
-	s.oldest.Store(0)
-	if !oldest.IsZero() {
-		s.oldest.Store(oldest.UnixNano())
-	}
 	s.widened.Store(int64(l.pace.widened))
-	s.heldMessages.Store(int64(len(l.holding)))
-	s.heldBytes.Store(int64(l.heldBytes))
 	s.waitingLetters.Store(int64(len(l.letters)))
-	l.a.state.Store(&state{reason: l.reason()})
+	l.a.state.Store(&state{reason: reason})
+	if stalled := reason != nil || l.draining; s.taking.Swap(!stalled) == stalled {
+		l.a.turn()
+	}
+}
+
+// turn has the record written anew.
+func (a *Aggregator) turn() {
+	select {
+	case a.turned <- struct{}{}:
+	default:
+	}
 }
 
 func (l *loop) reason() error {

@@ -22,7 +22,7 @@ const (
 	split                    // at once, in halves: the sums did not fit
 	refused                  // the store refuses something in it for good: halve, or set aside
 	alone                    // nothing was applied and no marker found: one part a commit
-	unreached                // nothing was applied: a look-up or a raise went wrong
+	unreached                // nothing was applied: a look-up or a raise went wrong, or the commit never began
 	unknown                  // maybe applied
 	stuck                    // the deployment: nothing was applied, a person has to act
 	ignored                  // the store answers OK and does not add
@@ -38,6 +38,7 @@ type outcome struct {
 	verdict    verdict
 	err        error
 	wants      []Raise // counters that need more shards than they were known to have
+	freed      int64   // lanes.freed before it asked for shards
 	work       work
 }
 
@@ -64,6 +65,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if !ok {
 		return o
 	}
+	o.freed = a.lanes.freed.Load()
 	t, ok := a.lanes.acquire(adds, records.shards)
 	if !ok {
 		o.verdict = blocked
@@ -108,6 +110,7 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 // fold commits what is left of the job and sorts out the answer.
 func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (got answer) {
 	s := a.settings.Load()
+	// Missing records are raised in the commit: nobody reads a shard that no record names.
 	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Raises: raises}
 	if c.Entities() == 0 {
 		o.settle()
@@ -132,6 +135,7 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	ctx, cancel := a.callContext()
 	defer cancel()
 	started, began := time.Now(), a.clock.Moment()
+	// One commit has the sums and their markers: the store applies both or neither.
 	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
 	got = answer{asked: true, took: took, err: err}
@@ -154,14 +158,19 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	o.err = err
 	switch {
 	case errors.Is(err, ErrMarkerExists):
+		// Some parts were applied before. The others were not.
 		a.afterMarkerExists(o)
 	case errors.Is(err, ErrRefused):
 		o.verdict = refused
 	case errors.Is(err, ErrDeployment):
 		o.verdict = stuck
 	case errors.Is(err, ErrNotCounted):
+		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
+	case errors.Is(err, ErrNotApplied):
+		o.verdict = unreached
 	default:
+		// Maybe applied, also where the store gave up because of others.
 		if o.verdict = unknown; errors.Is(err, ErrContended) {
 			o.work.contended++
 		}
@@ -197,9 +206,11 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
 			continue
 		}
 		at := p.at
+		// A part from the future keeps its marker until it is as old as the others.
 		if now.After(at) {
 			at = now
 		}
+		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
 		markers = append(markers, Marker{
 			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
 		})
@@ -237,6 +248,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		switch {
 		case !ok || !p.marked:
 			rest = append(rest, p)
+		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
 			o.conflicts = append(o.conflicts, p)
 		case m.Fold == p.fold:

@@ -56,8 +56,16 @@ type tooOld struct{ error }
 func (e tooOld) Unwrap() error { return e.error }
 
 // publishedAt is the broker's time of a message.
-func publishedAt(m *message.Message) (time.Time, error) {
-	return time.Parse(time.RFC3339Nano, m.Metadata.Get(MetaPublished))
+func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, MetaPublished) }
+
+// brokersTime is a time in the metadata of a message: some of it anybody may have set who can
+// put a message on the topic.
+func brokersTime(m *message.Message, name string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name))
+	if err == nil && !wire.InRange(t) {
+		return time.Time{}, fmt.Errorf("%s %q is out of range (limit: 1970 to 2261)", name, m.Metadata.Get(name))
+	}
+	return t, err
 }
 
 // isJSON tells the two apart: a batch of ours begins with the tag of its version, 8.

@@ -50,6 +50,7 @@
 //	                                                       commit the rest; none found: one part a commit
 //	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
 //	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
+//	ErrNotApplied                 nothing applied          try again later: the commit never began
 //	error of a look-up, a raise   nothing applied          try again later
 //	ErrContended                  maybe applied            the same markers with the next window, the
 //	                                                       counters' records looked at again; from

@@ -169,6 +169,7 @@ func (l *loop) giveUp() error {
 			continue // it stays where it is
 		}
 		n++
+		// Not settled, so the bus has to deliver it again.
 		if !h.final {
 			h.msg.Nack()
 		}
@@ -279,6 +280,7 @@ func (l *loop) launch() {
 			continue
 		}
 		l.running++
+		// No message is acknowledged before its parts are committed: settle does it, by the outcome.
 		l.a.cfg.Env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
 }
@@ -292,6 +294,7 @@ func (l *loop) nextJob(now time.Time) *job {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)
+		// Parts that passed the horizon while they waited: their markers may be forgotten.
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}

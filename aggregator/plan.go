@@ -178,6 +178,7 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 		sum := adds[i]
 		for i++; i < len(adds) && adds[i].Hash == sum.Hash && adds[i].Counter == sum.Counter; i++ {
 			total := sum.Delta + adds[i].Delta
+			// The sum has wrapped.
 			if (total > sum.Delta) != (adds[i].Delta > 0) {
 				return nil, false
 			}

@@ -16,6 +16,7 @@ func (l *loop) receive(m *message.Message) {
 	if err == nil {
 		h.time = published
 	}
+	h.born = h.time
 	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
 	if err != nil {
@@ -26,19 +27,14 @@ func (l *loop) receive(m *message.Message) {
 	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
 }
 
-func (l *loop) hold(h *held) {
-	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
-}
-
 // take puts the parts of a batch that h holds into the window. published is the broker's
 // time of it, zero where there is none.
 func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
-	l.hold(h)
 	h.time, h.born = batch.Time, batch.Time
 	if !published.IsZero() && published.Before(h.born) {
 		h.born = published // the publisher's clock is ahead
 	}
+	l.hold(h)
 	h.open = len(batch.Parts)
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
@@ -67,6 +63,7 @@ func (l *loop) admit(p *part) {
 	}
 	if p.marked {
 		if first, ok := l.known[p.ID]; ok {
+			// The same id with other deltas is not a copy: do not acknowledge it with the first.
 			if first.fingerprint != p.fingerprint {
 				first.rivals = append(first.rivals, p)
 				return
@@ -85,11 +82,14 @@ func (l *loop) admit(p *part) {
 // done takes one settled part off a message, and acknowledges it after the last.
 func (l *loop) done(h *held) {
 	h.open--
+	// Acknowledge the message with its last part, not earlier.
 	if h.open > 0 {
 		return
 	}
 	delete(l.holding, h)
-	l.heldBytes -= h.bytes
+	if l.heldBytes -= h.bytes; len(l.holding) == 0 {
+		l.measure()
+	}
 	if h.letter != "" {
 		l.replay.settled(h)
 		return

@@ -147,6 +147,7 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 		}
 	}
 	if len(raises) > 0 {
+		// No fold before the raise is durable: nobody reads a shard that no record names.
 		if err := r.store.Raise(ctx, raises); err != nil {
 			return 0, err
 		}

@@ -146,6 +146,8 @@ func (l *loop) replayAll(letters []Dead) bool {
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
 		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time, maybe: d.Maybe}
+		h.born = d.Time
+		// The letter stays in the store until its parts are settled.
 		l.replay.open++
 		if err != nil {
 			l.hold(h)

@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,6 +233,50 @@ func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 		r.want(t, map[string]int64{"a": 41})
 		if got := store.FoldCalls() - before; got != 2 {
 			t.Errorf("%d commits, want one that meets the marker and one without the duplicate", got)
+		}
+	})
+}
+
+// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202;
+// only a clock was wrong, or the machine was suspended.
+func TestTheHorizonIsForWhatHasAMarker(t *testing.T) {
+	for name, c := range map[string]struct {
+		age    time.Duration
+		reason string // of the marked part's letter
+	}{
+		"of 1970": {30 * 365 * 24 * time.Hour, // a bubble begins in 2000
+			"beyond the deduplication window of 192h0m0s"},
+		"suspended":       {9 * 24 * time.Hour, "beyond the deduplication window of 192h0m0s"},
+		"ahead by a year": {-365 * 24 * time.Hour, "time is more than 24h ahead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+				identified := wire.CutIdentified(countmill.Increment{Counter: "b", Delta: 1, ID: "x"})
+				m := r.sendAt(t, time.Now().Add(-c.age), anonymous(one("a", 1)), identified)
+				settle(time.Minute)
+				r.want(t, map[string]int64{"a": 1})
+				if got := r.reasons(); !acked(m) || !slices.Equal(got, []string{c.reason}) {
+					t.Errorf("acknowledged %v, dead letters %q, want only the part with an id", acked(m), got)
+				}
+			})
+		})
+	}
+}
+
+// The machine is suspended while a part without a marker waits for its commit.
+func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var slept atomic.Int64
+		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		store := large(t)
+		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &env.Env{Wall: wall}})
+		m := r.send(t, anonymous(one("a", 1)))
+		slept.Store(int64(9 * 24 * time.Hour))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); !acked(m) || got != nil {
+			t.Errorf("acknowledged %v, dead letters %q", acked(m), got)
 		}
 	})
 }

@@ -150,6 +150,7 @@ type Publisher struct {
 	inFlight int
 	busy     time.Duration // what the latest seal to be settled took, if it was large
 	lost     error         // why the latest message has an unknown outcome for good
+	lostAdds int64         // increments of Add in such messages
 	stats    Stats
 	health   health
 }

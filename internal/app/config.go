@@ -39,6 +39,8 @@ type Config struct {
 	Insecure bool
 	// CORSOrigins are web pages whose scripts may call. Default: none.
 	CORSOrigins []string
+	// BackupRoot is the directory below which backups may be made. Default: none are.
+	BackupRoot string
 	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 

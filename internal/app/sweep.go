@@ -19,8 +19,8 @@ func (a *App) startSweeps(ctx context.Context) {
 }
 
 // tokensEvery is how often the file of tokens is read again: who takes a token away waits
-// no longer. A guess; a file of 1,000 tokens takes some milliseconds.
-const tokensEvery = 2 * time.Second
+// no longer, and who takes all of them away half a second more. A guess.
+const tokensEvery = time.Second
 
 // sweep forgets markers beyond the deduplication window, where the store does not do that by
 // itself, and counters that were deleted a day ago. It runs until ctx ends.

@@ -42,6 +42,7 @@ type delivery struct {
 	parcel *parcel
 	sub    *subscription
 	msg    *message.Message
+	at     time.Time
 }
 
 type subscription struct {
@@ -200,7 +201,7 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.held = append(b.held, &delivery{l, s, m})
+	b.held = append(b.held, &delivery{l, s, m, time.Now()})
 	b.checkHeld(s.p)
 	return true
 }

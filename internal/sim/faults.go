@@ -15,6 +15,7 @@ const (
 
 	FoldApplied
 	FoldNotApplied
+	FoldNotBegun
 	FoldLate
 	FoldContended
 	FoldResent
@@ -90,7 +91,7 @@ const (
 
 var faultNames = [faultCount]string{
 	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost",
-	"fold applied, answer lost", "fold not applied, error", "fold applied later, error",
+	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
 	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",

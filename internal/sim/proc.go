@@ -38,6 +38,7 @@ type proc struct {
 	leaving bool          // told to stop
 	left    bool          // and has
 	fell    bool          // ended by itself
+	unsure  bool          // the outcome of a fold was unknown to it
 	skew    time.Duration // written under World.mu
 	set     time.Time     // when its clock was set last
 	image   uint64        // where its random numbers begin
@@ -47,6 +48,7 @@ type proc struct {
 	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
+	lag     time.Duration // that it said last; guarded by World.mu
 	goesBy  int64         // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
@@ -234,6 +236,8 @@ func (p *proc) begin(s *step) {
 	switch s.op {
 	case "check":
 		p.asks()
+	case "announce":
+		p.checkLag(s)
 	case "fold", "lookup", "list":
 		p.checkAsked(s)
 	}

@@ -218,6 +218,9 @@ func (s *store) Discard(ctx context.Context, keys []string) error {
 
 // Announce writes the worker's record.
 func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
+	s.w.mu.Lock()
+	s.p.lag = worker.Lag
+	s.w.mu.Unlock()
 	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
 }
 

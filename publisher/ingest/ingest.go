@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -150,6 +151,10 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 	form := wire.JSON
 	if contentType == typeNDJSON {
 		form = wire.NDJSON
+	}
+	// Before the times in its body are compared with the clock, and called wrong.
+	if err := env.CheckClock(time.Now()); err != nil {
+		return 0, err
 	}
 	// Before its body costs anything: whoever is offered far more than it takes must not
 	// spend itself on what it refuses.
