@@ -134,7 +134,7 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 					t.Fatal(o.err)
 				}
 				time.Sleep(frozen)
-				a.fold(&o, taken{adds, k.shards}, raises, &k)
+				a.fold(&o, taken{adds, k.shards}, raises, &k, a.settings.Load())
 				return o
 			}
 			for _, step := range []struct {

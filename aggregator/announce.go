@@ -132,6 +132,7 @@ func (a *Aggregator) check(ctx context.Context) error {
 	if a.clock.Learn(checked.At, began); !a.clock.Known() {
 		return errUnchecked // it was answered too long ago
 	}
+	// From here on parts are refused, and markers made, by this answer.
 	a.settings.Store(&snapshot{checked.Settings, asked})
 	return nil
 }

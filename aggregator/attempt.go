@@ -71,7 +71,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		o.verdict = blocked
 		return o
 	}
-	got := a.fold(&o, t, raises, &records)
+	got := a.fold(&o, t, raises, &records, a.settings.Load())
 	o.wants = a.lanes.release(t, got)
 	return o
 }
@@ -107,9 +107,9 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 	return k, nil, true
 }
 
-// fold commits what is left of the job and sorts out the answer.
-func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (got answer) {
-	s := a.settings.Load()
+// fold commits what is left of the job and sorts out the answer. It goes by one snapshot of
+// the settings: the one that markers are made by is the one that is looked at.
+func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s *snapshot) (got answer) {
 	// Missing records are raised in the commit: nobody reads a shard that no record names.
 	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Raises: raises}
 	if c.Entities() == 0 {
@@ -117,8 +117,7 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 		return got
 	}
 	// Asked before the attempt, and again here: the process may have been frozen since,
-	// for longer than another's marker was kept, or than a record may be remembered. The
-	// settings by which parts are refused are those that the markers were made by.
+	// for longer than another's marker was kept, or than a record may be remembered.
 	if slices.ContainsFunc(o.rest, s.refuses) {
 		o.verdict = again
 		return got

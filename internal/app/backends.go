@@ -159,7 +159,7 @@ func (b *backends) openDatastore(u backendURL, cfg Config) error {
 	s, err := datastore.Open(ctx, datastore.Config{
 		Project: project, Database: database, Namespace: u.params.Get("namespace"),
 		Commit: u.params.Get("commit"), EntityGroups: u.params.Get("entity_groups") == "true",
-		Sweep: u.params.Get("sweep"), ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Sweep: u.params.Get("sweep"), Window: cfg.Horizon, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", "datastore"),
 	})
 	if err != nil {

@@ -25,8 +25,8 @@ func (w *World) drawWindows() {
 	}
 	w.changing = true
 	for _, f := range []Fault{Suspended, AnswerWaits} {
-		if rng.IntN(2) == 0 {
-			w.rates[f] = 0.3
+		if rng.IntN(4) > 0 {
+			w.rates[f] = 0.5
 		}
 	}
 }
