@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -75,6 +76,10 @@ type Worker struct {
 	Entries, Commits int64
 }
 
+// ErrOtherDatabase is an error of Check: this is not the database that was opened. No total is
+// served from then on until a Check finds the right one, from a cache neither.
+var ErrOtherDatabase = errors.New("another database")
+
 // A Store is where totals are read. Concurrent calls are allowed.
 type Store interface {
 	// Keys is the most keys of one Lookup; at least 1,000.
@@ -86,8 +91,9 @@ type Store interface {
 	// Workers returns the records of all aggregators, stale ones too.
 	Workers(ctx context.Context) ([]Worker, error)
 
-	// Check reports whether this is still the database that was opened. It returns the
-	// store's time, or a zero time where that is the machine's own.
+	// Check reports whether this is still the database that was opened, with ErrOtherDatabase
+	// if it certainly is not. It returns the store's time, or a zero time where that is the
+	// machine's own.
 	Check(ctx context.Context) (time.Time, error)
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
 )
 
 // The versions of what this package writes. One that does not know a database's version
@@ -118,11 +119,11 @@ func (s *Store) compareMeta(ctx context.Context) (at time.Time, err error) {
 	case err != nil:
 		return at, err
 	case id == "":
-		return at, fmt.Errorf("%w: the meta record of %s is gone: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
-			aggregator.ErrDeployment, s.cfg)
+		return at, fmt.Errorf("%w: %w: the meta record of %s is gone: this is not the database that was opened, or it was emptied; start again only if that is meant",
+			aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg)
 	case id != s.id:
-		return at, fmt.Errorf("%w: the meta record of %s has changed from id %s to %s: this is another database than the one that was opened; start again only if that is meant",
-			aggregator.ErrDeployment, s.cfg, s.id, id)
+		return at, fmt.Errorf("%w: %w: the meta record of %s has changed from id %s to %s: this is not the database that was opened; start again only if that is meant",
+			aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg, s.id, id)
 	}
 	return at, nil
 }

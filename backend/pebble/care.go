@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -225,11 +226,14 @@ func (s *Store) Check(ctx context.Context) (time.Time, error) {
 func (s *Store) checkDir() error {
 	if s.lock != nil {
 		lock, err := os.Stat(s.lockFile())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("data directory %s: %w", s.cfg.Dir, err)
+		}
 		if err != nil {
-			return fmt.Errorf("data directory %s is gone: restart: %w", s.cfg.Dir, err)
+			return fmt.Errorf("%w: data directory %s is gone: restart: %w", reader.ErrOtherDatabase, s.cfg.Dir, err)
 		}
 		if !os.SameFile(lock, s.lock) {
-			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
+			return fmt.Errorf("%w: data directory %s was replaced while in use: restart", reader.ErrOtherDatabase, s.cfg.Dir)
 		}
 	}
 	return nil
