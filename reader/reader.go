@@ -42,7 +42,7 @@ func New(store Store, cache Cache, cfg Config) (*Reader, error) {
 	}
 	r := &Reader{store: store, cfg: cfg.withDefaults()}
 	r.workers.every = r.cfg.LagEvery
-	r.clock.Env = r.cfg.Env
+	r.clock.Env, r.workers.clock.Env = r.cfg.Env, r.cfg.Env
 	r.flights.env, r.workers.flights.env = r.cfg.Env, r.cfg.Env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {

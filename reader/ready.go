@@ -46,6 +46,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 		return r.storeError(ctx, "checking the store", err)
 	}
 	r.clock.Learn(at, time.Since(began))
+	r.workers.clock.Learn(at, time.Since(began))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,7 @@ var defects = map[string]struct {
 	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
 	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) backendtest.Store { return &turning{Store: s} }},
 	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
 	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
 	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
@@ -116,7 +118,12 @@ func TestDefectiveStore(t *testing.T) {
 		}
 		return defect.make(s)
 	}
-	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
+	set := func(s backendtest.Store, off time.Duration) {
+		if s, ok := s.(*turning); ok {
+			s.off.Store(int64(off))
+		}
+	}
+	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Clock(set), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
 }
 
 type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error)
@@ -236,6 +243,21 @@ func loseSome(s *fakestore.Store) backendtest.Store {
 		return folded, err
 	}}
 }
+
+// turning shows the time by a clock that is set.
+type turning struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *turning) View() reader.View { return turned{s.Store.View(), s} }
+
+type turned struct {
+	reader.View
+	store *turning
+}
+
+func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
 
 func tellsAll(s *fakestore.Store) backendtest.Store {
 	n := int64(0)

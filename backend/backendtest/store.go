@@ -56,12 +56,18 @@ func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d }
 // it. It is for emulators, for the same reason.
 func Unpinned() Feature { return func(su *suite) { su.unpinned = true } }
 
+// Clock says that the clock of a store can be set: to off from the right time.
+func Clock(set func(s Store, off time.Duration)) Feature {
+	return func(su *suite) { su.setClock = set }
+}
+
 type suite struct {
 	open     func(t *testing.T) Store
 	reopen   func(t *testing.T, s Store) Store
 	rounds   int
 	settle   time.Duration
 	unpinned bool
+	setClock func(s Store, off time.Duration)
 }
 
 // view opens a view beside commits that are under way.
@@ -124,6 +130,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"ViewBeginsAtFirstCall", testViewBeginsAtFirstCall},
 		{"ViewClosesTwice", testViewClosesTwice},
 		{"ReadTimeCoversFolds", testReadTimeCoversFolds},
+		{"ReadTimeNeverGoesBack", testReadTimeNeverGoesBack},
 		{"ListOrder", testListOrder},
 		{"ListPages", testListPages},
 		{"BuryIsIdempotent", testBuryIsIdempotent},

@@ -43,7 +43,7 @@ func Open(cfg Config) (*Store, error) {
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
-		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
+		moments: moments{clock: cfg.clock}, views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
@@ -77,6 +77,11 @@ func (s *Store) start() error {
 	}
 	s.commits.synced.Store(n)
 	s.commits.sealed = -1
+	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.moments.resume(sealed.moment)
 	if err := s.seal(); err != nil {
 		return err
 	}

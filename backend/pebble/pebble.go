@@ -54,6 +54,8 @@ type Config struct {
 
 	// memTable is small in tests, so that they need not fold gigabytes for a compaction.
 	memTable uint64
+	// clock replaces the machine's in tests, for the moments that views are stamped with.
+	clock func() time.Time
 }
 
 func (c Config) withDefaults() Config {
@@ -61,6 +63,9 @@ func (c Config) withDefaults() Config {
 	c.memTable = cmp.Or(c.memTable, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.clock == nil {
+		c.clock = time.Now
 	}
 	if c.Exit == nil {
 		c.Exit = os.Exit
@@ -98,6 +103,7 @@ type Store struct {
 	closed  bool
 
 	commits commits
+	moments moments
 	backing chan struct{} // has room for one backup
 	syncs   syncs
 

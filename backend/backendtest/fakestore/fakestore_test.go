@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +24,22 @@ func TestStore(t *testing.T) {
 		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
 			t.Parallel()
 			backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-				o := o
-				o.Errorf, o.Defer = t.Errorf, fakestore.DeferSome(0.3, 1)
-				return fakestore.New(o)
-			})
+				o, s := o, &clocked{}
+				o.Errorf, o.Defer, o.Clock = t.Errorf, fakestore.DeferSome(0.3, 1), s.now
+				s.Store = fakestore.New(o)
+				return s
+			}, backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(*clocked).off.Store(int64(off)) }))
 		})
 	}
 }
+
+// clocked is a store whose clock can be set.
+type clocked struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *clocked) now() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
 	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
