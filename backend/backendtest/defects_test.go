@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +83,7 @@ var defects = map[string]*defect{
 	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
 	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) backendtest.Store { return &turning{Store: s} }},
 	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
 	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
 	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
@@ -162,7 +164,12 @@ func TestDefectiveStore(t *testing.T) {
 		return defect.make(s)
 	}
 	open := func(*testing.T) backendtest.Store { return wrap(fakestore.New(defect.opts)) }
-	backendtest.RunStore(t, open, backendtest.Slow(),
+	set := func(s backendtest.Store, off time.Duration) {
+		if s, ok := s.(*turning); ok {
+			s.off.Store(int64(off))
+		}
+	}
+	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Clock(set),
 		backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }),
 		backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return wrap(below(s)) }),
 		backendtest.RemovesByTime(defect.remove),
@@ -290,6 +297,21 @@ func loseSome(s *fakestore.Store) backendtest.Store {
 		return folded, err
 	}}
 }
+
+// turning shows the time by a clock that is set.
+type turning struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *turning) View() reader.View { return turned{s.Store.View(), s} }
+
+type turned struct {
+	reader.View
+	store *turning
+}
+
+func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
 
 func tellsAll(s *fakestore.Store) backendtest.Store {
 	n := int64(0)

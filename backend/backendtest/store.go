@@ -60,6 +60,11 @@ func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d }
 // it. It is for emulators, for the same reason.
 func Unpinned() Feature { return func(su *suite) { su.unpinned = true } }
 
+// Clock says that the clock of a store can be set: to off from the right time.
+func Clock(set func(s Store, off time.Duration)) Feature {
+	return func(su *suite) { su.setClock = set }
+}
+
 type suite struct {
 	open     func(t *testing.T) Store
 	reopen   func(t *testing.T, s Store) Store
@@ -67,10 +72,11 @@ type suite struct {
 	settle   time.Duration
 	unpinned bool
 
-	again   func(t *testing.T, s Store, window time.Duration) Store
-	expire  func(t *testing.T, s Store)
-	machine func(t *testing.T, m *Machine) Store
-	sweep   func(t *testing.T, s Store)
+	again    func(t *testing.T, s Store, window time.Duration) Store
+	expire   func(t *testing.T, s Store)
+	machine  func(t *testing.T, m *Machine) Store
+	sweep    func(t *testing.T, s Store)
+	setClock func(s Store, off time.Duration)
 }
 
 // view opens a view beside commits that are under way.
@@ -133,6 +139,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"ViewBeginsAtFirstCall", testViewBeginsAtFirstCall},
 		{"ViewClosesTwice", testViewClosesTwice},
 		{"ReadTimeCoversFolds", testReadTimeCoversFolds},
+		{"ReadTimeNeverGoesBack", testReadTimeNeverGoesBack},
 		{"ListOrder", testListOrder},
 		{"ListPages", testListPages},
 		{"BuryIsIdempotent", testBuryIsIdempotent},

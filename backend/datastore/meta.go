@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -235,6 +236,6 @@ func (s *Store) compare(m *metaRecord) error {
 }
 
 func (s *Store) another(what string) error {
-	return fmt.Errorf("%w: the meta record of %s %s: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
-		aggregator.ErrDeployment, s.cfg, what)
+	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; start again only if that is meant",
+		aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg, what)
 }

@@ -160,7 +160,7 @@ func inside(dir, of string) bool {
 
 // backup makes the copy beside dir and gives it its name in the last step.
 func (s *Store) backup(ctx context.Context, dir string) (err error) {
-	sealed := seal{s.id, s.commits.synced.Load()}
+	sealed := seal{s.id, s.commits.synced.Load(), s.moments.newest()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced

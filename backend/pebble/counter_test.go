@@ -15,8 +15,8 @@ func remove(t *testing.T, s *Store, counter string, sum int64) {
 		t.Fatal(err)
 	}
 	_, err = s.ResetCounter(t.Context(), admin.Reset{
-		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: time.Now(),
-		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: time.Now().UTC().Truncate(time.Microsecond)},
+		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: s.cfg.clock(),
+		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
 		t.Fatalf("ResetCounter: %v", err)

@@ -49,8 +49,8 @@ func Open(cfg Config) (*Store, error) {
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
-		identity: newIdentity(),
-		views:    make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
+		identity: newIdentity(), moments: moments{clock: cfg.clock},
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
 	if cfg.FS == nil {
 		s.home = newHome(cfg.Dir)
@@ -88,6 +88,11 @@ func (s *Store) start() error {
 	}
 	s.commits.synced.Store(n)
 	s.commits.sealed = -1
+	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.moments.resume(sealed.moment)
 	if err := s.seal(); err != nil {
 		return err
 	}

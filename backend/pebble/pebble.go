@@ -118,6 +118,7 @@ type Store struct {
 	closed  bool
 
 	commits commits
+	moments moments
 	backing chan struct{} // has room for one backup
 	syncs   syncs
 
