@@ -142,7 +142,7 @@ func (l *loop) audit() {
 	}
 	s.widened.Store(int64(l.pace.widened))
 	s.heldMessages.Store(int64(len(l.holding)))
-	s.heldBytes.Store(int64(l.heldBytes))
+	s.heldMemory.Store(int64(l.heldMemory))
 	s.waitingLetters.Store(int64(len(l.letters)))
 	l.a.state.Store(&state{reason: l.reason()})
 }

@@ -28,12 +28,17 @@ type Config struct {
 	Staleness time.Duration
 
 	// A window closes early at this many messages (default 10,000), distinct counters and
-	// markers (default 100,000) or bytes of messages (default 64 MiB).
-	WindowMessages, WindowCounters, WindowBytes int
+	// markers (default 100,000) or bytes of memory (default 64 MiB), estimated as for HeldMemory.
+	WindowMessages, WindowCounters, WindowMemory int
 
-	// HeldMessages and HeldBytes bound what is held unacknowledged; at the bound no
-	// more is taken from the bus. Defaults: 2 windows of messages, 4 of bytes.
-	HeldMessages, HeldBytes int
+	// HeldMessages and HeldMemory bound what is held unacknowledged; at either bound no
+	// more is taken from the bus. Defaults: 2 windows of messages, 4 of memory.
+	//
+	// HeldMemory is in bytes. What a message takes is estimated when it is decoded, by its
+	// size and by the parts and entries in it: 320 bytes for a part, such as each increment with
+	// an id is, and 64 for an entry. The message that reaches the bound may go beyond it by what it
+	// takes alone: 8 MiB at most for a batch of 512 KiB. The heap stays below 1.5 times the bound.
+	HeldMessages, HeldMemory int
 
 	// Commits is how many commits may be under way at once. Default: what the store
 	// gains from.
@@ -102,9 +107,9 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.Linger = cmp.Or(c.Linger, 100*time.Millisecond)
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
-	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.WindowMemory = cmp.Or(c.WindowMemory, 64<<20)
 	c.HeldMessages = cmp.Or(c.HeldMessages, 2*c.WindowMessages)
-	c.HeldBytes = cmp.Or(c.HeldBytes, 4*c.WindowBytes)
+	c.HeldMemory = cmp.Or(c.HeldMemory, 4*c.WindowMemory)
 	c.Commits = cmp.Or(c.Commits, limits.Commits)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.Shards = cmp.Or(c.Shards, limits.Shards)
@@ -135,9 +140,9 @@ func (c Config) validate() error {
 	}
 	positive("WindowMessages", c.WindowMessages)
 	positive("WindowCounters", c.WindowCounters)
-	positive("WindowBytes", c.WindowBytes)
+	positive("WindowMemory", c.WindowMemory)
 	positive("HeldMessages", c.HeldMessages)
-	positive("HeldBytes", c.HeldBytes)
+	positive("HeldMemory", c.HeldMemory)
 	positive("Commits", c.Commits)
 	positive("Remember", c.Remember)
 	positive("DeadLetterRate", c.DeadLetterRate)

@@ -14,16 +14,19 @@ const maxAhead = 24 * time.Hour
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
+	h := &held{msg: m, source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
 	if err == nil {
 		h.time = published
 	}
 	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
+	h.memory = memoryOf(len(m.Payload), batch)
+	payload := m.Payload
+	m.Payload, m.Metadata = nil, nil // they would be kept until the ack
 	if err != nil {
 		l.hold(h)
-		l.refuseMessage(h, m.Payload, err)
+		l.refuseMessage(h, payload, err)
 		return
 	}
 	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
@@ -31,7 +34,7 @@ func (l *loop) receive(m *message.Message) {
 
 func (l *loop) hold(h *held) {
 	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
+	l.heldMemory += h.memory
 }
 
 // take puts the parts of a batch that h holds into the window. published is the broker's
@@ -55,7 +58,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
 		l.window.messages++
-		l.window.bytes += h.bytes
+		l.window.memory += h.memory
 	}
 }
 
@@ -70,7 +73,8 @@ func (l *loop) admit(p *part) {
 	if p.marked {
 		if first, ok := l.known[p.ID]; ok {
 			if first.fingerprint != p.fingerprint {
-				first.rivals = append(first.rivals, p)
+				c := first.with()
+				c.rivals = append(c.rivals, p)
 				return
 			}
 			l.a.stats.duplicates.Add(1)
@@ -91,7 +95,7 @@ func (l *loop) done(h *held) {
 		return
 	}
 	delete(l.holding, h)
-	l.heldBytes -= h.bytes
+	l.heldMemory -= h.memory
 	if h.letter != "" {
 		l.replay.settled(h)
 		return
@@ -101,10 +105,9 @@ func (l *loop) done(h *held) {
 
 // follow lets the followers of a head that was applied into the window.
 func (l *loop) follow(head *part) {
-	for _, p := range head.followers {
+	for _, p := range head.takeFollowers() {
 		l.admit(p)
 	}
-	head.followers = nil
 }
 
 // forget ends the process of a part; rivals that waited for it have their turn.
@@ -113,10 +116,9 @@ func (l *loop) forget(p *part) {
 		return
 	}
 	delete(l.known, p.ID)
-	for _, rival := range p.rivals {
+	for _, rival := range p.takeRivals() {
 		l.admit(rival)
 	}
-	p.rivals = nil
 }
 
 // expired reports whether the part is beyond the horizon: its marker may be forgotten,

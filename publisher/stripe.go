@@ -26,6 +26,10 @@ const (
 	// entryCost is roughly what an entry takes beside its names: a cell, its slots and
 	// its place in a list.
 	entryCost = 160
+
+	// requestCost is roughly what a call takes beside its increments: what it waits by, and the
+	// head of a request with a key. Its caller's goroutine is not in it.
+	requestCost = 320
 )
 
 func cost(counter string) int64 { return int64(len(counter) + entryCost) }

@@ -115,7 +115,9 @@ func (b *backends) openPubSub(u backendURL, cfg Config) error {
 		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
 		DeadLetterTopic: u.params.Get("dead_letter"),
 		ReceiveOnly:     !cfg.Roles.Has(Publisher),
-		MaxOutstanding:  2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
+		// As many messages as an aggregator holds. Their bytes fill two windows, which take more
+		// memory than bytes: the one that is committed, and the next.
+		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 2 * cfg.WindowMemory,
 		Logger: cfg.Logger.With("backend", "pubsub"),
 	})
 	if err != nil {
@@ -137,7 +139,7 @@ func (b *backends) openGivenUp(ctx context.Context, project, subscription string
 	}
 	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
 		Project: project, Topic: subscription, Subscription: subscription, ReceiveOnly: true, AnyTopic: true,
-		MaxOutstanding: 10, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
+		MaxOutstanding: 10, MaxBytes: 16 << 20, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
 		Logger: cfg.Logger.With("backend", "pubsub", "subscription", subscription),
 	})
 	if err != nil {

@@ -131,7 +131,7 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
-		gauge("countmill_held_bytes", "Bytes of messages taken and not acknowledged.", float64(s.HeldBytes)),
+		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
 		gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted.", s.Lag.Seconds()),
 		gauge("countmill_window_widened_seconds", "How long windows wait beyond --staleness because commits fail again and again.", s.Widened.Seconds()),

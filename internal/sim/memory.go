@@ -1,5 +1,8 @@
 package sim
 
+// memoryEach is about what a message takes by an aggregator's estimate: some take more.
+const memoryEach = 3000
+
 // page is how many dead letters of a newer wire version an aggregator holds at once.
 const page = 10
 
