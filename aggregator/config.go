@@ -31,13 +31,14 @@ type Config struct {
 	// markers (default 100,000) or bytes of memory (default 64 MiB), estimated as for HeldMemory.
 	WindowMessages, WindowCounters, WindowMemory int
 
-	// HeldMessages and HeldMemory bound what is held unacknowledged; at either bound no
-	// more is taken from the bus. Defaults: 2 windows of messages, 4 of memory.
+	// HeldMessages and HeldMemory bound the messages that are held unacknowledged, by their
+	// number and by their memory in bytes. At either bound the aggregator takes no more from
+	// the bus. Defaults: 2 windows of messages, 4 of memory.
 	//
-	// HeldMemory is in bytes. What a message takes is estimated when it is decoded, by its
-	// size and by the parts and entries in it: 320 bytes for a part, such as each increment with
-	// an id is, and 64 for an entry. The message that reaches the bound may go beyond it by what it
-	// takes alone: 8 MiB at most for a batch of 512 KiB. The heap stays below 1.5 times the bound.
+	// The aggregator estimates the memory of a message when it decodes it: 1 KiB, its size, 320
+	// bytes for each part, and 64 for each entry. An increment with an id is a part of its own.
+	// The last message may exceed the bound, by 8 MiB if it is a batch of 512 KiB. The heap
+	// stays below 1.5 times the bound.
 	HeldMessages, HeldMemory int
 
 	// Commits is how many commits may be under way at once. Default: what the store

@@ -37,8 +37,8 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	l.setAside(dead)
 }
 
-// complete is what is written of the letter. That of parts is made only then: millions may wait,
-// and each of a request may hold a copy of the request's head.
+// complete returns the letter as the store gets it. A letter of parts is encoded only now:
+// a million letters may wait, and each may need a copy of its request's head.
 func (d *letter) complete() Dead {
 	if d.parts == nil {
 		return d.dead
@@ -100,7 +100,7 @@ func letterKey(source, reason string, content []byte) string {
 // A burial is the answer to a write of dead letters.
 type burial struct {
 	letters []*letter
-	dead    []Dead // what was written of each
+	dead    []Dead // as the store got them
 	err     error
 }
 

@@ -206,8 +206,8 @@ func (l *loop) intake() <-chan *message.Message {
 	return l.messages
 }
 
-// full reports whether no more may be held. Below the bound any message may be, whatever it takes
-// by itself, so that none waits for ever.
+// full reports whether the aggregator holds as much as it may. Below that it takes a message of
+// any size, so that none waits for ever.
 func (l *loop) full() bool {
 	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldMemory >= l.a.cfg.HeldMemory
 }

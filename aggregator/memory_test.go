@@ -17,10 +17,10 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// mostFactor is how many times the bound the heap may take.
+// mostFactor times the bound is the most heap that an aggregator may need.
 const mostFactor = 1.5
 
-// A farStore answers commits as it is told, and writes no letters.
+// A farStore commits by a function, and never writes letters.
 type farStore struct {
 	nullStore
 	fold func(context.Context, *Commit) error
@@ -104,7 +104,7 @@ func anonymousParts(counters, width int) func(n int) *message.Message {
 	}
 }
 
-// jsonIDs is what other software may put on the topic: increments with ids of so many bytes.
+// jsonIDs is a message of other software: increments with ids of so many bytes.
 func jsonIDs(width int) func(n int) *message.Message {
 	return func(n int) *message.Message {
 		var b strings.Builder
@@ -116,7 +116,7 @@ func jsonIDs(width int) func(n int) *message.Message {
 }
 
 // TestHeldMemory fills aggregators whose store is unreachable until they take no more, and compares
-// the heap with the bound. COUNTMILL_TEST_MEMORY is that bound in MiB, such as the default 256.
+// the heap with the bound. COUNTMILL_TEST_MEMORY sets the bound in MiB; the default setting is 256.
 func TestHeldMemory(t *testing.T) {
 	atOnce := Limits{Keys: 1000, Commits: 1, Shards: 1}
 	inPieces := Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 1}
@@ -211,7 +211,7 @@ func measure(t *testing.T, store Store, next func(n int) *message.Message) {
 
 func mebi(n int) float64 { return float64(n) / (1 << 20) }
 
-// heap is what the heap has in use, and what it had from the system before garbage was collected.
+// heap returns how much of the heap is in use, and its size before the garbage was collected.
 func heap() (used, had int) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -42,7 +42,7 @@ type part struct {
 	company *company // nil for most
 }
 
-// A company is what waits for a part.
+// A company waits for a part to be settled.
 type company struct {
 	holders []*held // of further copies
 	// followers of a head wait here until it is settled.

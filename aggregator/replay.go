@@ -36,8 +36,8 @@ type exhumed struct {
 }
 
 const (
-	// replayPage is how many letters are held at most. What they take besides is a replayShare
-	// of Config.HeldMemory, beyond it, and what the last of them takes alone.
+	// An aggregator holds at most replayPage letters. Beyond Config.HeldMemory they may need a
+	// replayShare-th of it, and the memory of one more letter.
 	replayPage  = 10
 	replayShare = 8
 	// replayEvery is how long a round waits for the next, half of it at random: of

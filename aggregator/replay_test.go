@@ -190,7 +190,7 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 	})
 }
 
-// What letters take while they are replayed is bounded as well; one alone is taken, whatever it takes.
+// The memory of letters that are replayed is bounded too. One letter alone always fits.
 func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 	for held, want := range map[int]int64{1: 1, 8 * 3000: 3, 1 << 20: 10} {
 		t.Run(fmt.Sprint(held), func(t *testing.T) {

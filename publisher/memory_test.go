@@ -13,7 +13,7 @@ import (
 )
 
 // TestOpenMemory admits requests until the open batch is full, and compares the heap with MaxBytes.
-// COUNTMILL_TEST_MEMORY is that in MiB, such as the default 256.
+// COUNTMILL_TEST_MEMORY sets MaxBytes in MiB; the default setting is 256.
 func TestOpenMemory(t *testing.T) {
 	const most = 1.5
 	bound := 16 << 20

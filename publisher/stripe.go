@@ -27,8 +27,8 @@ const (
 	// its place in a list.
 	entryCost = 160
 
-	// requestCost is roughly what a call takes beside its increments: what it waits by, and the
-	// head of a request with a key. Its caller's goroutine is not in it.
+	// requestCost is roughly the memory of a call that waits, beside its increments and without
+	// its goroutine. Some of it is for the head of a request with a key.
 	requestCost = 320
 )
 

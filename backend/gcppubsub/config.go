@@ -48,8 +48,8 @@ type Config struct {
 	// from filling. Default 20,000.
 	MaxOutstanding int
 
-	// MaxBytes is the most bytes of messages held unacked. The memory of those that nobody has
-	// taken yet is at most that; what has been taken is its subscriber's. Default 128 MiB.
+	// MaxBytes is the most bytes of messages held unacked. A message that was delivered leaves
+	// its bytes to the subscriber, so this is also the most memory of the others. Default 128 MiB.
 	MaxBytes int
 
 	// PublishTimeout bounds a call of Publish, and how long after its error the message

@@ -115,8 +115,8 @@ func (b *backends) openPubSub(u backendURL, cfg Config) error {
 		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
 		DeadLetterTopic: u.params.Get("dead_letter"),
 		ReceiveOnly:     !cfg.Roles.Has(Publisher),
-		// As many messages as an aggregator holds. Their bytes fill two windows, which take more
-		// memory than bytes: the one that is committed, and the next.
+		// As many messages as an aggregator holds, and more bytes than two windows: a message needs
+		// more memory than its bytes. One window is committed while the next one fills.
 		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 2 * cfg.WindowMemory,
 		Logger: cfg.Logger.With("backend", "pubsub"),
 	})

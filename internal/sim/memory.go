@@ -1,6 +1,6 @@
 package sim
 
-// memoryEach is about what a message takes by an aggregator's estimate: some take more.
+// memoryEach is about an aggregator's estimate for a message. Some messages need more.
 const memoryEach = 3000
 
 // page is how many dead letters of a newer wire version an aggregator holds at once.
