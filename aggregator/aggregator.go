@@ -15,7 +15,8 @@ import (
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
 // have many messages unacknowledged at once, and deliver a message again that was not
-// acknowledged, unless Config.SkipAnonymousMarkers says that it never does.
+// acknowledged, unless Config.SkipAnonymousMarkers says that it never does. A message that was
+// delivered is the aggregator's, which takes payload and metadata out of it.
 type Bus interface {
 	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
 }

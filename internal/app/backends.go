@@ -117,7 +117,9 @@ func (b *backends) openPubSub(u backendURL, cfg Config) error {
 		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
 		DeadLetterTopic: u.params.Get("dead_letter"),
 		ReceiveOnly:     !cfg.Roles.Has(Publisher),
-		MaxOutstanding:  2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
+		// As many messages as an aggregator holds, and more bytes than two windows: a message needs
+		// more memory than its bytes. One window is committed while the next one fills.
+		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 2 * cfg.WindowMemory,
 		Logger: cfg.Logger.With("backend", "pubsub"),
 	})
 	if err != nil {
@@ -139,7 +141,7 @@ func (b *backends) openGivenUp(ctx context.Context, project, subscription string
 	}
 	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
 		Project: project, Topic: subscription, Subscription: subscription, ReceiveOnly: true, AnyTopic: true,
-		MaxOutstanding: 10, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
+		MaxOutstanding: 10, MaxBytes: 16 << 20, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
 		Logger: cfg.Logger.With("backend", "pubsub", "subscription", subscription),
 	})
 	if err != nil {
