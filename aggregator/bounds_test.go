@@ -115,9 +115,9 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 // With nothing left to try nobody would notice that the store is back.
 func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, time.Hour)
 		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
-		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		r := run(t, store, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(2 * time.Hour) // it becomes a dead letter
 		store.OnFold(nil)

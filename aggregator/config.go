@@ -53,10 +53,6 @@ type Config struct {
 	// says. Negative: counters keep the numbers of shards that they have.
 	ShardRate float64
 
-	// Horizon is how long ids are remembered. Every publisher and aggregator of a
-	// deployment must have the same. Default 8 days.
-	Horizon time.Duration
-
 	// Remember is how many counters' records are kept in memory, fewer where names have
 	// more than 48 bytes on average: at most 126 bytes for each. Default 2,000,000.
 	Remember int
@@ -110,7 +106,6 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.Shards = cmp.Or(c.Shards, limits.Shards)
 	c.MaxShards = cmp.Or(c.MaxShards, 128)
 	c.ShardRate = cmp.Or(c.ShardRate, limits.ShardRate)
-	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
 	c.Remember = cmp.Or(c.Remember, 2_000_000)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
@@ -150,8 +145,8 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("Staleness must be from %s to %s, or 0 for none, got %s", MinStaleness, MaxStaleness, c.Staleness))
 	}
 	for name, d := range map[string]time.Duration{
-		"CommitTimeout": c.CommitTimeout, "Horizon": c.Horizon,
-		"DrainTimeout": c.DrainTimeout, "AnnounceEvery": c.AnnounceEvery,
+		"CommitTimeout": c.CommitTimeout,
+		"DrainTimeout":  c.DrainTimeout, "AnnounceEvery": c.AnnounceEvery,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be positive, got %s", name, d))

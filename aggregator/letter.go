@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -30,8 +31,12 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	parts := append([]*part{p}, p.followers...)
 	p.followers = nil
 	kept := distinct(parts)
+	cause := reason
+	if strings.HasPrefix(reason, beyondWindow) {
+		cause = beyondWindow // the same whatever the window is
+	}
 	dead := &letter{unmarked: !p.marked, dead: Dead{
-		Key: letterKey(p.ID.String(), reason, content(kept)), Source: p.ID.String(),
+		Key: letterKey(p.ID.String(), cause, content(kept)), Source: p.ID.String(),
 		Payload: batchOf(kept...), Time: p.from, Reason: reason, Maybe: maybe,
 	}}
 	for _, q := range parts {
@@ -71,7 +76,10 @@ func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 		key = newerKey(newer.Version, h.source, payload)
 	}
 	l.setAside(&letter{
-		dead:    Dead{Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error()},
+		dead: Dead{
+			Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
+			Maybe: errors.As(err, new(tooOld)),
+		},
 		holders: []*held{h},
 	})
 }

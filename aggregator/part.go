@@ -15,9 +15,9 @@ type held struct {
 	letter string    // the dead letter's key; msg is nil then
 	source string    // its id, for dead letters
 	time   time.Time // when its oldest increment was added
-	born   time.Time // that, or the broker's time where it is earlier
-	bytes  int
-	open   int // parts that are not settled
+	wait
+	bytes int
+	open  int // parts that are not settled
 	// maybe and stays are of a dead letter: it may have been applied before, and it has
 	// been set aside again as what it was.
 	maybe, stays bool
@@ -31,7 +31,7 @@ type held struct {
 type part struct {
 	wire.Part
 	at          time.Time // what it is stamped with; its marker is kept by it
-	from        time.Time // what the horizon counts from: that, or the broker's time where it is earlier
+	from        time.Time // what the window is judged by: that, or the broker's time where it is earlier
 	marked      bool      // needs a marker
 	fold        uint64
 	fingerprint wire.Fingerprint
@@ -81,6 +81,7 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		if p.marked = p.Kind != wire.Anonymous || !skipAnonymous; p.marked {
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()
 		}
+		// It waits for its head: of a refused request nothing is counted.
 		if p.Kind.Follows() {
 			p.head = head
 			head.followers = append(head.followers, p)

@@ -14,7 +14,7 @@ import (
 // Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
-// its removal, counts once, and one beyond the horizon becomes a letter that says so.
+// its removal, counts once, and one beyond the window becomes a letter that says so.
 //
 // A page of letters is read when all of the one before are settled and removed.
 type replay struct {
@@ -54,7 +54,7 @@ const (
 // letter as it is, or a batch with what it holds under other ids. Bury asks, and asks
 // once however often it is repeated; Discard takes that back. The store is the way
 // because whoever is asked may run apart from every bus, and because a batch on a bus
-// gets a new time there: beyond the horizon it would be taken for young. The letter stays
+// gets a new time there: beyond the window it would be taken for young. The letter stays
 // until it is counted, and stays for good when it is set aside again for the same reason.
 //
 // Such keys stand together behind those of all other letters but newer ones.
@@ -146,6 +146,8 @@ func (l *loop) replayAll(letters []Dead) bool {
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
 		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time, maybe: d.Maybe}
+		h.born = d.Time
+		// The letter stays in the store until its parts are settled.
 		l.replay.open++
 		if err != nil {
 			l.hold(h)

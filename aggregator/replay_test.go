@@ -132,17 +132,17 @@ func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 	})
 }
 
-// The horizon counts from the letter's time, not from its replay.
-func TestALetterBeyondTheHorizonIsNotCounted(t *testing.T) {
+// The window is judged by the letter's time, not by that of its replay.
+func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, time.Hour)
 		at := time.Now()
 		aside(t, store, versioned(2, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(2, at, anonymous(one("a", 1))))
 		settle(time.Hour)
-		r := run(t, store, aggregator.Config{Decode: upTo(2), Horizon: time.Hour})
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
 		settle(3 * time.Minute)
 		r.want(t, map[string]int64{})
-		want := "older than the horizon of 1h0m0s"
+		want := "beyond the deduplication window of 1h0m0s"
 		if got := r.reasons(); len(got) != 2 || got[0] != want || got[1] != want {
 			t.Errorf("dead letters %q, want two %q", got, want)
 		}

@@ -27,6 +27,11 @@ var (
 	// ErrNotCounted: the store answered OK and did not add. Folding must stop.
 	ErrNotCounted = errors.New("the store answers OK but does not add")
 
+	// ErrNotApplied: the store gave the commit up before it began, for instance because the
+	// context ended while it waited for its turn. Nothing was applied, nor will be. A store
+	// answers this only where it is certain of both.
+	ErrNotApplied = errors.New("not applied")
+
 	// ErrContended: the commit stood in the way of others that wrote what it writes. It
 	// was maybe applied, as after any error that is not listed above; that more shards
 	// would help is all it says besides.
@@ -158,7 +163,7 @@ type Dead struct {
 	Payload []byte
 	// Source is the part's id in hex or the broker's message id.
 	Source string
-	// Time is what the horizon counts from.
+	// Time is what the deduplication window is judged by.
 	Time time.Time
 	// Reason is a sentence for the person who decides about it.
 	Reason string
@@ -189,6 +194,8 @@ type Worker struct {
 	ID string
 	// Lag is the age of the oldest increment that it holds uncommitted.
 	Lag time.Duration
+	// Stalled: it takes no messages, so Lag does not cover the bus.
+	Stalled bool
 	// LastCommit is when it last folded something; zero for never.
 	LastCommit time.Time
 	// Expires is when the record stops meaning anything.

@@ -25,6 +25,8 @@
 //
 //	what happens                  Add                 Publish, PublishKeyed
 //	an increment is not valid     ErrInvalid          ErrInvalid, nothing of the call is counted
+//	the clock of the machine      ErrUnavailable      ErrUnavailable, nothing of the call is counted
+//	    cannot be right
 //	the bus is slow or away       accepted            waits
 //	... until the open batch      ErrOverloaded       ErrOverloaded, nothing of the call is counted
 //	    is full
@@ -32,8 +34,8 @@
 //	    seal
 //	the context ends after it     -                   ErrOutcomeUnknown: it is still being sent
 //	the bus is closed (its error  accepted, and       ErrOutcomeUnknown
-//	    matches ErrClosed)        counted in Close's
-//	                              error
+//	    matches ErrClosed)        counted in the errors
+//	                              of Flush and Close
 //	the key was used before with  -                   ErrConflict, nothing of the call is counted
 //	    another body
 //	the publisher is closed       ErrClosed           ErrClosed

@@ -19,9 +19,10 @@ const (
 
 // A Pipeline is what the aggregators last said of themselves.
 type Pipeline struct {
-	// Workers is how many of them are fresh. With none nothing else is known.
+	// Workers is how many of them are alive: their records are fresh, and they take messages.
 	Workers int
-	// Lag is the largest age of an increment that one of them holds uncommitted.
+	// Lag is the largest age of an increment that one of them holds uncommitted. A fresh record
+	// counts also where its aggregator takes no messages. See LagKnown.
 	Lag time.Duration
 	// Entries folded and Commits made a second by all of them together, between their
 	// last two records. RatesKnown is false where one of them was seen only once.
@@ -29,16 +30,23 @@ type Pipeline struct {
 	RatesKnown       bool
 }
 
-// Lag returns the largest lag of the fresh aggregators; known is false where there is
-// none. It is what they announced at most Config.LagEvery ago.
+// LagKnown reports whether Lag means anything. While no aggregator is alive nobody takes the
+// messages on the bus, so a 0 would be a guess; the messages that a stopped one holds are known.
+func (p *Pipeline) LagKnown() bool { return p.Workers > 0 || p.Lag > 0 }
+
+// Lag returns the largest lag that aggregators announced at most Config.LagEvery ago; known
+// is false where nothing is.
 func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 	p := r.Pipeline(ctx)
-	return p.Lag, p.Workers > 0
+	return p.Lag, p.LagKnown()
 }
 
 // Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
 // store cannot be read it is what is still fresh of the last reading.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
+	if !r.clock.Known() {
+		_ = r.checkStore(ctx) // whose records are fresh is known by the store's time
+	}
 	p, due := r.workers.look(time.Now(), r.clock.Now())
 	if due {
 		r.fetchWorkers(ctx)
@@ -148,18 +156,21 @@ func (s sighting) next(w Worker) sighting {
 }
 
 func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
-	p := Pipeline{RatesKnown: true}
+	p, fresh := Pipeline{RatesKnown: true}, 0
 	for _, s := range ro.workers {
 		if !s.worker.Expires.After(storeNow) {
 			continue
 		}
-		p.Workers++
+		fresh++
+		if !s.worker.Stalled {
+			p.Workers++
+		}
 		p.Lag = max(p.Lag, s.worker.Lag)
 		p.Entries += s.entries
 		p.Commits += s.commits
 		p.RatesKnown = p.RatesKnown && s.paced
 	}
-	if p.Workers == 0 || !p.RatesKnown {
+	if fresh == 0 || !p.RatesKnown {
 		p.Entries, p.Commits, p.RatesKnown = 0, 0, false
 	}
 	return p

@@ -60,6 +60,56 @@ func TestLagIsTheLargestOfTheFresh(t *testing.T) {
 	})
 }
 
+// An aggregator that takes no messages is not alive. Only the messages that it holds raise the lag.
+func TestLagOfAggregatorsThatTakeNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		worker := func(id string, lag time.Duration, stalled bool) reader.Worker {
+			return reader.Worker{ID: id, Lag: lag, Stalled: stalled}
+		}
+		for i, step := range []struct {
+			workers []reader.Worker
+			lag     time.Duration
+			known   bool
+			alive   int
+		}{
+			{[]reader.Worker{worker("a", 0, true), worker("b", 0, true)}, 0, false, 0},
+			{[]reader.Worker{worker("a", time.Minute, true), worker("b", 0, true)}, time.Minute, true, 0},
+			{[]reader.Worker{worker("a", time.Minute, true), worker("b", time.Second, false)}, time.Minute, true, 1},
+			{[]reader.Worker{worker("a", 0, true), worker("b", time.Second, false)}, time.Second, true, 1},
+			{[]reader.Worker{worker("a", 0, true), worker("b", 0, false)}, 0, true, 1},
+		} {
+			for n := range step.workers {
+				step.workers[n].Expires = time.Now().Add(time.Minute)
+			}
+			store.announce(step.workers...)
+			lag, known := r.Lag(t.Context())
+			if alive := r.Pipeline(t.Context()).Workers; lag != step.lag || known != step.known || alive != step.alive {
+				t.Errorf("step %d: lag %s, known %t, %d alive; want %+v", i, lag, known, alive, step)
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// Whether a record is fresh is judged by the store's time, also where nobody has read yet.
+func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, off := range []time.Duration{-time.Hour, time.Hour} {
+			store := &fakeStore{skew: -off}
+			store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(-off + 10*time.Second)},
+				reader.Worker{ID: "gone", Lag: time.Minute, Expires: time.Now().Add(-off - 10*time.Second)})
+			r := newReader(t, store, nil, reader.Config{})
+			if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
+				t.Errorf("a clock that is %s off: lag %s, known %t, want 1s", off, lag, known)
+			}
+		}
+	})
+}
+
 func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

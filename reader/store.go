@@ -70,6 +70,7 @@ type Record struct {
 type Worker struct {
 	ID         string
 	Lag        time.Duration
+	Stalled    bool // it takes no messages, so Lag does not cover the bus
 	LastCommit time.Time
 	Expires    time.Time
 	// Entries folded and Commits made since the worker started.

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"time"
-
-	"github.com/countmill/countmill"
-)
+import "time"
 
 // Every duration that a proof rests on, side by side. The relations below them are
 // asserted when this file is compiled.
@@ -30,9 +26,13 @@ const (
 	// maxRan is the most that counts as running between two moves of ForgetBefore.
 	maxRan = 2 * CheckEvery
 
-	// ChangeSlack is how long after a change of the window parts may still get a marker
-	// that expires by the window before.
-	ChangeSlack = time.Hour
+	// MaxAhead is how far the time of a part with a marker may lie in the future when it is
+	// taken in. A publisher's clock may be ahead, and not every bus tells its own time.
+	MaxAhead = 24 * time.Hour
+
+	// ChangeSlack is how far the time of a part may lie past a change of the window while its
+	// marker still expires by the window before.
+	ChangeSlack = 26 * time.Hour
 
 	// RememberFor is how long an aggregator goes by what it knows of a counter's record.
 	RememberFor = time.Hour
@@ -45,6 +45,10 @@ const (
 
 	// MaxTransaction is how long a transaction of a store can live.
 	MaxTransaction = 270 * time.Second
+
+	// MinWindow and MaxWindow bound Settings.Window.
+	MinWindow = time.Hour
+	MaxWindow = 366 * 24 * time.Hour
 
 	// MaxLook is how old a look-up may be when a reset is applied, by the store's clock.
 	MaxLook = time.Minute
@@ -67,7 +71,7 @@ const (
 
 	// A marker by the window before a change is written at most SettingsMaxAge after it,
 	// by a process that may be frozen, for a part at most MaxAhead ahead of the clock.
-	_ = uint64(ChangeSlack - SettingsMaxAge - countmill.MaxAhead - 15*time.Minute)
+	_ = uint64(ChangeSlack - SettingsMaxAge - MaxAhead - frozen)
 
 	// An aggregator folds into a counter that was deleted at most RememberFor after the
 	// delete's commit; a sweep comes SweepAfter after the moment that the delete says,

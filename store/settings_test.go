@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/countmill/countmill"
 )
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -18,16 +16,17 @@ func TestForgetBeforeKeepsItsPaceWhileALongerWindowTakesEffect(t *testing.T) {
 		{0, -24 * time.Hour},
 		{time.Hour, -23 * time.Hour},
 		{24 * time.Hour, 0},
-		{25 * time.Hour, time.Hour}, // the moment of the change plus ChangeSlack
-		{48 * time.Hour, time.Hour},
-		{193 * time.Hour, time.Hour},
-		{194 * time.Hour, 2 * time.Hour},
+		{49 * time.Hour, 25 * time.Hour},
+		{50 * time.Hour, 26 * time.Hour}, // the moment of the change plus ChangeSlack
+		{60 * time.Hour, 26 * time.Hour},
+		{218 * time.Hour, 26 * time.Hour},
+		{219 * time.Hour, 27 * time.Hour},
 	} {
 		got := changed.At(start.Add(tt.now))
 		if want := start.Add(tt.want); !got.ForgetBefore.Equal(want) {
 			t.Errorf("%s after the change: ForgetBefore is %s, want %s", tt.now, got.ForgetBefore, want)
 		}
-		if took := got.Pace == 0; took != (tt.now >= 25*time.Hour) {
+		if took := got.Pace == 0; took != (tt.now >= 50*time.Hour) {
 			t.Errorf("%s after the change: pace is %s", tt.now, got.Pace)
 		}
 	}
@@ -121,7 +120,7 @@ func (w *world) folds(at time.Time) (n int) {
 	var expiry, written time.Time
 	for end := w.now.Add(192 * time.Hour); w.now.Before(end); w.step() {
 		s := w.seen()
-		if s.Refuses(at) || at.After(w.now.Add(countmill.MaxAhead)) {
+		if s.Refuses(at) || at.After(w.now.Add(MaxAhead)) {
 			continue
 		}
 		if n == 0 || w.forgotten(at, written, expiry) {
@@ -136,7 +135,7 @@ func (w *world) run(t *testing.T, what string, seed uint64) {
 	for range 500 {
 		w.step()
 	}
-	at := w.now.Add(time.Duration(w.rng.IntN(600)-500) * time.Minute)
+	at := w.now.Add(time.Duration(w.rng.IntN(2000)-500) * time.Minute)
 	if n := w.folds(at); n > 1 {
 		t.Fatalf("%s, seed %d: a part was folded %d times", what, seed, n)
 	}

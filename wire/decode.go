@@ -38,7 +38,10 @@ func Decode(payload []byte) (*Batch, error) {
 	if err != nil {
 		return nil, invalid("batch: %w", err)
 	}
-	b := &Batch{Time: time.UnixMicro(int64(us))}
+	b := &Batch{}
+	if b.Time, err = timeOf(us); err != nil {
+		return nil, invalid("batch: %w", err)
+	}
 	entries := make([]Entry, 0, len(payload)/24)
 	head := -1 // the nearest before the part at hand
 	for !fields.done() {
@@ -119,12 +122,21 @@ func decodePartHeader(body *cursor, p *Part) error {
 		if err != nil {
 			return err
 		}
-		// Other readers take 0 for no time, and this one the year 1.
-		if p.Time = time.UnixMicro(int64(us)); us == 0 || p.Time.IsZero() {
-			return fmt.Errorf("time %d", int64(us))
+		if us == 0 { // other readers take it for no time
+			return errors.New("time_us 0")
 		}
+		p.Time, err = timeOf(us)
+		return err
 	}
 	return nil
+}
+
+func timeOf(us uint64) (time.Time, error) {
+	t := time.UnixMicro(int64(us))
+	if !InRange(t) {
+		return t, fmt.Errorf("time_us %d is out of range (limit: 1970 to 2261)", int64(us))
+	}
+	return t, nil
 }
 
 func checkEntries(p *Part) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,12 @@ func testBuryIsIdempotent(t *testing.T, su *suite) {
 	bury(t, s, a, b)
 	bury(t, s, a)
 	bury(t, s)
-	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
+	// The first and the last time that a batch may have, and none at all.
+	c, d := letter("c"), letter("d")
+	c.Time, c.At = time.UnixMicro(0), wire.MaxTime.Add(-time.Microsecond)
+	d.Time = time.Time{}
+	bury(t, s, c, d)
+	if diff := cmp.Diff([]aggregator.Dead{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
@@ -160,7 +166,7 @@ func testAnnounceReplaces(t *testing.T, su *suite) {
 			t.Fatalf("Announce: %v", err)
 		}
 	}
-	a.Lag, a.Entries = 3*time.Microsecond, a.Entries+1
+	a.Lag, a.Stalled, a.Entries = 3*time.Microsecond, true, a.Entries+1
 	if err := s.Announce(t.Context(), a); err != nil {
 		t.Fatalf("Announce: %v", err)
 	}
@@ -271,6 +277,51 @@ func testCancelledContext(t *testing.T, su *suite) {
 	}
 	if got := count(t, s, "a", 0); got != 1 {
 		t.Errorf("a cancelled Fold and the same again: got %d, want 1", got)
+	}
+}
+
+// After ErrNotApplied nothing is there, and nothing comes later. Folds wait for each other here,
+// and some of them not for long.
+func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
+	s := su.open(t)
+	var mu sync.Mutex
+	var never []wire.PartID
+	want := int64(0)
+	try := func(ctx context.Context) {
+		m := marker()
+		_, err := s.Fold(ctx, commit(one(m), add("a", 0, 1)))
+		mu.Lock()
+		defer mu.Unlock()
+		if errors.Is(err, aggregator.ErrNotApplied) {
+			never = append(never, m.ID)
+			return
+		}
+		want++
+		if err == nil {
+			return
+		}
+		if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", 0, 1))); err != nil && !errors.Is(err, aggregator.ErrMarkerExists) {
+			t.Errorf("Fold after an unknown outcome: %v", err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range su.rounds / 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*100*time.Microsecond)
+				try(ctx)
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range never {
+		if len(applied(t, s, id)) > 0 {
+			t.Errorf("Fold says %v, and the marker is there", aggregator.ErrNotApplied)
+		}
+	}
+	if got := count(t, s, "a", 0); got != want {
+		t.Errorf("got %d, want %d: one for each fold but the %d that were not applied", got, want, len(never))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
@@ -72,6 +73,7 @@ var defects = map[string]*defect{
 	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
 	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
 	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"denies what it applied":            {caught: "NotAppliedAppliesNothing", make: folds(deny)},
 	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
 	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
 	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
@@ -92,7 +94,8 @@ var defects = map[string]*defect{
 	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *admin.Reset) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
 	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
 	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *admin.Reset) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
-	"lets the last reset win":           {caught: "LaterResetStays", make: resets(func(r *admin.Reset) { r.Look.At = r.Look.At.Add(time.Second) })},
+	"lets the last reset win":           {caught: "ResetSeesTheLastOne", make: resetUnseen},
+	"waits for a clock that was ahead":  {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) backendtest.Store { return &waiting{Store: s} }},
 	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) backendtest.Store { return showing{s} }},
 	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return hasty{s} }},
 	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return untidy{s} }},
@@ -259,6 +262,15 @@ func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit)
 	folded, err := s.Fold(ctx, &aggregator.Commit{Adds: c.Adds})
 	if len(c.Markers) > 0 {
 		_, _ = s.Fold(ctx, &aggregator.Commit{Markers: c.Markers})
+	}
+	return folded, err
+}
+
+// deny takes the end of a context for a fold that never began.
+func deny(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+	folded, err := s.Fold(context.WithoutCancel(ctx), c)
+	if ctx.Err() != nil {
+		return folded, aggregator.ErrNotApplied
 	}
 	return folded, err
 }
@@ -488,6 +500,31 @@ func resets(spoil func(*admin.Reset)) func(*fakestore.Store) backendtest.Store {
 // resetToPresent takes off what was folded since the look-up too.
 func resetToPresent(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
+}
+
+// resetUnseen applies a reset whether or not its look-up has seen the last one.
+func resetUnseen(s *fakestore.Store) backendtest.Store {
+	return resetting{s, func(r *admin.Reset) {
+		v := s.View()
+		defer v.Close()
+		if values, err := v.Lookup(context.Background(), []reader.Key{{Counter: r.Counter, Shard: reader.RecordKey}}); err == nil {
+			r.Look.ResetAt = values[0].Reset.At
+		}
+	}}
+}
+
+// waiting refuses resets until the clock is past the last one.
+type waiting struct {
+	*fakestore.Store
+	last time.Time
+}
+
+func (w *waiting) ResetCounter(ctx context.Context, r admin.Reset) (admin.Done, error) {
+	if r.Look.At.Before(w.last) {
+		return admin.Done{}, countmill.ErrUnavailable
+	}
+	w.last = r.Look.At
+	return w.Store.ResetCounter(ctx, r)
 }
 
 type showing struct{ *fakestore.Store }

@@ -80,7 +80,8 @@ func one(m aggregator.Marker) []aggregator.Marker { return []aggregator.Marker{m
 // certain reports whether err says that nothing was applied.
 func certain(err error) bool {
 	return errors.Is(err, aggregator.ErrMarkerExists) || errors.Is(err, aggregator.ErrRefused) ||
-		errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrNotCounted)
+		errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrNotCounted) ||
+		errors.Is(err, aggregator.ErrNotApplied)
 }
 
 // mustFold folds a commit that has to succeed at once.
@@ -99,10 +100,15 @@ func mustFold(t *testing.T, s Store, c *aggregator.Commit) time.Time {
 func foldRetrying(ctx context.Context, s Store, c *aggregator.Commit) (maybe bool, err error) {
 	for range 100 {
 		_, err = s.Fold(ctx, c)
-		if err == nil || certain(err) || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return maybe, err
+		case errors.Is(err, aggregator.ErrNotApplied):
+		case err == nil || certain(err):
+			return maybe, err
+		default:
+			maybe = true
 		}
-		maybe = true
 	}
 	return maybe, err
 }

@@ -27,7 +27,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 	}
 	defer cancel()
 	_, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, map[string]*pb.Value{
-		"lag": integer(int64(w.Lag)), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
+		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
 		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
 	})})
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 	_, err = s.query(ctx, nil, span{kind: kindWorker}, math.MaxInt32, func(e *pb.Entity) error {
 		f := fields{entity: e}
 		w := reader.Worker{
-			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), LastCommit: f.instant("last_commit"),
+			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), Stalled: f.boolean("stalled"), LastCommit: f.instant("last_commit"),
 			Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
 		}
 		if f.has("settings") {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -157,6 +156,7 @@ func decodeDead(key string, value []byte) (aggregator.Dead, error) {
 // 1970, the lag is in nanoseconds.
 type workerRecord struct {
 	Lag        int64 `json:"lag"`
+	Stalled    bool  `json:"stalled,omitempty"`
 	LastCommit int64 `json:"last_commit"`
 	Expires    int64 `json:"expires"`
 	Entries    int64 `json:"entries"`
@@ -170,7 +170,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 		return err
 	}
 	defer s.closing.RUnlock()
-	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits, w.Settings})
+	value, err := json.Marshal(workerRecord{int64(w.Lag), w.Stalled, w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits, w.Settings})
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 			return false, fmt.Errorf("worker %q: %w", id, err)
 		}
 		workers = append(workers, reader.Worker{
-			ID: id, Lag: time.Duration(r.Lag), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+			ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
 			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		})
 		return true, ctx.Err()
@@ -221,21 +221,8 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen()); err != nil {
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen()); err != nil {
 		return store.Checked{}, err
 	}
 	return store.Checked{Settings: s.advance()}, nil
-}
-
-func (s *Store) checkDir() error {
-	if s.lock != nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
-			return fmt.Errorf("data directory %s is gone: restart: %w", s.cfg.Dir, err)
-		}
-		if !os.SameFile(lock, s.lock) {
-			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 )
@@ -66,6 +67,9 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 		return err
 	}
 	defer s.unlockMarking()
+	if err := s.atHome(); err != nil { // before a marker is found that is gone as well
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
 	b := s.db.NewBatch()
 	defer b.Close()
 	if err := plan(b, time.Now().UTC().Truncate(time.Microsecond)); err != nil || b.Empty() {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -29,12 +28,17 @@ func Open(cfg Config) (*Store, error) {
 	}
 	files := cfg.FS
 	if files == nil {
-		files = vfs.Default
+		files = privateFS{vfs.Default}
 		dir, err := filepath.Abs(cfg.Dir) // one name for one directory: the lock goes by it
 		if err != nil {
 			return nil, explain(cfg.Dir, err)
 		}
 		cfg.Dir = dir
+		if cfg.BackupRoot != "" {
+			if cfg.BackupRoot, err = filepath.Abs(cfg.BackupRoot); err != nil {
+				return nil, fmt.Errorf("directory of backups %s: %w", cfg.BackupRoot, err)
+			}
+		}
 	}
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
@@ -48,9 +52,13 @@ func Open(cfg Config) (*Store, error) {
 		identity: newIdentity(),
 		views:    make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
+	if cfg.FS == nil {
+		s.home = newHome(cfg.Dir)
+		s.syncs.kept = s.home.await
+	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
@@ -83,17 +91,13 @@ func (s *Store) start() error {
 	if err := s.seal(); err != nil {
 		return err
 	}
-	if s.cfg.FS == nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
+	if s.home != nil {
+		if err := s.home.settle(); err != nil {
 			return explain(s.cfg.Dir, err)
 		}
-		s.lock = lock
 	}
 	return nil
 }
-
-func (s *Store) lockFile() string { return filepath.Join(s.cfg.Dir, "LOCK") }
 
 // options are reasoned; the package's benchmarks show what they come to.
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
@@ -146,6 +150,7 @@ func makeDir(files vfs.FS, dir string) error {
 	if err := files.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
+	// A directory whose name is not synced is lost with all that is in it.
 	for _, at := range above {
 		if err := syncDir(files, at); err != nil {
 			return err

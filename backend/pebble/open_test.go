@@ -179,7 +179,7 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 		t.Errorf("removed: got error %v, want one that says so", err)
 	}
 	// Another process could open it now; this one is kept from it by its own lock.
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.lockFile(), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.home.lockFile(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was replaced") {

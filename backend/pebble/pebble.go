@@ -42,6 +42,8 @@ type Config struct {
 	// Namespace keeps counters of several deployments apart in one directory: at most
 	// 100 bytes of UTF-8. Default "".
 	Namespace string
+	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
+	BackupRoot string
 	// Window is for how long a new database recognises parts. An existing database goes by its
 	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
 	Window time.Duration
@@ -107,7 +109,7 @@ type Store struct {
 	db     *pebbledb.DB
 	id     string // of this database, from its meta record
 	fs     vfs.FS
-	lock   os.FileInfo // of the lock file, nil with Config.FS
+	home   *home // nil with Config.FS
 	health *health
 	files  io.Closer // ends the watch over the disk
 
@@ -172,6 +174,7 @@ func (s *Store) enter() error {
 // Close waits for the calls under way, closes views that are still open, and gives the
 // directory back. It may be called twice.
 func (s *Store) Close() error {
+	s.home.end()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {

@@ -15,6 +15,8 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/countmill/countmill/aggregator"
 )
 
 // Pebble takes damage near the end of its manifest or of its newest log for a write that
@@ -46,8 +48,11 @@ type commits struct {
 	at     time.Time
 }
 
-// commit syncs a batch, and counts it.
+// commit syncs a batch, and counts it. It begins nothing while the directory is gone.
 func (s *Store) commit(b *pebbledb.Batch) error {
+	if err := s.atHome(); err != nil {
+		return err
+	}
 	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
 		return err
 	}
@@ -55,6 +60,14 @@ func (s *Store) commit(b *pebbledb.Batch) error {
 		return err
 	}
 	s.commits.synced.Add(1)
+	return nil
+}
+
+// atHome says that nothing was applied where the directory is gone.
+func (s *Store) atHome() error {
+	if err := s.home.check(); err != nil {
+		return fmt.Errorf("%w: %w", aggregator.ErrDeployment, err)
+	}
 	return nil
 }
 
@@ -71,6 +84,9 @@ func (s *Store) seal() error {
 	n := s.commits.synced.Load()
 	if n == s.commits.sealed {
 		return nil
+	}
+	if err := s.home.check(); err != nil { // another database's seal may be there
+		return err
 	}
 	if err := writeSeal(s.fs, s.cfg.Dir, seal{s.id, n}); err != nil {
 		return explain(s.cfg.Dir, err)

@@ -176,7 +176,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 func TestForgetBeforeIsKept(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
+	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day, BackupRoot: t.TempDir()}))
 	closed := c.pass(t, s, 12*time.Hour)
 	c.set(clockStart) // it must come from the disk
 	s = reopen(t, s)
@@ -187,8 +187,8 @@ func TestForgetBeforeIsKept(t *testing.T) {
 	swept := c.pass(t, s, 6*time.Hour)
 	sweep(t, s)
 	c.pass(t, s, 6*time.Hour)
-	copied := t.TempDir() + "/copy"
-	if err := s.Backup(t.Context(), copied); err != nil {
+	copied, err := s.Backup(t.Context(), "copy")
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.set(clockStart)
@@ -252,7 +252,7 @@ func TestSettingsAreAdded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := newClock()
-	s := open(t, c.config(Config{Dir: dir}))
+	s := open(t, c.config(Config{Dir: dir, BackupRoot: t.TempDir()}))
 	m, err := getMeta(dir, s.db)
 	if err != nil {
 		t.Fatal(err)
@@ -260,10 +260,11 @@ func TestSettingsAreAdded(t *testing.T) {
 	m.Settings = nil
 	putMeta(t, s, m)
 	// Not Close, which would write the settings down.
-	again := c.config(Config{Dir: t.TempDir() + "/copy", Window: 3 * day})
-	if err := s.Backup(t.Context(), again.Dir); err != nil {
+	copied, err := s.Backup(t.Context(), "copy")
+	if err != nil {
 		t.Fatal(err)
 	}
+	again := c.config(Config{Dir: copied, Window: 3 * day})
 	id := s.id
 	s = open(t, again)
 	if got, want := check(t, s), store.NewSettings(3*day, clockStart); !cmp.Equal(got, want) || s.id != id {

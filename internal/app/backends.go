@@ -46,8 +46,9 @@ type backends struct {
 	dir   string                                 // where the store keeps its data on this machine, or empty
 	disk  func() uint64                          // how much of it is used; nil where dir is empty
 	sweep func(context.Context, time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
-	// backup copies the store to a directory of this machine; nil where it cannot.
-	backup func(ctx context.Context, dir string) error
+	// backup copies the store to a directory of this machine, and returns its path; nil where
+	// it cannot.
+	backup func(ctx context.Context, to string) (dir string, err error)
 	swept  func() int64 // markers that were dropped one by one; nil where none are
 }
 
@@ -184,7 +185,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err
 	}
 	s, err := pebble.Open(pebble.Config{
-		Dir: dir, Namespace: u.params.Get("namespace"), Logger: cfg.Logger.With("backend", "pebble"),
+		Dir: dir, Namespace: u.params.Get("namespace"), Window: cfg.Horizon, BackupRoot: cfg.BackupRoot, Logger: cfg.Logger.With("backend", "pebble"),
 	})
 	if err != nil {
 		return err // it names the directory and what to do

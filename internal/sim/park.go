@@ -39,6 +39,7 @@ type step struct {
 	fenced bool
 	aside  bool // of the cache: no call of the bus or the store
 	slow   bool // answered when its context has ended, not before
+	frozen bool // while its machine was suspended
 }
 
 // opKey is where the context of a call has the number of the op that made it.
@@ -101,6 +102,7 @@ func (w *World) absorb() bool {
 	if len(arrived) > 0 {
 		w.pending = append(w.pending, arrived...)
 		slices.SortFunc(w.pending, compareSteps)
+		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 		for _, s := range arrived {
 			s.p.begin(s)
 		}

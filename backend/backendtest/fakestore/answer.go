@@ -30,6 +30,8 @@ const (
 	// either.
 	ContendedApplied
 	ContendedNotApplied
+	// NotApplied refuses a fold with ErrNotApplied: it never began.
+	NotApplied
 	// SlowApplied and SlowNotApplied return when the caller's context ends.
 	SlowApplied
 	SlowNotApplied
@@ -129,6 +131,8 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 		return fmt.Errorf("fakestore: %w", aggregator.ErrRefused)
 	case Deployment:
 		return fmt.Errorf("fakestore: %w: permission denied", aggregator.ErrDeployment)
+	case NotApplied:
+		return fmt.Errorf("fakestore: %w: it never began", aggregator.ErrNotApplied)
 	case UnknownApplied, SlowApplied, ContendedApplied:
 		_ = run() // whatever it says, the answer is lost
 	}

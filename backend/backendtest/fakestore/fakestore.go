@@ -138,9 +138,11 @@ type Store struct {
 // New returns an empty store.
 func New(opts Options) *Store {
 	opts = opts.withDefaults()
+	settings := store.NewSettings(opts.Window, opts.now())
+	settings.ForgetBefore = opts.now().Add(-opts.Window) // also in a bubble, whose time begins in 2000
 	s := &Store{
 		opts:     opts,
-		settings: store.NewSettings(opts.Window, opts.now()),
+		settings: settings,
 		shards:   make(map[shardKey]history[int64]),
 		told:     make(map[shardKey]aggregator.Told),
 		records:  make(map[string]history[record]),

@@ -15,7 +15,7 @@ import (
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	answer, err := s.begin(ctx, fold, c)
 	if err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err)
 	}
 	if err := s.checkCommit(c); err != nil {
 		return aggregator.Folded{}, err

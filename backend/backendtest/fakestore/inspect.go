@@ -93,6 +93,20 @@ func (s *Store) Left(counter string) int64 {
 // Now is the store's time.
 func (s *Store) Now() time.Time { return s.opts.now() }
 
+// Ahead makes a counter's last reset one whose clock was ahead, and reports whether there was
+// one.
+func (s *Store) Ahead(counter string, by time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, _ := s.records[counter].newest()
+	if r.ResetAt.IsZero() {
+		return false
+	}
+	r.ResetAt = r.ResetAt.Add(by)
+	s.records[counter] = s.records[counter].set(s.commitTimeLocked(), r, s.oldestLocked())
+	return true
+}
+
 // Marker returns the marker of a part, if there is one.
 func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
 	s.mu.Lock()
