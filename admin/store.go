@@ -33,7 +33,7 @@ type Sums interface {
 
 // A Store is where the records of counters are changed. Concurrent calls are allowed.
 type Store interface {
-	// Check tells the settings in effect, by which the ids of resets are remembered.
+	// Check returns the settings in effect: for how long the ids of resets are remembered.
 	Check(ctx context.Context) (store.Checked, error)
 
 	// RaiseCounter makes sure that the counter has a record, not a deleted one, that names

@@ -107,8 +107,8 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 	return k, nil, true
 }
 
-// fold commits what is left of the job and sorts out the answer. It goes by one snapshot of
-// the settings: the one that markers are made by is the one that is looked at.
+// fold commits what is left of the job and sorts out the answer. It uses one snapshot of
+// the settings, for the markers and for both looks at it.
 func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s *snapshot) (got answer) {
 	// Missing records are raised in the commit: nobody reads a shard that no record names.
 	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Raises: raises}

@@ -7,7 +7,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A snapshot is what a check of the database said about its settings.
+// A snapshot holds the settings as one check of the database returned them.
 type snapshot struct {
 	store.Settings
 	asked age // when the check began: the answer may be as old as that
@@ -22,7 +22,7 @@ func unread(now age) *snapshot { return &snapshot{asked: now - settingsMaxAge} }
 const beyondWindow = "beyond the deduplication window of "
 
 // refuses reports whether the part is beyond the deduplication window: its marker may be
-// forgotten, so it can no longer be told from a duplicate, and its dead letter says maybe
+// forgotten, so it cannot be distinguished from a duplicate any more, and its dead letter says maybe
 // applied. A part without a marker has no duplicates, and counts however old it is.
 func (s *snapshot) refuses(p *part) bool { return p.marked && s.Refuses(p.from) }
 
@@ -35,5 +35,6 @@ var errOutdated = errors.New("the settings of the database were last read over "
 // outdated reports whether the settings that are known are too old for commits with markers.
 func (a *Aggregator) outdated() bool { return a.settings.Load().outdated(a.aging.age()) }
 
-// Settings are those that the aggregator goes by, zero before the first check of the database.
+// Settings returns the settings that the aggregator uses, zero before the first check of the
+// database.
 func (a *Aggregator) Settings() store.Settings { return a.settings.Load().Settings }

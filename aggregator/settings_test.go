@@ -41,7 +41,7 @@ func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window, Clock: l.now})
 }
 
-// What is known of the settings is from before the suspension, and the marker is gone.
+// The settings are known from before the suspension, and the marker is gone.
 func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
@@ -100,7 +100,7 @@ func TestWhatIsRefusedMeanwhileIsNotCommitted(t *testing.T) {
 	})
 }
 
-// hanging is a store whose checks wait for what a test does first.
+// hanging is a store whose checks a test can delay.
 type hanging struct {
 	*fakestore.Store
 	before, after func()

@@ -30,6 +30,9 @@ type Pipeline struct {
 	// last two records. RatesKnown is false where one of them was seen only once.
 	Entries, Commits float64
 	RatesKnown       bool
+	// OldestSettings and NewestSettings are the least and the greatest version of the settings that
+	// one of them uses; both are 0 where none has read them.
+	OldestSettings, NewestSettings int64
 }
 
 // LagKnown reports whether Lag means anything. While no aggregator is alive nobody takes the
@@ -171,6 +174,7 @@ func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
 			p.Workers++
 		}
 		p.Lag = max(p.Lag, s.worker.Lag)
+		p.settings(s.worker.Settings)
 		p.Entries += s.entries
 		p.Commits += s.commits
 		p.RatesKnown = p.RatesKnown && s.paced
@@ -179,4 +183,11 @@ func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
 		p.Entries, p.Commits, p.RatesKnown = 0, 0, false
 	}
 	return p
+}
+
+func (p *Pipeline) settings(version int64) {
+	if version > 0 && (p.OldestSettings == 0 || version < p.OldestSettings) {
+		p.OldestSettings = version
+	}
+	p.NewestSettings = max(p.NewestSettings, version)
 }

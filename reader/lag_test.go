@@ -231,3 +231,27 @@ func (s *slowWorkers) Workers(ctx context.Context) ([]reader.Worker, error) {
 	time.Sleep(s.delay)
 	return s.fakeStore.Workers(ctx)
 }
+
+// Aggregators may use settings of different versions for some seconds.
+func TestVersionsOfTheSettings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		for _, c := range []struct{ versions, want []int64 }{
+			{[]int64{0}, []int64{0, 0}}, {[]int64{4, 3, 0, 7}, []int64{3, 7}}, {[]int64{2, 2}, []int64{2, 2}},
+		} {
+			workers := []reader.Worker{{ID: "dead", Settings: 1, Expires: time.Now()}}
+			expires := time.Now().Add(time.Minute)
+			for i, version := range c.versions {
+				workers = append(workers, reader.Worker{ID: string(rune('a' + i)), Settings: version, Expires: expires})
+			}
+			store.announce(workers...)
+			time.Sleep(10 * time.Second)
+			p := r.Pipeline(t.Context())
+			if got := []int64{p.OldestSettings, p.NewestSettings}; !cmp.Equal(got, c.want) {
+				t.Errorf("versions %v: got %v, want %v", c.versions, got, c.want)
+			}
+		}
+	})
+}

@@ -27,7 +27,7 @@ const (
 	maxRan = 2 * CheckEvery
 
 	// MaxAhead is how far the time of a part with a marker may lie in the future when it is
-	// taken in. A publisher's clock may be ahead, and not every bus tells its own time.
+	// taken in. A publisher's clock may be ahead, and not every bus adds a time of its own.
 	MaxAhead = 24 * time.Hour
 
 	// ChangeSlack is how far the time of a part may lie past a change of the window while its

@@ -157,11 +157,17 @@ func (a *App) pipelineSamples() []sample {
 	ctx, cancel := context.WithTimeout(context.Background(), pipelineTimeout)
 	defer cancel()
 	p := a.reader.Pipeline(ctx)
-	alive := gauge("countmill_aggregators_alive", "Aggregators that said lately that they take messages.", float64(p.Workers))
-	if a.aggregator != nil {
-		return []sample{alive}
+	samples := []sample{gauge("countmill_aggregators_alive", "Aggregators that said lately that they take messages.", float64(p.Workers))}
+	if p.NewestSettings > 0 {
+		const name, help = "countmill_aggregators_settings_version", "Versions of the database's settings that aggregators use: the oldest and the newest."
+		samples = append(samples,
+			sample{name, help, prometheus.GaugeValue, float64(p.OldestSettings), []string{"of", "oldest"}},
+			sample{name, help, prometheus.GaugeValue, float64(p.NewestSettings), []string{"of", "newest"}})
 	}
-	return append(lagSamples(p.Lag, p.LagKnown()), alive)
+	if a.aggregator != nil {
+		return samples
+	}
+	return append(lagSamples(p.Lag, p.LagKnown()), samples...)
 }
 
 // pipelineTimeout bounds how long a scrape waits for the aggregators' records.

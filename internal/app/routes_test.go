@@ -64,6 +64,8 @@ func TestMetrics(t *testing.T) {
 		"countmill_messages_sent_total":       2,
 		"countmill_messages_received_total":   2,
 		"countmill_entries_folded_total":      2,
+		"countmill_settings_version":          1,
+		"countmill_dedup_window_seconds":      192 * 3600,
 		"countmill_duplicate_parts_total":     1,
 		"countmill_dead_letters_total":        0,
 		"countmill_fold_duration_seconds_sum": -1,

@@ -70,7 +70,7 @@ func TestTheWindowIsTheDatabases(t *testing.T) {
 	}
 }
 
-// A database that does not answer at once is asked again; one that refuses is not.
+// A database that does not answer at once is asked again. A refusal ends the start.
 func TestSettingTheWindowIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[fakestore.Answer]struct {

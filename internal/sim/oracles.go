@@ -79,7 +79,7 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 // that is by the broker's time and the store's, if it knows the store's.
 func (p *proc) checkLag(s *step) {
 	w := p.w
-	stored := w.storeNow().Add(-time.Since(s.at)) // when it said so
+	stored := w.storeNow().Add(-time.Since(s.at) - w.jumped + s.jumped) // when it said so
 	w.mu.Lock()
 	lag, doubt := p.lag, p.doubt+slack
 	w.mu.Unlock()

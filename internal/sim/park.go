@@ -31,8 +31,9 @@ type step struct {
 	on         int    // the op that asks, 0 for none
 	n          int    // tells steps apart that are equal in all that
 	ctx        context.Context
-	at         time.Time // when it came
-	asks, gets text      // what it asks for and what it got, in words; may be nil
+	at         time.Time     // when it came
+	jumped     time.Duration // World.jumped then
+	asks, gets text          // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	resume chan struct{}
@@ -60,6 +61,7 @@ func (w *World) park(s *step) bool {
 		s.p.calls++
 		s.n = s.p.calls
 	}
+	s.jumped = w.jumped
 	w.arrived = append(w.arrived, s)
 	w.mu.Unlock()
 	<-s.resume

@@ -12,8 +12,8 @@ import (
 // windows are the deduplication windows that the database may have.
 var windows = []time.Duration{time.Hour, 3 * time.Hour, 24 * time.Hour, 8 * 24 * time.Hour}
 
-// drawWindows draws the first one and, in some schedules, that it is changed, and what makes
-// the old one and the new one dangerous together: time that passes, and parts that come again.
+// drawWindows draws the first one. In some schedules the window changes, time passes at once, and
+// parts come again.
 func (w *World) drawWindows() {
 	rng := rand.New(rand.NewPCG(w.seed, 0x77696e646f77))
 	w.windows = []time.Duration{windows[rng.IntN(len(windows))]}
@@ -33,8 +33,8 @@ func (w *World) drawWindows() {
 
 func (w *World) window() time.Duration { return w.windows[len(w.windows)-1] }
 
-// trusted is how old an increment's time may be for a publisher: what it was set to, which
-// may be more than the database's window, or that where it has one.
+// trusted returns how old an increment's time may be for a publisher. Its setting may be longer than
+// the database's window. A node uses that window.
 func (w *World) trusted(p *proc) func() time.Duration {
 	set := w.window()
 	if p.n%2 == 0 {
@@ -88,8 +88,8 @@ func (w *World) passWindow() {
 // set by it stays far within the two hours that markers outlive the window.
 const longestFreeze = 25 * time.Minute
 
-// suspend suspends all machines for some minutes: what was on its way to the store gets there
-// afterwards, but nothing is frozen twice.
+// suspend suspends all machines for some minutes. Calls to the store reach it afterwards, but no call
+// is frozen twice.
 func (w *World) suspend() {
 	for _, s := range w.pending {
 		if s.limited() {
@@ -134,7 +134,7 @@ func (w *World) cutOff(s *step) {
 	s.run, s.slow = func(fate) {}, true
 }
 
-// jump lets time pass that only wall clocks see. What is on its way arrives before.
+// jump lets time pass that only wall clocks see. Late calls arrive before.
 func (w *World) jump(far time.Duration) {
 	for _, ghost := range w.ghosts {
 		_ = ghost()

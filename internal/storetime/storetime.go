@@ -32,12 +32,12 @@ func (c *Clock) Moment() Moment {
 	return Moment{c.Env.At(at), at}
 }
 
-// slowest is how long a call may take that is the first to tell the store's time.
+// slowest is the longest that the first call may take from which the store's time is learned.
 const slowest = time.Minute
 
 // Learn takes the store's time of a call that began then and has just ended. It moves the
 // offset no further than that proves it wrong: a slow call proves little, and
-// a very slow one nothing while there is no other. How long the call
+// the first one nothing if it is very slow. How long the call
 // took is what passed by the clock that went further: the answer may have been there when
 // the machine was suspended, and be read only now. A zero time means that the store's clock
 // is the machine's.
