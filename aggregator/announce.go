@@ -57,9 +57,13 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	for {
 		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
 		select {
-		case <-tick.C:
-		case <-a.turned:
-		case <-ctx.Done():
+		case <-a.turned: // before a tick that has come too, or chance would decide
+		default:
+			select {
+			case <-tick.C:
+			case <-a.turned:
+			case <-ctx.Done():
+			}
 		}
 		if ctx.Err() != nil {
 			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
