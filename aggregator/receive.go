@@ -8,10 +8,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxAhead is how far a part's time may lie in the future. Beyond, its marker would
-// stay for as long, and a clock is wrong somewhere.
-const maxAhead = 24 * time.Hour
-
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
@@ -63,7 +59,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	if p.at.After(stored.Add(maxAhead)) {
+	if p.at.After(stored.Add(wire.MaxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}

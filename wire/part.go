@@ -17,6 +17,10 @@ const (
 	// MaxBatch is the most bytes of an encoded batch.
 	MaxBatch = 512 << 10
 
+	// MaxAhead is how far a part's time may lie ahead of the store's when it is folded. Beyond,
+	// its marker would stay for as long, and a clock is wrong somewhere.
+	MaxAhead = 24 * time.Hour
+
 	// MaxSum bounds the delta of an entry on both sides. A sum that would leave it
 	// starts a new entry in another part.
 	MaxSum = 1 << 62

@@ -95,7 +95,8 @@ const (
 	Asked     = "asked"     // aggregators count it
 	Refused   = "refused"   // it cannot be replayed, or not in this way; Why says why
 	Gone      = "gone"      // there is no such letter: counted, discarded, or never there
-	Discarded = "discarded" // it was there and is not any more
+	Discarded = "discarded" // it was there and is not any more: it is not counted
+	Removed   = "removed"   // the same, but it may have been counted, or be; Why says why
 )
 
 // An Outcome is what became of one letter.
@@ -103,13 +104,15 @@ type Outcome struct {
 	Key    string
 	Result string
 	Why    string
-	// New is true where it counts under new ids. With Twice it may then have been counted
-	// before.
+	// New is true where it is counted as new: with the time of the request, under other ids
+	// where its own are taken or lost. With Twice it may have been counted before, and its
+	// marker be forgotten.
 	New, Twice bool
 }
 
-// Replay asks for letters to be counted. Those that cannot count under their own ids any
-// more are refused unless asNew allows new ones. After an error it may be repeated.
+// Replay asks for letters to be counted. Those that cannot count under their own ids and
+// times any more are refused, unless asNew has them counted as new. After an error it may be
+// repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
 		o, ask := l.plan(d, asNew, time.Now())
@@ -129,14 +132,16 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 		o.Result, o.Why = Refused, c.Why
 	case c.Replay == AsNew && !asNew:
 		o.Result, o.Why = Refused, c.Why+"; it can only be counted as new"
-	case c.Replay == AsNew || asNew && !d.Maybe:
-		fresh := renewed(d, c.Batch, now)
-		if len(fresh.Parts) == 0 {
+	case c.Replay == AsNew:
+		fresh := renew(d, c.Batch, now, l.horizon)
+		if fresh.Entries() == 0 {
 			o.Result, o.Why = Refused, "it holds no increments"
 			return o, ask
 		}
-		o.New, o.Twice = true, d.Maybe
-		ask.Payload, ask.Time, ask.Maybe = wire.Append(nil, fresh), now, false
+		// The marker of a replay that is asked for already may be forgotten as well, before
+		// anybody takes this one.
+		o.New, o.Twice = true, c.Forgotten && (d.Maybe || d.Asked)
+		ask.Payload, ask.Time = wire.Append(nil, fresh), now
 	case c.JSON:
 		ask.Payload = wire.Append(nil, c.Batch)
 	}
@@ -144,10 +149,15 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 	return o, ask
 }
 
-// Discard removes letters for good: what they hold is never counted.
+// Discard removes letters for good. What is Discarded is never counted from its letter, whoever
+// had asked for that and however far it had come. After an error it may be repeated.
 func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		return Outcome{Key: d.Key, Result: Discarded}, l.store.Discard(ctx, []string{d.Key})
+		uncounted, err := l.store.Discard(ctx, *d, l.horizon)
+		if !uncounted {
+			return Outcome{Key: d.Key, Result: Removed, Why: "an aggregator had taken it to count it: it was counted, or may still be"}, err
+		}
+		return Outcome{Key: d.Key, Result: Discarded}, err
 	})
 }
 

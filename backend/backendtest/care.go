@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +121,43 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	bury(t, s, letter("newer:01:b")) // set aside again
 	if got := dead(t, s, "newer:01:a", 1); len(got) != 1 || got[0].Key != "newer:01:b" {
 		t.Errorf("after a discard and a bury: %v, want newer:01:b", got)
+	}
+}
+
+// Some count a letter while others discard it: all are told the same, also who asks later.
+func testFatesAreDecidedOnce(t *testing.T, su *suite) {
+	s := su.open(t)
+	until := time.Now().Add(time.Hour)
+	keys := []string{"a", "newer:01:b", "c"}
+	told := make([]aggregator.Fate, 2*4)
+	for _, key := range keys[:2] {
+		var all sync.WaitGroup
+		for i := range told {
+			all.Go(func() {
+				want := []aggregator.Fate{aggregator.ToCount, aggregator.Discarded}[i%2]
+				for tries := 0; ; tries++ { // a commit may be given up because of others
+					var err error
+					if told[i], err = aggregator.Decide(t.Context(), s, key, want, until); err == nil {
+						return
+					}
+					if tries == 20 {
+						t.Errorf("%s: not decided: %v", key, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, fate := range told {
+			if fate != told[0] || fate == 0 {
+				t.Errorf("%s: fates %v, want one", key, told)
+				break
+			}
+		}
+		fates, err := aggregator.Fates(t.Context(), s, []string{"c", key})
+		if diff := cmp.Diff([]aggregator.Fate{0, told[0]}, fates); err != nil || diff != "" {
+			t.Errorf("%s: %v, fates (-want +got):\n%s", key, err, diff)
+		}
 	}
 }
 

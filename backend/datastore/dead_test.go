@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -83,6 +84,9 @@ func TestDeadLettersOfAReader(t *testing.T) {
 	}
 	if got, err := s.DeadByKey(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
 		t.Fatalf("DeadByKey: %d letters, %v; want the one", len(got), err)
+	}
+	if fate, err := aggregator.Decide(t.Context(), s, "k", aggregator.Discarded, now().Add(time.Hour)); fate != aggregator.Discarded || err != nil {
+		t.Errorf("decided %d, %v; want it discarded", fate, err)
 	}
 	if err := s.Discard(t.Context(), []string{"k"}); err != nil {
 		t.Fatalf("Discard: %v", err)

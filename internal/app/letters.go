@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
@@ -47,9 +48,16 @@ func (m morgue) Find(ctx context.Context, keys []string) ([]letters.Letter, erro
 	if err != nil {
 		return nil, forbidden(err)
 	}
-	found := make([]letters.Letter, len(dead))
+	found, keys := make([]letters.Letter, len(dead)), make([]string, len(dead))
 	for i, d := range dead {
-		found[i] = letterOf(d)
+		found[i], keys[i] = letterOf(d), d.Key
+	}
+	fates, err := aggregator.Fates(ctx, m.store, keys)
+	if err != nil {
+		return nil, forbidden(err)
+	}
+	for i := range found {
+		found[i].Discarded = fates[i] == aggregator.Discarded
 	}
 	return m.markAsked(ctx, found)
 }
@@ -86,13 +94,15 @@ func (m morgue) Ask(ctx context.Context, l letters.Letter) error {
 	}}))
 }
 
-// Discard takes the wish back first: without its letter it would still be granted.
-func (m morgue) Discard(ctx context.Context, keys []string) error {
-	asked := make([]string, len(keys))
-	for i, key := range keys {
-		asked[i] = aggregator.AskKey(key)
+// Discard first makes sure that no aggregator counts the letter: one may have read it, or the
+// copy of it.
+func (m morgue) Discard(ctx context.Context, l letters.Letter, horizon time.Duration) (uncounted bool, err error) {
+	fate, err := aggregator.Decide(ctx, m.store, l.Key, aggregator.Discarded, aggregator.TriedUntil(l.Time, time.Now(), horizon))
+	if err != nil {
+		return false, forbidden(err)
 	}
-	return forbidden(m.store.Discard(ctx, append(asked, keys...)))
+	err = m.store.Discard(ctx, []string{aggregator.AskKey(l.Key), l.Key})
+	return fate == aggregator.Discarded, forbidden(err)
 }
 
 // forbidden says who has to act where the store refuses this process.

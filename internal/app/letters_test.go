@@ -150,8 +150,8 @@ func TestWishesAreNoLetters(t *testing.T) {
 	if err != nil || len(found) != 2 || found[0].Key != "ff" || !found[0].Asked || found[1].Asked {
 		t.Errorf("Find: %+v, %v; want ff, asked for, and 0b", found, err)
 	}
-	if err := m.Discard(t.Context(), []string{"ff"}); err != nil {
-		t.Fatal(err)
+	if uncounted, err := m.Discard(t.Context(), letters.Letter{Key: "ff"}, time.Hour); !uncounted || err != nil {
+		t.Fatal(uncounted, err)
 	}
 	if left, err := m.store.DeadByKey(t.Context(), []string{"ff", "manual:ff", "manual:fe"}); err != nil || len(left) != 1 {
 		t.Errorf("after a discard: %v, %v; want only the wish for another", left, err)
