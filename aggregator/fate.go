@@ -66,11 +66,3 @@ func Fates(ctx context.Context, store Folder, letters []string) ([]Fate, error) 
 	}
 	return fates, err
 }
-
-// TriedUntil is when parts of a letter of that time may be tried last.
-func TriedUntil(at, now time.Time, horizon time.Duration) time.Time {
-	if ahead := now.Add(wire.MaxAhead); at.Before(ahead) { // its parts may be as far ahead
-		at = ahead
-	}
-	return at.Add(horizon)
-}

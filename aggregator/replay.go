@@ -117,7 +117,7 @@ func nameOf(key string) string {
 func (a *Aggregator) decide(f *found) exhumed {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, TriedUntil(f.Time, a.clock.Now(), a.cfg.Horizon))
+	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, wire.TriedUntil(f.Time, a.clock.Now(), a.cfg.Horizon))
 	return exhumed{decided: f, fate: fate, err: err}
 }
 

@@ -33,6 +33,14 @@ var MaxTime = time.Date(2262, time.January, 1, 0, 0, 0, 0, time.UTC)
 // InRange reports whether a batch or a part may have that time.
 func InRange(t time.Time) bool { return !t.Before(time.UnixMicro(0)) && t.Before(MaxTime) }
 
+// TriedUntil is when parts are tried last that come from a dead letter of that time.
+func TriedUntil(at, now time.Time, horizon time.Duration) time.Time {
+	if ahead := now.Add(MaxAhead); at.Before(ahead) { // its parts may be as far ahead
+		at = ahead
+	}
+	return at.Add(horizon)
+}
+
 // A PartID names a part for ever.
 type PartID [16]byte
 

@@ -43,9 +43,10 @@ type Store interface {
 
 	// Discard removes a letter, and takes back what was asked for it. uncounted is false where
 	// an aggregator has taken the letter to count it: it may be counted then, or have been.
-	// Otherwise no aggregator counts it any more, also none that has read it. horizon is how
-	// long parts are tried. It may be repeated.
-	Discard(ctx context.Context, letter Letter, horizon time.Duration) (uncounted bool, err error)
+	// Otherwise no aggregator counts it any more, also none that has read it. That is to be
+	// remembered for longer than until, when parts of the letter are tried last. It may be
+	// repeated.
+	Discard(ctx context.Context, key string, until time.Time) (uncounted bool, err error)
 }
 
 // How a letter can be replayed.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -29,12 +30,15 @@ type Config struct {
 	// Horizon is how long ids are remembered; the aggregators have the last word. Default
 	// 8 days.
 	Horizon time.Duration
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
 }
 
 // Letters looks after the dead letters of a store.
 type Letters struct {
 	store   Store
 	horizon time.Duration
+	env     *env.Env
 }
 
 // New returns Letters of a store.
@@ -42,7 +46,7 @@ func New(store Store, cfg Config) *Letters {
 	if cfg.Horizon <= 0 {
 		cfg.Horizon = countmill.DefaultHorizon
 	}
-	return &Letters{store, cfg.Horizon}
+	return &Letters{store, cfg.Horizon, cfg.Env}
 }
 
 // A Page holds letters in the order of their keys.
@@ -87,7 +91,7 @@ func (l *Letters) Show(ctx context.Context, key string) (d Letter, c Contents, f
 	if len(letters) == 0 {
 		return d, c, false, nil
 	}
-	return letters[0], read(&letters[0], time.Now(), l.horizon), true, nil
+	return letters[0], read(&letters[0], l.env.Now(), l.horizon), true, nil
 }
 
 // What became of a letter.
@@ -115,7 +119,7 @@ type Outcome struct {
 // repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		o, ask := l.plan(d, asNew, time.Now())
+		o, ask := l.plan(d, asNew, l.env.Now())
 		if o.Result != Asked {
 			return o, nil
 		}
@@ -153,7 +157,7 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 // had asked for that and however far it had come. After an error it may be repeated.
 func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		uncounted, err := l.store.Discard(ctx, *d, l.horizon)
+		uncounted, err := l.store.Discard(ctx, d.Key, wire.TriedUntil(d.Time, l.env.Now(), l.horizon))
 		if !uncounted {
 			return Outcome{Key: d.Key, Result: Removed, Why: "an aggregator had taken it to count it: it was counted, or may still be"}, err
 		}

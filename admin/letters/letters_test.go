@@ -67,10 +67,10 @@ func (f *fakeStore) Ask(_ context.Context, d letters.Letter) error {
 	return f.err
 }
 
-func (f *fakeStore) Discard(_ context.Context, d letters.Letter, _ time.Duration) (uncounted bool, err error) {
-	delete(f.letters, d.Key)
-	delete(f.asked, d.Key)
-	return !f.taken[d.Key], f.err
+func (f *fakeStore) Discard(_ context.Context, key string, _ time.Time) (uncounted bool, err error) {
+	delete(f.letters, key)
+	delete(f.asked, key)
+	return !f.taken[key], f.err
 }
 
 func entry(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }

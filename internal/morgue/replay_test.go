@@ -1,4 +1,4 @@
-package app
+package morgue_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/morgue"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -29,7 +30,7 @@ func inPostOffice(t *testing.T, f func(t *testing.T, p *postOffice)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
 		p := &postOffice{t: t, store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf})}
-		p.letters = letters.New(morgue{p.store}, letters.Config{})
+		p.letters = letters.New(morgue.Morgue{Store: p.store}, letters.Config{})
 		f(t, p)
 	})
 }
