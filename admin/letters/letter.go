@@ -65,8 +65,8 @@ type Contents struct {
 	JSON bool
 	// Replay says how it can be replayed, and Why why not in a better way.
 	Replay, Why string
-	// Forgotten is set where no marker need be left of what was counted before.
-	Forgotten bool
+	// Twice is set where it may have been counted before, and no marker need be left of that.
+	Twice bool
 }
 
 // read says what a letter holds. Ids of letters beyond the horizon are forgotten.
@@ -77,7 +77,7 @@ func read(d *Letter, now time.Time, horizon time.Duration) Contents {
 	case d.Discarded:
 		c.Replay, c.Why = Never, "it was discarded, and set aside again since: it is not counted any more"
 	case now.After(d.Time.Add(horizon)):
-		c.Replay, c.Forgotten = AsNew, true
+		c.Replay, c.Twice = AsNew, true // also what was not applied before it was set aside: its message may have come again
 		if !c.JSON || c.Why == "" {
 			c.Why = "older than the horizon of " + horizon.String() + ": its ids are forgotten"
 		}
@@ -124,7 +124,7 @@ func contentsOf(d *Letter, horizon time.Duration) Contents {
 	case allIdentified(incs):
 		return Contents{Batch: batch, JSON: true, Replay: ByIDs}
 	}
-	return Contents{Batch: batch, JSON: true, Replay: AsNew, Why: "the id that the message had on the bus is lost", Forgotten: true}
+	return Contents{Batch: batch, JSON: true, Replay: AsNew, Why: "the id that the message had on the bus is lost", Twice: d.Maybe}
 }
 
 func looksLikeJSON(payload []byte) bool {

@@ -142,9 +142,7 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 			o.Result, o.Why = Refused, "it holds no increments"
 			return o, ask
 		}
-		// The marker of a replay that is asked for already may be forgotten as well, before
-		// anybody takes this one.
-		o.New, o.Twice = true, c.Forgotten && (d.Maybe || d.Asked)
+		o.New, o.Twice = true, c.Twice
 		ask.Payload, ask.Time = wire.Append(nil, fresh), now
 	case c.JSON:
 		ask.Payload = wire.Append(nil, c.Batch)

@@ -115,7 +115,7 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "as it is"},
 		"maybe counted":               {letters.Letter{Payload: encode(now, part), Time: now, Maybe: true}, "as it is", "as it is"},
 		"beyond the horizon":          {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "older than the horizon of 192h0m0s", "new, twice"},
-		"that, and certainly not":     {letters.Letter{Payload: encode(old, part), Time: old}, "older than the horizon of 192h0m0s", "new"},
+		"that, and certainly not":     {letters.Letter{Payload: encode(old, part), Time: old}, "older than the horizon of 192h0m0s", "new, twice"},
 		"that, and asked for before":  {letters.Letter{Payload: encode(old, part), Time: old, Asked: true}, "older than the horizon of 192h0m0s", "new, twice"},
 		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Source: part.ID.String()}, "its id was counted with other increments; it can only be counted as new", "new id"},
 		"that, and asked for":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Asked: true, Source: part.ID.String()}, "its id was counted with other increments", "new id"},

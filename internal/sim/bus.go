@@ -21,6 +21,7 @@ type broker struct {
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
+	deliveries    []*delivery // all there were
 	subscriptions []*subscription
 }
 
@@ -186,7 +187,9 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.held = append(b.held, &delivery{l, s, m})
+	b.w.allow(l)
+	d := &delivery{l, s, m}
+	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
 	return true
 }

@@ -32,6 +32,7 @@ type step struct {
 	n          int    // tells steps apart that are equal in all that
 	ctx        context.Context
 	at         time.Time // when it came
+	came       int       // the same, in steps of the schedule
 	asks, gets text      // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
@@ -102,6 +103,7 @@ func (w *World) absorb() bool {
 		w.pending = append(w.pending, arrived...)
 		slices.SortFunc(w.pending, compareSteps)
 		for _, s := range arrived {
+			s.came = w.Steps
 			s.p.begin(s)
 		}
 	}
