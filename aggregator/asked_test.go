@@ -251,7 +251,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 	}
 }
 
-// One decision is made, whoever asks again and whatever became of the first call.
+// One decision is made, also after a call with an unknown outcome.
 func TestAFateIsDecidedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		until := time.Now().Add(time.Hour)

@@ -8,9 +8,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A Fate is what was decided about a dead letter. It is decided once: by who counts it, right
-// before, or by who discards it. The first marker under the letter's name stands, so that what
-// was discarded is never counted from the letter, by an aggregator either that read it before.
+// A Fate is the decision about a dead letter: to count it, or to discard it. The first marker
+// under the letter's name decides. So a discarded letter is never counted, even by an aggregator
+// that had read it before.
 type Fate wire.Fingerprint
 
 // The fates.
@@ -19,12 +19,12 @@ const (
 	Discarded                 // no aggregator does, or will
 )
 
-// errUndecided: whose marker is there is not known. To ask again is harmless.
+// errUndecided: a marker refused the decision, and a look-up did not find it. Ask again.
 var errUndecided = errors.New("the marker of a dead letter was not found after all")
 
 // Decide makes want the fate of a letter, by its key, unless it has one already, and returns
-// the one that it has. After an error it may be either. No part of the letter may be tried
-// after until: the fate is remembered longer than that.
+// its fate. After an error the fate is not known. No part of the letter may be tried after
+// until: the fate is remembered longer than that.
 func Decide(ctx context.Context, store Folder, letter string, want Fate, until time.Time) (Fate, error) {
 	id := wire.LetterID(letter)
 	m := Marker{ID: id, Fingerprint: wire.Fingerprint(want), ExpireAt: until.Add(markerSlack)}
@@ -45,8 +45,7 @@ func Decide(ctx context.Context, store Folder, letter string, want Fate, until t
 	return Fate(found[0].Fingerprint), nil
 }
 
-// Fates returns what was decided about letters, in the order of their keys, 0 where nothing
-// was.
+// Fates returns the fates of letters, in the order of their keys, 0 for an undecided one.
 func Fates(ctx context.Context, store Folder, letters []string) ([]Fate, error) {
 	fates := make([]Fate, len(letters))
 	if len(letters) == 0 {

@@ -15,8 +15,8 @@ import (
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
 // its removal, counts once, and one beyond the horizon becomes a letter that says so. Before
-// that it is decided that the letter is counted (Decide): one that a person has discarded by
-// then only goes.
+// that the replay decides that the letter is counted (Decide). A letter that a person has
+// discarded by then is only removed.
 //
 // A page of letters is read when all of the one before are settled and removed.
 type replay struct {
@@ -83,10 +83,10 @@ func newerKey(version uint64, source string, payload []byte) string {
 	return fmt.Sprintf("%s%016x:%s", newerPrefix, version, letterKey(source, newerPrefix, payload))
 }
 
-// exhume decides about the letters of a page, one after the other, removes those that are
-// settled, else reads the next page where it is time for it. Letters wait while the aggregator
-// drains or the store is away; that much is held that no more messages are taken does not keep
-// them waiting, or a busy bus would for ever.
+// exhume decides about the letters of a page, one after the other, removes settled letters, or
+// reads the next page when it is time. Letters wait while the aggregator drains or the store is
+// unavailable. They do not wait while no more messages may be held: on a busy bus that could
+// take for ever.
 func (l *loop) exhume(now time.Time) {
 	r := &l.replay
 	rests := l.draining || l.isAway()

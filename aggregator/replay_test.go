@@ -113,7 +113,7 @@ func TestALettersPartsHaveMarkers(t *testing.T) {
 	})
 }
 
-// onAdds answers folds that add something: not those that decide about a letter.
+// onAdds answers folds that add something. A decision about a letter adds nothing.
 func onAdds(answer func() fakestore.Answer) func(int, *aggregator.Commit) fakestore.Answer {
 	return func(_ int, c *aggregator.Commit) fakestore.Answer {
 		if len(c.Adds) == 0 {

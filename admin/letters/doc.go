@@ -14,9 +14,9 @@
 //     was used with other deltas is taken. Such letters count only as new: with the time of
 //     the request where theirs is refused, and under an id made of the old one and of what
 //     the part holds where that is taken.
-//   - However a letter is asked for, its requests count once together: they leave the same
-//     markers. What was counted so long ago that its marker may be forgotten counts a
-//     second time as new, and the answer says so (Outcome.Twice).
+//   - All requests for one letter count it once together: they leave the same markers. As
+//     new a letter counts a second time if its marker was forgotten. The answer says where
+//     that is possible (Outcome.Twice).
 //
 // A letter that is Discarded is never counted: that is decided once, by who discards it or
 // by the aggregator that counts it. If the aggregator was first the letter is only Removed.

@@ -41,11 +41,10 @@ type Store interface {
 	// the letter of that key. It may be repeated; the last word counts.
 	Ask(ctx context.Context, letter Letter) error
 
-	// Discard removes a letter, and takes back what was asked for it. uncounted is false where
-	// an aggregator has taken the letter to count it: it may be counted then, or have been.
-	// Otherwise no aggregator counts it any more, also none that has read it. That is to be
-	// remembered for longer than until, when parts of the letter are tried last. It may be
-	// repeated.
+	// Discard removes a letter and its replay request. uncounted is false if an aggregator has
+	// taken the letter to count it: it was counted, or may still be. Otherwise no aggregator
+	// counts it any more, even one that has read it. The store must remember that until the
+	// given time, when parts of the letter are tried last. It may be repeated.
 	Discard(ctx context.Context, key string, until time.Time) (uncounted bool, err error)
 }
 
@@ -77,7 +76,7 @@ func read(d *Letter, now time.Time, horizon time.Duration) Contents {
 	case d.Discarded:
 		c.Replay, c.Why = Never, "it was discarded, and set aside again since: it is not counted any more"
 	case now.After(d.Time.Add(horizon)):
-		c.Replay, c.Twice = AsNew, true // also what was not applied before it was set aside: its message may have come again
+		c.Replay, c.Twice = AsNew, true // even if it was not applied before it was set aside: its message may have come again
 		if !c.JSON || c.Why == "" {
 			c.Why = "older than the horizon of " + horizon.String() + ": its ids are forgotten"
 		}
@@ -148,10 +147,10 @@ func allIdentified(incs []countmill.Increment) bool {
 	return true
 }
 
-// renew is what a letter holds, as a batch that can be counted now. Parts keep their ids, so
-// that the markers of a replay, of another one as new, and of the message itself exclude each
-// other: only what stands under an id that is taken gets another one, the same each time.
-// Times stay where they can: a marker that was left before outlives them.
+// renew returns the letter's parts as a batch that can be counted now. Parts keep their ids:
+// the markers of a replay, of a replay as new and of the message itself then exclude each
+// other. Only a part whose id is taken gets another one, the same each time. A part keeps its
+// time if that is accepted: a marker that it left before expires later.
 func renew(d *Letter, b *wire.Batch, now time.Time, horizon time.Duration) *wire.Batch {
 	now = now.Truncate(time.Microsecond)
 	fresh := &wire.Batch{Time: now}
@@ -184,7 +183,7 @@ func underAnother(p wire.Part, taken string) wire.Part {
 }
 
 // about is the parts that the letter is about. One about a part that follows a head begins with
-// a copy of that head, which was counted: only its marker is needed, by those that follow it.
+// a copy of that head, which was counted. The parts behind it need its marker only.
 func about(d *Letter, b *wire.Batch) []wire.Part {
 	for i := range b.Parts {
 		if b.Parts[i].ID.String() != d.Source {

@@ -114,8 +114,8 @@ type Outcome struct {
 	New, Twice bool
 }
 
-// Replay asks for letters to be counted. Those that cannot count under their own ids and
-// times any more are refused, unless asNew has them counted as new. After an error it may be
+// Replay asks for letters to be counted. A letter that cannot count under its own ids and
+// times any more is refused, unless asNew has it counted as new. After an error it may be
 // repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
@@ -151,8 +151,8 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 	return o, ask
 }
 
-// Discard removes letters for good. What is Discarded is never counted from its letter, whoever
-// had asked for that and however far it had come. After an error it may be repeated.
+// Discard removes letters for good. A Discarded letter is never counted, even if a replay of it
+// was under way. After an error it may be repeated.
 func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
 		uncounted, err := l.store.Discard(ctx, d.Key, wire.TriedUntil(d.Time, l.env.Now(), l.horizon))

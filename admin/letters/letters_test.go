@@ -109,7 +109,7 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	newer[1] = 9
 	for name, test := range map[string]struct {
 		letter letters.Letter
-		// What comes of it without and with as_new: the same bytes, a batch of now, or a refusal.
+		// The outcome without and with as_new: the same bytes, a batch of now, or a refusal.
 		plain, asNew string
 	}{
 		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "as it is"},
@@ -164,8 +164,8 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	}
 }
 
-// checkRenewed compares what is asked for with one of a and two of b, as of now, and its ids
-// with the ones they had.
+// checkRenewed compares the request with one of a and two of b, as of now, and its ids with
+// the old ones.
 func checkRenewed(t *testing.T, name string, got letters.Letter, old wire.Part, kept bool) {
 	t.Helper()
 	b := decode(t, got.Payload)

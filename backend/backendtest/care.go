@@ -124,7 +124,7 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	}
 }
 
-// Some count a letter while others discard it: all are told the same, also who asks later.
+// Some calls count a letter while others discard it: all of them, and later ones, return one fate.
 func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	until := time.Now().Add(time.Hour)

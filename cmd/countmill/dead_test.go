@@ -158,7 +158,7 @@ func TestDeadArguments(t *testing.T) {
 	}
 }
 
-// What may count twice, and what may still be counted, is said of each letter.
+// The output says which letters may count twice, and which may still be counted.
 func TestDeadSaysWhatIsNotCertain(t *testing.T) {
 	t.Parallel()
 	for args, c := range map[string]struct{ answer, want string }{

@@ -1,5 +1,5 @@
-// Package morgue is the dead letters of a store as whoever looks after them sees them: a
-// letters.Store over what an aggregator's store has.
+// Package morgue makes a letters.Store of a store of aggregators: it shows their dead letters,
+// and writes requests for replays.
 package morgue
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 )
 
-// A Store is what a Morgue needs of one.
+// A Store is the part of a store that a Morgue uses.
 type Store interface {
 	aggregator.Folder
 	aggregator.Morgue

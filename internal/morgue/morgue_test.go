@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/internal/morgue"
 )
 
-// What asks for a replay is no letter, wherever a page begins or ends.
+// A request for a replay is not listed as a letter, wherever a page begins or ends.
 func TestWishesAreNoLetters(t *testing.T) {
 	t.Parallel()
 	m := morgue.Morgue{Store: fakestore.New(fakestore.Options{})}

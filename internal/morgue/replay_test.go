@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A post office is a store, whoever is asked about its letters, and aggregators, in virtual time.
+// A postOffice is a store, its letters and aggregators, in virtual time.
 type postOffice struct {
 	t       *testing.T
 	store   *fakestore.Store
@@ -123,8 +123,8 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 					}
 					time.Sleep(time.Hour)
 					p.want(7, "after the second")
-					// The horizon may have passed before it could be removed. Then it stands there
-					// anew, and says that it may have been counted.
+					// The horizon may have passed before it could be removed. Then there is a new
+					// letter, which says that it may have been counted.
 					for _, d := range p.store.Letters() {
 						if !d.Maybe {
 							t.Errorf("a letter is left that was counted, and says that it was not: %s, %s", d.Key, d.Reason)
@@ -142,8 +142,8 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 	}
 }
 
-// A letter that was discarded before an aggregator took it is not counted, whoever had read it
-// and even where it comes back. Once an aggregator has it, nobody is told that.
+// A letter that was discarded before an aggregator took it is not counted, even if it was read
+// before or comes back. After an aggregator took it, the answer is another one.
 func TestADiscardIsTrue(t *testing.T) {
 	for name, newer := range map[string]bool{"asked for": false, "asked for by a newer process": true} {
 		t.Run(name, func(t *testing.T) {

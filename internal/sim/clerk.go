@@ -47,7 +47,7 @@ func (d desk) DeadByKey(ctx context.Context, keys []string) (found []aggregator.
 	return found, err
 }
 
-// A clerk asks for nothing that may count twice, as he would be told: then nothing may.
+// A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
 type clerk struct {
 	morgue.Morgue
 	p     *proc
@@ -141,7 +141,7 @@ func (w *World) finishLetter(o *op) {
 	}
 }
 
-// toss notes what is in letters that are removed because they were discarded.
+// toss notes the parts of discarded letters that are being removed.
 func (w *World) toss(keys []string) {
 	for _, d := range w.fake.Letters() {
 		if slices.Contains(keys, d.Key) {
@@ -185,7 +185,7 @@ func (b *broker) mayFold(id wire.PartID) bool {
 	})
 }
 
-// ids are those of the message's parts: one that no publisher made holds one increment.
+// ids returns the ids of the message's parts. A foreign message holds one increment.
 func (l *parcel) ids() []wire.PartID {
 	if l.foreign {
 		return []wire.PartID{wire.MessageID("countmill", strconv.Itoa(l.n), 0)}
@@ -201,7 +201,7 @@ func (l *parcel) ids() []wire.PartID {
 	return ids
 }
 
-// allow notes that a message is delivered: what it holds may be counted from it.
+// allow notes that a message is delivered: its parts may be counted from it.
 func (w *World) allow(l *parcel) {
 	if len(w.forbidden) == 0 {
 		return
@@ -211,7 +211,7 @@ func (w *World) allow(l *parcel) {
 	}
 }
 
-// checkForbidden: what was discarded stays uncounted. came is when the fold was called.
+// checkForbidden: a discarded letter stays uncounted. came is when the fold was called.
 func (w *World) checkForbidden(p *proc, c *aggregator.Commit, came int) {
 	for _, m := range c.Markers {
 		if at, ok := w.forbidden[m.ID]; ok && came > at {

@@ -62,7 +62,7 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 	if d.Maybe && !reused {
 		return
 	}
-	certain := !d.Maybe && (w.cured == 0 || !hasPoison(parts)) // what is delivered again is refused no more
+	certain := !d.Maybe && (w.cured == 0 || !hasPoison(parts)) // a cured store counts a message that is delivered again
 	for _, s := range w.ledger {
 		if !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) }) {
 			continue

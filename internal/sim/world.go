@@ -82,7 +82,7 @@ type World struct {
 	bus    *broker
 	ghosts []func() error
 	marked map[wire.PartID]bool
-	// What was in letters that were discarded, and since which step nobody may count it.
+	// Parts of discarded letters, and since which step nobody may count them.
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
 	cured     int                          // the step from which on the store refuses no content; 0 for none
