@@ -31,6 +31,16 @@ func ask(t *testing.T, store *fakestore.Store, d aggregator.Dead) {
 	buryAll(t, store, d)
 }
 
+// decide decides about a letter of an hour ahead.
+func decide(t *testing.T, store *fakestore.Store, letter string, want aggregator.Fate) (aggregator.Fate, error) {
+	t.Helper()
+	checked, err := store.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return aggregator.Decide(t.Context(), store, letter, want, time.Now().Add(time.Hour), checked.Settings)
+}
+
 func (r *rig) keys() (keys []string) {
 	for _, d := range r.store.Letters() {
 		keys = append(keys, d.Key)
@@ -95,8 +105,8 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 // A letter goes only when it is counted.
 func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		store := windowed(t, time.Hour)
+		r := run(t, store, aggregator.Config{})
 		r.sendAt(t, time.Now().Add(-2*time.Hour), anonymous(one("a", 1)))
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
@@ -104,7 +114,7 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 		settle(time.Minute)
 		before := r.keys()
 		if len(before) != 2 {
-			t.Fatalf("letters %q, want one beyond the horizon and one of a reused id", r.reasons())
+			t.Fatalf("letters %q, want one beyond the window and one of a reused id", r.reasons())
 		}
 		for range 2 {
 			for _, d := range store.Letters() {
@@ -222,7 +232,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 				})
 				r := run(t, store, aggregator.Config{Decode: upTo(2), CommitTimeout: time.Hour})
 				<-reached
-				fate, err := aggregator.Decide(t.Context(), store, d.Key, aggregator.Discarded, time.Now().Add(time.Hour))
+				fate, err := decide(t, store, d.Key, aggregator.Discarded)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -254,11 +264,10 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 // One decision is made, also after a call with an unknown outcome.
 func TestAFateIsDecidedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		until := time.Now().Add(time.Hour)
 		for name, answer := range map[string]fakestore.Answer{"applied": fakestore.UnknownApplied, "not applied": fakestore.UnknownNotApplied} {
 			store := large(t)
 			store.OnFold(fakestore.FoldScript(answer))
-			if fate, err := aggregator.Decide(t.Context(), store, "k", aggregator.Discarded, until); err == nil {
+			if fate, err := decide(t, store, "k", aggregator.Discarded); err == nil {
 				t.Fatalf("%s: decided %d, want an error", name, fate)
 			}
 			want := aggregator.ToCount
@@ -266,12 +275,12 @@ func TestAFateIsDecidedOnce(t *testing.T) {
 				want = aggregator.Discarded
 			}
 			for _, ask := range []aggregator.Fate{aggregator.ToCount, aggregator.Discarded} {
-				if fate, err := aggregator.Decide(t.Context(), store, "k", ask, until); fate != want || err != nil {
+				if fate, err := decide(t, store, "k", ask); fate != want || err != nil {
 					t.Errorf("%s: decided %d, %v; want %d", name, fate, err, want)
 				}
 			}
 			store.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-			if fate, err := aggregator.Decide(t.Context(), store, "k", aggregator.ToCount, until); err == nil {
+			if fate, err := decide(t, store, "k", aggregator.ToCount); err == nil {
 				t.Errorf("%s: decided %d when the marker was not found, want an error", name, fate)
 			}
 			store.On(fakestore.Applied, nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,19 +24,20 @@ const (
 var errUndecided = errors.New("the marker of a dead letter was not found after all")
 
 // Decide makes want the fate of a letter, by its key, unless it has one already, and returns
-// its fate. After an error the fate is not known. No part of the letter may be tried after
-// until: the fate is remembered longer than that.
-func Decide(ctx context.Context, store Folder, letter string, want Fate, until time.Time) (Fate, error) {
+// its fate. After an error the fate is not known. latest is the latest time that a part of the
+// letter may have (store.Latest): as long as settings let such a part be counted, the fate is
+// remembered. s are the settings, which are no older than store.SettingsMaxAge.
+func Decide(ctx context.Context, folder Folder, letter string, want Fate, latest time.Time, s store.Settings) (Fate, error) {
 	id := wire.LetterID(letter)
-	m := Marker{ID: id, Fingerprint: wire.Fingerprint(want), ExpireAt: until.Add(markerSlack)}
-	_, err := store.Fold(ctx, &Commit{Markers: []Marker{m}})
+	m := Marker{ID: id, Fingerprint: wire.Fingerprint(want), At: latest, ExpireAt: s.Expiry(latest, latest)}
+	_, err := folder.Fold(ctx, &Commit{Markers: []Marker{m}})
 	if err == nil {
 		return want, nil
 	}
 	if !errors.Is(err, ErrMarkerExists) {
 		return 0, err
 	}
-	found, err := store.Applied(ctx, []wire.PartID{id})
+	found, err := folder.Applied(ctx, []wire.PartID{id})
 	if err == nil && len(found) == 0 {
 		err = errUndecided
 	}
@@ -46,7 +48,7 @@ func Decide(ctx context.Context, store Folder, letter string, want Fate, until t
 }
 
 // Fates returns the fates of letters, in the order of their keys, 0 for an undecided one.
-func Fates(ctx context.Context, store Folder, letters []string) ([]Fate, error) {
+func Fates(ctx context.Context, folder Folder, letters []string) ([]Fate, error) {
 	fates := make([]Fate, len(letters))
 	if len(letters) == 0 {
 		return fates, nil
@@ -55,7 +57,7 @@ func Fates(ctx context.Context, store Folder, letters []string) ([]Fate, error) 
 	for i, letter := range letters {
 		ids[i] = wire.LetterID(letter)
 	}
-	found, err := store.Applied(ctx, ids)
+	found, err := folder.Applied(ctx, ids)
 	for _, m := range found {
 		for i, id := range ids {
 			if id == m.ID {

@@ -129,6 +129,7 @@ func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err 
 	var missing, there []Raise
 	for i, want := range raises {
 		switch n := found[i]; {
+		// A deleted counter has no shards until it is counted again.
 		case n == 0:
 		case n < want.Shards:
 			missing = append(missing, want)
@@ -140,6 +141,7 @@ func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err 
 	if len(missing) == 0 {
 		return cost, nil
 	}
+	// A raise that failed is not remembered: nobody reads a shard that no record names.
 	if err := r.store.Raise(ctx, missing); err != nil {
 		return cost, err
 	}

@@ -20,10 +20,10 @@ type loop struct {
 	a       *Aggregator
 	started time.Time
 
-	messages  <-chan *message.Message
-	resub     <-chan subscription // while a Subscribe is under way
-	holding   map[*held]struct{}
-	heldBytes int
+	messages   <-chan *message.Message
+	resub      <-chan subscription // while a Subscribe is under way
+	holding    map[*held]struct{}
+	heldMemory int // that those take, estimated
 
 	window window
 	pace   pace
@@ -169,6 +169,7 @@ func (l *loop) giveUp() error {
 			continue // it stays where it is
 		}
 		n++
+		// Not settled, so the bus has to deliver it again.
 		if !h.final {
 			h.msg.Nack()
 		}
@@ -206,9 +207,10 @@ func (l *loop) intake() <-chan *message.Message {
 	return l.messages
 }
 
-// full reports whether no more may be held.
+// full reports whether the aggregator holds as much as it may. Below that it takes a message of
+// any size, so that none waits for ever.
 func (l *loop) full() bool {
-	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
+	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldMemory >= l.a.cfg.HeldMemory
 }
 
 // isAway reports whether the store gets nothing done at the moment.
@@ -279,17 +281,21 @@ func (l *loop) launch() {
 			continue
 		}
 		l.running++
+		// No message is acknowledged before its parts are committed: settle does it, by the outcome.
 		l.a.cfg.Env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
 }
 
-// nextJob takes the first job off the queue that may be tried now.
+// nextJob takes the first job off the queue that may be tried now. Where the settings are
+// outdated, jobs with markers may not.
 func (l *loop) nextJob(now time.Time) *job {
+	outdated := len(l.jobs) > 0 && l.a.outdated()
 	for i, j := range l.jobs {
-		if j.waits || now.Before(j.after) {
+		if j.waits || now.Before(j.after) || outdated && j.marked() {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)
+		// Parts that passed the horizon while they waited: their markers may be forgotten.
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}

@@ -24,6 +24,11 @@ type job struct {
 	half      bool // of a job that was taken apart
 }
 
+// marked reports whether the job's commit has markers.
+func (j *job) marked() bool {
+	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.marked })
+}
+
 // pack cuts a window into jobs that fit the store: whole parts, in hash order, so that
 // parts that overlap share the entities of their counters. limit is in entities, 0 for
 // none. Every part fits alone: at most 24 counters and a marker.
@@ -173,6 +178,7 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 		sum := adds[i]
 		for i++; i < len(adds) && adds[i].Hash == sum.Hash && adds[i].Counter == sum.Counter; i++ {
 			total := sum.Delta + adds[i].Delta
+			// The sum has wrapped.
 			if (total > sum.Delta) != (adds[i].Delta > 0) {
 				return nil, false
 			}

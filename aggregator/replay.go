@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 // Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
-// its removal, counts once, and one beyond the horizon becomes a letter that says so. Before
+// its removal, counts once, and one beyond the window becomes a letter that says so. Before
 // that the replay decides that the letter is counted (Decide). A letter that a person has
 // discarded by then is only removed.
 //
@@ -33,8 +34,9 @@ type replay struct {
 // A found letter is one to be counted, or to be set aside anew where it cannot be read.
 type found struct {
 	Dead
-	batch *wire.Batch
-	err   error
+	batch  *wire.Batch
+	err    error
+	memory int
 }
 
 // exhumed is the answer to a read of letters, to the decision about one, or to their removal.
@@ -48,8 +50,10 @@ type exhumed struct {
 }
 
 const (
-	// replayPage is how many letters are held at most, of wire.MaxBatch bytes each.
-	replayPage = 10
+	// An aggregator holds at most replayPage letters. Beyond Config.HeldMemory they may need a
+	// replayShare-th of it, and the memory of one more letter.
+	replayPage  = 10
+	replayShare = 8
 	// replayEvery is how long a round waits for the next, half of it at random: of
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
@@ -66,7 +70,7 @@ const (
 // letter as it is, or a batch with what it holds under other ids. Bury asks, and asks
 // once however often it is repeated; Discard takes that back. The store is the way
 // because whoever is asked may run apart from every bus, and because a batch on a bus
-// gets a new time there: beyond the horizon it would be taken for young. The letter stays
+// gets a new time there: beyond the window it would be taken for young. The letter stays
 // until it is counted, and stays for good when it is set aside again for the same reason.
 //
 // Such keys stand together behind those of all other letters but newer ones.
@@ -117,7 +121,11 @@ func nameOf(key string) string {
 func (a *Aggregator) decide(f *found) exhumed {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, wire.TriedUntil(f.Time, a.clock.Now(), a.cfg.Horizon))
+	s := a.settings.Load()
+	if s.outdated(a.aging.age()) {
+		return exhumed{decided: f, err: errOutdated}
+	}
+	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, store.Latest(f.Time, a.clock.Now()), s.Settings)
 	return exhumed{decided: f, fate: fate, err: err}
 }
 
@@ -165,7 +173,11 @@ func (l *loop) endRound() {
 // sift finds the letters to be counted, up to the first of a version that is newer still and
 // that nobody asked for, and reports whether there may be more.
 func (l *loop) sift(letters []Dead) bool {
+	memory := 0
 	for _, d := range letters {
+		if memory > l.a.cfg.HeldMemory/replayShare {
+			return true // the rest is read again when these are settled
+		}
 		_, asked := AskedFor(d.Key)
 		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
 			return false
@@ -179,7 +191,9 @@ func (l *loop) sift(letters []Dead) bool {
 			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
-		l.replay.found = append(l.replay.found, found{d, batch, err})
+		f := found{d, batch, err, memoryOf(len(d.Payload), batch)}
+		memory += f.memory
+		l.replay.found = append(l.replay.found, f)
 	}
 	return len(letters) > 0
 }
@@ -192,7 +206,9 @@ func (l *loop) replayOne(f *found, fate Fate) {
 		r.spend(f.Key)
 		return
 	}
-	h := &held{letter: f.Key, source: f.Source, bytes: len(f.Payload), time: f.Time, maybe: f.Maybe}
+	h := &held{letter: f.Key, source: f.Source, memory: f.memory, time: f.Time, maybe: f.Maybe}
+	h.born = f.Time
+	// The letter stays in the store until its parts are settled.
 	r.open++
 	if f.err != nil {
 		l.hold(h)

@@ -61,8 +61,13 @@ type Config struct {
 	// which is a guess: a few, so that increments gather in the meantime.
 	MaxInFlight int
 
-	// Horizon is how old an increment's time may be. Default countmill.DefaultHorizon.
+	// Horizon is how old an increment's time may be. Where that is more than the
+	// deduplication window of the database, an increment in between becomes a dead letter.
+	// Default countmill.DefaultHorizon.
 	Horizon time.Duration
+
+	// HorizonFunc says that where it may change. Default: always Horizon.
+	HorizonFunc func() time.Duration
 
 	// KnownKeys is how many Idempotency-Keys are remembered to refuse one that comes
 	// with another body. Default 100,000.

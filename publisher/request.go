@@ -67,6 +67,7 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	if err != nil {
 		return err
 	}
+	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
 	r.measure(incs)
 	return p.send(ctx, r, now)
@@ -89,6 +90,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	p.urgent = true
 	p.mu.Unlock()
 	p.signal()
+	// Sealed before the call, and maybe still on the way to the bus.
 	for _, s := range before {
 		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
 			p.withdraw(r)
@@ -132,8 +134,12 @@ func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
 	if err := env.CheckClock(now); err != nil {
 		return err
 	}
+	horizon := p.cfg.Horizon
+	if p.cfg.HorizonFunc != nil {
+		horizon = p.cfg.HorizonFunc()
+	}
 	for i, inc := range incs {
-		if err := inc.Check(now, p.cfg.Horizon); err != nil {
+		if err := inc.Check(now, horizon); err != nil {
 			return atIndex(err, i)
 		}
 	}
@@ -185,7 +191,7 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 
 func (r *request) measure(incs []countmill.Increment) {
 	r.increments = int64(len(incs))
-	r.bytes = r.increments * entryCost
+	r.bytes = requestCost + r.increments*entryCost
 	for _, inc := range incs {
 		r.bytes += int64(len(inc.Counter) + len(inc.ID))
 	}
@@ -239,6 +245,7 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	if keyed && p.known.conflicts(&r.parts[0]) {
 		return false, fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
 	}
+	// Requests count against the bounds of the open batch, as Add does.
 	if !p.open.reserve(r.increments, r.bytes) {
 		return false, countmill.ErrOverloaded
 	}
@@ -268,6 +275,7 @@ func (p *Publisher) withdraw(r *request) bool {
 	if r.place == nil {
 		return false
 	}
+	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
 	r.place = nil
 	p.open.add(-r.increments, -r.bytes)

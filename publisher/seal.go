@@ -82,6 +82,7 @@ func (p *Publisher) pack(s *seal, h *harvest) []*sealed {
 	}
 	var parts []wire.Part
 	for _, entries := range h.layers() {
+		// The ids come from the system: a restored machine image would repeat a seeded generator.
 		parts = append(parts, wire.CutAnonymous(p.cfg.Env, entries)...)
 	}
 	// A further part of a request follows the nearest head before it: keep the order.

@@ -165,6 +165,7 @@ func (p *Publisher) deliver(m *sealed) {
 			p.settle(m, err)
 			return
 		}
+		// Send the same bytes again: with the same part ids they count once.
 		if !sleep(p.life, p.backoff(try)) {
 			p.settle(m, err)
 			return

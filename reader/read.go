@@ -25,10 +25,11 @@ type reading struct {
 
 // read reads the counters, no two of them the same, at one moment, which it returns.
 func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Time, error) {
+	// A database that was wiped or swapped has totals too, and they are wrong.
 	if err := r.checkStore(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	began := time.Now()
+	began := r.clock.Moment()
 	view := r.store.View()
 	defer view.Close()
 	rd := r.newReading(view)
@@ -38,7 +39,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	if err := rd.run(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	r.clock.Learn(view.ReadTime(), time.Since(began))
+	r.clock.Learn(view.ReadTime(), began)
 	return rd, view.ReadTime(), nil
 }
 
@@ -80,6 +81,7 @@ func (r *Reader) Sum(ctx context.Context, counter string) (Sum, error) {
 	if err != nil {
 		return Sum{}, err
 	}
+	// The sum and the moment are of one view: a reset goes by both.
 	t := rd.tallies[0]
 	v, fits := t.sum.int64()
 	if !fits || t.overflow {
@@ -144,6 +146,7 @@ func (rd *reading) run(ctx context.Context) error {
 			return err
 		}
 		rd.pending = rd.pending[n:]
+		// What take asks for next is looked up in the same view.
 		answered, err := rd.take(keys, values)
 		if err != nil {
 			return err
@@ -162,6 +165,7 @@ func (rd *reading) run(ctx context.Context) error {
 // there was any answer at all.
 func (rd *reading) take(keys []Key, values []Value) (answered bool, err error) {
 	for i, key := range keys {
+		// A deferred key has no answer yet: ask for it again.
 		if values[i].Deferred {
 			rd.pending = append(rd.pending, key)
 			continue
@@ -171,6 +175,7 @@ func (rd *reading) take(keys []Key, values []Value) (answered bool, err error) {
 		if err := t.take(key.Shard, values[i]); err != nil {
 			return true, err
 		}
+		// The record decides how many shards there are: a remembered number may be old.
 		if key.Shard == RecordKey {
 			rd.r.remember(t)
 			rd.askShards(t, t.shards)

@@ -143,6 +143,9 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 	if negative {
 		digits = digits[1:]
 	}
+	if digits[0] == '0' && r.digitFollows() {
+		return 0, &countmill.FieldError{Field: field, Problem: "begins with 0", Limit: want}
+	}
 	var n int64
 	for _, c := range digits {
 		if c < '0' || c > '9' {
@@ -154,6 +157,13 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 		n = -n
 	}
 	return n, nil
+}
+
+// digitFollows reports whether the literal that was just read, a 0, goes on: JSON takes 01 for a
+// 0 and something that must not be there.
+func (r *jsonReader) digitFollows() bool {
+	rest := r.dec.UnreadBuffer()
+	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
 }
 
 // unexpected is the error for a value of the wrong kind, or for the syntax error that

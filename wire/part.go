@@ -17,10 +17,6 @@ const (
 	// MaxBatch is the most bytes of an encoded batch.
 	MaxBatch = 512 << 10
 
-	// MaxAhead is how far a part's time may lie ahead of the store's when it is folded. Beyond,
-	// its marker would stay for as long, and a clock is wrong somewhere.
-	MaxAhead = 24 * time.Hour
-
 	// MaxSum bounds the delta of an entry on both sides. A sum that would leave it
 	// starts a new entry in another part.
 	MaxSum = 1 << 62
@@ -32,14 +28,6 @@ var MaxTime = time.Date(2262, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // InRange reports whether a batch or a part may have that time.
 func InRange(t time.Time) bool { return !t.Before(time.UnixMicro(0)) && t.Before(MaxTime) }
-
-// TriedUntil is when parts are tried last that come from a dead letter of that time.
-func TriedUntil(at, now time.Time, horizon time.Duration) time.Time {
-	if ahead := now.Add(MaxAhead); at.Before(ahead) { // its parts may be as far ahead
-		at = ahead
-	}
-	return at.Add(horizon)
-}
 
 // A PartID names a part for ever.
 type PartID [16]byte

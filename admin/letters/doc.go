@@ -9,9 +9,9 @@
 //
 //   - Under its own ids and time a letter counts once, however often it is replayed, and
 //     not at all where it was counted before: safe whatever is known of it.
-//   - Beyond the horizon ids are forgotten, and a time that is a day ahead is refused. A
-//     message of another language loses its id when Pub/Sub moves it aside, and an id that
-//     was used with other deltas is taken. Such letters count only as new: with the time of
+//   - Beyond the deduplication window ids are forgotten, and a time that is a day ahead is
+//     refused. A message of another language loses its id when Pub/Sub moves it aside, and an id
+//     that was used with other deltas is taken. Such letters count only as new: with the time of
 //     the request where theirs is refused, and under an id made of the old one and of what
 //     the part holds where that is taken.
 //   - All requests for one letter count it once together: they leave the same markers. As

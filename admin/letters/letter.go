@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -16,7 +17,7 @@ type Letter struct {
 	Key     string
 	Payload []byte
 	Source  string    // the part's id in hex, or the broker's message id
-	Time    time.Time // what the horizon counts from
+	Time    time.Time // what the deduplication window is judged by
 	Reason  string
 	Maybe   bool      // it was maybe counted before it was set aside
 	Taken   bool      // its id was counted with other increments
@@ -43,9 +44,12 @@ type Store interface {
 
 	// Discard removes a letter and its replay request. uncounted is false if an aggregator has
 	// taken the letter to count it: it was counted, or may still be. Otherwise no aggregator
-	// counts it any more, even one that has read it. The store must remember that until the
-	// given time, when parts of the letter are tried last. It may be repeated.
-	Discard(ctx context.Context, key string, until time.Time) (uncounted bool, err error)
+	// counts it any more, even one that has read it. The store must remember that for as long as
+	// it does a part of the time latest, by the settings s. It may be repeated.
+	Discard(ctx context.Context, key string, latest time.Time, s store.Settings) (uncounted bool, err error)
+
+	// Settings are those in effect.
+	Settings(ctx context.Context) (store.Settings, error)
 }
 
 // How a letter can be replayed.
@@ -68,30 +72,30 @@ type Contents struct {
 	Twice bool
 }
 
-// read says what a letter holds. Ids of letters beyond the horizon are forgotten.
-func read(d *Letter, now time.Time, horizon time.Duration) Contents {
-	c := contentsOf(d, horizon)
+// read says what a letter holds. Ids of letters beyond the window are forgotten.
+func read(d *Letter, s store.Settings, now time.Time) Contents {
+	c := contentsOf(d, s.Window)
 	switch {
 	case c.Replay == Never:
 	case d.Discarded:
 		c.Replay, c.Why = Never, "it was discarded, and set aside again since: it is not counted any more"
-	case now.After(d.Time.Add(horizon)):
+	case s.Refuses(d.Time):
 		c.Replay, c.Twice = AsNew, true // even if it was not applied before it was set aside: its message may have come again
 		if !c.JSON || c.Why == "" {
-			c.Why = "older than the horizon of " + horizon.String() + ": its ids are forgotten"
+			c.Why = "beyond the deduplication window of " + s.Window.String() + ": its ids are forgotten"
 		}
 	case c.Replay == AsNew:
 	case d.Taken:
 		c.Replay, c.Why = AsNew, "its id was counted with other increments"
 	case isAhead(c.Batch, now):
-		c.Replay, c.Why = AsNew, "its time is more than "+wire.MaxAhead.String()+" ahead"
+		c.Replay, c.Why = AsNew, "its time is more than "+store.MaxAhead.String()+" ahead"
 	}
 	return c
 }
 
 // isAhead reports whether an aggregator would set a part aside for its time.
 func isAhead(b *wire.Batch, now time.Time) bool {
-	return slices.ContainsFunc(b.Parts, func(p wire.Part) bool { return timeOf(&p, b).After(now.Add(wire.MaxAhead)) })
+	return slices.ContainsFunc(b.Parts, func(p wire.Part) bool { return timeOf(&p, b).After(now.Add(store.MaxAhead)) })
 }
 
 func timeOf(p *wire.Part, b *wire.Batch) time.Time {
@@ -101,7 +105,7 @@ func timeOf(p *wire.Part, b *wire.Batch) time.Time {
 	return p.Time
 }
 
-func contentsOf(d *Letter, horizon time.Duration) Contents {
+func contentsOf(d *Letter, window time.Duration) Contents {
 	batch, err := wire.Decode(d.Payload)
 	if err == nil {
 		return Contents{Batch: batch, Replay: ByIDs}
@@ -109,7 +113,7 @@ func contentsOf(d *Letter, horizon time.Duration) Contents {
 	if errors.As(err, new(wire.NewerError)) {
 		return Contents{Replay: Never, Why: fmt.Sprintf("%v: the first aggregator that can read it counts it by itself", err)}
 	}
-	incs, jsonErr := wire.DecodeJSON(d.Payload, wire.JSON, d.Time, horizon)
+	incs, jsonErr := wire.DecodeJSON(d.Payload, wire.JSON, d.Time, window)
 	if jsonErr == nil {
 		batch, jsonErr = wire.CutMessage("dead letter", d.Key, d.Time, incs)
 	}
@@ -151,7 +155,7 @@ func allIdentified(incs []countmill.Increment) bool {
 // the markers of a replay, of a replay as new and of the message itself then exclude each
 // other. Only a part whose id is taken gets another one, the same each time. A part keeps its
 // time if that is accepted: a marker that it left before expires later.
-func renew(d *Letter, b *wire.Batch, now time.Time, horizon time.Duration) *wire.Batch {
+func renew(d *Letter, b *wire.Batch, s store.Settings, now time.Time) *wire.Batch {
 	now = now.Truncate(time.Microsecond)
 	fresh := &wire.Batch{Time: now}
 	for _, p := range about(d, b) {
@@ -159,7 +163,7 @@ func renew(d *Letter, b *wire.Batch, now time.Time, horizon time.Duration) *wire
 		if !d.Time.IsZero() && d.Time.Before(at) {
 			at = d.Time
 		}
-		if p.Time = at; at.Before(now.Add(-horizon)) || at.After(now.Add(wire.MaxAhead)) {
+		if p.Time = at; s.Refuses(at) || at.After(now.Add(store.MaxAhead)) {
 			p.Time = now
 		}
 		if d.Taken {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -27,27 +28,18 @@ const (
 
 // Config sets up Letters. The zero value works.
 type Config struct {
-	// Horizon is how long ids are remembered; the aggregators have the last word. Default
-	// 8 days.
-	Horizon time.Duration
 	// Env is for simulations. Leave it nil.
 	Env *env.Env
 }
 
 // Letters looks after the dead letters of a store.
 type Letters struct {
-	store   Store
-	horizon time.Duration
-	env     *env.Env
+	store Store
+	env   *env.Env
 }
 
 // New returns Letters of a store.
-func New(store Store, cfg Config) *Letters {
-	if cfg.Horizon <= 0 {
-		cfg.Horizon = countmill.DefaultHorizon
-	}
-	return &Letters{store, cfg.Horizon, cfg.Env}
-}
+func New(store Store, cfg Config) *Letters { return &Letters{store, cfg.Env} }
 
 // A Page holds letters in the order of their keys.
 type Page struct {
@@ -91,7 +83,11 @@ func (l *Letters) Show(ctx context.Context, key string) (d Letter, c Contents, f
 	if len(letters) == 0 {
 		return d, c, false, nil
 	}
-	return letters[0], read(&letters[0], l.env.Now(), l.horizon), true, nil
+	s, err := l.settings(ctx)
+	if err != nil {
+		return d, c, false, err
+	}
+	return letters[0], read(&letters[0], s, l.env.Now()), true, nil
 }
 
 // What became of a letter.
@@ -118,8 +114,12 @@ type Outcome struct {
 // times any more is refused, unless asNew has it counted as new. After an error it may be
 // repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
+	s, err := l.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		o, ask := l.plan(d, asNew, l.env.Now())
+		o, ask := plan(d, s, asNew, l.env.Now())
 		if o.Result != Asked {
 			return o, nil
 		}
@@ -127,17 +127,26 @@ func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outc
 	})
 }
 
+// settings are those of the store; the aggregators, which read them later, have the last word.
+func (l *Letters) settings(ctx context.Context) (store.Settings, error) {
+	s, err := l.store.Settings(ctx)
+	if err != nil {
+		return s, away("reading the settings", err)
+	}
+	return s, nil
+}
+
 // plan decides how a letter is to be counted.
-func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
+func plan(d *Letter, s store.Settings, asNew bool, now time.Time) (Outcome, Letter) {
 	o, ask := Outcome{Key: d.Key, Result: Asked}, *d
-	c := read(d, now, l.horizon)
+	c := read(d, s, now)
 	switch {
 	case c.Replay == Never:
 		o.Result, o.Why = Refused, c.Why
 	case c.Replay == AsNew && !asNew:
 		o.Result, o.Why = Refused, c.Why+"; it can only be counted as new"
-	case c.Replay == AsNew:
-		fresh := renew(d, c.Batch, now, l.horizon)
+	case c.Replay == AsNew: // not other letters: beside a plain replay they would count twice
+		fresh := renew(d, c.Batch, s, now)
 		if fresh.Entries() == 0 {
 			o.Result, o.Why = Refused, "it holds no increments"
 			return o, ask
@@ -155,7 +164,11 @@ func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
 // was under way. After an error it may be repeated.
 func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		uncounted, err := l.store.Discard(ctx, d.Key, wire.TriedUntil(d.Time, l.env.Now(), l.horizon))
+		s, err := l.settings(ctx) // for each letter: the decision about it must not go by old ones
+		if err != nil {
+			return Outcome{}, err
+		}
+		uncounted, err := l.store.Discard(ctx, d.Key, store.Latest(d.Time, l.env.Now()), s)
 		if !uncounted {
 			return Outcome{Key: d.Key, Result: Removed, Why: "an aggregator had taken it to count it: it was counted, or may still be"}, err
 		}

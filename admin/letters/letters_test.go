@@ -16,6 +16,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -26,10 +27,15 @@ type fakeStore struct {
 	taken   map[string]bool // by an aggregator
 	most    int             // letters in one answer
 	err     error
+	window  time.Duration
+}
+
+func (f *fakeStore) Settings(context.Context) (store.Settings, error) {
+	return store.Settings{Window: f.window}.At(time.Now()), f.err
 }
 
 func newStore(all ...letters.Letter) *fakeStore {
-	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}}
+	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}, window: countmill.DefaultHorizon}
 	for _, d := range all {
 		f.letters[d.Key] = d
 	}
@@ -67,7 +73,7 @@ func (f *fakeStore) Ask(_ context.Context, d letters.Letter) error {
 	return f.err
 }
 
-func (f *fakeStore) Discard(_ context.Context, key string, _ time.Time) (uncounted bool, err error) {
+func (f *fakeStore) Discard(_ context.Context, key string, _ time.Time, _ store.Settings) (uncounted bool, err error) {
 	delete(f.letters, key)
 	delete(f.asked, key)
 	return !f.taken[key], f.err
@@ -114,9 +120,9 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	}{
 		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "as it is"},
 		"maybe counted":               {letters.Letter{Payload: encode(now, part), Time: now, Maybe: true}, "as it is", "as it is"},
-		"beyond the horizon":          {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "older than the horizon of 192h0m0s", "new, twice"},
-		"that, and certainly not":     {letters.Letter{Payload: encode(old, part), Time: old}, "older than the horizon of 192h0m0s", "new, twice"},
-		"that, and asked for before":  {letters.Letter{Payload: encode(old, part), Time: old, Asked: true}, "older than the horizon of 192h0m0s", "new, twice"},
+		"beyond the window":           {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "beyond the deduplication window of 192h0m0s", "new, twice"},
+		"that, and certainly not":     {letters.Letter{Payload: encode(old, part), Time: old}, "beyond the deduplication window of 192h0m0s", "new, twice"},
+		"that, and asked for before":  {letters.Letter{Payload: encode(old, part), Time: old, Asked: true}, "beyond the deduplication window of 192h0m0s", "new, twice"},
 		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Source: part.ID.String()}, "its id was counted with other increments; it can only be counted as new", "new id"},
 		"that, and asked for":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Asked: true, Source: part.ID.String()}, "its id was counted with other increments", "new id"},
 		"far ahead":                   {letters.Letter{Payload: encode(now.Add(25*time.Hour), part), Time: now.Add(25 * time.Hour)}, "its time is more than 24h0m0s ahead; it can only", "new"},
@@ -289,11 +295,12 @@ func TestTheCopyOfAHeadIsNotCountedAsNew(t *testing.T) {
 	}
 }
 
-func TestHorizon(t *testing.T) {
+func TestBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newStore(letters.Letter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
-		l := letters.New(f, letters.Config{Horizon: time.Hour})
+		f.window = time.Hour
+		l := letters.New(f, letters.Config{})
 		for _, step := range []struct {
 			wait time.Duration
 			want string

@@ -24,7 +24,7 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 	}
 	ctx, cancel, err := may(ctx)
 	if err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, notApplied(err)
 	}
 	defer cancel()
 	if n := c.Entities(); n > s.entities {

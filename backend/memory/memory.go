@@ -88,6 +88,7 @@ func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Durati
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, total := range totals {
+		// Readers may call in any order: the later total stays.
 		if e, ok := c.totals.Peek(total.Counter); ok && now.Before(e.expires) && e.total.AsOf.After(total.AsOf) {
 			continue
 		}

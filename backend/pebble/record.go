@@ -55,6 +55,7 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// In the log before Raise returns, and so before the fold that needs it.
 	return b.Commit(pebbledb.NoSync)
 }
 

@@ -28,7 +28,7 @@ A replayed letter is counted by an aggregator within half a minute or so, and go
 that cannot be counted stays. It keeps its ids and its time: replayed twice, or counted
 before, it counts once.
 
---as-new is for letters that cannot count as they are any more: older than the horizon, with
+--as-new is for letters that cannot count as they are any more: beyond the deduplication window, with
 a time that is a day ahead, with an id that was used for something else, or from another
 language by way of Pub/Sub's dead letters. All others count as without it. A letter that is
 asked for in both ways, or again, counts once. Where nothing remembers whether it was counted

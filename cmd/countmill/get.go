@@ -21,7 +21,8 @@ var getCommand = command{
 	short: "print totals",
 	long: `Prints the total of the counter NAME. With several names it prints a line for each, the
 total, a tab and the name; all of one moment, at most 1,000. A counter that nobody has
-incremented is 0.
+incremented is 0. On a terminal a further line on standard error says how old the totals are,
+and how far the aggregators are behind (lag).
 
   countmill get page:/home
   countmill get page:/home page:/about --json
@@ -68,7 +69,32 @@ func runGet(ctx context.Context, c call) error {
 		_, err = c.stdout.Write(answer)
 		return err
 	}
-	return printTotals(c, answer, len(names))
+	if err := printTotals(c, answer, len(names)); err != nil {
+		return err
+	}
+	if isTerminal(c.stdout) {
+		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
+	}
+	return nil
+}
+
+// ageOf says how old the totals of an answer are, and how far the aggregators are behind.
+func ageOf(answer []byte, now time.Time) string {
+	var got struct {
+		Totals []struct {
+			AsOf time.Time `json:"as_of"`
+		} `json:"totals"`
+		Lag *float64 `json:"lag"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || len(got.Totals) == 0 {
+		return "age and lag are unknown"
+	}
+	asOf := got.Totals[0].AsOf
+	line := fmt.Sprintf("as of %s, %.1fs ago", asOf.Format(time.RFC3339), max(now.Sub(asOf), 0).Seconds())
+	if got.Lag == nil {
+		return line + "; lag unknown: no aggregator has reported lately"
+	}
+	return line + fmt.Sprintf("; lag %.1fs", *got.Lag)
 }
 
 func stalenessQuery(set *pflag.FlagSet, stale time.Duration) (string, error) {

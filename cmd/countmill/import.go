@@ -89,6 +89,11 @@ func runImport(ctx context.Context, c call) error {
 		return err
 	}
 	im := &importer{call: c, timeout: v.timeout, horizon: *horizon, name: args[0], rejects: *rejects, statePath: *state, sameCaller: *same}
+	if args[0] != "-" {
+		if _, err := os.Stat(args[0]); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+	}
 	if im.format, err = rows.FormatOf(*format, args[0]); err != nil {
 		return app.Usagef("--format: %s", err)
 	}

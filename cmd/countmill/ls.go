@@ -16,7 +16,8 @@ var lsCommand = command{
 	short: "print the totals of all counters that begin with PREFIX",
 	long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
 and the name, in the order of names as bytes. It reads them page by page; the totals of one
-page are of one moment. A total that does not fit 64 bits is shown as overflow.
+page are of one moment. A total that does not fit 64 bits is shown as overflow. Characters
+that a terminal would not print are written as \u202E; --json has names as they are.
 
   countmill ls page:
   countmill ls page: --limit 20
@@ -93,15 +94,15 @@ func printPage(c call, answer []byte, asJSON bool) (n int, next string, err erro
 	}
 	for _, t := range page.Totals {
 		for len(page.Overflowed) > 0 && page.Overflowed[0] < t.Counter {
-			fmt.Fprintf(c.stdout, "overflow\t%s\n", page.Overflowed[0])
+			fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(page.Overflowed[0]))
 			page.Overflowed = page.Overflowed[1:]
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, t.Counter); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, plain(t.Counter)); err != nil {
 			return n, "", err
 		}
 	}
 	for _, name := range page.Overflowed {
-		fmt.Fprintf(c.stdout, "overflow\t%s\n", name)
+		fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(name))
 	}
 	return n, page.Next, nil
 }

@@ -37,13 +37,23 @@ func (c call) confirm(question string) error {
 	return nil
 }
 
-// plain is text from elsewhere as a terminal may have it: on one line, without what moves
-// the cursor or changes colours.
+// plain is text from elsewhere as a terminal may have it: on one line, with \u202E for a
+// character that moves the cursor, changes colours or turns the direction of writing.
 func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\ufffd'
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	if strings.IndexFunc(text, unprintable) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case !unprintable(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			fmt.Fprintf(&b, `\U%08X`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04X`, r)
 		}
-		return r
-	}, text)
+	}
+	return b.String()
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -17,6 +18,14 @@ import (
 // MaxBody is the most bytes of a request's body, unless a handler says otherwise.
 const MaxBody = 8 << 20
 
+// A body of over slowFree bytes must bring leastBody bytes in each bodyWindow: one that does not end
+// holds memory that others cannot have. Smaller ones may come as slowly as Timeout permits.
+const (
+	slowFree   = 64 << 10
+	leastBody  = 320 << 10
+	bodyWindow = 5 * time.Second
+)
+
 // minRead is what a body's buffer starts with.
 const minRead = 4 << 10
 
@@ -29,6 +38,40 @@ type BodyReader struct {
 	// Grow is asked before a buffer grows by n bytes; its error ends the reading. Nil
 	// allows everything.
 	Grow func(n int) error
+
+	pace *pace // nil where there is no body
+}
+
+// A pace sets the deadlines by which a body has to arrive.
+type pace struct {
+	control *http.ResponseController
+	end     time.Time // of the whole body
+	until   time.Time // of this window
+	least   int       // bytes that must be there by then
+}
+
+// start begins a window with n bytes there.
+func (p *pace) start(now time.Time, n int) {
+	p.until, p.least = p.end, 0
+	if n > slowFree && now.Add(bodyWindow).Before(p.end) {
+		p.until, p.least = now.Add(bodyWindow), n+leastBody
+	}
+	_ = p.control.SetReadDeadline(p.until)
+}
+
+// note takes that n bytes are there, and reports false where the window has ended with too few.
+func (p *pace) note(n int) bool {
+	if p.least == 0 && n <= slowFree { // its end is that of the whole body
+		return true
+	}
+	now := time.Now()
+	switch {
+	case p.least == 0 || n >= p.least:
+		p.start(now, n)
+	case now.After(p.until):
+		return false
+	}
+	return true
 }
 
 // Read returns the body in buf, which grows as bytes arrive, never on the word of
@@ -43,7 +86,9 @@ func (b BodyReader) Read(w http.ResponseWriter, r *http.Request, buf []byte) ([]
 		// net/http lifts the deadline when the body ends. It must not be set where there is
 		// no body: net/http watches the connection meanwhile, and would take the deadline
 		// for a client that has gone. Writers without deadlines (tests) return an error.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.Timeout))
+		pace := &pace{control: http.NewResponseController(w), end: time.Now().Add(b.Timeout)}
+		pace.start(time.Now(), 0)
+		b.pace = pace
 	}
 	buf, err := b.read(r.Body, buf)
 	if err == nil && len(buf) > b.Max {
@@ -67,14 +112,21 @@ func (b BodyReader) read(body io.Reader, buf []byte) ([]byte, error) {
 		switch {
 		case err == io.EOF:
 			return buf, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return buf, NewProblem(http.StatusRequestTimeout, "timeout", "timeout",
-				"the body did not arrive within "+b.Timeout.String()+": nothing of this request was done").with("Connection", "close")
+		case errors.Is(err, os.ErrDeadlineExceeded), err == nil && b.pace != nil && !b.pace.note(len(buf)):
+			return buf, b.tooSlow()
 		case err != nil:
 			return buf, &countmill.FieldError{Field: "body", Problem: "ends too early: " + err.Error()}
 		}
 	}
 	return buf, nil
+}
+
+func (b BodyReader) tooSlow() error {
+	detail := "the body did not arrive within " + b.Timeout.String()
+	if b.pace != nil && b.pace.least > 0 {
+		detail = fmt.Sprintf("a body of over %d KiB must bring %d KiB every %s", slowFree>>10, leastBody>>10, bodyWindow)
+	}
+	return NewProblem(http.StatusRequestTimeout, "timeout", "timeout", detail+": nothing of this request was done").with("Connection", "close")
 }
 
 func (b BodyReader) grow(buf []byte) ([]byte, error) {

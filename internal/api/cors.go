@@ -25,6 +25,8 @@ func CheckOrigin(text string) error {
 	switch {
 	case err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || text != u.Scheme+"://"+u.Host:
 		return errors.New("must be an origin such as https://example.com or http://localhost:3000, without a path, or *")
+	case strings.Contains(u.Host, "*"):
+		return errors.New("must name one host; * stands for all origins, and only alone")
 	case text != strings.ToLower(text):
 		return errors.New("must be in lower case, as browsers send it")
 	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":

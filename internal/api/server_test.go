@@ -290,3 +290,56 @@ func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
 		t.Errorf("got %v, want DeadlineExceeded", err)
 	}
 }
+
+// A body that holds much and brings little is given up long before its time-out; one that
+// comes fast enough is not, and a small one may come as slowly as it likes.
+func TestBodiesBringALeastRate(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		first, then, total int
+		every              time.Duration
+		want               int
+	}{
+		{"stops in the middle", 100 << 10, 0, 8 << 20, time.Second, 408},
+		{"trickles", 100 << 10, 10 << 10, 8 << 20, time.Second, 408},
+		{"is slow", 100 << 10, 90 << 10, 1 << 20, time.Second, 200},
+		{"is small and slow", 1 << 10, 1 << 10, 20 << 10, time.Second, 200},
+		{"is fast", 4 << 20, 4 << 20, 8 << 20, time.Millisecond, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testLeastRate(t, tt.first, tt.then, tt.total, tt.every, tt.want) })
+		})
+	}
+}
+
+func testLeastRate(t *testing.T, first, then, total int, every time.Duration, want int) {
+	p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := BodyReader{Max: MaxBody, Timeout: 30 * time.Second}.Read(w, r, nil)
+		if err != nil {
+			WriteError(w, r, slog.New(slog.DiscardHandler), err)
+			return
+		}
+		fmt.Fprint(w, len(body))
+	}, ServerConfig{})
+	conn, in := p.dial(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", total))
+	began := time.Now()
+	go func() {
+		for sent, n := 0, first; sent < total && n > 0; sent, n = sent+n, then {
+			if _, err := conn.Write(make([]byte, min(n, total-sent))); err != nil {
+				return
+			}
+			time.Sleep(every)
+		}
+	}()
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer time.Sleep(time.Minute) // until everything has ended
+	defer conn.Close()
+	defer resp.Body.Close()
+	if took := time.Since(began); resp.StatusCode != want || want == 408 && took > bodyWindow+time.Second {
+		t.Errorf("got %d after %s, want %d, a refusal within %s", resp.StatusCode, took, want, bodyWindow)
+	}
+}

@@ -95,6 +95,9 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	if a.backends, err = open(a.cfg); err != nil {
 		return err
 	}
+	if err := a.setWindow(); err != nil {
+		return err
+	}
 	a.metrics = newMetrics()
 	if err := a.makeRoles(); err != nil {
 		return err
@@ -177,8 +180,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.startSweeps(ctx)
 	served := make(chan error, 1)
 	go func() { served <- a.server.Serve(a.listener) }()
-	a.log.LogAttrs(ctx, slog.LevelInfo, "running", slog.String("roles", a.cfg.Roles.String()),
-		slog.String("listen", a.Addr()), slog.String("bus", a.cfg.Bus), slog.String("store", a.cfg.Store))
+	a.logRunning(ctx)
 
 	if addr, ok := a.listener.Addr().(*net.TCPAddr); a.cfg.Insecure && ok && !addr.IP.IsLoopback() {
 		a.log.LogAttrs(ctx, slog.LevelWarn, "anybody who reaches this address may call (--insecure)", slog.String("listen", a.Addr()))
@@ -221,6 +223,21 @@ func (a *App) startAggregator(ctx context.Context) {
 			a.backends.closeLocalBus()
 		}
 	}()
+}
+
+// logRunning names what the roles are connected to, and nothing that they do not have.
+func (a *App) logRunning(ctx context.Context) {
+	attrs := []slog.Attr{slog.String("roles", a.cfg.Roles.String()), slog.String("listen", a.Addr())}
+	if a.backends.bus != nil {
+		attrs = append(attrs, slog.String("bus", a.cfg.Bus))
+	}
+	if a.backends.store != nil {
+		attrs = append(attrs, slog.String("store", a.cfg.Store))
+	}
+	if a.backends.cache != nil {
+		attrs = append(attrs, slog.String("cache", a.cfg.Cache))
+	}
+	a.log.LogAttrs(ctx, slog.LevelInfo, "running", attrs...)
 }
 
 // startIntake takes what the bus gave up into the dead letters. What it cannot take stays

@@ -39,10 +39,13 @@ func checkListen(addr string) error {
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil {
-		return Usagef("--listen: must be HOST:PORT with a port from 0 to 65535, got %q", addr)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		return Usagef("--listen: must be HOST:PORT, got %q: write 127.0.0.1:%s", addr, addr)
+	}
+	return Usagef("--listen: must be HOST:PORT with a port from 0 to 65535, got %q", addr)
 }
 
 // checkAccess refuses to let anybody on the network in unless somebody said so.

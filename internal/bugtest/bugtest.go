@@ -1,24 +1,44 @@
 // Package bugtest plants mistakes in the product, one at a time, so that a test which has to
 // find such mistakes can be seen to find them.
 //
-// A bug is a patch, not a branch under a build tag: the product has no code that must never
-// run. Its file, in testdata/bugs of the package that finds it, has a line that says what it
-// is, then changes:
+// A bug is a file in testdata/bugs of the package that finds it, and not a branch under a
+// build tag: the product has no code that must never run. The file names a function and says
+// what to change there. It names no file and quotes no lines that it leaves alone, so that it
+// still fits when code moves, is formatted or is renamed around it:
 //
-//	# what is wrong
-//	file: aggregator/part.go
-//	--- old
-//	whole lines that stand there exactly once
-//	--- new
-//	what stands there instead
-//	--- end
+//	# A message is acknowledged before its parts are committed.
+//	in: aggregator loop.launch
+//	at: acknowledged before its parts are committed
+//	before:
+//		for _, p := range j.parts {
+//			p.eachHolder(func(h *held) { h.msg.Ack() })
+//		}
 //
-// The tests that use it are two directories below the repository's root.
+// The first line describes the mistake. The others:
+//
+//	in: PACKAGE NAME     a function of the package in that directory; a method comes after
+//	                     its type: loop.launch. A constant or a variable works too.
+//	at: WORDS            an anchor: the statement that a comment in that function is about
+//	before:              the code below comes before the place,
+//	after:               behind it,
+//	replace:             or instead of it
+//	delete:              the place is left out
+//	change: OLD -> NEW   an expression at the place becomes another
+//	import: PATH         the function's file imports the package, unless it does already
+//
+// An anchor is the statement that begins or ends on the comment's line, else the one right
+// below the comment; a case and its body are one statement. WORDS are some words of the
+// comment, and no other comment of the function has them. Without at, or after another in,
+// the place is the whole body of the function.
+//
+// A change looks for OLD at its place, but in the head only of an if, a for, a switch or a
+// case. It must be there exactly once. The code of the others is indented by a tab at least.
+//
+// The tests that use this are two directories below the repository's root.
 package bugtest
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,11 +53,8 @@ const root = "../.."
 // A Bug is a mistake that could have been made in the product.
 type Bug struct {
 	Name, What string
-	changes    []change
+	edits      []edit
 }
-
-// A change replaces lines of a file.
-type change struct{ file, old, new string }
 
 // Read reads all bugs in a directory, in the order of their names.
 func Read(t testing.TB, dir string) []Bug {
@@ -60,54 +77,14 @@ func Read(t testing.TB, dir string) []Bug {
 	return all
 }
 
-func parse(text string) (b Bug, err error) {
-	var into *string // where lines go
-	var file string
-	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		what, isWhat := strings.CutPrefix(line, "# ")
-		name, isFile := strings.CutPrefix(line, "file: ")
-		switch {
-		case line == "--- old" && file != "":
-			b.changes = append(b.changes, change{file: file})
-			into = &b.changes[len(b.changes)-1].old
-		case line == "--- new" && into != nil:
-			into = &b.changes[len(b.changes)-1].new
-		case line == "--- end":
-			into = nil
-		case into != nil:
-			*into += line + "\n"
-		case isFile:
-			file = name
-		case isWhat && b.What == "":
-			b.What = what
-		default:
-			return b, fmt.Errorf("line %d is out of place: %q", n+1, line)
-		}
-	}
-	if b.What == "" || len(b.changes) == 0 || into != nil {
-		return b, fmt.Errorf("has no description, no change, or no end")
-	}
-	return b, nil
-}
-
 // plant returns the files that the bug changes, as they are with it. An error means that
 // the product has changed and the bug with it has to.
-func (b *Bug) plant() (map[string]string, error) {
+func (b *Bug) plant(root string) (map[string]string, error) {
 	files := make(map[string]string)
-	for _, c := range b.changes {
-		text, ok := files[c.file]
-		if !ok {
-			is, err := os.ReadFile(filepath.Join(root, c.file))
-			if err != nil {
-				return nil, err
-			}
-			text = string(is)
+	for _, e := range b.edits {
+		if err := e.apply(root, files); err != nil {
+			return nil, e.wrap(err)
 		}
-		// Whole lines: one that ends the same is another.
-		if n := strings.Count("\n"+text, "\n"+c.old); n != 1 {
-			return nil, fmt.Errorf("%s has these lines %d times, not once:\n%s", c.file, n, c.old)
-		}
-		files[c.file] = strings.TrimPrefix(strings.Replace("\n"+text, "\n"+c.old, "\n"+c.new, 1), "\n")
 	}
 	return files, nil
 }
@@ -126,9 +103,9 @@ func (b *Bug) Build(t testing.TB) string {
 // Overlay returns a file for go build -overlay, which builds the product with the bug in it.
 func (b *Bug) Overlay(t testing.TB) string {
 	t.Helper()
-	files, err := b.plant()
+	files, err := b.plant(root)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", b.Name, err)
 	}
 	dir := t.TempDir()
 	replace := make(map[string]string)

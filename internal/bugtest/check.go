@@ -24,7 +24,7 @@ func Check(t testing.TB, bugs []Bug) {
 	set := token.NewFileSet()
 	imports := importer.ForCompiler(set, "gc", exported(t))
 	for _, b := range bugs {
-		files, err := b.plant()
+		files, err := b.plant(root)
 		if err != nil {
 			t.Errorf("%s: %v", b.Name, err)
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // A Store is the part of a store that a Morgue uses.
@@ -15,6 +16,7 @@ type Store interface {
 	aggregator.Folder
 	aggregator.Morgue
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
+	Check(ctx context.Context) (store.Checked, error)
 }
 
 // A Morgue is a store as package letters sees it: the copies by which replays are asked for are
@@ -118,11 +120,17 @@ func (m Morgue) Ask(ctx context.Context, l letters.Letter) error {
 
 // Discard first makes sure that no aggregator counts the letter: one may have read it, or the
 // copy of it.
-func (m Morgue) Discard(ctx context.Context, key string, until time.Time) (uncounted bool, err error) {
-	fate, err := aggregator.Decide(ctx, m.Store, key, aggregator.Discarded, until)
+func (m Morgue) Discard(ctx context.Context, key string, latest time.Time, s store.Settings) (uncounted bool, err error) {
+	fate, err := aggregator.Decide(ctx, m.Store, key, aggregator.Discarded, latest, s)
 	if err != nil {
 		return false, m.explain(err)
 	}
 	err = m.Store.Discard(ctx, []string{aggregator.AskKey(key), key})
 	return fate == aggregator.Discarded, m.explain(err)
+}
+
+// Settings are those in effect.
+func (m Morgue) Settings(ctx context.Context) (store.Settings, error) {
+	checked, err := m.Store.Check(ctx)
+	return checked.Settings, m.explain(err)
 }

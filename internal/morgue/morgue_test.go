@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/morgue"
+	"github.com/countmill/countmill/store"
 )
 
 // A request for a replay is not listed as a letter, wherever a page begins or ends.
@@ -55,7 +56,7 @@ func TestWishesAreNoLetters(t *testing.T) {
 	if err != nil || len(found) != 2 || found[0].Key != "ff" || !found[0].Asked || found[1].Asked {
 		t.Errorf("Find: %+v, %v; want ff, asked for, and 0b", found, err)
 	}
-	if uncounted, err := m.Discard(t.Context(), "ff", time.Now()); !uncounted || err != nil {
+	if uncounted, err := m.Discard(t.Context(), "ff", time.Now(), store.NewSettings(time.Hour, time.Now())); !uncounted || err != nil {
 		t.Fatal(uncounted, err)
 	}
 	if left, err := m.Store.DeadByKey(t.Context(), []string{"ff", "manual:ff", "manual:fe"}); err != nil || len(left) != 1 {

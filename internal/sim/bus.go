@@ -21,6 +21,7 @@ type broker struct {
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
+	done          []*parcel   // the last ones that were acknowledged
 	deliveries    []*delivery // all there were
 	subscriptions []*subscription
 }
@@ -42,6 +43,7 @@ type delivery struct {
 	parcel *parcel
 	sub    *subscription
 	msg    *message.Message
+	at     time.Time
 }
 
 type subscription struct {
@@ -125,9 +127,22 @@ func (b *broker) acked(d *delivery) *parcel {
 		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
 		if d.parcel.settled != nil {
 			d.parcel.settled(nil)
+			return nil
 		}
+		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.parcel)
 	}
 	return nil
+}
+
+// keptDone is how many messages the broker may deliver again after their acknowledgement.
+const keptDone = 10
+
+// repeat delivers a message again that was acknowledged.
+func (b *broker) repeat(l *parcel) {
+	b.w.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
+	b.done = slices.DeleteFunc(b.done, func(d *parcel) bool { return d == l })
+	l.acked = false
+	b.requeue(l)
 }
 
 func (b *broker) nacked(d *delivery) {
@@ -188,7 +203,7 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		s.p.first = l
 	}
 	b.w.allow(l)
-	d := &delivery{l, s, m}
+	d := &delivery{l, s, m, time.Now()}
 	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
 	return true

@@ -10,6 +10,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/morgue"
+	settings "github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -47,11 +48,20 @@ func (d desk) DeadByKey(ctx context.Context, keys []string) (found []aggregator.
 	return found, err
 }
 
+// Check reads the settings.
+func (d desk) Check(ctx context.Context) (checked settings.Checked, err error) {
+	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
+		checked, err = d.w.fake.Check(background)
+		return err
+	})
+	return checked, err
+}
+
 // A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
 type clerk struct {
 	morgue.Morgue
-	p     *proc
-	found letters.Letter
+	settings settings.Settings
+	found    letters.Letter
 }
 
 var errMaybeTwice = errors.New("sim: it may count twice")
@@ -64,8 +74,13 @@ func (c *clerk) Find(ctx context.Context, keys []string) ([]letters.Letter, erro
 	return found, err
 }
 
+func (c *clerk) Settings(ctx context.Context) (_ settings.Settings, err error) {
+	c.settings, err = c.Morgue.Settings(ctx)
+	return c.settings, err
+}
+
 func (c *clerk) Ask(ctx context.Context, l letters.Letter) error {
-	if c.p.wall().After(c.found.Time.Add(c.p.w.shape.horizon)) {
+	if c.settings.Refuses(c.found.Time) {
 		return errMaybeTwice
 	}
 	return c.Morgue.Ask(ctx, l)
@@ -95,8 +110,8 @@ func (w *World) lookAfter(kind string) bool {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p}}}, p: p}
-	l := letters.New(c, letters.Config{Horizon: w.shape.horizon, Env: &env.Env{Wall: p.wall}})
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p}}}}
+	l := letters.New(c, letters.Config{Env: &env.Env{Wall: p.wall}})
 	w.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome
 		var err error

@@ -4,7 +4,7 @@ import "time"
 
 // mostStep is how far the store's clock moves from where it began, at most: with what a
 // process's own clock is set by in one go it stays within the two hours that markers outlive
-// the horizon.
+// the window.
 const mostStep = 20 * time.Minute
 
 // A storeStep is since when the store's clock was how far off.

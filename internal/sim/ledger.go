@@ -153,6 +153,7 @@ func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64)
 		payloads[string(d.Payload)] = true
 		parts := partsIn(d)
 		w.checkLetter(&d, parts, totals)
+		w.checkYoung(&d, parts)
 		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
 			w.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
 		}

@@ -23,24 +23,44 @@ type Clock struct {
 	at     time.Time     // that moment, by a clock that nobody sets
 }
 
-// Learn takes the store's time of a call that has just ended and took that long. It moves
-// the offset no further than that proves it wrong: a slow call proves little. A zero time
-// means that the store's clock is the machine's.
-func (c *Clock) Learn(stored time.Time, took time.Duration) {
+// A Moment is one by both clocks of the machine: the wall clock, and one that nobody sets.
+type Moment struct{ wall, at time.Time }
+
+// Moment is the one at which a call begins whose answer Learn takes.
+func (c *Clock) Moment() Moment {
+	at := time.Now()
+	return Moment{c.Env.At(at), at}
+}
+
+// slowest is the longest that the first call may take from which the store's time is learned.
+const slowest = time.Minute
+
+// Learn takes the store's time of a call that began then and has just ended. It moves the
+// offset no further than that proves it wrong: a slow call proves little, and
+// the first one nothing if it is very slow. How long the call
+// took is what passed by the clock that went further: the answer may have been there when
+// the machine was suspended, and be read only now. A zero time means that the store's clock
+// is the machine's.
+func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if stored.IsZero() {
 		c.known = true
 		return
 	}
-	ended := c.Env.Now()
+	at := time.Now()
+	ended := c.Env.At(at)
+	took := max(at.Sub(began.at), ended.Sub(began.wall))
 	least, most := stored.Sub(ended), stored.Sub(ended.Add(-took))
 	if !c.known {
+		if took > slowest {
+			return
+		}
 		c.offset = (least + most) / 2
 	}
 	c.known = true
 	c.offset = min(max(c.offset, least), most)
-	c.stored, c.at = ended.Add(c.offset), time.Now()
+	c.stored, c.at = ended.Add(c.offset), at
 }
 
 // Known reports whether the store has told its time.

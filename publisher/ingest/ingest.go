@@ -47,8 +47,9 @@ type Config struct {
 	// BodyTimeout is how long a request's body may take to arrive. Default 30s.
 	BodyTimeout time.Duration
 
-	// Horizon is how old the time of an increment may be. Default countmill.DefaultHorizon.
-	Horizon time.Duration
+	// HorizonFunc says how old the time of an increment may be, as the publisher's does.
+	// Default countmill.DefaultHorizon, always.
+	HorizonFunc func() time.Duration
 
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
@@ -70,7 +71,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = positiveOr(c.Timeout, 10*time.Second)
 	c.BodyTimeout = positiveOr(c.BodyTimeout, 30*time.Second)
-	c.Horizon = positiveOr(c.Horizon, countmill.DefaultHorizon)
+	if c.HorizonFunc == nil {
+		c.HorizonFunc = func() time.Duration { return countmill.DefaultHorizon }
+	}
 	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
 	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), c.MaxBody+1)
 	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
@@ -208,7 +211,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, form wire.Form) (
 	buf, err := body.Read(w, r, small[:])
 	held = int64(cap(buf) - pooled)
 	if err == nil {
-		incs, err = wire.DecodeJSON(buf, form, time.Now(), h.cfg.Horizon)
+		incs, err = wire.DecodeJSON(buf, form, time.Now(), h.cfg.HorizonFunc())
 	}
 	return incs, held, err
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +27,13 @@ import (
 type nameReader struct {
 	*fakeReader
 	names    []string
+	lists    atomic.Int64
 	overflow map[string]bool
 }
 
 func (n *nameReader) List(_ context.Context, prefix, after string, limit int) (reader.Page, error) {
 	var p reader.Page
+	n.lists.Add(1)
 	last, count := "", 0
 	for _, name := range n.names {
 		switch {

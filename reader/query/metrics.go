@@ -25,8 +25,18 @@ const (
 
 	defaultMetrics = 1000
 
-	// maxScrapes is how many of them are answered at once; each may hold some MiB.
+	// maxScrapes is how many of them are gathered at once; each may hold some MiB.
 	maxScrapes = 4
+
+	// maxUnread bounds the bytes of answers that clients have not read yet. One answer
+	// is always written, whatever its size.
+	maxUnread = 64 << 20
+
+	// leastRead is how fast a client must read such an answer, in bytes a second, after
+	// readGrace. One that does not loses its connection: answers it does not read are
+	// memory that others cannot have.
+	leastRead = 256 << 10
+	readGrace = 3 * time.Second
 )
 
 // A scrape gathers totals for Prometheus.
@@ -41,26 +51,41 @@ type scrape struct {
 
 // metrics answers with totals as Prometheus text.
 func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
-	defer cancel()
-	defer h.scrapes.Add(-1)
-	if h.scrapes.Add(1) > maxScrapes {
-		h.refuse(w, r, fmt.Errorf("%w: %d answers with metrics of counters", countmill.ErrOverloaded, maxScrapes))
-		return
-	}
-	s, err := h.scrape(ctx, r)
+	text, truncated, err := h.gather(r)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	text := s.text(h.reader.Pipeline(ctx))
+	size := int64(len(text))
+	defer h.unread.Add(-size)
+	if unread := h.unread.Add(size); unread > maxUnread && unread > size {
+		h.refuse(w, r, fmt.Errorf("%w: answers with metrics of counters that were not read yet have %d bytes", countmill.ErrOverloaded, unread-size))
+		return
+	}
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Countmill-Truncated", strconv.FormatBool(s.truncated))
+	header.Set("Countmill-Truncated", strconv.FormatBool(truncated))
 	header.Set("Content-Length", strconv.Itoa(len(text)))
-	w.Write(text) // an error means that the client is gone
+	_ = api.ExtendWrite(w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
+	w.Write(text)                                                               // an error means that the client is gone
+}
+
+// gather makes the answer. Few are made at once; how long a client takes to read one does not
+// count, or clients that do not read would keep others from asking.
+func (h *Handler) gather(r *http.Request) (text []byte, truncated bool, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+	defer cancel()
+	defer h.scrapes.Add(-1)
+	if h.scrapes.Add(1) > maxScrapes {
+		return nil, false, fmt.Errorf("%w: %d answers with metrics of counters", countmill.ErrOverloaded, maxScrapes)
+	}
+	s, err := h.scrape(ctx, r)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.text(h.reader.Pipeline(ctx)), s.truncated, nil
 }
 
 func (h *Handler) scrape(ctx context.Context, r *http.Request) (*scrape, error) {
@@ -128,7 +153,19 @@ func parseMatches(caller access.Caller, matches []string) (names, prefixes []str
 		prefixes = append(prefixes, ranges...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), prefixes, nil
+	return slices.Compact(names), uncovered(prefixes), nil
+}
+
+// uncovered leaves out each prefix that begins with another one: its counters come with that.
+func uncovered(prefixes []string) []string {
+	slices.Sort(prefixes)
+	kept := prefixes[:0]
+	for _, p := range prefixes {
+		if len(kept) == 0 || !strings.HasPrefix(p, kept[len(kept)-1]) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
 func checkMatch(caller access.Caller, name string) error {

@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -73,7 +74,12 @@ func (s *site) dial(ctx context.Context) (net.Conn, error) {
 // get sends a request and leaves the body to the caller.
 func (s *site) get(t *testing.T, method, path string, header ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, nil)
+	return s.send(t, method, path, nil, header...)
+}
+
+func (s *site) send(t *testing.T, method, path string, body io.Reader, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,3 +126,47 @@ func (l listener) Close() error {
 }
 
 func (l listener) Addr() net.Addr { return &net.UnixAddr{Name: "site", Net: "unix"} }
+
+// Clients that do not read their metrics keep nobody else from getting theirs, and lose their
+// connections.
+func TestMetricsForThoseWhoReadThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		for i := range 1000 {
+			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
+		}
+		s, _ := watched(t, n, query.Config{})
+		s.WriteTimeout = time.Hour
+		var unread []*http.Response
+		for range 20 {
+			unread = append(unread, s.get(t, "GET", "/metrics/counters?match=page:*"))
+		}
+		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 7`) {
+			t.Errorf("beside clients that do not read: got %d %s", status, text)
+		}
+		time.Sleep(10 * time.Second)
+		for _, resp := range unread {
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("a client that did not read for 10s got its whole answer")
+			}
+		}
+	})
+}
+
+// Each counter is read once, however often and by whatever prefixes it is asked for.
+func TestMetricsReadCoveredPrefixesOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFake(), names: []string{"page:/a", "page:/b", "shop:a"}}
+		s, _ := watched(t, n, query.Config{})
+		path := "/metrics/counters?match=shop:*&match=page:/a*"
+		for range 90 {
+			path += "&match=page:*"
+		}
+		if status, text, _ := s.call(t, "GET", path); status != 200 || strings.Count(text, "countmill_value{") != 3 {
+			t.Errorf("got %d %s", status, text)
+		}
+		if n.lists.Load() != 2 {
+			t.Errorf("%d lists, want one for each of 2 prefixes", n.lists.Load())
+		}
+	})
+}

@@ -88,6 +88,7 @@ type Handler struct {
 	pending  atomic.Int64 // bytes of bodies
 	watchers atomic.Int64
 	scrapes  atomic.Int64
+	unread   atomic.Int64    // bytes of metrics that clients have not read
 	closing  context.Context // ends all watchers
 	close    context.CancelFunc
 }

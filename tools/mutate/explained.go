@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,20 +15,21 @@ import (
 // explanations are survivors of which somebody has written down why they change nothing. A
 // line of their file is
 //
-//	aggregator/plan.go Planner.add: if n > limit { | > -> >= | n is never limit here
+//	aggregator Planner.add: n > limit | > -> >= | n is never limit here
 //
-// and holds wherever the function, which may be left out, has that line; Planner.add#2 means
-// the second place in it only. Empty lines and lines that begin with # are for people.
+// It names the package, the function, the code that is changed, and the kind of change. The
+// report prints that for each survivor. Outside functions the name is left out. Planner.add#2 means the second
+// of the same in it. Empty lines and lines that begin with # are for people.
 type explanations struct {
 	name string
 	all  []*explanation
 }
 
 type explanation struct {
-	line                        int
-	nth                         int // 0 for all
-	file, fn, source, kind, why string
-	matches                     int
+	line                     int
+	nth                      int // 0 for all
+	dir, fn, what, kind, why string
+	matches                  int
 }
 
 func readExplained(name string) (*explanations, error) {
@@ -51,19 +56,19 @@ func readExplained(name string) (*explanations, error) {
 	return e, nil
 }
 
-// parseExplanation splits from the right: source lines may have " | " themselves.
+// parseExplanation splits from the right: Go may have " | " itself.
 func parseExplanation(line string) (*explanation, error) {
 	place, rest, ok := strings.Cut(line, ": ")
 	i := strings.LastIndex(rest, " | ")
 	if !ok || i < 0 {
-		return nil, fmt.Errorf("want PATH [FUNC]: source line | kind | why, got %q", line)
+		return nil, fmt.Errorf("want PACKAGE [FUNC]: what | kind | why, got %q", line)
 	}
 	x := &explanation{why: strings.TrimSpace(rest[i+3:])}
 	rest = rest[:i]
 	if i = strings.LastIndex(rest, " | "); i < 0 || x.why == "" {
-		return nil, fmt.Errorf("want PATH [FUNC]: source line | kind | why, got %q", line)
+		return nil, fmt.Errorf("want PACKAGE [FUNC]: what | kind | why, got %q", line)
 	}
-	x.file, x.fn, _ = strings.Cut(place, " ")
+	x.dir, x.fn, _ = strings.Cut(place, " ")
 	if fn, nth, ok := strings.Cut(x.fn, "#"); ok {
 		n, err := strconv.Atoi(nth)
 		if err != nil || n < 1 {
@@ -71,7 +76,7 @@ func parseExplanation(line string) (*explanation, error) {
 		}
 		x.fn, x.nth = fn, n
 	}
-	x.source, x.kind = show([]byte(rest[:i])), strings.TrimSpace(rest[i+3:])
+	x.what, x.kind = strings.TrimSpace(rest[:i]), strings.TrimSpace(rest[i+3:])
 	return x, nil
 }
 
@@ -87,15 +92,15 @@ func (e *explanations) match(m mutant) string {
 }
 
 func (x *explanation) explains(m mutant) bool {
-	return x.file == m.file && (x.fn == "" || x.fn == m.fn) && (x.nth == 0 || x.nth == m.nth) && x.source == m.source && x.kind == m.kind
+	return x.dir == m.dir && x.fn == m.fn && (x.nth == 0 || x.nth == m.nth) && x.what == m.what && x.kind == m.kind
 }
 
-// report names the explained mutants and, where all mutants of a file were looked at, the
+// report names the explained mutants and, where all mutants of a function were looked at, the
 // lines that explain none of them or more than one.
 func (e *explanations) report(w io.Writer, mutants []mutant, whole bool) {
 	seen := map[string]bool{}
 	for _, m := range mutants {
-		seen[m.file] = true
+		seen[m.dir+" "+m.fn] = true
 		for _, x := range e.all {
 			if x.explains(m) {
 				fmt.Fprintf(w, "explained: %s\n\t%s\n\t%s\n\t%s\n", m.id(), m.source, m.replacement, x.why)
@@ -104,8 +109,42 @@ func (e *explanations) report(w io.Writer, mutants []mutant, whole bool) {
 		}
 	}
 	for _, x := range e.all {
-		if whole && seen[x.file] && x.matches != 1 {
-			fmt.Fprintf(w, "%s:%d: explains %d mutants: %s %s: %s | %s\n", e.name, x.line, x.matches, x.file, x.fn, x.source, x.kind)
+		if err := e.misfit(x); err != nil && whole && seen[x.dir+" "+x.fn] {
+			fmt.Fprintln(w, err)
 		}
 	}
+}
+
+// misfit is an error for a line that explains no mutant, or more than one.
+func (e *explanations) misfit(x *explanation) error {
+	if x.matches == 1 {
+		return nil
+	}
+	return fmt.Errorf("%s:%d: explains %d mutants, not one: %s: %s | %s", e.name, x.line, x.matches, strings.TrimSpace(x.dir+" "+x.fn), x.what, x.kind)
+}
+
+// check reports all misfits. It looks only at functions that explanations name.
+func (e *explanations) check(ctx context.Context, dir string, race bool) error {
+	named, dirs := map[string]bool{}, []string{}
+	for _, x := range e.all {
+		named[x.dir+" "+x.fn] = true
+		if !slices.Contains(dirs, x.dir) {
+			dirs = append(dirs, x.dir)
+		}
+	}
+	pkgs, err := load(ctx, dir, dirs)
+	if err != nil {
+		return err
+	}
+	for _, p := range pkgs {
+		mutants, _ := p.mutants(race, nil, func(fn string) bool { return named[filepath.ToSlash(p.dir)+" "+fn] })
+		for _, m := range mutants {
+			e.match(m)
+		}
+	}
+	var errs []error
+	for _, x := range e.all {
+		errs = append(errs, e.misfit(x))
+	}
+	return errors.Join(errs...)
 }

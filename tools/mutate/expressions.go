@@ -20,19 +20,6 @@ var turned = map[token.Token]token.Token{
 	token.INC: token.DEC, token.DEC: token.INC,
 }
 
-func (f *finder) decl(d ast.Decl) {
-	f.fn = ""
-	if fn, ok := d.(*ast.FuncDecl); ok {
-		f.fn = fn.Name.Name
-		if fn.Recv != nil && len(fn.Recv.List) == 1 {
-			recv := types.ExprString(fn.Recv.List[0].Type)
-			recv, _, _ = strings.Cut(strings.TrimPrefix(recv, "*"), "[")
-			f.fn = recv + "." + f.fn
-		}
-	}
-	ast.Inspect(d, f.visit)
-}
-
 // visit adds the mutants of n itself and reports whether to look into it.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
@@ -52,10 +39,10 @@ func (f *finder) visit(n ast.Node) bool {
 			return false
 		}
 	case *ast.IncDecStmt:
-		f.turn(n.TokPos, n.Tok)
+		f.turn(n, n.TokPos, n.Tok)
 	case *ast.AssignStmt:
 		if len(n.Lhs) == 1 && f.isNumber(n.Lhs[0]) {
-			f.turn(n.TokPos, n.Tok)
+			f.turn(n, n.TokPos, n.Tok)
 		}
 	case *ast.ReturnStmt:
 		for _, e := range f.returned(n) {
@@ -92,7 +79,7 @@ func (f *finder) expr(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD && e.Op != token.SUB || f.isNumber(e) {
-			f.turn(e.OpPos, e.Op)
+			f.turn(e, e.OpPos, e.Op)
 		}
 	case *ast.CallExpr:
 		return f.call(e)
@@ -135,9 +122,9 @@ func (f *finder) noteErrors(s *ast.IfStmt) {
 	}
 }
 
-func (f *finder) turn(at token.Pos, op token.Token) {
+func (f *finder) turn(what ast.Node, at token.Pos, op token.Token) {
 	if to, ok := turned[op]; ok {
-		f.add(at, at, at+token.Pos(len(op.String())), op.String()+" -> "+to.String(), to.String(), nil)
+		f.add(f.head(what), at, at, at+token.Pos(len(op.String())), op.String()+" -> "+to.String(), to.String(), nil)
 	}
 }
 
@@ -154,10 +141,10 @@ func (f *finder) isNumber(e ast.Expr) bool {
 func (f *finder) constant(e ast.Expr, tv types.TypeAndValue) {
 	if id, ok := e.(*ast.Ident); ok {
 		if f.info.Uses[id] == types.Universe.Lookup("true") {
-			f.add(e.Pos(), e.Pos(), e.End(), "true -> false", "false", nil)
+			f.add(f.head(f.parents[e]), e.Pos(), e.Pos(), e.End(), "true -> false", "false", nil)
 		}
 		if f.info.Uses[id] == types.Universe.Lookup("false") {
-			f.add(e.Pos(), e.Pos(), e.End(), "false -> true", "true", nil)
+			f.add(f.head(f.parents[e]), e.Pos(), e.Pos(), e.End(), "false -> true", "true", nil)
 		}
 		return
 	}
@@ -177,7 +164,7 @@ func (f *finder) constant(e ast.Expr, tv types.TypeAndValue) {
 		if by == "-" && constant.Sign(tv.Value) == 0 {
 			continue
 		}
-		f.add(e.Pos(), e.Pos(), e.End(), "n -> n"+by+"1", to, nil)
+		f.add(f.head(f.parents[e]), e.Pos(), e.Pos(), e.End(), "n -> n"+by+"1", to, nil)
 	}
 }
 
@@ -227,7 +214,7 @@ func (f *finder) call(c *ast.CallExpr) bool {
 		keep = c.Args[:1]
 	case "builtin.append":
 		if len(c.Args) > 1 {
-			f.add(c.Pos(), c.Pos(), c.End(), "drop append", f.textOf(c.Args[0]), c)
+			f.add(f.head(c), c.Pos(), c.Pos(), c.End(), "drop append", f.textOf(c.Args[0]), c)
 		}
 		return true
 	default:

@@ -56,7 +56,7 @@ func main() {
 // options are the flags, checked.
 type options struct {
 	dir           string // the module, absolute
-	list          bool
+	list, check   bool
 	results       string
 	retry         bool
 	ignore        string
@@ -84,9 +84,10 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	}
 	fs.StringVar(&o.dir, "C", "..", "directory of the module whose code is changed")
 	fs.BoolVar(&o.list, "list", false, "list the mutants and run nothing")
+	fs.BoolVar(&o.check, "check", false, "run nothing, and fail unless each line of -ignore explains one mutant")
 	fs.StringVar(&o.results, "results", "", "NDJSON file of verdicts; mutants that it has are not run again")
 	fs.BoolVar(&o.retry, "retry", false, "run the survivors in -results again")
-	fs.StringVar(&o.ignore, "ignore", "", "`file` of explained mutants, which are not run, with lines \"PATH [FUNC[#N]]: source line | kind | why\"")
+	fs.StringVar(&o.ignore, "ignore", "", "`file` of explained mutants, which are not run, with lines \"PACKAGE [FUNC[#N]]: what | kind | why\"")
 	exclude := fs.String("exclude", "", "no mutants in statements that match this `regexp`, such as '[sS]tats\\.'")
 	only := fs.String("run", "", "only mutants whose name matches this `regexp`, such as 'plan.go:61:'")
 	fs.IntVar(&o.sample, "sample", 0, "run a random sample of `N` mutants (default all)")
@@ -128,7 +129,10 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 			errs = append(errs, fmt.Errorf("%s must be at least %d, got %d", n.name, n.min, n.value))
 		}
 	}
-	if len(o.filesPackages) == 0 {
+	if o.check && o.ignore == "" {
+		errs = append(errs, errors.New("-check needs the file of explained mutants in -ignore"))
+	}
+	if len(o.filesPackages) == 0 && !o.check {
 		errs = append(errs, errors.New("name files or packages to change"))
 	}
 	if o.then != "" && !strings.Contains(o.then, "{overlay}") {
@@ -144,6 +148,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	explained, err := readExplained(o.ignore)
+	if err != nil {
+		return err
+	}
+	if o.check {
+		return explained.check(ctx, o.dir, o.race)
+	}
 	pkgs, err := load(ctx, o.dir, o.filesPackages)
 	if err != nil {
 		return err
@@ -151,10 +162,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var mutants []mutant
 	var invalid []string // file names, one for each mutant that does not compile
 	for _, p := range pkgs {
-		m, bad, err := p.mutants(o.race, o.exclude)
-		if err != nil {
-			return err
-		}
+		m, bad := p.mutants(o.race, o.exclude, nil)
 		mutants, invalid = append(mutants, m...), append(invalid, bad...)
 	}
 	if o.only != nil {
@@ -164,13 +172,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	mutants = sample(mutants, o.sample, o.seed)
 	if o.list {
 		for _, m := range mutants {
-			fmt.Fprintf(stdout, "%s\n\t%s\n\t%s\n", m.id(), m.source, m.replacement)
+			fmt.Fprintf(stdout, "%s\n\t%s\n\t%s\n\t%s | WHY\n", m.id(), m.source, m.replacement, m.key())
 		}
 		return nil
-	}
-	explained, err := readExplained(o.ignore)
-	if err != nil {
-		return err
 	}
 	verdicts, err := judge(ctx, o, mutants, explained, stderr)
 	if err != nil {

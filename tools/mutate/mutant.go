@@ -17,7 +17,9 @@ type mutant struct {
 	file, abs   string
 	dir         string // the package's, seen from the module
 	fn          string // the function it is in: Planner.add
-	nth         int    // of its kind on lines of this text in fn, from 1
+	what        string // the expression or statement that is changed, as written
+	nth, of     int    // of its kind in fn with the same what, from 1
+	onLine      int    // of its kind on its line, from 1
 	start, end  int
 	text        string
 	at          int // the offset that names its place
@@ -29,7 +31,28 @@ type mutant struct {
 	hash        string // of the original and the change
 }
 
-func (m mutant) id() string { return fmt.Sprintf("%s:%d:%d %s", m.file, m.line, m.col, m.kind) }
+// id names the mutant by its place. Mutants of one kind on one line of source are numbered:
+// "== -> != #2".
+func (m mutant) id() string {
+	id := fmt.Sprintf("%s:%d:%d %s", m.file, m.line, m.col, m.kind)
+	if m.onLine > 1 {
+		id += fmt.Sprintf(" #%d", m.onLine)
+	}
+	return id
+}
+
+// key names the mutant by the code that it changes, and not by its place. Explanations begin
+// with it.
+func (m mutant) key() string {
+	place := m.dir
+	if m.fn != "" {
+		place += " " + m.fn
+	}
+	if m.of > 1 {
+		place += fmt.Sprintf("#%d", m.nth)
+	}
+	return fmt.Sprintf("%s: %s | %s", place, m.what, m.kind)
+}
 
 // changed is the whole file with the change.
 func (m mutant) changed() []byte {
@@ -37,24 +60,26 @@ func (m mutant) changed() []byte {
 }
 
 // mutants is every mutant of p's chosen files that type-checks, in order, and the file names
-// of those that do not.
-func (p *pkg) mutants(race bool, exclude *regexp.Regexp) (all []mutant, invalid []string, err error) {
+// of those that do not. A function that only refuses has none.
+func (p *pkg) mutants(race bool, exclude *regexp.Regexp, only func(fn string) bool) (all []mutant, invalid []string) {
 	for _, s := range p.files {
 		if !s.chosen {
 			continue
 		}
-		f := &finder{pkg: p, source: s, race: race, exclude: exclude, errors: map[ast.Expr]bool{}}
+		f := &finder{pkg: p, source: s, race: race, exclude: exclude, errors: map[ast.Expr]bool{}, parents: parents(s.file)}
 		for _, d := range s.file.Decls {
-			f.decl(d)
+			if f.fn = funcName(d); only == nil || only(f.fn) {
+				ast.Inspect(d, f.visit)
+			}
 		}
 		slices.SortFunc(f.found, compareMutants)
 		f.found = slices.CompactFunc(f.found, func(a, b mutant) bool {
 			return a.start == b.start && a.end == b.end && a.text == b.text
 		})
-		number(f.found)
 		all, invalid = append(all, f.found...), append(invalid, f.invalid...)
 	}
-	return all, invalid, nil
+	number(all)
+	return all, invalid
 }
 
 // A finder collects the mutants of one file.
@@ -65,6 +90,7 @@ type finder struct {
 	exclude *regexp.Regexp
 	fn      string
 	errors  map[ast.Expr]bool // returned, and certainly not nil
+	parents map[ast.Node]ast.Node
 	found   []mutant
 	invalid []string
 }
@@ -75,12 +101,12 @@ func (f *finder) textOf(n ast.Node) string {
 	return string(f.source.text[f.offset(n.Pos()):f.offset(n.End())])
 }
 
-// add notes the mutant that puts text in the place of from to to. used is what text leaves
-// out: where it alone does not compile because a variable or an import is then unused, they
-// are named in blank assignments.
-func (f *finder) add(at, from, to token.Pos, kind, text string, used ast.Node) {
+// add notes the mutant of what, which puts text in the place of from to to. used is what text
+// leaves out: where it alone does not compile because a variable or an import is then unused,
+// they are named in blank assignments.
+func (f *finder) add(what string, at, from, to token.Pos, kind, text string, used ast.Node) {
 	m := mutant{
-		file: f.source.name, abs: f.source.abs, dir: filepath.ToSlash(f.dir), fn: f.fn,
+		file: f.source.name, abs: f.source.abs, dir: filepath.ToSlash(f.dir), fn: f.fn, what: what,
 		start: f.offset(from), end: f.offset(to), text: text, at: f.offset(at), kind: kind, original: f.source.text,
 	}
 	if f.exclude != nil && f.exclude.Match(lines(m.original, m.start, m.end)) {
@@ -130,23 +156,25 @@ func show(text []byte) string {
 	return string(s)
 }
 
-// number tells apart mutants of one kind on one line of source, "== -> != #2", and on lines
-// of the same text in one function. all are a file's.
+// number counts mutants of one kind on one line of source, and mutants of the same code in one
+// function. all are a package's.
 func number(all []mutant) {
 	type place struct {
+		file string
 		line int
 		kind string
 	}
-	type text struct{ fn, source, kind string }
-	onLine, inFunc := map[place]int{}, map[text]int{}
+	type name struct{ fn, what, kind string }
+	onLine, inFunc := map[place]int{}, map[name]int{}
 	for i := range all {
 		m := &all[i]
-		p := place{m.line, m.kind}
-		if onLine[p]++; onLine[p] > 1 {
-			m.kind = fmt.Sprintf("%s #%d", p.kind, onLine[p])
-		}
-		t := text{m.fn, m.source, m.kind}
-		inFunc[t]++
-		m.nth = inFunc[t]
+		p, n := place{m.file, m.line, m.kind}, name{m.fn, m.what, m.kind}
+		onLine[p]++
+		inFunc[n]++
+		m.onLine, m.nth = onLine[p], inFunc[n]
+	}
+	for i := range all {
+		m := &all[i]
+		m.of = inFunc[name{m.fn, m.what, m.kind}]
 	}
 }

@@ -136,9 +136,9 @@ func TestFurtherTestsAndExplanations(t *testing.T) {
 	t.Parallel()
 	explained := filepath.Join(t.TempDir(), "explained")
 	text := `# a comment
-compare.go CompareUntested#1: a <= b, // <= -> <: survived | <= -> < | nobody asks
-compare.go Compare: a <= b, // <= -> <: survived | <= -> < | stale
-compare.go Compare#2: a <= b, // <= -> <: killed | <= -> < | there is one only
+. CompareUntested#1: a <= b | <= -> < | nobody asks
+. Compare: a <= c | <= -> < | stale
+. Compare#2: a <= b | <= -> < | there is one only
 `
 	if err := os.WriteFile(explained, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -153,10 +153,57 @@ compare.go Compare#2: a <= b, // <= -> <: killed | <= -> < | there is one only
 		}
 	}
 	compare(t, got, want)
-	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants: compare.go Compare: a <= b, // <= -> <: survived | <= -> <\n", ":4: explains 0 mutants"} {
+	for _, line := range []string{"explained: compare.go:", "\tnobody asks\n", ":3: explains 0 mutants, not one: . Compare: a <= c | <= -> <\n", ":4: explains 0 mutants"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("got\n%s\nwant a line with %q", out, line)
 		}
+	}
+}
+
+// The explained mutants of the product are there, and each line names one.
+func TestExplanationsHold(t *testing.T) {
+	t.Parallel()
+	if err := run(t.Context(), []string{"-C", "../..", "-check", "-ignore", "explained.txt"}, io.Discard, t.Output()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What -list and the report print of a mutant names that one, and -check finds all other lines.
+func TestCheckExplanations(t *testing.T) {
+	t.Parallel()
+	explained := filepath.Join(t.TempDir(), "explained")
+	check := func(text string) error {
+		if err := os.WriteFile(explained, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return run(t.Context(), []string{"-C", fixture, "-check", "-ignore", explained}, io.Discard, t.Output())
+	}
+	var all strings.Builder
+	for line := range strings.Lines(mutate(t, "-list", ".")) {
+		if strings.HasSuffix(line, " | WHY\n") {
+			all.WriteString(line)
+		}
+	}
+	if n := len(wanted(t, "fixture.go", "compare.go")); strings.Count(all.String(), "\n") != n {
+		t.Errorf("got %d lines for explanations, want %d", strings.Count(all.String(), "\n"), n)
+	}
+	if err := check(all.String()); err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{
+		". Compare: a <= c | <= -> <",             // no such expression
+		". Gone: a <= b | <= -> <",                // no such function
+		". Compare: a <= b | < -> <=",             // no such change
+		". LiteralsUntested: n < 0 | negate if",   // of another function
+		". Sign: limit = 1<<4 - 1 | n -> n+1",     // of none
+		". (*Tape).Send: t.sent <- | remove send", // not how a method is named
+	} {
+		if err := check(all.String() + line + " | WHY\n"); err == nil || !strings.Contains(err.Error(), "explains 0 mutants, not one: "+line) {
+			t.Errorf("%s: got %v", line, err)
+		}
+	}
+	if err := check(". Fails: return 2, err | n -> n+1 | WHY\n. Fails: return 2, err | n -> n+1 | WHY\n"); err == nil {
+		t.Error("one mutant is explained twice")
 	}
 }
 
@@ -201,6 +248,7 @@ func TestRefuses(t *testing.T) {
 		want string
 	}{
 		{nil, "name files or packages"},
+		{[]string{"-check"}, "in -ignore"},
 		{[]string{"-workers", "0", "fixture.go"}, "-workers must be at least 1, got 0"},
 		{[]string{"-then", "true", "fixture.go"}, "{overlay}"},
 		{[]string{"nowhere"}, "neither a file nor a package"},

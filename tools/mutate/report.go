@@ -83,7 +83,7 @@ func report(w io.Writer, mutants []mutant, records []record, invalid []string) {
 	tab.Flush()
 	for i, m := range mutants {
 		if records[i].Verdict == survived {
-			fmt.Fprintf(w, "survived: %s\n\t%s\n\t%s\n", m.id(), m.source, m.replacement)
+			fmt.Fprintf(w, "survived: %s\n\t%s\n\t%s\n\t%s | WHY\n", m.id(), m.source, m.replacement, m.key())
 		}
 	}
 }

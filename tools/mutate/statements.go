@@ -13,12 +13,12 @@ import (
 func (f *finder) list(stmts []ast.Stmt) {
 	for i, s := range stmts {
 		if kind := f.removal(s); kind != "" {
-			f.add(s.Pos(), s.Pos(), s.End(), kind, "", s)
+			f.add(f.head(s), s.Pos(), s.Pos(), s.End(), kind, "", s)
 		}
 		if i+1 < len(stmts) && f.ordered(s, stmts[i+1]) {
 			next := stmts[i+1]
 			between := string(f.source.text[f.offset(s.End()):f.offset(next.Pos())])
-			f.add(s.Pos(), s.Pos(), next.End(), "swap with next", f.textOf(next)+between+f.textOf(s), nil)
+			f.add(f.head(s)+"; "+f.head(next), s.Pos(), s.Pos(), next.End(), "swap with next", f.textOf(next)+between+f.textOf(s), nil)
 		}
 	}
 }
@@ -74,16 +74,16 @@ func (f *finder) ifStmt(s *ast.IfStmt) {
 	from, to := s.Cond.Pos(), s.Cond.End()
 	switch c := cond.(type) {
 	case *ast.UnaryExpr:
-		f.add(from, from, to, "negate if", f.textOf(c.X), nil)
+		f.add(f.head(s), from, from, to, "negate if", f.textOf(c.X), nil)
 	case *ast.BinaryExpr:
 		if c.Op != token.EQL && c.Op != token.NEQ { // turned already
-			f.add(from, from, to, "negate if", "!("+f.textOf(cond)+")", nil)
+			f.add(f.head(s), from, from, to, "negate if", "!("+f.textOf(cond)+")", nil)
 		}
 	default:
-		f.add(from, from, to, "negate if", "!"+f.textOf(s.Cond), nil)
+		f.add(f.head(s), from, from, to, "negate if", "!"+f.textOf(s.Cond), nil)
 	}
 	if n := len(s.Body.List); n > 0 && leaves(s.Body.List[n-1]) {
-		f.add(s.Pos(), s.Body.Lbrace+1, s.Body.Rbrace, "empty if", "", s.Body)
+		f.add(f.head(s), s.Pos(), s.Body.Lbrace+1, s.Body.Rbrace, "empty if", "", s.Body)
 	}
 }
 
