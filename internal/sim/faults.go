@@ -85,6 +85,8 @@ const (
 	// These are drawn apart (mail).
 	GivenUp
 	ReplayAsked
+	AskedAsNew
+	LetterDiscarded
 
 	faultCount
 )
@@ -106,7 +108,7 @@ var faultNames = [faultCount]string{
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for",
+	"message given up by the bus", "replay asked for", "replay as new asked for", "letter discarded",
 }
 
 func (f Fault) String() string { return faultNames[f] }
