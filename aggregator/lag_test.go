@@ -152,7 +152,7 @@ func TestLettersInReplayAreNoLag(t *testing.T) {
 		if err := store.Bury(t.Context(), []aggregator.Dead{letter, copied}); err != nil {
 			t.Fatal(err)
 		}
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
 		r := run(t, store, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		got := r.agg.Stats()

@@ -212,7 +212,7 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 				}
 				aside(t, store, payloads...)
 				gate := make(chan struct{})
-				store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
 				r := run(t, store, aggregator.Config{Decode: upTo(2), HeldMemory: held, CommitTimeout: time.Hour})
 				settle(time.Minute)
 				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
