@@ -237,7 +237,7 @@ var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
-	began := time.Now()
+	began := s.w.wall()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
@@ -245,13 +245,15 @@ func (s *store) Check(ctx context.Context) (checked settings.Checked, err error)
 			}
 			return errSwapped
 		}
-		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
-		s.p.taught(time.Since(began))
+		s.p.told, s.p.late = time.Time{}, 0
 		checked, _ = s.w.fake.Check(background)
 		checked.At = s.w.storeNow() // also where the store's clock is the machine's
 		s.w.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		return nil
 	})
+	if err == nil {
+		s.p.taught(began)
+	}
 	return checked, err
 }
 
