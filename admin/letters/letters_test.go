@@ -219,7 +219,7 @@ func TestNewIDsAreTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Beyond the horizon, where parts get the time of the request, their kinds and ids and so what
+// Beyond the window, where parts get the time of the request, their kinds and ids and so what
 // their markers hold stay: a replay that is under way is the same to the store.
 func TestAsNewLeavesWhatMarkersHold(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ var (
 )
 
 // CheckClock returns an error that matches countmill.ErrUnavailable when a clock that shows
-// now cannot be right. An increment with such a time is beyond every horizon: it would become a
+// now cannot be right. An increment with such a time is beyond every window: it would become a
 // dead letter after its caller was told that it is safe.
 func CheckClock(now time.Time) error {
 	if now.Before(Earliest) || now.After(Latest) {

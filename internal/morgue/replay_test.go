@@ -96,7 +96,7 @@ func partOf(delta int64) wire.Part {
 // However a letter is asked for, by its ids or as new, in whatever order and whatever became of
 // the request before: it counts once.
 func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
-	for name, age := range map[string]time.Duration{"young": 0, "at the end of the horizon": countmill.DefaultHorizon - time.Minute} {
+	for name, age := range map[string]time.Duration{"young": 0, "at the end of the window": countmill.DefaultHorizon - time.Minute} {
 		for _, order := range [][2]bool{{false, true}, {true, false}, {true, true}} {
 			t.Run(name, func(t *testing.T) {
 				inPostOffice(t, func(t *testing.T, p *postOffice) {
@@ -113,7 +113,7 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 					p.replay(order[0], "k")
 					time.Sleep(40 * time.Second)
 					p.want(7, "after the first replay")
-					time.Sleep(time.Minute) // beyond the horizon, maybe
+					time.Sleep(time.Minute) // beyond the window, maybe
 					done, err := p.letters.Replay(t.Context(), []string{"k"}, order[1])
 					if err != nil || len(done) != 1 {
 						t.Fatal(done, err)
@@ -123,7 +123,7 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 					}
 					time.Sleep(time.Hour)
 					p.want(7, "after the second")
-					// The horizon may have passed before it could be removed. Then there is a new
+					// The window may have passed before it could be removed. Then there is a new
 					// letter, which says that it may have been counted.
 					for _, d := range p.store.Letters() {
 						if !d.Maybe {
