@@ -81,6 +81,9 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("reader: %w", err)
 		}
 	}
+	if full := a.space.degraded(); full != "" {
+		degraded = strings.TrimPrefix(degraded+"; store: "+full, "; ")
+	}
 	if a.tokens != nil && a.tokens.Err() != nil {
 		degraded = strings.TrimPrefix(fmt.Sprintf("%s; tokens: those of before are in force: %v", degraded, a.tokens.Err()), "; ")
 	}

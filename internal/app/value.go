@@ -182,6 +182,33 @@ func (v sizeValue) Set(s string) error {
 	return nil
 }
 
+// A freeValue is a size; 0 is written auto, and a negative number 0.
+type freeValue struct{ to *int }
+
+func (v freeValue) Type() string { return "size" }
+
+func (v freeValue) String() string {
+	if *v.to == 0 {
+		return "auto"
+	}
+	return formatSize(max(*v.to, 0))
+}
+
+func (v freeValue) Set(s string) error {
+	switch s {
+	case "auto":
+		*v.to = 0
+		return nil
+	case "0":
+		*v.to = -1
+		return nil
+	}
+	if err := (sizeValue{v.to, 1 << 20, 1 << 50}).Set(s); err != nil {
+		return fmt.Errorf("%w, or 0, or auto", err)
+	}
+	return nil
+}
+
 var units = map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 func formatSize(n int) string {
