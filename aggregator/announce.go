@@ -145,6 +145,8 @@ func (l *loop) audit() {
 	s.heldMessages.Store(int64(len(l.holding)))
 	s.heldBytes.Store(int64(l.heldBytes))
 	s.waitingLetters.Store(int64(len(l.letters)))
+	s.heldParts.Store(int64(len(l.known)))
+	s.jobs.Store(int64(len(l.jobs) + l.running))
 	l.a.state.Store(&state{reason: l.reason()})
 }
 

@@ -25,6 +25,10 @@ type Stats struct {
 	HeldMessages, HeldBytes int64 // not acknowledged yet
 	WaitingLetters          int64 // dead letters that are not written yet
 
+	HeldParts  int64 // with ids, in process
+	Jobs       int64 // commits that are under way or are to be tried
+	OpenShards int64 // that commits under way write
+
 	// Lag is the age of the oldest increment that is held uncommitted.
 	Lag time.Duration
 	// Widened is how long windows wait beyond Config.Staleness.
@@ -38,7 +42,7 @@ type stats struct {
 
 	written, read atomic.Int64
 
-	heldMessages, heldBytes, waitingLetters atomic.Int64
+	heldMessages, heldBytes, waitingLetters, heldParts, jobs atomic.Int64
 
 	widened atomic.Int64 // nanoseconds
 
@@ -67,7 +71,8 @@ func (a *Aggregator) Stats() Stats {
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
 		WaitingLetters: s.waitingLetters.Load(),
-		Late:           s.late.Load(), Widened: time.Duration(s.widened.Load()),
+		HeldParts:      s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
+		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
 	if ns := s.oldest.Load(); ns != 0 {
 		got.Lag = max(a.clock.Now().Sub(time.Unix(0, ns)), 0)

@@ -75,9 +75,11 @@ const (
 	Foreign
 	Poison
 
-	// These are drawn apart (mail).
+	// These are drawn apart (mail, drawCrowd).
 	GivenUp
 	ReplayAsked
+	Flood
+	Swarm
 
 	faultCount
 )
@@ -98,7 +100,7 @@ var faultNames = [faultCount]string{
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for",
+	"message given up by the bus", "replay asked for", "counter driven beyond int64", "a million increments in a batch",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -12,8 +12,6 @@ const (
 	digits = 26
 	// poison is a counter whose commits the store refuses for their content.
 	poison = "poison"
-	// flood is a counter that is driven beyond int64.
-	flood = "flood"
 	// below is a counter of negative deltas.
 	below = "below"
 )
@@ -132,7 +130,7 @@ func (w *World) check() {
 
 // checkRest finds what nobody sent.
 func (w *World) checkRest(counter string, total int64) {
-	if counter == flood {
+	if w.crowd.is(counter) {
 		return
 	}
 	if counter == below {

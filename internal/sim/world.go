@@ -86,6 +86,7 @@ type World struct {
 	procs    int
 	procsAll []*proc
 	stage    stage
+	rested   time.Time // since when nothing is left to do
 	done     bool
 	clients  *proc
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
@@ -95,18 +96,16 @@ type World struct {
 	did     map[int]int64    // by each op
 	told    map[string]answered
 
-	ledger     []*sum
-	rivals     []rivalry
-	used       map[string]int
-	sealed     map[string]string
-	garbage    []string
-	replays    []aggregator.Dead // that were asked for
-	floods     map[*proc]int
-	floodLeast int
-	floodMost  int
-	ops        int
-	asked      map[*op]struct{}
-	again      []*op
+	ledger  []*sum
+	rivals  []rivalry
+	used    map[string]int
+	sealed  map[string]string
+	garbage []string
+	replays []aggregator.Dead // that were asked for
+	crowd   *crowd            // nil in most schedules
+	ops     int
+	asked   map[*op]struct{}
+	again   []*op
 
 	pending []*step
 	running sync.WaitGroup // what has to come to its end
@@ -130,7 +129,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
-		asked: make(map[*op]struct{}), floods: make(map[*proc]int), marked: make(map[wire.PartID]bool), stormy: true,
+		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
 		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
 	}
 	w.Seed = seed
@@ -139,6 +138,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.mail()
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
+	w.crowd = w.drawCrowd()
 	if w.embedded {
 		w.calm()
 	}

@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// idleWithin is how long a role may take, when nothing is left to do, until it holds nothing
+// any more: it works out what it holds every second, and takes letters in for as long as a
+// removal that failed lets it.
+const idleWithin = 2 * time.Minute
+
+// checkIdle reports whether all processes have given back all that they took: bytes, slots,
+// parts, jobs, letters, shards. What is kept for ever shows only here, as a role goes on with
+// less room and is right about every increment.
+func (w *World) checkIdle() bool {
+	for _, p := range w.everybody() {
+		left := p.unreturned()
+		if left == "" {
+			continue
+		}
+		if time.Since(w.rested) > idleWithin {
+			w.violate("%s has nothing left to do and still holds %s", p.name, left)
+		}
+		return false
+	}
+	return true
+}
+
+// unreturned is what the process holds, in words; "" if nothing. One that is told to stop may
+// give back nothing any more.
+func (p *proc) unreturned() string {
+	var left []string
+	for _, h := range p.holds() {
+		if h.n != 0 && !p.leaving {
+			left = append(left, fmt.Sprint(h.what, " ", h.n))
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+// A holding is how many of something a process holds.
+type holding struct {
+	what string
+	n    int64
+}
+
+func (p *proc) holds() (all []holding) {
+	if p.pub != nil {
+		s := p.pub.Stats()
+		all = append(all, holding{"open entries", s.OpenEntries}, holding{"open bytes", s.OpenBytes},
+			holding{"messages on their way", s.InFlight}, holding{"messages queued", s.Queued},
+			holding{"unsettled batches", s.Unsettled}, holding{"waiting calls", s.Waiting})
+	}
+	if p.agg != nil {
+		s := p.agg.Stats()
+		all = append(all, holding{"held messages", s.HeldMessages}, holding{"held bytes", s.HeldBytes},
+			holding{"held parts", s.HeldParts}, holding{"jobs", s.Jobs}, holding{"shards in commits", s.OpenShards},
+			holding{"waiting letters", s.WaitingLetters}, holding{"nanoseconds of lag", int64(s.Lag)})
+	}
+	if p.rdr != nil {
+		all = append(all, holding{"reads under way", p.rdr.Stats().Reading})
+	}
+	return all
+}
