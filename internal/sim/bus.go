@@ -21,6 +21,7 @@ type broker struct {
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
+	done          []*parcel // acknowledged, the latest of them
 	subscriptions []*subscription
 }
 
@@ -48,7 +49,8 @@ type subscription struct {
 	ctx   context.Context
 	out   chan *message.Message
 	ended bool
-	idle  bool // did not take what it was offered; until something else has happened
+	next  *parcel // that it is to get before others; nil for most
+	idle  bool    // did not take what it was offered; until something else has happened
 }
 
 func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
@@ -107,6 +109,9 @@ func (b *broker) requeue(l *parcel) {
 
 var errNacked = errors.New("sim: the subscriber refused the message; it was not applied")
 
+// mostDone is how many acknowledged messages a broker remembers.
+const mostDone = 20
+
 // acked takes an ack in, or loses it: then the message is to be delivered again.
 func (b *broker) acked(d *delivery) *parcel {
 	w := b.w
@@ -121,6 +126,7 @@ func (b *broker) acked(d *delivery) *parcel {
 	}
 	if !d.parcel.acked {
 		d.parcel.acked = true
+		b.done = append(b.done[max(0, len(b.done)-mostDone):], d.parcel)
 		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
 		if d.parcel.settled != nil {
 			d.parcel.settled(nil)
@@ -164,6 +170,19 @@ func (b *broker) next() int {
 		}
 	}
 	return oldest
+}
+
+// deliver offers a message.
+func (w *World) deliver(s *subscription) {
+	i := w.bus.next()
+	if at := slices.Index(w.bus.queue, s.next); s.next != nil && at >= 0 {
+		i = at
+	}
+	l := w.bus.queue[i]
+	if w.bus.deliver(s, i) {
+		s.next = nil
+		w.lateCopy(s, l)
+	}
 }
 
 // deliver offers message i of the queue, and reports whether it was taken.

@@ -12,6 +12,7 @@ const (
 	PublishTwice
 	SubscribeFails
 	AckLost
+	LateCopy
 
 	FoldApplied
 	FoldNotApplied
@@ -75,17 +76,21 @@ const (
 	Foreign
 	Poison
 
-	// These are drawn apart (mail, drawCrowd).
+	// These are drawn apart (mail, drawCrowd, ages).
 	GivenUp
 	ReplayAsked
+	UnreadableAsked
 	Flood
 	Swarm
+	PastEvent
+	NearHorizon
+	Suspended
 
 	faultCount
 )
 
 var faultNames = [faultCount]string{
-	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost",
+	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "acknowledged message comes again",
 	"fold applied, answer lost", "fold not applied, error", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
@@ -100,7 +105,8 @@ var faultNames = [faultCount]string{
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for", "counter driven beyond int64", "a million increments in a batch",
+	"message given up by the bus", "replay asked for", "replay asked for of what nobody can read", "counter driven beyond int64", "a million increments in a batch",
+	"event of the past", "just within the horizon", "suspended before a commit",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -36,7 +36,7 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.bus.deliver(pick(w, open), w.bus.next())
+		w.deliver(pick(w, open))
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
@@ -66,6 +66,7 @@ func (w *World) turn(s *step) {
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
+	w.suspend(s)
 	w.release(s)
 }
 
@@ -104,6 +105,9 @@ func (w *World) event() {
 		return
 	}
 	f := pick(w, enabled)
+	if w.rates[NearHorizon] > w.rng.Float64() {
+		f = NearHorizon
+	}
 	if w.happen(f) {
 		w.hit(f)
 	}
@@ -145,6 +149,8 @@ func (w *World) happen(f Fault) bool {
 	case PastHorizon:
 		w.passHorizon()
 		return true
+	case NearHorizon:
+		return w.nearHorizon()
 	case DayPasses:
 		w.passDay()
 		return true
@@ -161,6 +167,8 @@ func (w *World) happen(f Fault) bool {
 		return w.giveUp()
 	case ReplayAsked:
 		return w.askReplay()
+	case UnreadableAsked:
+		return w.askUnreadable()
 	case StreamEnds:
 		if open := w.bus.open(); len(open) > 0 {
 			w.bus.end(pick(w, open))

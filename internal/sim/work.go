@@ -124,7 +124,7 @@ func (w *World) offer(p *proc, kind string) {
 	o := w.newOp(kind)
 	var at time.Time
 	if w.rng.IntN(2) == 0 {
-		at = w.wall()
+		at = w.pastEvent(w.wall())
 	}
 	if kind == "key" {
 		o.key = fmt.Sprint("key", o.n)
@@ -144,6 +144,9 @@ func (w *World) offer(p *proc, kind string) {
 		}
 		o.sums = append(o.sums, s)
 		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+		if !at.IsZero() {
+			inc.Time = w.pastEvent(at)
+		}
 		switch {
 		case kind == "key" && w.rng.IntN(4) == 0:
 			inc.ID = fmt.Sprint("in key", o.n, ":", i)
@@ -214,6 +217,10 @@ func (w *World) oddMessage() {
 		}
 		w.hit(Foreign)
 		s.durable()
-		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d}`, s.counter, s.delta()), true)
+		more := ""
+		if at := w.pastEvent(time.Time{}); !at.IsZero() {
+			more = fmt.Sprintf(`,"id":"foreign %s %d","time":%q`, s.counter, s.digit, at.UTC().Format(time.RFC3339Nano))
+		}
+		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d%s}`, s.counter, s.delta(), more), true)
 	}
 }

@@ -96,16 +96,17 @@ type World struct {
 	did     map[int]int64    // by each op
 	told    map[string]answered
 
-	ledger  []*sum
-	rivals  []rivalry
-	used    map[string]int
-	sealed  map[string]string
-	garbage []string
-	replays []aggregator.Dead // that were asked for
-	crowd   *crowd            // nil in most schedules
-	ops     int
-	asked   map[*op]struct{}
-	again   []*op
+	ledger     []*sum
+	rivals     []rivalry
+	used       map[string]int
+	sealed     map[string]string
+	garbage    []string
+	replays    []aggregator.Dead // that were asked for
+	unreadable bool              // letters were asked for
+	crowd      *crowd            // nil in most schedules
+	ops        int
+	asked      map[*op]struct{}
+	again      []*op
 
 	pending []*step
 	running sync.WaitGroup // what has to come to its end
@@ -139,6 +140,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
 	w.crowd = w.drawCrowd()
+	w.ages()
 	if w.embedded {
 		w.calm()
 	}
