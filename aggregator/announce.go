@@ -86,11 +86,11 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	var before error
 	for {
 		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
-		began := time.Now()
+		began := a.clock.Begin()
 		at, err := a.store.Check(call)
 		cancel()
 		if err == nil {
-			a.clock.Learn(at, time.Since(began))
+			a.clock.Learn(at, began)
 		}
 		if ctx.Err() == nil {
 			a.logCheck(before, err)

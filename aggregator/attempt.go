@@ -125,7 +125,7 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	started := time.Now()
+	started, began := time.Now(), a.clock.Begin()
 	// One commit has the sums and their markers: the store applies both or neither.
 	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
@@ -136,7 +136,7 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	o.work.commits++
 	if err == nil {
 		got.told = folded.Shards
-		a.clock.Learn(folded.At, took)
+		a.clock.Learn(folded.At, began)
 		a.records.remember(raises, aged)
 		o.work.written += c.Entities()
 		o.work.raised += len(raises)

@@ -62,7 +62,7 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 		for skew, want := range map[time.Duration]bool{0: true, maxSkew: true, -maxSkew: true, maxSkew + 1: false, -maxSkew - 1: false} {
 			a := newTestAggregator(t)
 			a.state.Store(&state{})
-			a.clock.Learn(time.Now().Add(skew), 0)
+			a.clock.Learn(time.Now().Add(skew), a.clock.Begin())
 			if err := a.Ready(); (err == nil) != want {
 				t.Errorf("clocks %s apart: %v, want ready: %v", skew, err, want)
 			}

@@ -3,7 +3,6 @@ package reader
 import (
 	"context"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
@@ -34,14 +33,14 @@ func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Pag
 	if err := r.checkStore(ctx); err != nil {
 		return Page{}, err
 	}
-	began := time.Now()
+	began := r.clock.Begin()
 	view := r.store.View()
 	defer view.Close()
 	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether there is more
 	if err != nil {
 		return Page{}, err
 	}
-	r.clock.Learn(view.ReadTime(), time.Since(began))
+	r.clock.Learn(view.ReadTime(), began)
 	page := r.cut(records, limit)
 	rd := r.newReading(view)
 	for _, rec := range page {

@@ -29,7 +29,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	if err := r.checkStore(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	began := time.Now()
+	began := r.clock.Begin()
 	view := r.store.View()
 	defer view.Close()
 	rd := r.newReading(view)
@@ -39,7 +39,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	if err := rd.run(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	r.clock.Learn(view.ReadTime(), time.Since(began))
+	r.clock.Learn(view.ReadTime(), began)
 	return rd, view.ReadTime(), nil
 }
 

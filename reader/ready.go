@@ -35,7 +35,7 @@ func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
 func (r *Reader) askStore(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	began := time.Now()
+	began := r.clock.Begin()
 	at, err := r.store.Check(call)
 	if ctx.Err() == nil {
 		r.checked.note(time.Now(), err)
@@ -43,7 +43,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 	if err != nil {
 		return r.storeError(ctx, "checking the store", err)
 	}
-	r.clock.Learn(at, time.Since(began))
+	r.clock.Learn(at, began)
 	return nil
 }
 

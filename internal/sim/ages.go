@@ -15,6 +15,7 @@ func (w *World) ages() {
 	if rng.IntN(4) > 0 {
 		return
 	}
+	w.rates[ReadLater] = 0.3
 	w.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		return
@@ -155,3 +156,16 @@ func (w *World) suspend(s *step) {
 // markerGone is how long after the horizon no marker is kept any more of a part that was
 // committed soon.
 const markerGone = 2*time.Hour + 5*time.Minute
+
+// overtake ends a call that is under way while so much time passes: it comes to nothing, or came
+// to something before. Its answer may have arrived before the machine was suspended, to be read
+// when that goes on: nobody's timer has noticed.
+func (w *World) overtake(s *step) {
+	if w.strikes(ReadLater) {
+		s.run(released)
+		s.run, s.slow = func(fate) {}, false
+		return
+	}
+	s.run(ended)
+	s.run, s.slow = func(fate) {}, true
+}

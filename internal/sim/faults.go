@@ -85,6 +85,7 @@ const (
 	PastEvent
 	NearHorizon
 	Suspended
+	ReadLater
 
 	faultCount
 )
@@ -106,7 +107,7 @@ var faultNames = [faultCount]string{
 	"process of another wire version",
 	"foreign message", "refused content",
 	"message given up by the bus", "replay asked for", "replay asked for of what nobody can read", "counter driven beyond int64", "a million increments in a batch",
-	"event of the past", "just within the horizon", "suspended before a commit",
+	"event of the past", "just within the horizon", "suspended before a commit", "suspended with an answer unread",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -2,13 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
 
-// idleWithin is how long a role may take, when nothing is left to do, until it holds nothing
-// any more: it works out what it holds every second, and takes letters in for as long as a
-// removal that failed lets it.
+// idleWithin is how long a role may hold the same, when nothing is left to do: it works out what
+// it holds every second, and a round of letters that failed waits for the next.
 const idleWithin = 2 * time.Minute
 
 // checkIdle reports whether all processes have given back all that they took: bytes, slots,
@@ -19,6 +19,9 @@ func (w *World) checkIdle() bool {
 		left := p.unreturned()
 		if left == "" {
 			continue
+		}
+		if left != w.left {
+			w.left, w.rested = left, time.Now()
 		}
 		if time.Since(w.rested) > idleWithin {
 			w.violate("%s has nothing left to do and still holds %s", p.name, left)
@@ -57,7 +60,7 @@ func (p *proc) holds() (all []holding) {
 		s := p.agg.Stats()
 		all = append(all, holding{"held messages", s.HeldMessages}, holding{"held bytes", s.HeldBytes},
 			holding{"held parts", s.HeldParts}, holding{"jobs", s.Jobs}, holding{"shards in commits", s.OpenShards},
-			holding{"waiting letters", s.WaitingLetters}, holding{"nanoseconds of lag", int64(s.Lag)})
+			holding{"waiting letters", s.WaitingLetters}, holding{"hours of lag", int64(math.Ceil(s.Lag.Hours()))})
 	}
 	if p.rdr != nil {
 		all = append(all, holding{"reads under way", p.rdr.Stats().Reading})

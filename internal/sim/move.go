@@ -246,8 +246,7 @@ func (w *World) pass(far time.Duration) {
 			continue
 		}
 		if _, limited := s.ctx.Deadline(); limited && s.run != nil {
-			s.run(ended)
-			s.run, s.slow = func(fate) {}, true
+			w.overtake(s)
 		}
 	}
 	for _, ghost := range w.ghosts {

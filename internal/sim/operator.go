@@ -90,7 +90,8 @@ func (w *World) finishChange(o *op) {
 		return
 	}
 	// Beyond the horizon it is another reset.
-	if first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
+	forgotten := o.done.At.Sub(first.done.At).Abs() > w.shape.horizon
+	if first.jumped == w.jumped && !forgotten && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
 		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
 			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
 	}

@@ -86,7 +86,8 @@ type World struct {
 	procs    int
 	procsAll []*proc
 	stage    stage
-	rested   time.Time // since when nothing is left to do
+	rested   time.Time // since when nothing is left to do, and what is held is the same
+	left     string    // that is held
 	done     bool
 	clients  *proc
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again

@@ -23,24 +23,42 @@ type Clock struct {
 	at     time.Time     // that moment, by a clock that nobody sets
 }
 
-// Learn takes the store's time of a call that has just ended and took that long. It moves
-// the offset no further than that proves it wrong: a slow call proves little. A zero time
-// means that the store's clock is the machine's.
-func (c *Clock) Learn(stored time.Time, took time.Duration) {
+// A Call is when a call of the store began, by a clock that nobody sets and by the wall clock.
+type Call struct{ at, wall time.Time }
+
+// Begin notes that a call begins, for Learn.
+func (c *Clock) Begin() Call {
+	at := time.Now()
+	return Call{at, c.Env.At(at)}
+}
+
+// took is how long the call took. While a machine is suspended only the wall clock goes on: an
+// answer that arrived before, and was read after, told a time that has long passed.
+func (b Call) took(at, wall time.Time) time.Duration {
+	return max(at.Sub(b.at), wall.Sub(b.wall))
+}
+
+// Learn takes the store's time of a call that has just ended. It moves the offset no further
+// than that proves it wrong: a slow call proves little. A first one is taken to
+// have been answered halfway, and before a suspension: ids that look too old are refused, those
+// that look too young count twice.
+// A zero time means that the store's clock is the machine's.
+func (c *Clock) Learn(stored time.Time, call Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if stored.IsZero() {
 		c.known = true
 		return
 	}
-	ended := c.Env.Now()
-	least, most := stored.Sub(ended), stored.Sub(ended.Add(-took))
+	at := time.Now()
+	ended := c.Env.At(at)
+	least, most := stored.Sub(ended), stored.Sub(ended.Add(-call.took(at, ended)))
 	if !c.known {
-		c.offset = (least + most) / 2
+		c.offset = most - at.Sub(call.at)/2
 	}
 	c.known = true
 	c.offset = min(max(c.offset, least), most)
-	c.stored, c.at = ended.Add(c.offset), time.Now()
+	c.stored, c.at = ended.Add(c.offset), at
 }
 
 // Known reports whether the store has told its time.

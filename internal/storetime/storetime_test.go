@@ -1,6 +1,7 @@
 package storetime
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,12 @@ func newBench() *bench {
 	return b
 }
 
+// learn is a lesson of a call that took so long.
+func (b *bench) learn(stored time.Time, took time.Duration) {
+	call := b.Begin()
+	b.Learn(stored, Call{call.at.Add(-took), call.wall.Add(-took)})
+}
+
 func (b *bench) store() time.Time { return time.Now().Add(b.ahead) }
 
 // off is how far the clock is from the store's.
@@ -38,7 +45,7 @@ func TestKnowsNothingAtFirst(t *testing.T) {
 		if b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
 			t.Errorf("known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
 		}
-		b.Learn(time.Time{}, time.Second) // a store on this machine
+		b.learn(time.Time{}, time.Second) // a store on this machine
 		if !b.Known() || b.Skew() != 0 || time.Until(b.Now()) != time.Hour {
 			t.Errorf("a zero time: known %t, skew %s, now %s off; want the machine's clock", b.Known(), b.Skew(), time.Until(b.Now()))
 		}
@@ -52,7 +59,7 @@ func TestLearnsTheStoresTime(t *testing.T) {
 				b.ahead = ahead
 				stored := b.store()
 				time.Sleep(30 * time.Millisecond) // the answer's way
-				b.Learn(stored, 40*time.Millisecond)
+				b.learn(stored, 40*time.Millisecond)
 				if off := b.off(); off.Abs() > 20*time.Millisecond {
 					t.Errorf("off by %s, half the call at most", off)
 				}
@@ -68,15 +75,15 @@ func TestLearnsTheStoresTime(t *testing.T) {
 func TestASlowCallProvesLittle(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.ahead = time.Minute
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		stored := b.store()
 		time.Sleep(10 * time.Second) // anywhere in this call the store may have looked at its clock
-		b.Learn(stored, 10*time.Second)
+		b.learn(stored, 10*time.Second)
 		if off := b.off(); off != 0 {
 			t.Errorf("a slow call that contradicts nothing moved the clock by %s", off)
 		}
 		b.ahead += time.Hour // the store's clock was set
-		b.Learn(b.store(), 10*time.Second)
+		b.learn(b.store(), 10*time.Second)
 		if off := b.off(); off != 0 {
 			t.Errorf("off by %s after a call that proves the clock wrong by an hour", off)
 		}
@@ -86,7 +93,7 @@ func TestASlowCallProvesLittle(t *testing.T) {
 // Ids must not look younger, nor totals, because somebody sets the machine's clock.
 func TestAMachineSetBackChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		time.Sleep(time.Second)
 		b.set = -time.Hour
 		if off := b.off(); off != 0 {
@@ -99,7 +106,7 @@ func TestAMachineSetBackChangesNothing(t *testing.T) {
 // does not: then the later one is right.
 func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		b.set, b.ahead = time.Hour, time.Hour // time passed, and only wall clocks saw it
 		if off := b.off(); off != 0 {
 			t.Errorf("off by %s", off)
@@ -111,7 +118,7 @@ func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 // store has told its time again.
 func TestWhatWasShownIsNotTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		b.set, b.ahead = 195*time.Hour, 195*time.Hour
 		if off := b.off(); off != 0 {
 			t.Errorf("off by %s after the suspension", off)
@@ -123,7 +130,7 @@ func TestWhatWasShownIsNotTakenBack(t *testing.T) {
 		}
 		b.set = 0
 		b.ahead = 0
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		if off := b.off(); off != 0 {
 			t.Errorf("off by %s after a lesson", off)
 		}
@@ -132,10 +139,10 @@ func TestWhatWasShownIsNotTakenBack(t *testing.T) {
 
 func TestTheNextLessonPutsItRight(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), 0)
+		b.learn(b.store(), 0)
 		for _, set := range []time.Duration{-time.Hour, time.Hour, 0} {
 			b.set = set
-			b.Learn(b.store(), 0)
+			b.learn(b.store(), 0)
 			if off := b.off(); off != 0 {
 				t.Errorf("the machine %s off: the clock is off by %s", set, off)
 			}
@@ -144,4 +151,24 @@ func TestTheNextLessonPutsItRight(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The answer has arrived, and is read when the machine goes on. Nobody's timer saw the time that
+// passed in between.
+func TestAnAnswerReadAfterASuspensionIsOld(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("known before: ", known), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				if known {
+					b.learn(b.store(), 0)
+				}
+				call, stored := b.Begin(), b.store()
+				b.set, b.ahead = 195*time.Hour, 195*time.Hour
+				b.Learn(stored, call)
+				if off := b.off(); off != 0 {
+					t.Errorf("off by %s", off)
+				}
+			})
+		})
+	}
 }
