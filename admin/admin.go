@@ -23,9 +23,6 @@ type Config struct {
 	// CallTimeout bounds each call of the store. Default 5s.
 	CallTimeout time.Duration
 
-	// Horizon is how long the ids of resets are remembered. Default 8 days.
-	Horizon time.Duration
-
 	// Logger is told of everything that was done. Default: discards.
 	Logger *slog.Logger
 
@@ -36,7 +33,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 5*time.Second)
-	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -49,7 +45,7 @@ func (c Config) validate() error {
 	for _, d := range []struct {
 		name string
 		val  time.Duration
-	}{{"Timeout", c.Timeout}, {"CallTimeout", c.CallTimeout}, {"Horizon", c.Horizon}} {
+	}{{"Timeout", c.Timeout}, {"CallTimeout", c.CallTimeout}} {
 		if d.val < 0 {
 			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", d.name, d.val))
 		}
@@ -122,7 +118,7 @@ func (a *Admin) Raise(ctx context.Context, counter string, shards int) error {
 }
 
 // Reset sets the counter's total back to 0, and says what it was. With an id, 1 to 128 bytes,
-// a repeat within the horizon changes nothing and returns the same; an empty one is none.
+// a repeat within the deduplication window changes nothing and returns the same; an empty one is none.
 // Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
 // countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
 func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
@@ -177,13 +173,18 @@ func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
 		if r.Look, err = a.sums.Sum(ctx, r.Counter); err != nil {
 			return undone{err}
 		}
-		if first.IsZero() {
-			first = r.Look.At
+		// The settings are younger than the look-up, which is not applied when it is old.
+		checked, err := a.store.Check(ctx)
+		if err != nil {
+			return undone{fmt.Errorf("%w: reading the settings: %w", countmill.ErrUnavailable, err)}
 		}
-		if r.Look.At.Sub(first) > a.cfg.Horizon {
+		switch {
+		case first.IsZero():
+			first = r.Look.At
+		case checked.Settings.Refuses(first):
 			return errForgotten // the machine was suspended
 		}
-		r.ExpireAt = r.Look.At.Add(a.cfg.Horizon + markerSlack)
+		r.At, r.ExpireAt = r.Look.At, checked.Settings.Expiry(r.Look.At, r.Look.At)
 		// Each try has the same id: the marker shows whether an earlier try was applied.
 		done, err = a.store.ResetCounter(ctx, r)
 		return err
@@ -194,6 +195,3 @@ func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
 // errForgotten ends a reset whose first try may have been applied, and whose marker may be
 // gone by now: another try could remove more, and say less.
 var errForgotten = errors.New("the first try was longer ago than ids are remembered")
-
-// markerSlack keeps the marker of an id longer than the horizon, as those of parts are.
-const markerSlack = 2 * time.Hour

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -26,6 +29,7 @@ type counters struct {
 	*fakestore.Store
 	// between runs after a look-up.
 	between func(*admin.Sum) error
+	slept   time.Duration // what only the store's clock saw
 }
 
 func (c *counters) Sum(ctx context.Context, counter string) (admin.Sum, error) {
@@ -76,9 +80,15 @@ func (c *counters) add(t *testing.T, counter string, delta int64) {
 	}
 }
 
+// window is not the default one.
+const window = 3 * time.Hour
+
 func newAdmin(t *testing.T) (*admin.Admin, *counters) {
 	t.Helper()
-	c := &counters{Store: fakestore.New(fakestore.Options{Errorf: t.Errorf, NeedRecords: true})}
+	c := &counters{}
+	c.Store = fakestore.New(fakestore.Options{
+		Errorf: t.Errorf, NeedRecords: true, Window: window, Clock: func() time.Time { return time.Now().Add(c.slept) },
+	})
 	a, err := admin.New(c, c, admin.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +190,7 @@ func TestResetIsTriedAgain(t *testing.T) {
 		"three lost":               {answers: []fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownApplied}, removed: 7},
 		"it looked too long ago": {between: func(look int, s *admin.Sum) {
 			if look == 1 {
-				s.At = s.At.Add(-2 * admin.MaxLook)
+				s.At = s.At.Add(-2 * store.MaxLook)
 			}
 		}, removed: 6},
 		"its counter was swept": {between: func(look int, s *admin.Sum) {
@@ -216,6 +226,60 @@ func TestResetIsTriedAgain(t *testing.T) {
 	}
 }
 
+// Resets that meet look again, and all of them end. Together they remove every increment
+// once.
+func TestResetsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAdmin(t)
+		c.add(t, "a", 5)
+		c.between = func(*admin.Sum) error {
+			<-time.After(20 * time.Millisecond) // others look meanwhile
+			return nil
+		}
+		var removed atomic.Int64
+		var resets sync.WaitGroup
+		began := time.Now()
+		for n := range 30 {
+			resets.Go(func() {
+				done, err := a.Reset(t.Context(), "a", "")
+				if err != nil {
+					t.Errorf("reset %d: %v", n, err)
+				}
+				removed.Add(done.Removed)
+			})
+		}
+		for range 100 {
+			<-time.After(7 * time.Millisecond)
+			c.add(t, "a", 1)
+		}
+		resets.Wait()
+		t.Logf("30 resets at once took %s, %d tries", time.Since(began), c.Calls(fakestore.Reset))
+		if got := removed.Load() + c.total(t, "a"); got != 105 {
+			t.Errorf("removed and left are %d, want 105", got)
+		}
+	})
+}
+
+// A clock that was years ahead at the last reset keeps nobody from the next.
+func TestResetAfterAClockYearsAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ahead := now.AddDate(4, 0, 0)
+	found := admin.Record{Baseline: 7, ResetAt: ahead}
+	r := admin.Reset{Counter: "a", Look: admin.Sum{Exists: true, Sum: 12, Record: found, At: now.Add(-time.Second)}}
+	after, done, err := r.Apply(&found, now)
+	if want := (admin.Record{Baseline: 12, ResetAt: ahead.Add(time.Microsecond)}); err != nil || after == nil || *after != want {
+		t.Errorf("got the record %+v, %v, want %+v", after, err, want)
+	}
+	if want := (admin.Done{Removed: 5, At: r.Look.At}); done != want {
+		t.Errorf("got %+v, want %+v", done, want)
+	}
+	if _, _, err := r.Apply(after, now); !errors.Is(err, admin.ErrChanged) {
+		t.Errorf("a look-up from before that: got %v, want ErrChanged", err)
+	}
+}
+
 func TestResetThatFails(t *testing.T) {
 	t.Parallel()
 	always := func(a fakestore.Answer) func(int) fakestore.Answer { return func(int) fakestore.Answer { return a } }
@@ -226,6 +290,7 @@ func TestResetThatFails(t *testing.T) {
 		calls   int
 	}{
 		"refused":         {func(c *counters) { c.On(fakestore.Reset, always(fakestore.Deployment)) }, countmill.ErrUnavailable, 0, 1},
+		"no settings":     {func(c *counters) { c.On(fakestore.Check, always(fakestore.Deployment)) }, countmill.ErrUnavailable, 0, 0},
 		"not looked up":   {func(c *counters) { c.On(fakestore.Lookup, always(fakestore.UnknownNotApplied)) }, countmill.ErrUnavailable, 0, 0},
 		"never an answer": {func(c *counters) { c.On(fakestore.Reset, always(fakestore.SlowApplied)) }, countmill.ErrOutcomeUnknown, 10 * time.Second, 2},
 		"changes each time": {func(c *counters) {
@@ -239,12 +304,13 @@ func TestResetThatFails(t *testing.T) {
 				return fakestore.Refused
 			})
 		}, countmill.ErrOutcomeUnknown, 10 * time.Second, 0},
-		"suspended beyond the horizon": {func(c *counters) {
+		"suspended beyond the window": {func(c *counters) {
 			c.On(fakestore.Reset, fakestore.Script(fakestore.OK, fakestore.UnknownApplied))
 			looks := 0
 			c.between = func(s *admin.Sum) error {
 				if looks++; looks > 1 {
-					s.At = s.At.Add(countmill.DefaultHorizon + time.Second)
+					c.slept = window + time.Second
+					s.At = s.At.Add(c.slept)
 				}
 				return nil
 			}
@@ -280,10 +346,31 @@ func TestResetThatFails(t *testing.T) {
 
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := admin.New(nil, nil, admin.Config{Timeout: -1, CallTimeout: -1, Horizon: -1})
-	for _, field := range []string{"Timeout", "CallTimeout", "Horizon"} {
+	_, err := admin.New(nil, nil, admin.Config{Timeout: -1, CallTimeout: -1})
+	for _, field := range []string{"Timeout", "CallTimeout"} {
 		if err == nil || !strings.Contains(err.Error(), field+" must not be negative") {
 			t.Errorf("got %v, want one that names %s", err, field)
 		}
 	}
+}
+
+// The marker of a reset stays as the settings of the database say, whatever they were before.
+func TestAResetIsRememberedForTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAdmin(t)
+		for id, w := range map[string]time.Duration{"1": window, "2": 24 * time.Hour} {
+			if _, err := c.SetWindow(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			done, err := a.Reset(t.Context(), "a", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, ok := c.Marker(wire.ResetID("a", id))
+			if !ok || !m.At.Equal(done.At) || !m.ExpireAt.Equal(done.At.Add(w+store.MarkerSlack)) {
+				t.Errorf("window %s: marker %t of %s expires at %s; want of %s, and two hours after the window", w, ok, m.At, m.ExpireAt, done.At)
+			}
+		}
+	})
 }

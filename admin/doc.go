@@ -13,7 +13,8 @@
 //
 // A reset adds up the record and the shards at a moment t, and makes that sum the counter's
 // baseline, in a transaction on the record and a marker for the reset's id. The total is the
-// sum of the shards less the baseline. So what was folded by t is gone, what was folded later
+// sum of the shards less the baseline. The transaction refuses a look-up that has not seen
+// the last reset. So what was folded by t is gone, what was folded later
 // counts, and a fold neither waits nor fails: it does not touch the record.
 //
 // A delete is a reset that notes down when. A deleted counter does not exist, and is in no
@@ -25,7 +26,7 @@
 //   - A counter's number of shards is never lowered.
 //   - A reset removes each increment once: what resets have removed and what the total
 //     shows is together all that was counted. Done says how much it was.
-//   - A reset with an id is done once within the horizon, however often it is asked for,
+//   - A reset with an id is done once within the deduplication window, however often it is asked for,
 //     and gets the same answer each time.
 //   - Totals that were cached before a reset are served to callers that accept their age,
 //     as ever: admin does not touch caches. A total with a later as_of always wins there.
@@ -39,8 +40,10 @@
 //	the store refuses                countmill.ErrUnavailable: nothing was done
 //	the transaction, or its answer   tried again under the same marker with a new
 //	is lost                          look-up; after Timeout countmill.ErrOutcomeUnknown
-//	another reset comes between      nothing: the one that looked last stays, and the
-//	                                 other removes nothing more
+//	another reset comes between      nothing: this one looks again, and removes the
+//	                                 folds since the other's look
+//	the store's clock was ahead at   nothing: the reset works, and its answer names the
+//	the last reset                   moment that the clock shows now
 //	a total does not fit 64 bits     countmill.ErrOverflow: nothing was done
 //	this process freezes between     nothing: a look-up over a minute old is not
 //	look-up and transaction          applied, it looks again

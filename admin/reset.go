@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -17,8 +18,9 @@ type Reset struct {
 	Look Sum
 	// Delete hides the counter as well, until it is incremented again.
 	Delete bool
-	// ExpireAt is when the store may forget the marker, not earlier.
-	ExpireAt time.Time
+	// At is the time of the marker, and ExpireAt when a store that removes markers by time may
+	// forget it: see aggregator.Marker.
+	At, ExpireAt time.Time
 }
 
 // A Done is what a reset did.
@@ -44,39 +46,37 @@ type Record struct {
 //	it finds                            it does
 //	no record                           nothing: nothing was removed
 //	no record, where the look-up did    ErrChanged: the counter has been swept
-//	a reset_at before the look-up's     ErrChanged: swept, and made anew
-//	a look-up over MaxLook ago          ErrChanged
-//	a reset_at at or past the look-up   nothing: another has removed it
+//	another reset_at than the look-up   ErrChanged: another reset came between, or the
+//	                                    counter was swept and made anew
+//	a look-up over store.MaxLook ago    ErrChanged
 //	anything else                       baseline = sum, reset_at = the look-up's moment
+//
+// So the look-up of a reset has always seen the reset before it, and its sum includes
+// everything removed by then, whatever the clocks said. reset_at only rises: after a reset by
+// a clock that was ahead it grows by a microsecond. The answer names the look-up's moment.
 //
 // With Delete it sets deleted_at as well, unless that is set and nothing was folded since.
 func (r *Reset) Apply(found *Record, now time.Time) (after *Record, done Done, err error) {
 	done.At = r.Look.At
 	switch late := now.Sub(r.Look.At); {
-	case late > MaxLook || late < -MaxLook:
-		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, MaxLook)
+	case late > store.MaxLook || late < -store.MaxLook:
+		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, store.MaxLook)
 	case found == nil && r.Look.Exists:
 		return nil, done, ErrChanged
 	case found == nil:
 		return nil, done, nil
-	case found.ResetAt.Before(r.Look.ResetAt):
+	case !found.ResetAt.Equal(r.Look.ResetAt):
 		return nil, done, ErrChanged
-	case found.ResetAt.After(now):
-		return nil, done, fmt.Errorf("%w: the last reset was at %s, and by the store's clock it is %s", countmill.ErrUnavailable,
-			found.ResetAt.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	if done.Removed, err = less(r.Look.Sum, found.Baseline); err != nil {
+		return nil, done, fmt.Errorf("%w: counter %q", err, r.Counter)
 	}
 	next := *found
-	moved := false
-	if found.ResetAt.Before(r.Look.At) {
-		if done.Removed, err = less(r.Look.Sum, found.Baseline); err != nil {
-			return nil, done, fmt.Errorf("%w: counter %q", err, r.Counter)
-		}
-		moved = done.Removed != 0
-		next.Baseline, next.ResetAt = r.Look.Sum, r.Look.At
-	} else {
-		done.At = found.ResetAt
+	next.Baseline, next.ResetAt = r.Look.Sum, r.Look.At
+	if !next.ResetAt.After(found.ResetAt) {
+		next.ResetAt = found.ResetAt.Add(time.Microsecond)
 	}
-	if r.Delete && (moved || found.DeletedAt.IsZero()) {
+	if r.Delete && (done.Removed != 0 || found.DeletedAt.IsZero()) {
 		next.DeletedAt = now
 	}
 	return &next, done, nil

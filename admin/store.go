@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // ErrChanged is a store's answer to a reset whose look-up is too old, or was of a counter
 // that has been swept since. Nothing was done: look again.
 var ErrChanged = errors.New("the counter has changed since it was looked up")
-
-const (
-	// SweepAfter is how long a deleted counter's record and shards stay.
-	SweepAfter = 24 * time.Hour
-
-	// MaxLook is how old a look-up may be when a reset is applied, by the store's clock.
-	MaxLook = time.Minute
-)
 
 // A Sum is what a counter's record and shards hold at one moment.
 type Sum struct {
@@ -39,6 +33,9 @@ type Sums interface {
 
 // A Store is where the records of counters are changed. Concurrent calls are allowed.
 type Store interface {
+	// Check returns the settings in effect: for how long the ids of resets are remembered.
+	Check(ctx context.Context) (store.Checked, error)
+
 	// RaiseCounter makes sure that the counter has a record, not a deleted one, that names
 	// at least shards shards, and returns how many it names. Where it names more, nothing
 	// is changed. It may be repeated.

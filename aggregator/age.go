@@ -22,13 +22,17 @@ type aging struct {
 	elapsed time.Duration
 }
 
+// mostAging is how much older a process becomes from one look to the next, at most. It makes all
+// that is remembered old, and a clock that jumps by centuries does not turn the count round.
+const mostAging = 30 * 24 * time.Hour
+
 func newAging(now func() time.Time) *aging { return &aging{now: now, stored: now(), at: time.Now()} }
 
 func (a *aging) age() age {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	stored, at := a.now(), time.Now()
-	a.elapsed += max(stored.Sub(a.stored), at.Sub(a.at), 0)
+	a.elapsed += min(max(stored.Sub(a.stored), at.Sub(a.at), 0), mostAging)
 	a.stored, a.at = stored, at
 	return age(a.elapsed / time.Second)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // A process ages at least as fast as the store's clock and as time passes, whatever the
@@ -36,12 +38,34 @@ func TestAging(t *testing.T) {
 	})
 }
 
+// A clock that jumps by centuries makes everything old, and nothing young again.
+func TestAgingOverCenturies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		years := []int{2026, 9999, 1, 2026, 1, 2162, 1, 9999, 1970, 2262, 1700}
+		now := year(2000)
+		a := newAging(func() time.Time { return now })
+		last := a.age()
+		for i, n := range years {
+			later := year(n).After(now)
+			now = year(n)
+			got := a.age()
+			if by := got - last; later && by < age(store.RememberFor/time.Second) || !later && by != 0 || got < last {
+				t.Errorf("step %d, to the year %d: ages by %d seconds", i, n, by)
+			}
+			last = got
+		}
+	})
+}
+
+func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
+
 // A record is asked for again after an hour, however often it was used meanwhile.
 func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3}}
-		r := newRecords(store, 2, 20, 100, time.Now)
+		r := newRecords(store, 2, 20, 100, newAging(time.Now))
 		steps := []struct {
 			at   time.Duration
 			name string
@@ -53,7 +77,7 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 		began := time.Now()
 		for _, step := range steps {
 			time.Sleep(time.Until(began.Add(step.at)))
-			if _, _, err := r.learn(t.Context(), toShard0(step.name), rememberFor); err != nil || store.looked != step.want {
+			if _, _, err := r.learn(t.Context(), toShard0(step.name), time.Hour); err != nil || store.looked != step.want {
 				t.Errorf("%s, after %s: %d records asked for, %v, want %d", step.name, step.at, store.looked, err, step.want)
 			}
 		}
@@ -65,7 +89,7 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
-		r := newRecords(store, 2, 20, 4, time.Now)
+		r := newRecords(store, 2, 20, 4, newAging(time.Now))
 		for _, step := range []struct {
 			pass  time.Duration
 			names []string
@@ -74,7 +98,7 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 			{0, []string{"a"}, 1}, {30 * time.Minute, []string{"b", "c"}, 3}, {0, []string{"a"}, 3}, {30 * time.Minute, []string{"a"}, 4},
 		} {
 			time.Sleep(step.pass)
-			if _, _, err := r.learn(t.Context(), toShard0(step.names...), rememberFor); err != nil || store.looked != step.want {
+			if _, _, err := r.learn(t.Context(), toShard0(step.names...), time.Hour); err != nil || store.looked != step.want {
 				t.Errorf("%q: %d records asked for, %v, want %d", step.names, store.looked, err, step.want)
 			}
 		}
@@ -92,6 +116,7 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			a.settings.Store(&snapshot{})
 			folds := func() (n int) {
 				for _, call := range store.called {
 					if strings.HasPrefix(call, "fold") {
@@ -109,7 +134,7 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 					t.Fatal(o.err)
 				}
 				time.Sleep(frozen)
-				a.fold(&o, taken{adds, k.shards}, raises, &k)
+				a.fold(&o, taken{adds, k.shards}, raises, &k, a.settings.Load())
 				return o
 			}
 			for _, step := range []struct {
@@ -134,8 +159,8 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 func TestFoldsEndADelete(t *testing.T) {
 	t.Parallel()
 	store := &fakeRecorder{shards: map[string]int{"a": 0}}
-	r := newRecords(store, 2, 20, 100, time.Now)
-	k, cost, err := r.learn(t.Context(), toShard0("a"), rememberFor)
+	r := newRecords(store, 2, 20, 100, newAging(time.Now))
+	k, cost, err := r.learn(t.Context(), toShard0("a"), time.Hour)
 	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
 		t.Errorf("got %v, %+v, %v; want one raise to 20 shards", k.shards, cost, err)
 	}

@@ -15,7 +15,8 @@ import (
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
 // have many messages unacknowledged at once, and deliver a message again that was not
-// acknowledged, unless Config.SkipAnonymousMarkers says that it never does.
+// acknowledged, unless Config.SkipAnonymousMarkers says that it never does. A message that was
+// delivered is the aggregator's, which takes payload and metadata out of it.
 type Bus interface {
 	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
 }
@@ -27,11 +28,13 @@ type Aggregator struct {
 	cfg    Config
 	limits Limits
 
-	records *records
-	lanes   *lanes
-	clock   storetime.Clock
-	stats   stats
-	state   atomic.Pointer[state]
+	aging    *aging
+	settings atomic.Pointer[snapshot]
+	records  *records
+	lanes    *lanes
+	clock    storetime.Clock
+	stats    stats
+	state    atomic.Pointer[state]
 
 	// calls is what calls to the store run under. It ends when the drain's time is up.
 	calls    context.Context
@@ -49,10 +52,14 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	}
 	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.clock.Env = cfg.Env
-	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.clock.Now)
+	a.aging = newAging(a.clock.Now)
+	a.settings.Store(unread(a.aging.age()))
+	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
 	a.records.limit = cfg.CommitTimeout
 	a.lanes = newLanes(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
+	a.stats.waits.Store(new(wait))
+	a.stats.replays.Store(new(wait))
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -69,7 +76,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		return errors.New("aggregator: Run was called before")
 	}
 	defer a.endCalls()
-	defer a.state.Store(&state{reason: errors.New("stopped")})
+	defer func() {
+		a.state.Store(&state{reason: errors.New("stopped")})
+		a.stats.taking.Store(false)
+	}()
 	return newLoop(a).run(ctx)
 }
 

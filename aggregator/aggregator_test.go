@@ -19,6 +19,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
@@ -72,15 +73,23 @@ func (r *rig) reasons() (reasons []string) {
 	return reasons
 }
 
-// bubble runs f in virtual time.
+// bubble runs f in virtual time, from when a clock can be right: bubbles begin in the year 2000.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(env.Earliest))
+		f(t)
+	})
 }
 
 func small(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Entities: 25}) }
 func large(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{}) }
+
+// windowed is a store that recognises parts for that long.
+func windowed(t *testing.T, window time.Duration) *fakestore.Store {
+	return strict(t, fakestore.Options{Window: window})
+}
 
 // strict is a store that fails the test for what an aggregator must never do.
 func strict(t *testing.T, o fakestore.Options) *fakestore.Store {
@@ -216,6 +225,7 @@ func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"marker exists, none found": fakestore.MarkerExists,
 		"deployment":                fakestore.Deployment,
+		"not applied":               fakestore.NotApplied,
 		"unknown, applied":          fakestore.UnknownApplied,
 		"unknown, not applied":      fakestore.UnknownNotApplied,
 		"slow, applied":             fakestore.SlowApplied,
@@ -424,9 +434,9 @@ func TestARepeatedRequestCountsWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestBeyondTheHorizonIsADeadLetter(t *testing.T) {
+func TestBeyondTheWindowIsADeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{Horizon: 24 * time.Hour})
+		r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
 		now := time.Now()
 		r.sendAt(t, now.Add(-25*time.Hour), anonymous(one("old", 1)))
 		r.sendAt(t, now.Add(-23*time.Hour), anonymous(one("young", 1)))
@@ -441,16 +451,16 @@ func TestBeyondTheHorizonIsADeadLetter(t *testing.T) {
 	})
 }
 
-// The horizon is asked before every attempt, not only on receipt.
-func TestAPartThatWaitsPastTheHorizonIsNotTried(t *testing.T) {
+// The window is asked about before every attempt, not only on receipt.
+func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, time.Hour)
 		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		r := run(t, store, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(59 * time.Minute)
 		if got := r.reasons(); len(got) != 0 || acked(m) {
-			t.Fatalf("before the horizon: dead letters %q, acknowledged %v", got, acked(m))
+			t.Fatalf("within the window: dead letters %q, acknowledged %v", got, acked(m))
 		}
 		settle(2 * time.Minute)
 		store.OnFold(nil)
@@ -512,9 +522,9 @@ func TestMarkersAreLookedUpFirst(t *testing.T) {
 	}
 }
 
-func TestMarkersOutliveTheHorizon(t *testing.T) {
+func TestMarkersOutliveTheWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, 24*time.Hour)
 		var expires []time.Time
 		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
 			for _, m := range c.Markers {
@@ -522,7 +532,7 @@ func TestMarkersOutliveTheHorizon(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{Horizon: 24 * time.Hour})
+		r := run(t, store, aggregator.Config{})
 		now := time.Now()
 		r.sendAt(t, now.Add(-time.Hour), anonymous(one("a", 1)))
 		settle(time.Second)
@@ -744,8 +754,8 @@ func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := aggregator.New(newBus(), large(t), aggregator.Config{Shards: 1000, WindowMessages: -1, Horizon: -1})
-	for _, want := range []string{"Shards", "WindowMessages", "Horizon"} {
+	_, err := aggregator.New(newBus(), large(t), aggregator.Config{Shards: 1000, WindowMessages: -1, CommitTimeout: -1})
+	for _, want := range []string{"Shards", "WindowMessages", "CommitTimeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to name %s", err, want)
 		}

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // errUnchecked is why nothing is folded before the store has answered for the first time:
 // until then its time is not known, by which ids are forgotten.
 var errUnchecked = errors.New("it has not answered yet")
 
-// checkEvery is how often the store is asked whether it is still the same database.
-const checkEvery = 10 * time.Second
-
-// recheckEvery is how often while it says no: folding stands still meanwhile, and it may
-// have been one lost answer.
+// recheckEvery is how often the database is checked, instead of every store.CheckEvery, while
+// it says no or its settings are too old: folding waits meanwhile, and it may have been one
+// lost answer.
 const recheckEvery = time.Second
 
 // lastWord is how long the end of Run may take to say that this worker has gone.
@@ -51,20 +51,29 @@ func (n *announcer) stop() {
 	n.wait.Wait()
 }
 
+// announceSoon is when a record that says Stalled is written again for the first time; then it
+// takes ever longer, up to AnnounceEvery. An aggregator has just begun mostly. The odd part keeps
+// it apart from the audits.
+const announceSoon = 250*time.Millisecond + 137*time.Microsecond
+
 func (a *Aggregator) announceAll(ctx context.Context) {
-	tick := time.NewTicker(a.cfg.AnnounceEvery)
-	defer tick.Stop()
-	for {
+	soon := announceSoon
+	for ctx.Err() == nil {
+		wait := a.cfg.AnnounceEvery
+		if a.Stats().Stalled {
+			wait, soon = min(soon, wait), min(2*soon, wait)
+		} else {
+			soon = announceSoon
+		}
+		next := time.NewTimer(wait)
 		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
 		select {
-		case <-tick.C:
+		case <-next.C:
 		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
-			return
+			next.Stop()
 		}
 	}
+	a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 }
 
 func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
@@ -72,8 +81,8 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.store.Announce(ctx, Worker{
-		ID: a.cfg.WorkerID, Lag: s.Lag, LastCommit: s.LastCommit, Expires: expires,
-		Entries: s.Entries, Commits: s.Commits,
+		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
+		Entries: s.Entries, Commits: s.Commits, Settings: a.Settings().Version,
 	})
 	if err != nil {
 		a.cfg.Logger.Warn("worker record not written", "err", err)
@@ -81,25 +90,15 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 }
 
 func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
-	tick := time.NewTicker(checkEvery)
+	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	var before error
-	for {
-		call, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
-		began := a.clock.Begin()
-		at, err := a.store.Check(call)
-		cancel()
-		if err == nil {
-			a.clock.Learn(at, began)
-		}
+	for ctx.Err() == nil {
+		err := a.check(ctx)
+		tick.Reset(recheckEvery)
 		if ctx.Err() == nil {
 			a.logCheck(before, err)
 			before = err
-		}
-		if err != nil {
-			tick.Reset(recheckEvery)
-		} else {
-			tick.Reset(checkEvery)
 		}
 		select {
 		case checks <- err:
@@ -107,14 +106,35 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 			return
 		}
 		// Ask again, also after a good answer: the database can be swapped later.
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return
+		for waited := time.Duration(0); waited < store.CheckEvery; waited += recheckEvery {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || a.outdated() {
+				break
+			}
 		}
 	}
+}
+
+// check asks the store whether it is still the same database, for its time and for its
+// settings.
+func (a *Aggregator) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
+	defer cancel()
+	asked, began := a.aging.age(), a.clock.Moment()
+	checked, err := a.store.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if a.clock.Learn(checked.At, began); !a.clock.Known() {
+		return errUnchecked // it was answered too long ago
+	}
+	// From here on parts are refused, and markers made, by this answer.
+	a.settings.Store(&snapshot{checked.Settings, asked})
+	return nil
 }
 
 // logCheck logs the first no of several, and the first yes after it.
@@ -130,24 +150,15 @@ func (a *Aggregator) logCheck(before, err error) {
 // audit works out lag and readiness for those who ask from other goroutines.
 func (l *loop) audit() {
 	l.audited = time.Now()
-	var oldest time.Time
-	for h := range l.holding {
-		if oldest.IsZero() || h.time.Before(oldest) {
-			oldest = h.time
-		}
-	}
+	l.measure()
+	reason := l.reason()
 	s := &l.a.stats
-	s.oldest.Store(0)
-	if !oldest.IsZero() {
-		s.oldest.Store(oldest.UnixNano())
-	}
 	s.widened.Store(int64(l.pace.widened))
-	s.heldMessages.Store(int64(len(l.holding)))
-	s.heldBytes.Store(int64(l.heldBytes))
 	s.waitingLetters.Store(int64(len(l.letters)))
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
-	l.a.state.Store(&state{reason: l.reason()})
+	l.a.state.Store(&state{reason: reason})
+	s.taking.Store(reason == nil && !l.draining)
 }
 
 func (l *loop) reason() error {
@@ -156,6 +167,8 @@ func (l *loop) reason() error {
 		return fmt.Errorf("folding has stopped: %w", l.halted)
 	case l.checked != nil:
 		return fmt.Errorf("the store is not the one that was opened, or cannot be used: %w", l.checked)
+	case l.a.outdated():
+		return errOutdated
 	case l.stuck:
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:

@@ -95,8 +95,8 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 // A letter goes only when it is counted.
 func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		store := windowed(t, time.Hour)
+		r := run(t, store, aggregator.Config{})
 		r.sendAt(t, time.Now().Add(-2*time.Hour), anonymous(one("a", 1)))
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
@@ -104,7 +104,7 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 		settle(time.Minute)
 		before := r.keys()
 		if len(before) != 2 {
-			t.Fatalf("letters %q, want one beyond the horizon and one of a reused id", r.reasons())
+			t.Fatalf("letters %q, want one beyond the window and one of a reused id", r.reasons())
 		}
 		for range 2 {
 			for _, d := range store.Letters() {

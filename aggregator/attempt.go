@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/shards"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -16,11 +17,12 @@ type verdict int
 const (
 	settled   verdict = iota // none are left
 	again                    // at once: nothing was applied, and what was found is dropped
+	outdated                 // when the settings were read again: nothing was applied
 	blocked                  // when another commit of this process has ended
 	split                    // at once, in halves: the sums did not fit
 	refused                  // the store refuses something in it for good: halve, or set aside
 	alone                    // nothing was applied and no marker found: one part a commit
-	unreached                // nothing was applied: a look-up or a raise went wrong
+	unreached                // nothing was applied: a look-up or a raise went wrong, or the commit never began
 	unknown                  // maybe applied
 	stuck                    // the deployment: nothing was applied, a person has to act
 	ignored                  // the store answers OK and does not add
@@ -36,6 +38,7 @@ type outcome struct {
 	verdict    verdict
 	err        error
 	wants      []Raise // counters that need more shards than they were known to have
+	freed      int64   // lanes.freed before it asked for shards
 	work       work
 }
 
@@ -62,12 +65,13 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if !ok {
 		return o
 	}
+	o.freed = a.lanes.freed.Load()
 	t, ok := a.lanes.acquire(adds, records.shards)
 	if !ok {
 		o.verdict = blocked
 		return o
 	}
-	got := a.fold(&o, t, raises, &records)
+	got := a.fold(&o, t, raises, &records, a.settings.Load())
 	o.wants = a.lanes.release(t, got)
 	return o
 }
@@ -87,7 +91,7 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 		k, raises := a.records.guess(adds)
 		return k, raises, true
 	}
-	young := rememberFor
+	young := store.RememberFor
 	if o.job.contended && !a.lanes.fixed {
 		young = contendedFor
 	}
@@ -103,29 +107,33 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 	return k, nil, true
 }
 
-// fold commits what is left of the job and sorts out the answer.
-func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (got answer) {
+// fold commits what is left of the job and sorts out the answer. It uses one snapshot of
+// the settings, for the markers and for both looks at it.
+func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s *snapshot) (got answer) {
 	// Missing records are raised in the commit: nobody reads a shard that no record names.
-	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest), Raises: raises}
+	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Raises: raises}
 	if c.Entities() == 0 {
 		o.settle()
 		return got
 	}
 	// Asked before the attempt, and again here: the process may have been frozen since,
 	// for longer than another's marker was kept, or than a record may be remembered.
-	now := a.clock.Now()
-	if slices.ContainsFunc(o.rest, func(p *part) bool { return a.expired(p, now) }) {
+	if slices.ContainsFunc(o.rest, s.refuses) {
 		o.verdict = again
 		return got
 	}
-	aged := a.records.aging.age()
-	if a.records.tooOld(records.asked, aged) {
+	aged := a.aging.age()
+	switch {
+	case a.records.tooOld(records.asked, aged):
 		o.verdict = again
+		return got
+	case len(c.Markers) > 0 && s.outdated(aged):
+		o.verdict = outdated
 		return got
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	started, began := time.Now(), a.clock.Begin()
+	started, began := time.Now(), a.clock.Moment()
 	// One commit has the sums and their markers: the store applies both or neither.
 	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
@@ -158,6 +166,8 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known) (
 	case errors.Is(err, ErrNotCounted):
 		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
+	case errors.Is(err, ErrNotApplied):
+		o.verdict = unreached
 	default:
 		// Maybe applied, also where the store gave up because of others.
 		if o.verdict = unknown; errors.Is(err, ErrContended) {
@@ -187,30 +197,25 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 // settle takes the rest as applied, beside what a look-up has found.
 func (o *outcome) settle() { o.applied, o.rest = append(o.applied, o.rest...), nil }
 
-func (a *Aggregator) markers(parts []*part) []Marker {
+func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
 	now := a.clock.Now()
 	markers := make([]Marker, 0, len(parts))
 	for _, p := range parts {
 		if !p.marked {
 			continue
 		}
-		from := now
+		at := p.at
 		// A part from the future keeps its marker until it is as old as the others.
-		if p.at.After(from) {
-			from = p.at
+		if now.After(at) {
+			at = now
 		}
 		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
 		markers = append(markers, Marker{
-			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold,
-			ExpireAt: from.Add(a.cfg.Horizon + markerSlack),
+			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
 		})
 	}
 	return markers
 }
-
-// markerSlack keeps a marker longer than the horizon, so that clocks that differ a
-// little cannot let a part through after its marker has gone.
-const markerSlack = 2 * time.Hour
 
 // dropApplied looks the markers of the job's parts up and moves those that are found
 // out of the rest. It reports false when the look-up itself went wrong.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	safe "github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -188,6 +189,7 @@ func TestAttempt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			a.settings.Store(&snapshot{})
 			one := &part{marked: true, fold: ours, fingerprint: 1, from: time.Now(), Part: wire.Part{
 				ID: wire.PartID{1}, Entries: []wire.Entry{{Counter: "a", Delta: 1}, {Counter: "b", Delta: 2}}}}
 			two := &part{marked: true, fold: ours, fingerprint: 2, from: time.Now(), Part: wire.Part{
@@ -235,15 +237,16 @@ func numbersOf(parts []*part) (s string) {
 	return s
 }
 
-// What has been frozen between its look at the horizon and its commit is not committed.
-func TestNothingBeyondTheHorizonIsCommitted(t *testing.T) {
+// What has been frozen between its look at the settings and its commit is not committed.
+func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	t.Parallel()
 	store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, Commits: 2, Shards: 1}}}
 	a, err := New(make(chanBus), store, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := &part{marked: true, from: time.Now().Add(-a.cfg.Horizon - time.Minute), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
+	a.settings.Store(&snapshot{Settings: safe.Settings{ForgetBefore: time.Now().Add(-time.Hour)}})
+	old := &part{marked: true, from: time.Now().Add(-time.Hour - time.Minute), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
 	o := a.attempt(&job{parts: []*part{old}})
 	if o.verdict != again || len(o.rest) != 1 || o.work.commits != 0 {
 		t.Errorf("verdict %d, %d parts left, %d commits, want it back untried", o.verdict, len(o.rest), o.work.commits)
@@ -260,6 +263,7 @@ func TestACommitTellsTheStoresTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		a.settings.Store(&snapshot{})
 		p := &part{marked: true, from: time.Now(), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
 		a.attempt(&job{parts: []*part{p}})
 		if ahead, want := time.Until(a.clock.Now()), time.Hour-time.Second; ahead != want { // in the middle of the call

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -30,7 +31,10 @@ func (nullStore) Bury(context.Context, []Dead) error                { return nil
 func (nullStore) Dead(context.Context, string, int) ([]Dead, error) { return nil, nil }
 func (nullStore) Discard(context.Context, []string) error           { return nil }
 func (nullStore) Announce(context.Context, Worker) error            { return nil }
-func (nullStore) Check(context.Context) (time.Time, error)          { return time.Time{}, nil }
+func (nullStore) Check(context.Context) (store.Checked, error)      { return store.Checked{}, nil }
+func (nullStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
+	return store.Settings{}, nil
+}
 
 type chanBus chan *message.Message
 

@@ -27,7 +27,7 @@ func (r *rig) takes(t *testing.T) bool {
 
 func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 	for name, cfg := range map[string]aggregator.Config{
-		"messages": {HeldMessages: 10}, "bytes": {HeldBytes: 10 * 43},
+		"messages": {HeldMessages: 10}, "memory": {HeldMemory: 9*1451 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -115,9 +115,9 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 // With nothing left to try nobody would notice that the store is back.
 func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, time.Hour)
 		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
-		r := run(t, store, aggregator.Config{Horizon: time.Hour})
+		r := run(t, store, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(2 * time.Hour) // it becomes a dead letter
 		store.OnFold(nil)

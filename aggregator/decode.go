@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -36,18 +37,35 @@ func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: JSON without a broker's publish time: %w", countmill.ErrInvalid, err)
 	}
-	// Judged by the publish time, every delivery is read the same.
-	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, a.cfg.Horizon)
+	// Judged by the publish time, every delivery is read the same while the window is.
+	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, a.Settings().Window)
 	if err != nil {
+		if _, other := wire.DecodeJSON(m.Payload, wire.JSON, published, store.MaxWindow); other == nil {
+			return nil, tooOld{err}
+		}
 		return nil, err
 	}
 	topic := cmp.Or(m.Metadata.Get(MetaTopic), a.cfg.Topic)
 	return wire.CutMessage(topic, id, published, incs)
 }
 
+// A tooOld error refuses a message that another window would let through: an earlier
+// delivery of it may have been counted.
+type tooOld struct{ error }
+
+func (e tooOld) Unwrap() error { return e.error }
+
 // publishedAt is the broker's time of a message.
-func publishedAt(m *message.Message) (time.Time, error) {
-	return time.Parse(time.RFC3339Nano, m.Metadata.Get(MetaPublished))
+func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, MetaPublished) }
+
+// brokersTime is a time in the metadata of a message: some of it anybody may have set who can
+// put a message on the topic.
+func brokersTime(m *message.Message, name string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name))
+	if err == nil && !wire.InRange(t) {
+		return time.Time{}, fmt.Errorf("%s %q is out of range (limit: 1970 to 2261)", name, m.Metadata.Get(name))
+	}
+	return t, err
 }
 
 // isJSON tells the two apart: a batch of ours begins with the tag of its version, 8.

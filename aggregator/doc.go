@@ -27,9 +27,11 @@
 //
 // The marker of a part is inserted in the commit that adds its entries, so a part
 // counts once however often it is delivered and however often a commit is repeated,
-// as long as its marker is remembered: the horizon. A part is tried only while the
-// store's time is not beyond the part's time plus the horizon, asked anew before every
-// attempt, and its marker stays two hours longer than that.
+// as long as its marker is remembered: the deduplication window, which the store keeps
+// (package store). A part is tried only while its time is not before the store's
+// ForgetBefore, asked anew before every attempt and again right before the commit, and its
+// marker stays for two hours longer. The settings are read every ten seconds; no commit with
+// markers begins by settings that were asked for over a minute ago.
 //
 // A record is remembered for an hour, by the store's time and by what has passed whatever
 // the clocks say, and looked at again right before every commit. One of a counter that was
@@ -48,6 +50,7 @@
 //	                                                       commit the rest; none found: one part a commit
 //	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
 //	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
+//	ErrNotApplied                 nothing applied          try again later: the commit never began
 //	error of a look-up, a raise   nothing applied          try again later
 //	ErrContended                  maybe applied            the same markers with the next window, the
 //	                                                       counters' records looked at again; from

@@ -139,7 +139,7 @@ func givenUp(m *message.Message, now time.Time) Dead {
 	d := Dead{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
 	d.Reason = cmp.Or(m.Metadata.Get(MetaGivenUp), "given up by the bus")
 	for _, name := range []string{MetaFirstPublished, MetaPublished} {
-		if t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name)); err == nil {
+		if t, err := brokersTime(m, name); err == nil {
 			d.Time = t
 			break
 		}

@@ -183,3 +183,26 @@ func (m *moody) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	}
 	return m.testBus.Subscribe(ctx, topic)
 }
+
+// Anybody who can put a message on the topic of what was given up can put any time there: one
+// that a store cannot keep would be tried for ever, and an age in nanoseconds would wrap.
+func TestATimeOutOfRangeIsNoneOfTheBrokers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		in := takeIn(t, store, aggregator.IntakeConfig{})
+		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 3))}})
+		published := time.Now().Truncate(time.Second)
+		for i, first := range []string{"0000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2262-01-01T00:00:00Z", "9999-12-31T23:59:59Z"} {
+			m := in.deliver(t, payload, aggregator.MetaBrokerID, fmt.Sprint("copy-", i), aggregator.MetaFirstPublished, first,
+				aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+			if !acked(m) {
+				t.Errorf("first published at %s: not acknowledged", first)
+			}
+		}
+		for _, d := range store.Letters() {
+			if !d.Time.Equal(published) {
+				t.Errorf("a letter is of %s, want %s, as the copy says", d.Time, published)
+			}
+		}
+	})
+}

@@ -3,6 +3,8 @@ package aggregator
 import (
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -18,6 +20,9 @@ type lanes struct {
 	now    func() time.Time // the store's
 	policy *shards.Policy   // nil where one commit at a time has nobody to contend with
 	fixed  bool             // counters keep the numbers of shards that they have
+
+	picking sync.Mutex   // one commit at a time
+	freed   atomic.Int64 // commits that gave their shards back
 }
 
 func newLanes(cfg *Config, now func() time.Time) *lanes {
@@ -41,13 +46,16 @@ type taken struct {
 }
 
 // acquire gives each add a free shard below its counter's shards and puts the adds in key
-// order. It takes all or nothing: false means that some counter has no free shard.
+// order. It takes all or nothing: false means that some counter has no free shard, because of a
+// commit under way. A commit that failed here is never the reason: it would wake nobody.
 func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 	t := taken{adds: adds, known: shards}
 	if l.policy == nil {
 		l.draw(t)
 		return t, true
 	}
+	l.picking.Lock()
+	defer l.picking.Unlock()
 	now := l.now()
 	moved := false
 	for i := range adds {
@@ -55,7 +63,7 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
 			// All or nothing: others may wait for what it has.
-			l.release(taken{adds[:i], shards[:i]}, answer{})
+			l.giveBack(taken{adds[:i], shards[:i]}, answer{})
 			return taken{}, false
 		}
 		moved = l.put(&adds[i], shard) || moved
@@ -125,6 +133,12 @@ func (l *lanes) release(t taken, got answer) (wants []Raise) {
 	if l.policy == nil {
 		return nil
 	}
+	wants = l.giveBack(t, got)
+	l.freed.Add(1)
+	return wants
+}
+
+func (l *lanes) giveBack(t taken, got answer) (wants []Raise) {
 	now := l.now()
 	end := shards.End{Took: got.took, OK: got.asked && got.err == nil, Contended: errors.Is(got.err, ErrContended)}
 	for i := range t.adds {

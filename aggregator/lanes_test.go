@@ -3,6 +3,8 @@ package aggregator
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +74,41 @@ func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 	if _, ok := l.acquire([]Add{{Counter: "a"}, {Counter: "b"}}, []int{1, 1}); !ok {
 		t.Error("no shard although all are free again")
 	}
+}
+
+// A commit that gets no shards takes none from others, not for a moment: nobody would wake a job
+// that waited because of it.
+func TestLanesTakeAllAtOnce(t *testing.T) {
+	t.Parallel()
+	l := testLanes(Config{})
+	if _, ok := l.acquire([]Add{{Counter: "held"}}, []int{1}); !ok {
+		t.Fatal("the first commit gets no shard")
+	}
+	many := make([]Add, 1000)
+	ones := make([]int, len(many))
+	for i := range many {
+		many[i].Counter, ones[i] = fmt.Sprint("c", i), 1
+	}
+	many[len(many)-1].Counter = "held"
+	var rounds atomic.Int64
+	var others sync.WaitGroup
+	others.Go(func() {
+		for rounds.Load() < 200 {
+			if _, ok := l.acquire(slices.Clone(many), ones); ok {
+				t.Error("two commits on one shard")
+			}
+			rounds.Add(1)
+		}
+	})
+	for i := 0; rounds.Load() < 200; i++ {
+		got, ok := l.acquire([]Add{{Counter: fmt.Sprint("c", i%100)}}, []int{1})
+		if !ok {
+			t.Errorf("try %d: no shard, although nobody has it", i)
+			break
+		}
+		l.release(got, answer{})
+	}
+	others.Wait()
 }
 
 // With as many commits as shards each finds the one that is left.

@@ -112,10 +112,10 @@ func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
 	})
 }
 
-// Beyond the horizon nobody knows whether an earlier delivery was applied.
-func TestALetterBeyondTheHorizonSaysMaybeApplied(t *testing.T) {
+// Beyond the window nobody knows whether an earlier delivery was applied.
+func TestALetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{Horizon: time.Hour})
+		r := run(t, windowed(t, time.Hour), aggregator.Config{})
 		p, now := anonymous(one("a", 1)), time.Now()
 		r.sendAt(t, now, p)
 		settle(2 * time.Hour)

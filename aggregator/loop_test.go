@@ -18,6 +18,7 @@ func newTestAggregator(t *testing.T) *Aggregator {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.settings.Store(&snapshot{})
 	return a
 }
 
@@ -62,7 +63,7 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 		for skew, want := range map[time.Duration]bool{0: true, maxSkew: true, -maxSkew: true, maxSkew + 1: false, -maxSkew - 1: false} {
 			a := newTestAggregator(t)
 			a.state.Store(&state{})
-			a.clock.Learn(time.Now().Add(skew), a.clock.Begin())
+			a.clock.Learn(time.Now().Add(skew), a.clock.Moment())
 			if err := a.Ready(); (err == nil) != want {
 				t.Errorf("clocks %s apart: %v, want ready: %v", skew, err, want)
 			}
@@ -114,17 +115,60 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 	}
 }
 
-// The shard that a job waits for may have become free before the loop hears of it. With
-// no commit under way nothing would wake the job.
-func TestAJobWaitsOnlyWhileACommitIsUnderWay(t *testing.T) {
+// The shard that a job waits for may have become free before the loop hears of it. With no commit
+// under way that holds one of its shards nothing would wake the job.
+func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	t.Parallel()
-	for _, running := range []int{0, 1} {
-		l := &loop{running: running}
-		l.wait(outcome{job: &job{}})
-		if got := l.jobs[0].waits; got != (running > 0) {
-			t.Errorf("with %d commits under way a job waits: %v", running, got)
+	for name, c := range map[string]struct {
+		running int
+		freed   bool
+		want    bool
+	}{
+		"held":                      {1, false, true},
+		"free, another under way":   {1, true, false},
+		"free, nothing under way":   {0, true, false},
+		"a mistake, nothing to end": {0, false, false},
+	} {
+		l := newLoop(newTestAggregator(t))
+		l.a.lanes = testLanes(Config{})
+		first, ok := l.a.lanes.acquire(toShard0("a"), []int{1})
+		j := testJob(l, 1)
+		o := l.a.attempt(j)
+		if !ok || o.verdict != blocked {
+			t.Fatalf("%s: verdict %d, want the job to find its shard taken", name, o.verdict)
+		}
+		if c.freed {
+			l.a.lanes.release(first, answer{asked: true})
+		}
+		l.running = c.running
+		l.settle(o)
+		if got := l.jobs[0].waits; got != c.want {
+			t.Errorf("%s: the job waits: %t", name, got)
 		}
 	}
+}
+
+// Of two jobs that waited for one commit the last is beyond the horizon by the time that it could
+// be tried. The first is not left behind.
+func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		l.a.lanes = testLanes(Config{})
+		first, late := testJob(l, 1), testJob(l, 1)
+		late.parts[0].marked, late.parts[0].from = true, time.Now().Add(-1000*24*time.Hour)
+		held, _ := l.a.lanes.acquire(toShard0("a"), []int{1})
+		l.running, l.outcomes = 2, make(chan outcome, 2)
+		for _, j := range []*job{first, late} {
+			l.outcomes <- l.a.attempt(j)
+		}
+		l.a.lanes.release(held, answer{asked: true})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.run(ctx); err != nil || !acked(first.parts[0]) {
+			t.Errorf("Run returned %v, acknowledged %v", err, acked(first.parts[0]))
+		}
+	})
 }
 
 // The commit that the last one waited for may have ended before the loop heard that it
@@ -229,15 +273,15 @@ func TestSubscribingBacksOff(t *testing.T) {
 
 func TestAWindowIsFullAtEachOfItsLimits(t *testing.T) {
 	t.Parallel()
-	c := Config{WindowMessages: 3, WindowCounters: 3, WindowBytes: 3}
+	c := Config{WindowMessages: 3, WindowCounters: 3, WindowMemory: 3}
 	for name, w := range map[string]struct {
 		window window
 		want   bool
 	}{
 		"messages":             {window{messages: 3}, true},
-		"bytes":                {window{bytes: 3}, true},
+		"memory":               {window{memory: 3}, true},
 		"counters and markers": {window{counters: hashSet{n: 1}, markers: 2}, true},
-		"one below each":       {window{messages: 2, bytes: 2, counters: hashSet{n: 1}, markers: 1}, false},
+		"one below each":       {window{messages: 2, memory: 2, counters: hashSet{n: 1}, markers: 1}, false},
 	} {
 		if got := w.window.full(&c); got != w.want {
 			t.Errorf("%s: full %v, want %v", name, got, w.want)

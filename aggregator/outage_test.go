@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -151,5 +152,38 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 		want := r.hot(t, 1)
 		settle(time.Minute)
 		r.want(t, want)
+	})
+}
+
+// A commit that never began leaves nothing open: also without markers it is tried again, whole
+// and without a look-up. A part of it that is refused later was certainly not applied.
+func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		sizes := make(map[int]int) // commits by how many adds they have
+		store.OnFold(func(n int, c *aggregator.Commit) fakestore.Answer {
+			sizes[len(c.Adds)]++
+			switch {
+			case n <= 6:
+				return fakestore.NotApplied
+			case c.Adds[0].Counter == "poison" || len(c.Adds) > 1:
+				return fakestore.Refused
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
+		settle(2 * time.Minute)
+		good, bad := r.send(t, anonymous(one("a", 1))), r.send(t, wire.CutIdentified(countmill.Increment{Counter: "poison", Delta: 1, ID: "x"}))
+		settle(time.Hour)
+		r.want(t, map[string]int64{"a": 1})
+		if got := store.Letters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
+			t.Errorf("acknowledged %v and %v, dead letters %+v, want the one that was refused, which does not say maybe", acked(good), acked(bad), got)
+		}
+		if sizes[2] != 7 || store.Calls(fakestore.Applied) != 0 {
+			t.Errorf("commits by size %v, %d look-ups; want 6 whole ones that never began, one refused, and no look-ups", sizes, store.Calls(fakestore.Applied))
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
 	})
 }

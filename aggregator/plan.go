@@ -24,6 +24,11 @@ type job struct {
 	half      bool // of a job that was taken apart
 }
 
+// marked reports whether the job's commit has markers.
+func (j *job) marked() bool {
+	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.marked })
+}
+
 // pack cuts a window into jobs that fit the store: whole parts, in hash order, so that
 // parts that overlap share the entities of their counters. limit is in entities, 0 for
 // none. Every part fits alone: at most 24 counters and a marker.

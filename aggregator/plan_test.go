@@ -261,9 +261,9 @@ func toShard0(counters ...string) []Add {
 func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	store := &fakeRecorder{shards: map[string]int{"old": 40}}
-	r := newRecords(store, 2, 20, 100, time.Now)
+	r := newRecords(store, 2, 20, 100, newAging(time.Now))
 	for range 2 {
-		k, _, err := r.learn(t.Context(), toShard0("a", "old", "b"), rememberFor)
+		k, _, err := r.learn(t.Context(), toShard0("a", "old", "b"), time.Hour)
 		if err != nil || !slices.Equal(k.shards, []int{20, 40, 20}) {
 			t.Errorf("got shards %v, %v, want 20, 40, 20", k.shards, err)
 		}
@@ -272,7 +272,7 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 		t.Errorf("looked %d records up and wrote %d, want 3 and 2", store.looked, len(store.raised))
 	}
 	for i := range 1000 {
-		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a"), rememberFor); err != nil {
+		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a"), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,7 +287,7 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 // A raise in a fold is repeated until a fold has taken it.
 func TestRecordsGuess(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil, 2, 3, 100, time.Now)
+	r := newRecords(nil, 2, 3, 100, newAging(time.Now))
 	want := []Raise{{"a", 3}, {"b", 3}}
 	for range 2 {
 		if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want) {
@@ -303,7 +303,7 @@ func TestRecordsGuess(t *testing.T) {
 // Long names are forgotten sooner: what is remembered is bounded in bytes.
 func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil, 2, 1, 1000, time.Now)
+	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
 	for i := range 1000 {
 		r.remember([]Raise{{fmt.Sprintf("%0500d", i), 1}}, 0)
 	}
@@ -320,7 +320,7 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	var w window
-	cfg := Config{WindowMessages: 100, WindowCounters: 3, WindowBytes: 100}
+	cfg := Config{WindowMessages: 100, WindowCounters: 3, WindowMemory: 100}
 	for i := range 10 {
 		w.add(&part{Part: wire.Part{Entries: []wire.Entry{{Counter: fmt.Sprint("c", i), Delta: 1}}}}, time.Now())
 		if w.full(&cfg) {

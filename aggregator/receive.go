@@ -5,43 +5,39 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// maxAhead is how far a part's time may lie in the future. Beyond, its marker would
-// stay for as long, and a clock is wrong somewhere.
-const maxAhead = 24 * time.Hour
-
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
+	h := &held{msg: m, source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
 	if err == nil {
 		h.time = published
 	}
+	h.born = h.time
 	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
+	h.memory = memoryOf(len(m.Payload), batch)
+	payload := m.Payload
+	m.Payload, m.Metadata = nil, nil // they would be kept until the ack
 	if err != nil {
 		l.hold(h)
-		l.refuseMessage(h, m.Payload, err)
+		l.refuseMessage(h, payload, err)
 		return
 	}
 	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
 }
 
-func (l *loop) hold(h *held) {
-	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
-}
-
 // take puts the parts of a batch that h holds into the window. published is the broker's
 // time of it, zero where there is none.
 func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
-	l.hold(h)
 	h.time, h.born = batch.Time, batch.Time
 	if !published.IsZero() && published.Before(h.born) {
 		h.born = published // the publisher's clock is ahead
 	}
+	l.hold(h)
 	h.open = len(batch.Parts)
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
@@ -55,7 +51,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
 		l.window.messages++
-		l.window.bytes += h.bytes
+		l.window.memory += h.memory
 	}
 }
 
@@ -63,7 +59,8 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	if p.at.After(stored.Add(maxAhead)) {
+	// Beyond, its marker would stay for as long, and a clock is wrong somewhere.
+	if p.marked && p.at.After(stored.Add(store.MaxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
 	}
@@ -71,7 +68,8 @@ func (l *loop) admit(p *part) {
 		if first, ok := l.known[p.ID]; ok {
 			// The same id with other deltas is not a copy: do not acknowledge it with the first.
 			if first.fingerprint != p.fingerprint {
-				first.rivals = append(first.rivals, p)
+				c := first.with()
+				c.rivals = append(c.rivals, p)
 				return
 			}
 			l.a.stats.duplicates.Add(1)
@@ -93,7 +91,9 @@ func (l *loop) done(h *held) {
 		return
 	}
 	delete(l.holding, h)
-	l.heldBytes -= h.bytes
+	if l.heldMemory -= h.memory; len(l.holding) == 0 {
+		l.measure()
+	}
 	if h.letter != "" {
 		l.replay.settled(h)
 		return
@@ -103,10 +103,9 @@ func (l *loop) done(h *held) {
 
 // follow lets the followers of a head that was applied into the window.
 func (l *loop) follow(head *part) {
-	for _, p := range head.followers {
+	for _, p := range head.takeFollowers() {
 		l.admit(p)
 	}
-	head.followers = nil
 }
 
 // forget ends the process of a part; rivals that waited for it have their turn.
@@ -115,25 +114,18 @@ func (l *loop) forget(p *part) {
 		return
 	}
 	delete(l.known, p.ID)
-	for _, rival := range p.rivals {
+	for _, rival := range p.takeRivals() {
 		l.admit(rival)
 	}
-	p.rivals = nil
 }
 
-// expired reports whether the part is beyond the horizon: its marker may be forgotten,
-// so it can no longer be told from a duplicate, and its dead letter says maybe applied.
-func (a *Aggregator) expired(p *part, now time.Time) bool {
-	return now.After(p.from.Add(a.cfg.Horizon))
-}
-
-// dropExpired sets the parts of a job aside that are beyond the horizon. It is asked
-// before every attempt: a process can be frozen for days between two of them.
+// dropExpired sets the parts of a job aside that are beyond the deduplication window. It is
+// asked before every attempt: a process can be frozen for days between two of them.
 func (l *loop) dropExpired(j *job) {
-	kept, now := j.parts[:0], l.a.clock.Now()
+	kept, s := j.parts[:0], l.a.settings.Load()
 	for _, p := range j.parts {
-		if l.a.expired(p, now) {
-			l.refuse(p, "older than the horizon of "+l.a.cfg.Horizon.String(), true)
+		if s.refuses(p) {
+			l.refuse(p, beyondWindow+s.Window.String(), true)
 			continue
 		}
 		kept = append(kept, p)

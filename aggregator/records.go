@@ -7,12 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // records remembers how many shards counters have. It is bounded: when the newer half
 // is full, the older half is forgotten; what is used again moves to the newer half. And it
-// is bounded in time: a record that was asked for rememberFor ago is asked for again, as its
+// is bounded in time: a record that was asked for store.RememberFor ago is asked for again, as its
 // counter may have been deleted, and swept a day after that. A fold that goes by an older
 // one could write a shard that no record names, and nobody reads.
 type records struct {
@@ -31,20 +32,14 @@ type records struct {
 // are longer fewer are remembered.
 const nameRoom = 48
 
-// rememberFor is how long a record is taken for what it was when it was asked for. It must
-// be far below the day after which a deleted counter is swept: the rest is for a fold that is
-// frozen, or on its way, after it was last looked at. It is also how long a counter that was
-// raised by hand keeps to the shards that it had.
-const rememberFor = time.Hour
-
 // contendedFor is the same for a commit that was given up because of others. They may know
 // of more shards, and no shard has told: then records are looked at again, not more often
 // than this.
 const contendedFor = 5 * time.Second
 
-func newRecords(store Recorder, keys, first, remember int, now func() time.Time) *records {
+func newRecords(store Recorder, keys, first, remember int, aging *aging) *records {
 	return &records{
-		store: store, keys: keys, first: first, half: max(remember/2, 1), aging: newAging(now),
+		store: store, keys: keys, first: first, half: max(remember/2, 1), aging: aging,
 		newer: newNames(), older: newNames(),
 	}
 }
@@ -78,14 +73,14 @@ type known struct {
 
 // tooOld reports whether a record that was asked for then has to be asked for again.
 func (r *records) tooOld(asked, now age) bool {
-	return now-asked >= age(rememberFor/time.Second)
+	return now-asked >= age(store.RememberFor/time.Second)
 }
 
 // guess is learn for a store that takes raises in its folds: what is not remembered has
 // the first number of shards, and a raise to that, in case. After the fold, and not
 // before, they can be remembered.
 func (r *records) guess(adds []Add) (known, []Raise) {
-	k, unknown := r.recall(adds, rememberFor)
+	k, unknown := r.recall(adds, store.RememberFor)
 	raises := make([]Raise, len(unknown))
 	for i, at := range unknown {
 		k.shards[at] = r.first

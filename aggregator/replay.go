@@ -14,7 +14,7 @@ import (
 // Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
-// its removal, counts once, and one beyond the horizon becomes a letter that says so.
+// its removal, counts once, and one beyond the window becomes a letter that says so.
 //
 // A page of letters is read when all of the one before are settled and removed.
 type replay struct {
@@ -36,8 +36,10 @@ type exhumed struct {
 }
 
 const (
-	// replayPage is how many letters are held at most, of wire.MaxBatch bytes each.
-	replayPage = 10
+	// An aggregator holds at most replayPage letters. Beyond Config.HeldMemory they may need a
+	// replayShare-th of it, and the memory of one more letter.
+	replayPage  = 10
+	replayShare = 8
 	// replayEvery is how long a round waits for the next, half of it at random: of
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
@@ -54,7 +56,7 @@ const (
 // letter as it is, or a batch with what it holds under other ids. Bury asks, and asks
 // once however often it is repeated; Discard takes that back. The store is the way
 // because whoever is asked may run apart from every bus, and because a batch on a bus
-// gets a new time there: beyond the horizon it would be taken for young. The letter stays
+// gets a new time there: beyond the window it would be taken for young. The letter stays
 // until it is counted, and stays for good when it is set aside again for the same reason.
 //
 // Such keys stand together behind those of all other letters but newer ones.
@@ -130,7 +132,11 @@ func (l *loop) endRound() {
 // replayAll takes letters in, up to the first of a version that is newer still and that
 // nobody asked for, and reports whether there may be more.
 func (l *loop) replayAll(letters []Dead) bool {
+	before := l.heldMemory
 	for i := range letters {
+		if l.heldMemory-before > l.a.cfg.HeldMemory/replayShare {
+			return true // the rest is read again when these are settled
+		}
 		d := &letters[i]
 		_, asked := AskedFor(d.Key)
 		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
@@ -145,7 +151,8 @@ func (l *loop) replayAll(letters []Dead) bool {
 			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
-		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time, maybe: d.Maybe}
+		h := &held{letter: d.Key, source: d.Source, memory: memoryOf(len(d.Payload), batch), time: d.Time, maybe: d.Maybe}
+		h.born = d.Time
 		// The letter stays in the store until its parts are settled.
 		l.replay.open++
 		if err != nil {

@@ -132,17 +132,17 @@ func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 	})
 }
 
-// The horizon counts from the letter's time, not from its replay.
-func TestALetterBeyondTheHorizonIsNotCounted(t *testing.T) {
+// The window is judged by the letter's time, not by that of its replay.
+func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		store := windowed(t, time.Hour)
 		at := time.Now()
 		aside(t, store, versioned(2, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(2, at, anonymous(one("a", 1))))
 		settle(time.Hour)
-		r := run(t, store, aggregator.Config{Decode: upTo(2), Horizon: time.Hour})
+		r := run(t, store, aggregator.Config{Decode: upTo(2)})
 		settle(3 * time.Minute)
 		r.want(t, map[string]int64{})
-		want := "older than the horizon of 1h0m0s"
+		want := "beyond the deduplication window of 1h0m0s"
 		if got := r.reasons(); len(got) != 2 || got[0] != want || got[1] != want {
 			t.Errorf("dead letters %q, want two %q", got, want)
 		}
@@ -188,6 +188,32 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 55 * 56 / 2})
 	})
+}
+
+// The memory of letters that are replayed is bounded too. One letter alone always fits.
+func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
+	for held, want := range map[int]int64{1: 1, 8 * 3000: 3, 1 << 20: 10} {
+		t.Run(fmt.Sprint(held), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := large(t)
+				var payloads [][]byte
+				for i := range 20 {
+					payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", int64(i+1)))))
+				}
+				aside(t, store, payloads...)
+				gate := make(chan struct{})
+				store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				r := run(t, store, aggregator.Config{Decode: upTo(2), HeldMemory: held, CommitTimeout: time.Hour})
+				settle(time.Minute)
+				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
+					t.Errorf("%d letters of %d bytes held, want %d of 1,400 to 1,600 each", got.HeldMessages, got.HeldMemory, want)
+				}
+				close(gate)
+				settle(10 * time.Minute)
+				r.want(t, map[string]int64{"a": 20 * 21 / 2})
+			})
+		})
+	}
 }
 
 func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {

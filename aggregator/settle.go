@@ -29,7 +29,7 @@ func (l *loop) settle(o outcome) {
 	}
 	l.wakeBlocked()
 	if len(o.applied) > 0 {
-		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixNano())
+		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixMicro())
 	}
 	if len(o.rest) == 0 {
 		if o.job.attempts == 0 {
@@ -66,20 +66,20 @@ func (d *Dead) IDTaken() bool { return d.Reason == idReused }
 // asked about its rivals any more.
 func (l *loop) applied(p *part) {
 	p.holder.final = p.holder.final || !p.marked
-	for _, rival := range p.rivals {
+	for _, rival := range p.takeRivals() {
 		l.refuse(rival, idReused, false)
 	}
-	p.rivals = nil
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
 }
 
-// wait leaves a job until another commit ends. Where none is under way any more, the
-// shard that it waits for has become free in the meantime.
+// wait leaves a job until another commit ends. Where one gave its shards back since the job asked
+// for them, it may have been the one to wait for, and its outcome may be settled: then the job is
+// tried again. Where none did, the outcome of the one to wait for is still to come.
 func (l *loop) wait(o outcome) {
 	o.job.parts = o.rest
-	o.job.waits = l.running > 0
+	o.job.waits = l.running > 0 && o.freed == l.a.lanes.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
 
@@ -99,6 +99,8 @@ func (l *loop) retry(o outcome) {
 	case again:
 		j.lookup = false
 		l.answered()
+		l.jobs = append(l.jobs, j)
+	case outdated:
 		l.jobs = append(l.jobs, j)
 	case split:
 		l.jobs = append(l.jobs, j.halve()...)

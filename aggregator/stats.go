@@ -22,15 +22,23 @@ type Stats struct {
 
 	EntitiesWritten, EntitiesRead int64
 
-	HeldMessages, HeldBytes int64 // not acknowledged yet
-	WaitingLetters          int64 // dead letters that are not written yet
+	HeldMessages   int64 // not acknowledged yet, dead letters in replay among them
+	HeldMemory     int64 // that they take, estimated in bytes
+	WaitingLetters int64 // dead letters that are not written yet
 
 	HeldParts  int64 // with ids, in process
 	Jobs       int64 // commits that are under way or are to be tried
 	OpenShards int64 // that commits under way write
 
-	// Lag is the age of the oldest increment that is held uncommitted.
+	// Lag is the age of the oldest increment that is held uncommitted, and never less than how
+	// long one has been held. Dead letters in replay are apart: they were days old before.
 	Lag time.Duration
+	// Stalled: the aggregator takes no messages, so Lag does not cover the bus.
+	Stalled bool
+	// Replaying is how many dead letters are being replayed, and ReplayAge for how long the
+	// first of them has been.
+	Replaying int64
+	ReplayAge time.Duration
 	// Widened is how long windows wait beyond Config.Staleness.
 	Widened time.Duration
 	// LastCommit is zero before the first.
@@ -42,11 +50,13 @@ type stats struct {
 
 	written, read atomic.Int64
 
-	heldMessages, heldBytes, waitingLetters, heldParts, jobs atomic.Int64
+	heldMessages, heldMemory, waitingLetters, replaying, heldParts, jobs atomic.Int64
 
 	widened atomic.Int64 // nanoseconds
 
-	oldest, lastCommit atomic.Int64 // Unix nanoseconds, 0 for none
+	waits, replays atomic.Pointer[wait] // of messages, and of letters
+	taking         atomic.Bool          // messages
+	lastCommit     atomic.Int64         // Unix microseconds, 0 for none
 }
 
 func (s *stats) add(o *outcome) {
@@ -61,7 +71,8 @@ func (s *stats) add(o *outcome) {
 	}
 }
 
-// Stats returns the counts so far. Held and Lag are up to a second old.
+// Stats returns the counts so far. Held is up to a second old, and for as long Lag may count
+// a message that was settled meanwhile.
 func (a *Aggregator) Stats() Stats {
 	s := &a.stats
 	got := Stats{
@@ -69,16 +80,17 @@ func (a *Aggregator) Stats() Stats {
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
 		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
-		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
-		WaitingLetters: s.waitingLetters.Load(),
-		HeldParts:      s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
+		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
+		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
+		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
-	if ns := s.oldest.Load(); ns != 0 {
-		got.Lag = max(a.clock.Now().Sub(time.Unix(0, ns)), 0)
+	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()
+	if letters := s.replays.Load(); !letters.none() {
+		got.ReplayAge = time.Since(letters.at)
 	}
-	if ns := s.lastCommit.Load(); ns != 0 {
-		got.LastCommit = time.Unix(0, ns)
+	if at := s.lastCommit.Load(); at != 0 {
+		got.LastCommit = time.UnixMicro(at)
 	}
 	return got
 }

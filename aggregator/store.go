@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -26,6 +27,11 @@ var (
 	// ErrNotCounted: the store answered OK and did not add. Folding must stop.
 	ErrNotCounted = errors.New("the store answers OK but does not add")
 
+	// ErrNotApplied: the store gave the commit up before it began, for instance because the
+	// context ended while it waited for its turn. Nothing was applied, nor will be. A store
+	// answers this only where it is certain of both.
+	ErrNotApplied = errors.New("not applied")
+
 	// ErrContended: the commit stood in the way of others that wrote what it writes. It
 	// was maybe applied, as after any error that is not listed above; that more shards
 	// would help is all it says besides.
@@ -39,7 +45,12 @@ type Marker struct {
 	// Fold names the try to apply the part. It stays the same when a commit with an
 	// unknown outcome is repeated, so that our own marker is not taken for a duplicate.
 	Fold uint64
-	// ExpireAt is when the store may forget the marker, not earlier.
+	// At is the time of the part, or of the fold where that is later. The marker stays until
+	// store.Settings.ForgetBefore has passed At by store.MarkerSlack.
+	At time.Time
+	// ExpireAt is when a store whose technology removes by time may forget the marker:
+	// store.Settings.Expiry. A store may keep one of the two times, At or ExpireAt;
+	// the other is then zero in what Applied returns.
 	ExpireAt time.Time
 }
 
@@ -152,7 +163,7 @@ type Dead struct {
 	Payload []byte
 	// Source is the part's id in hex or the broker's message id.
 	Source string
-	// Time is what the horizon counts from.
+	// Time is what the deduplication window is judged by.
 	Time time.Time
 	// Reason is a sentence for the person who decides about it.
 	Reason string
@@ -183,12 +194,16 @@ type Worker struct {
 	ID string
 	// Lag is the age of the oldest increment that it holds uncommitted.
 	Lag time.Duration
+	// Stalled: it takes no messages, so Lag does not cover the bus.
+	Stalled bool
 	// LastCommit is when it last folded something; zero for never.
 	LastCommit time.Time
 	// Expires is when the record stops meaning anything.
 	Expires time.Time
 	// Entries folded and Commits made since the worker started.
 	Entries, Commits int64
+	// Settings is the version of the settings that it goes by; 0 before the first check.
+	Settings int64
 }
 
 // Announcer shows readers how far the aggregators are.
@@ -198,8 +213,14 @@ type Announcer interface {
 
 	// Check reports whether this is still the database that was opened, and whether it
 	// can be written. Folding stops while it fails. It returns the store's time, or a zero
-	// time where that is the machine's own.
-	Check(ctx context.Context) (time.Time, error)
+	// time where that is the machine's own, and the settings that are in effect.
+	Check(ctx context.Context) (store.Checked, error)
+
+	// SetWindow sets for how long parts are recognised (store.Settings.Changed), in one
+	// transaction on the meta record, and returns the settings then. A window that is in effect
+	// already changes nothing, so it may be repeated, and must be where its outcome is not
+	// known: after an error it was maybe set.
+	SetWindow(ctx context.Context, window time.Duration) (store.Settings, error)
 }
 
 // A Store is everything that an aggregator needs.

@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,21 +16,21 @@ import (
 )
 
 // Markers expire by the store's clock.
-func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
+func TestTheWindowIsJudgedByTheStoresClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		offset, age time.Duration
 		refused     bool
 	}{
-		"ahead, beyond the horizon":  {3 * time.Hour, 22 * time.Hour, true},
-		"ahead, within":              {3 * time.Hour, 20 * time.Hour, false},
-		"behind, beyond the horizon": {-3 * time.Hour, 28 * time.Hour, true},
-		"behind, within":             {-3 * time.Hour, 26 * time.Hour, false},
-		"behind, too far ahead":      {-3 * time.Hour, -22 * time.Hour, true},
-		"ahead, not too far":         {3 * time.Hour, -26 * time.Hour, false},
+		"ahead, beyond the window":  {3 * time.Hour, 22 * time.Hour, true},
+		"ahead, within":             {3 * time.Hour, 20 * time.Hour, false},
+		"behind, beyond the window": {-3 * time.Hour, 28 * time.Hour, true},
+		"behind, within":            {-3 * time.Hour, 26 * time.Hour, false},
+		"behind, too far ahead":     {-3 * time.Hour, -22 * time.Hour, true},
+		"ahead, not too far":        {3 * time.Hour, -26 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset}), aggregator.Config{Horizon: 24 * time.Hour})
+				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset, Window: 24 * time.Hour}), aggregator.Config{})
 				settle(2 * time.Second)
 				if r.agg.Ready() == nil {
 					t.Error("ready although the clocks differ by hours")
@@ -42,24 +43,6 @@ func TestTheHorizonIsJudgedByTheStoresClock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A process can be frozen between the look at the clock and the commit, for longer than
-// another's marker is kept.
-func TestTheHorizonIsAskedRightBeforeTheCommit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Applied, func(int) fakestore.Answer {
-			time.Sleep(6 * time.Second)
-			return fakestore.OK
-		})
-		r := run(t, store, aggregator.Config{Horizon: 5 * time.Second})
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(time.Minute)
-		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
-			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
-		}
-	})
 }
 
 // A publisher's clock that is ahead does not make what waits on the bus younger than the
@@ -75,7 +58,7 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{Horizon: 24 * time.Hour})
+				r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
 				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(-c.says), Parts: []wire.Part{anonymous(one("a", 1))}}))
 				m.Metadata.Set(aggregator.MetaPublished, time.Now().Add(-c.published).Format(time.RFC3339Nano))
 				r.out <- m
@@ -250,6 +233,50 @@ func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 		r.want(t, map[string]int64{"a": 41})
 		if got := store.FoldCalls() - before; got != 2 {
 			t.Errorf("%d commits, want one that meets the marker and one without the duplicate", got)
+		}
+	})
+}
+
+// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202;
+// only a clock was wrong, or the machine was suspended.
+func TestTheHorizonIsForWhatHasAMarker(t *testing.T) {
+	for name, c := range map[string]struct {
+		age    time.Duration
+		reason string // of the marked part's letter
+	}{
+		"of 1970": {30 * 365 * 24 * time.Hour, // a bubble begins in 2000
+			"beyond the deduplication window of 192h0m0s"},
+		"suspended":       {9 * 24 * time.Hour, "beyond the deduplication window of 192h0m0s"},
+		"ahead by a year": {-365 * 24 * time.Hour, "time is more than 24h ahead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+				identified := wire.CutIdentified(countmill.Increment{Counter: "b", Delta: 1, ID: "x"})
+				m := r.sendAt(t, time.Now().Add(-c.age), anonymous(one("a", 1)), identified)
+				settle(time.Minute)
+				r.want(t, map[string]int64{"a": 1})
+				if got := r.reasons(); !acked(m) || !slices.Equal(got, []string{c.reason}) {
+					t.Errorf("acknowledged %v, dead letters %q, want only the part with an id", acked(m), got)
+				}
+			})
+		})
+	}
+}
+
+// The machine is suspended while a part without a marker waits for its commit.
+func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var slept atomic.Int64
+		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		store := large(t)
+		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &env.Env{Wall: wall}})
+		m := r.send(t, anonymous(one("a", 1)))
+		slept.Store(int64(9 * 24 * time.Hour))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); !acked(m) || got != nil {
+			t.Errorf("acknowledged %v, dead letters %q", acked(m), got)
 		}
 	})
 }

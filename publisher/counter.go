@@ -8,8 +8,8 @@ import (
 )
 
 // Add adds delta to the counter. It never waits. The error matches
-// countmill.ErrInvalid, ErrOverloaded or ErrClosed; nothing of the increment is then
-// counted. It allocates nothing for a counter that was used a short while ago.
+// countmill.ErrInvalid, ErrOverloaded, ErrClosed or, where this machine's clock cannot be
+// right, ErrUnavailable; nothing of the increment is then counted. It allocates nothing for a counter that was used a short while ago.
 func (p *Publisher) Add(counter string, delta int64) error {
 	place := maphash.String(p.seed, counter)
 	if c := p.stripes[stripeOf(place)].table.Load().find(place, counter); c != nil && c.add(delta) {

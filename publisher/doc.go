@@ -25,6 +25,8 @@
 //
 //	what happens                  Add                 Publish, PublishKeyed
 //	an increment is not valid     ErrInvalid          ErrInvalid, nothing of the call is counted
+//	the clock of the machine      ErrUnavailable      ErrUnavailable, nothing of the call is counted
+//	    cannot be right
 //	the bus is slow or away       accepted            waits
 //	... until the open batch      ErrOverloaded       ErrOverloaded, nothing of the call is counted
 //	    is full
@@ -32,8 +34,8 @@
 //	    seal
 //	the context ends after it     -                   ErrOutcomeUnknown: it is still being sent
 //	the bus is closed (its error  accepted, and       ErrOutcomeUnknown
-//	    matches ErrClosed)        counted in Close's
-//	                              error
+//	    matches ErrClosed)        counted in the errors
+//	                              of Flush and Close
 //	the key was used before with  -                   ErrConflict, nothing of the call is counted
 //	    another body
 //	the publisher is closed       ErrClosed           ErrClosed
@@ -51,5 +53,6 @@
 // at most 2*MaxEntries of them, and MaxBytes or, where more are in the open batch, a quarter
 // more than that. The memory that a seal was made in is used for the next. All in all: under six times MaxBytes at
 // worst, and it takes a full open batch behind a full seal after a flood of other names
-// to get there. Idempotency-Keys are remembered as 16 bytes each.
+// to get there. Idempotency-Keys are remembered as 16 bytes each. Each call that waits counts with
+// its request; the memory of its goroutine is the caller's.
 package publisher

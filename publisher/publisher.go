@@ -61,8 +61,13 @@ type Config struct {
 	// which is a guess: a few, so that increments gather in the meantime.
 	MaxInFlight int
 
-	// Horizon is how old an increment's time may be. Default countmill.DefaultHorizon.
+	// Horizon is how old an increment's time may be. Where that is more than the
+	// deduplication window of the database, an increment in between becomes a dead letter.
+	// Default countmill.DefaultHorizon.
 	Horizon time.Duration
+
+	// HorizonFunc says that where it may change. Default: always Horizon.
+	HorizonFunc func() time.Duration
 
 	// KnownKeys is how many Idempotency-Keys are remembered to refuse one that comes
 	// with another body. Default 100,000.
@@ -145,6 +150,7 @@ type Publisher struct {
 	inFlight int
 	busy     time.Duration // what the latest seal to be settled took, if it was large
 	lost     error         // why the latest message has an unknown outcome for good
+	lostAdds int64         // increments of Add in such messages
 	stats    Stats
 	health   health
 }

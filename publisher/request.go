@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -31,9 +32,9 @@ type request struct {
 // Publish sends increments and returns nil when the bus has all of them durably. The
 // increments are checked first: an error that matches countmill.ErrInvalid is a
 // *countmill.FieldError with the Index, and nothing of the call is counted, as with
-// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed,
-// nothing is or will be counted. ErrOutcomeUnknown: ctx ended later, or the bus was
-// closed; repeat only with the same ids.
+// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed, or
+// this machine's clock cannot be right; nothing is or will be counted. ErrOutcomeUnknown:
+// ctx ended later, or the bus was closed; repeat only with the same ids.
 //
 // Increments without an ID are merged with all others; calls that wait at the same
 // time share messages, and wait for each other's.
@@ -74,7 +75,9 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 
 // Flush sends what was added before the call, without linger, and returns nil when the
 // bus has it durably. The error matches countmill.ErrClosed, or ErrOutcomeUnknown when
-// ctx ended first or the bus was closed; what was not sent yet is sent later.
+// ctx ended first or the bus was closed; what was not sent yet is sent later. Increments
+// of Add that were lost before, because the bus was closed, make every later Flush fail:
+// the error says how many.
 func (p *Publisher) Flush(ctx context.Context) error {
 	r := &request{done: make(chan struct{})}
 	p.mu.Lock()
@@ -98,7 +101,18 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		p.withdraw(r)
 		return err
 	}
-	return nil
+	return p.untold()
+}
+
+// untold is the error for increments of Add that were lost. No call has told of them: Add
+// had returned.
+func (p *Publisher) untold() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lostAdds == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d increments that were added before are not known to be durable: %w", countmill.ErrOutcomeUnknown, p.lostAdds, p.lost)
 }
 
 // await waits for an outcome.
@@ -118,8 +132,15 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
+	if err := env.CheckClock(now); err != nil {
+		return err
+	}
+	horizon := p.cfg.Horizon
+	if p.cfg.HorizonFunc != nil {
+		horizon = p.cfg.HorizonFunc()
+	}
 	for i, inc := range incs {
-		if err := inc.Check(now, p.cfg.Horizon); err != nil {
+		if err := inc.Check(now, horizon); err != nil {
 			return atIndex(err, i)
 		}
 	}
@@ -138,7 +159,7 @@ func atIndex(err error, i int) error {
 // while the request is being sealed.
 func newRequest(incs []countmill.Increment) (*request, error) {
 	type name struct{ counter, id string }
-	var seen map[name]int64
+	var seen map[name]int // where it is in the parts
 	r := &request{}
 	for i, inc := range incs {
 		if inc.ID == "" {
@@ -149,16 +170,20 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 			continue
 		}
 		if seen == nil {
-			seen = make(map[name]int64)
+			seen = make(map[name]int)
 		}
 		n := name{inc.Counter, inc.ID}
-		if delta, ok := seen[n]; ok {
-			if delta != inc.Delta {
+		if at, ok := seen[n]; ok {
+			first := &r.parts[at]
+			if first.Entries[0].Delta != inc.Delta {
 				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "stands twice in this request with different deltas"}
+			}
+			if first.Time.IsZero() || !inc.Time.IsZero() && inc.Time.Before(first.Time) {
+				first.Time = inc.Time // it must not look younger than its marker
 			}
 			continue
 		}
-		seen[n] = inc.Delta
+		seen[n] = len(r.parts)
 		r.parts = append(r.parts, wire.CutIdentified(inc))
 	}
 	r.measure(incs)
@@ -167,7 +192,7 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 
 func (r *request) measure(incs []countmill.Increment) {
 	r.increments = int64(len(incs))
-	r.bytes = r.increments * entryCost
+	r.bytes = requestCost + r.increments*entryCost
 	for _, inc := range incs {
 		r.bytes += int64(len(inc.Counter) + len(inc.ID))
 	}

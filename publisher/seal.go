@@ -17,6 +17,7 @@ type seal struct {
 	taken      time.Time
 	entries    int
 	increments int64
+	added      int64 // of the increments, those of Add
 
 	unsent int   // messages the bus does not have; under Publisher.mu
 	err    error // why the outcome is unknown; readable after done
@@ -39,7 +40,7 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 	if h == nil {
 		h = p.harvest(&p.taken, p.closed)
 	}
-	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now(), oldest: h.oldest, increments: h.increments}
+	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now(), oldest: h.oldest, increments: h.increments, added: h.increments}
 	var entries, bytes int64
 	for e := p.requests.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
@@ -171,6 +172,7 @@ func (p *Publisher) settleLocked(s *seal) {
 		p.stats.Durable += s.increments
 	} else {
 		p.stats.Unknown += s.increments
+		p.lostAdds += s.added
 	}
 	for _, r := range s.requests {
 		r.err = s.err

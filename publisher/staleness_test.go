@@ -20,6 +20,7 @@ func TestPublishersWithABudgetSealTogether(t *testing.T) {
 			came time.Time
 		}
 		var all []seen
+		leave2000()
 		time.Sleep(123 * time.Millisecond)
 		next := time.Now().Truncate(linger).Add(linger)
 		for _, before := range []time.Duration{linger, 900 * time.Millisecond, time.Millisecond} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 // Stats are what a Publisher has done since it was made, and what it holds.
@@ -61,13 +62,17 @@ func (h *health) note(err error) {
 	h.err = err
 }
 
-// Ready returns why the bus cannot be reached: the latest error once calls have failed
-// for 3 seconds, or at once that the bus or the publisher is closed. It asks nobody.
+// Ready returns why nothing is accepted, or why the bus cannot be reached: the latest error
+// once calls have failed for 3 seconds, or at once that the bus or the publisher is closed, or
+// that this machine's clock cannot be right. It asks nobody.
 func (p *Publisher) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return countmill.ErrClosed
+	}
+	if err := env.CheckClock(p.cfg.Env.Now()); err != nil {
+		return err
 	}
 	h := p.health
 	if h.err == nil || time.Since(h.failing) < notReadyAfter && !errors.Is(h.err, countmill.ErrClosed) {

@@ -26,6 +26,10 @@ const (
 	// entryCost is roughly what an entry takes beside its names: a cell, its slots and
 	// its place in a list.
 	entryCost = 160
+
+	// requestCost is roughly the memory of a call that waits, beside its increments and without
+	// its goroutine. Some of it is for the head of a request with a key.
+	requestCost = 320
 )
 
 func cost(counter string) int64 { return int64(len(counter) + entryCost) }
@@ -74,13 +78,19 @@ func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, fi
 	c = s.table.Load().find(place, counter)
 	switch {
 	case c == nil || c.word.Load()&listed == 0:
+		var now time.Time
+		if len(s.listed) == 0 {
+			if now = s.env.Now(); env.CheckClock(now) != nil {
+				return nil, false, env.CheckClock(now)
+			}
+		}
 		if !s.open.reserve(1, cost(counter)) {
 			return nil, false, countmill.ErrOverloaded
 		}
 		if c == nil {
 			c = s.insertLocked(place, counter)
 		}
-		first = s.listLocked(c)
+		first = s.listLocked(c, now)
 	case c.mayOverflow(delta) && !s.open.room(cost(counter)):
 		return nil, false, countmill.ErrOverloaded
 	}
@@ -88,10 +98,11 @@ func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, fi
 	return c, first, nil
 }
 
-// listLocked puts a cell into the open batch. Nobody else writes to its words before.
-func (s *stripe) listLocked(c *cell) (first bool) {
+// listLocked puts a cell into the open batch; the first one comes at that time. Nobody else
+// writes to its words before.
+func (s *stripe) listLocked(c *cell, now time.Time) (first bool) {
 	if first = len(s.listed) == 0; first {
-		s.since.Store(s.env.Now().UnixMicro())
+		s.since.Store(now.UnixMicro())
 	}
 	s.listed = append(s.listed, c)
 	c.used = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Whatever a reader asks of its store and its cache has a time-out, and holds nothing once
@@ -84,7 +85,7 @@ type watchedStore struct {
 	calls *calls
 }
 
-func (s *watchedStore) Check(ctx context.Context) (time.Time, error) {
+func (s *watchedStore) Check(ctx context.Context) (store.Checked, error) {
 	s.calls.note(ctx, "Check", false)
 	return s.fakeStore.Check(ctx)
 }

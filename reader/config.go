@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 )
 
 // Config tunes a Reader. Its zero value works.
@@ -68,7 +69,7 @@ func (c Config) withDefaults() Config {
 	c.Guess = cmp.Or(c.Guess, 1)
 	c.Remember = cmp.Or(c.Remember, 1<<16)
 	c.LagEvery = cmp.Or(c.LagEvery, 5*time.Second)
-	c.CheckEvery = cmp.Or(c.CheckEvery, 10*time.Second)
+	c.CheckEvery = cmp.Or(c.CheckEvery, store.CheckEvery)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/internal/storetime"
 )
 
 const (
@@ -19,30 +21,41 @@ const (
 
 // A Pipeline is what the aggregators last said of themselves.
 type Pipeline struct {
-	// Workers is how many of them are fresh. With none nothing else is known.
+	// Workers is how many of them are alive: their records are fresh, and they take messages.
 	Workers int
-	// Lag is the largest age of an increment that one of them holds uncommitted.
+	// Lag is the largest age of an increment that one of them holds uncommitted. A fresh record
+	// counts also where its aggregator takes no messages. See LagKnown.
 	Lag time.Duration
 	// Entries folded and Commits made a second by all of them together, between their
 	// last two records. RatesKnown is false where one of them was seen only once.
 	Entries, Commits float64
 	RatesKnown       bool
+	// OldestSettings and NewestSettings are the least and the greatest version of the settings that
+	// one of them uses; both are 0 where none has read them.
+	OldestSettings, NewestSettings int64
 }
 
-// Lag returns the largest lag of the fresh aggregators; known is false where there is
-// none. It is what they announced at most Config.LagEvery ago.
+// LagKnown reports whether Lag means anything. While no aggregator is alive nobody takes the
+// messages on the bus, so a 0 would be a guess; the messages that a stopped one holds are known.
+func (p *Pipeline) LagKnown() bool { return p.Workers > 0 || p.Lag > 0 }
+
+// Lag returns the largest lag that aggregators announced at most Config.LagEvery ago; known
+// is false where nothing is.
 func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 	p := r.Pipeline(ctx)
-	return p.Lag, p.Workers > 0
+	return p.Lag, p.LagKnown()
 }
 
 // Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
 // store cannot be read it is what is still fresh of the last reading.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
-	p, due := r.workers.look(time.Now(), r.clock.Now())
+	if !r.workers.clock.Known() {
+		_ = r.checkStore(ctx)
+	}
+	p, due := r.workers.look(time.Now(), r.workers.clock.Now())
 	if due {
 		r.fetchWorkers(ctx)
-		p, _ = r.workers.look(time.Now(), r.clock.Now())
+		p, _ = r.workers.look(time.Now(), r.workers.clock.Now())
 	}
 	return p
 }
@@ -77,6 +90,9 @@ type roster struct {
 	every    time.Duration
 	flights  flights[struct{}]
 	fetching busy // once there was a reading
+	// clock is what aggregators go by: they learn from Check, and not from views, whose moments
+	// may be ahead where they never go back.
+	clock storetime.Clock
 
 	mu      sync.Mutex
 	tried   time.Time // the last reading, of our clock
@@ -148,19 +164,30 @@ func (s sighting) next(w Worker) sighting {
 }
 
 func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
-	p := Pipeline{RatesKnown: true}
+	p, fresh := Pipeline{RatesKnown: true}, 0
 	for _, s := range ro.workers {
 		if !s.worker.Expires.After(storeNow) {
 			continue
 		}
-		p.Workers++
+		fresh++
+		if !s.worker.Stalled {
+			p.Workers++
+		}
 		p.Lag = max(p.Lag, s.worker.Lag)
+		p.settings(s.worker.Settings)
 		p.Entries += s.entries
 		p.Commits += s.commits
 		p.RatesKnown = p.RatesKnown && s.paced
 	}
-	if p.Workers == 0 || !p.RatesKnown {
+	if fresh == 0 || !p.RatesKnown {
 		p.Entries, p.Commits, p.RatesKnown = 0, 0, false
 	}
 	return p
+}
+
+func (p *Pipeline) settings(version int64) {
+	if version > 0 && (p.OldestSettings == 0 || version < p.OldestSettings) {
+		p.OldestSettings = version
+	}
+	p.NewestSettings = max(p.NewestSettings, version)
 }

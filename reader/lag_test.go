@@ -60,6 +60,71 @@ func TestLagIsTheLargestOfTheFresh(t *testing.T) {
 	})
 }
 
+// An aggregator that takes no messages is not alive. Only the messages that it holds raise the lag.
+func TestLagOfAggregatorsThatTakeNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		worker := func(id string, lag time.Duration, stalled bool) reader.Worker {
+			return reader.Worker{ID: id, Lag: lag, Stalled: stalled}
+		}
+		for i, step := range []struct {
+			workers []reader.Worker
+			lag     time.Duration
+			known   bool
+			alive   int
+		}{
+			{[]reader.Worker{worker("a", 0, true), worker("b", 0, true)}, 0, false, 0},
+			{[]reader.Worker{worker("a", time.Minute, true), worker("b", 0, true)}, time.Minute, true, 0},
+			{[]reader.Worker{worker("a", time.Minute, true), worker("b", time.Second, false)}, time.Minute, true, 1},
+			{[]reader.Worker{worker("a", 0, true), worker("b", time.Second, false)}, time.Second, true, 1},
+			{[]reader.Worker{worker("a", 0, true), worker("b", 0, false)}, 0, true, 1},
+		} {
+			for n := range step.workers {
+				step.workers[n].Expires = time.Now().Add(time.Minute)
+			}
+			store.announce(step.workers...)
+			lag, known := r.Lag(t.Context())
+			if alive := r.Pipeline(t.Context()).Workers; lag != step.lag || known != step.known || alive != step.alive {
+				t.Errorf("step %d: lag %s, known %t, %d alive; want %+v", i, lag, known, alive, step)
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// Whether a record is fresh is judged by the store's time, also where nobody has read yet.
+func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, off := range []time.Duration{-time.Hour, time.Hour} {
+			store := &fakeStore{skew: -off}
+			store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(-off + 10*time.Second)},
+				reader.Worker{ID: "gone", Lag: time.Minute, Expires: time.Now().Add(-off - 10*time.Second)})
+			r := newReader(t, store, nil, reader.Config{})
+			if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
+				t.Errorf("a clock that is %s off: lag %s, known %t, want 1s", off, lag, known)
+			}
+		}
+	})
+}
+
+// The moments of views may be ahead of the clock that aggregators go by, where that was set back.
+func TestLagWhereMomentsAreAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{own: true, skew: time.Hour}
+		store.put("c", 1)
+		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(10 * time.Second)})
+		r := newReader(t, store, nil, reader.Config{})
+		one(t, r, "c", 0)
+		if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
+			t.Errorf("lag %s, known %t, want 1s", lag, known)
+		}
+	})
+}
+
 func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,4 +230,28 @@ type slowWorkers struct {
 func (s *slowWorkers) Workers(ctx context.Context) ([]reader.Worker, error) {
 	time.Sleep(s.delay)
 	return s.fakeStore.Workers(ctx)
+}
+
+// Aggregators may use settings of different versions for some seconds.
+func TestVersionsOfTheSettings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		r := newReader(t, store, nil, reader.Config{})
+		for _, c := range []struct{ versions, want []int64 }{
+			{[]int64{0}, []int64{0, 0}}, {[]int64{4, 3, 0, 7}, []int64{3, 7}}, {[]int64{2, 2}, []int64{2, 2}},
+		} {
+			workers := []reader.Worker{{ID: "dead", Settings: 1, Expires: time.Now()}}
+			expires := time.Now().Add(time.Minute)
+			for i, version := range c.versions {
+				workers = append(workers, reader.Worker{ID: string(rune('a' + i)), Settings: version, Expires: expires})
+			}
+			store.announce(workers...)
+			time.Sleep(10 * time.Second)
+			p := r.Pipeline(t.Context())
+			if got := []int64{p.OldestSettings, p.NewestSettings}; !cmp.Equal(got, c.want) {
+				t.Errorf("versions %v: got %v, want %v", c.versions, got, c.want)
+			}
+		}
+	})
 }

@@ -33,7 +33,7 @@ func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Pag
 	if err := r.checkStore(ctx); err != nil {
 		return Page{}, err
 	}
-	began := r.clock.Begin()
+	began := r.clock.Moment()
 	view := r.store.View()
 	defer view.Close()
 	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether there is more

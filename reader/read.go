@@ -29,7 +29,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	if err := r.checkStore(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	began := r.clock.Begin()
+	began := r.clock.Moment()
 	view := r.store.View()
 	defer view.Close()
 	rd := r.newReading(view)

@@ -2,7 +2,10 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // RecordKey is the Shard of a key that asks for the counter's record.
@@ -68,11 +71,18 @@ type Record struct {
 type Worker struct {
 	ID         string
 	Lag        time.Duration
+	Stalled    bool // it takes no messages, so Lag does not cover the bus
 	LastCommit time.Time
 	Expires    time.Time
 	// Entries folded and Commits made since the worker started.
 	Entries, Commits int64
+	// Settings is the version of the settings that it goes by; 0 before the first check.
+	Settings int64
 }
+
+// ErrOtherDatabase is an error of Check: this is not the database that was opened. No total is
+// served from then on until a Check finds the right one, from a cache neither.
+var ErrOtherDatabase = errors.New("another database")
 
 // A Store is where totals are read. Concurrent calls are allowed.
 type Store interface {
@@ -85,9 +95,10 @@ type Store interface {
 	// Workers returns the records of all aggregators, stale ones too.
 	Workers(ctx context.Context) ([]Worker, error)
 
-	// Check reports whether this is still the database that was opened. It returns the
-	// store's time, or a zero time where that is the machine's own.
-	Check(ctx context.Context) (time.Time, error)
+	// Check reports whether this is still the database that was opened, with ErrOtherDatabase
+	// if it certainly is not. It returns the store's time, or a zero time where that is the
+	// machine's own, and the settings that are in effect.
+	Check(ctx context.Context) (store.Checked, error)
 }
 
 // A Cached is a total as a cache keeps it, in one value with its name and its moment:

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -38,7 +39,10 @@ func Decode(payload []byte) (*Batch, error) {
 	if err != nil {
 		return nil, invalid("batch: %w", err)
 	}
-	b := &Batch{Time: time.UnixMicro(int64(us))}
+	b := &Batch{}
+	if b.Time, err = timeOf(us); err != nil {
+		return nil, invalid("batch: %w", err)
+	}
 	entries := make([]Entry, 0, len(payload)/24)
 	head := -1 // the nearest before the part at hand
 	for !fields.done() {
@@ -61,7 +65,20 @@ func Decode(payload []byte) (*Batch, error) {
 	if len(b.Parts) == 0 {
 		return nil, invalid("batch: has no parts")
 	}
+	b.share(entries)
 	return b, nil
+}
+
+// share has all parts refer to one array that is not much larger than it has to be, entries, which
+// holds theirs in order. It may have grown: then the first parts refer to one of those before.
+func (b *Batch) share(entries []Entry) {
+	if 4*len(entries) < 3*cap(entries) {
+		entries = slices.Clone(entries)
+	}
+	for i := range b.Parts {
+		n := len(b.Parts[i].Entries)
+		b.Parts[i].Entries, entries = entries[:n:n], entries[n:]
+	}
 }
 
 // decodePart appends the part's entries to the array that all parts of a batch share.
@@ -119,12 +136,21 @@ func decodePartHeader(body *cursor, p *Part) error {
 		if err != nil {
 			return err
 		}
-		// Other readers take 0 for no time, and this one the year 1.
-		if p.Time = time.UnixMicro(int64(us)); us == 0 || p.Time.IsZero() {
-			return fmt.Errorf("time %d", int64(us))
+		if us == 0 { // other readers take it for no time
+			return errors.New("time_us 0")
 		}
+		p.Time, err = timeOf(us)
+		return err
 	}
 	return nil
+}
+
+func timeOf(us uint64) (time.Time, error) {
+	t := time.UnixMicro(int64(us))
+	if !InRange(t) {
+		return t, fmt.Errorf("time_us %d is out of range (limit: 1970 to 2261)", int64(us))
+	}
+	return t, nil
 }
 
 func checkEntries(p *Part) error {

@@ -22,6 +22,13 @@ const (
 	MaxSum = 1 << 62
 )
 
+// MaxTime ends the times that a batch and a part may have; 1970 begins them. No clock that is
+// right shows another, stores could not keep some of them, and ages in nanoseconds would wrap.
+var MaxTime = time.Date(2262, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// InRange reports whether a batch or a part may have that time.
+func InRange(t time.Time) bool { return !t.Before(time.UnixMicro(0)) && t.Before(MaxTime) }
+
 // A PartID names a part for ever.
 type PartID [16]byte
 

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"request, not keyed": one(Part{Request: 7, Entries: []Entry{{"a", 1}}}),
 		"two in identified":  one(Part{Kind: Identified, Entries: []Entry{{"a", 1}, {"b", 1}}}),
 		"part of year 1970":  one(Part{Time: time.UnixMicro(0), Entries: []Entry{{"a", 1}}}),
+		"part before 1970":   one(Part{Time: time.UnixMicro(-1), Entries: []Entry{{"a", 1}}}),
+		"part of year 2262":  one(Part{Time: MaxTime, Entries: []Entry{{"a", 1}}}),
+		"batch before 1970":  Append(nil, &Batch{Time: time.UnixMicro(-1), Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
+		"batch of year 2262": Append(nil, &Batch{Time: MaxTime, Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
+		"batch of the end":   Append(nil, &Batch{Time: time.UnixMicro(math.MaxInt64), Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
 		"version 0":          append([]byte{8, 0}, good[2:]...),
 		"trailing field":     append(append([]byte{}, good...), 8, 1),
 		"json":               []byte(`{"counter":"a"}`),
@@ -68,6 +75,10 @@ func TestDecodeRefuses(t *testing.T) {
 		if _, err := Decode(payload); !errors.Is(err, countmill.ErrInvalid) {
 			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
 		}
+	}
+	far := Append(nil, &Batch{Time: MaxTime, Parts: []Part{{Entries: []Entry{{"a", 1}}}}})
+	if _, err := Decode(far); err == nil || !strings.Contains(err.Error(), "time_us 9214646400000000 is out of range (limit: 1970 to 2261)") {
+		t.Errorf("batch of year 2262: got error %v, want one that names the field and the limit", err)
 	}
 	var newer NewerError
 	if _, err := Decode(append([]byte{8, 2}, good[2:]...)); !errors.As(err, &newer) || newer.Version != 2 {

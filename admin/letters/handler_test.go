@@ -23,7 +23,7 @@ type surface struct {
 func serve(t *testing.T, f *fakeStore) surface {
 	t.Helper()
 	rt := api.NewRouter(nil)
-	letters.NewHandler(letters.New(f, letters.Config{}), letters.HandlerConfig{}).Register(rt)
+	letters.NewHandler(letters.New(f), letters.HandlerConfig{}).Register(rt)
 	doc := apitest.Load(t)
 	doc.CheckRoutes(t, rt.Routes(), "dead letters")
 	return surface{rt, doc}
@@ -124,7 +124,7 @@ func TestReplayAndDiscard(t *testing.T) {
 	)
 	s := serve(t, f)
 	s.want(t, "POST", "/v1/dead/replay", `{"keys":["a","b","c"]}`, 200,
-		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"older than the horizon of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
+		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"beyond the deduplication window of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
 	s.want(t, "GET", "/v1/dead", "", 200, `"replay_asked":true}`)
 	s.want(t, "POST", "/v1/dead/replay", `{"keys":["b"],"as_new":true}`, 200,
 		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -15,7 +16,7 @@ type Letter struct {
 	Key     string
 	Payload []byte
 	Source  string    // the part's id in hex, or the broker's message id
-	Time    time.Time // what the horizon counts from
+	Time    time.Time // what the deduplication window is judged by
 	Reason  string
 	Maybe   bool      // it was maybe counted before it was set aside
 	Taken   bool      // its id was counted with other increments
@@ -39,6 +40,9 @@ type Store interface {
 
 	// Discard removes letters, and takes back what was asked for them. It may be repeated.
 	Discard(ctx context.Context, keys []string) error
+
+	// Settings are those in effect.
+	Settings(ctx context.Context) (store.Settings, error)
 }
 
 // How a letter can be replayed.
@@ -59,20 +63,20 @@ type Contents struct {
 	Replay, Why string
 }
 
-// read says what a letter holds. Ids of letters beyond the horizon are forgotten.
-func read(d *Letter, now time.Time, horizon time.Duration) Contents {
-	c := contentsOf(d, horizon)
+// read says what a letter holds. Ids of letters beyond the window are forgotten.
+func read(d *Letter, s store.Settings) Contents {
+	c := contentsOf(d, s.Window)
 	switch {
 	case c.Replay != ByIDs:
-	case now.After(d.Time.Add(horizon)):
-		c.Replay, c.Why = AsNew, "older than the horizon of "+horizon.String()+": its ids are forgotten"
+	case s.Refuses(d.Time):
+		c.Replay, c.Why = AsNew, "beyond the deduplication window of "+s.Window.String()+": its ids are forgotten"
 	case d.Taken:
 		c.Replay, c.Why = AsNew, "its id was counted with other increments"
 	}
 	return c
 }
 
-func contentsOf(d *Letter, horizon time.Duration) Contents {
+func contentsOf(d *Letter, window time.Duration) Contents {
 	batch, err := wire.Decode(d.Payload)
 	if err == nil {
 		return Contents{Batch: batch, Replay: ByIDs}
@@ -80,7 +84,7 @@ func contentsOf(d *Letter, horizon time.Duration) Contents {
 	if errors.As(err, new(wire.NewerError)) {
 		return Contents{Replay: Never, Why: fmt.Sprintf("%v: the first aggregator that can read it counts it by itself", err)}
 	}
-	incs, jsonErr := wire.DecodeJSON(d.Payload, wire.JSON, d.Time, horizon)
+	incs, jsonErr := wire.DecodeJSON(d.Payload, wire.JSON, d.Time, window)
 	if jsonErr == nil {
 		batch, jsonErr = wire.CutMessage("dead letter", d.Key, d.Time, incs)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -24,26 +25,11 @@ const (
 	maxKey = 200
 )
 
-// Config sets up Letters. The zero value works.
-type Config struct {
-	// Horizon is how long ids are remembered; the aggregators have the last word. Default
-	// 8 days.
-	Horizon time.Duration
-}
-
 // Letters looks after the dead letters of a store.
-type Letters struct {
-	store   Store
-	horizon time.Duration
-}
+type Letters struct{ store Store }
 
 // New returns Letters of a store.
-func New(store Store, cfg Config) *Letters {
-	if cfg.Horizon <= 0 {
-		cfg.Horizon = countmill.DefaultHorizon
-	}
-	return &Letters{store, cfg.Horizon}
-}
+func New(store Store) *Letters { return &Letters{store} }
 
 // A Page holds letters in the order of their keys.
 type Page struct {
@@ -87,7 +73,11 @@ func (l *Letters) Show(ctx context.Context, key string) (d Letter, c Contents, f
 	if len(letters) == 0 {
 		return d, c, false, nil
 	}
-	return letters[0], read(&letters[0], time.Now(), l.horizon), true, nil
+	s, err := l.settings(ctx)
+	if err != nil {
+		return d, c, false, err
+	}
+	return letters[0], read(&letters[0], s), true, nil
 }
 
 // What became of a letter.
@@ -111,8 +101,12 @@ type Outcome struct {
 // Replay asks for letters to be counted. Those that cannot count under their own ids any
 // more are refused unless asNew allows new ones. After an error it may be repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
+	s, err := l.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		o, ask := l.plan(d, asNew, time.Now())
+		o, ask := plan(d, s, asNew, time.Now())
 		if o.Result != Asked {
 			return o, nil
 		}
@@ -120,10 +114,19 @@ func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outc
 	})
 }
 
+// settings are those of the store; the aggregators, which read them later, have the last word.
+func (l *Letters) settings(ctx context.Context) (store.Settings, error) {
+	s, err := l.store.Settings(ctx)
+	if err != nil {
+		return s, away("reading the settings", err)
+	}
+	return s, nil
+}
+
 // plan decides how a letter is to be counted.
-func (l *Letters) plan(d *Letter, asNew bool, now time.Time) (Outcome, Letter) {
+func plan(d *Letter, s store.Settings, asNew bool, now time.Time) (Outcome, Letter) {
 	o, ask := Outcome{Key: d.Key, Result: Asked}, *d
-	c := read(d, now, l.horizon)
+	c := read(d, s)
 	switch {
 	case c.Replay == Never:
 		o.Result, o.Why = Refused, c.Why

@@ -16,6 +16,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -25,10 +26,15 @@ type fakeStore struct {
 	asked   map[string]letters.Letter
 	most    int // letters in one answer
 	err     error
+	window  time.Duration
+}
+
+func (f *fakeStore) Settings(context.Context) (store.Settings, error) {
+	return store.Settings{Window: f.window}.At(time.Now()), f.err
 }
 
 func newStore(all ...letters.Letter) *fakeStore {
-	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}}
+	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}, window: countmill.DefaultHorizon}
 	for _, d := range all {
 		f.letters[d.Key] = d
 	}
@@ -94,7 +100,7 @@ func decode(t *testing.T, payload []byte) *wire.Batch {
 // replay asks for the letter k.
 func replay(t *testing.T, f *fakeStore, asNew bool) letters.Outcome {
 	t.Helper()
-	done, err := letters.New(f, letters.Config{}).Replay(t.Context(), []string{"k"}, asNew)
+	done, err := letters.New(f).Replay(t.Context(), []string{"k"}, asNew)
 	if err != nil || len(done) != 1 {
 		t.Fatalf("got %v, %v; want one outcome", done, err)
 	}
@@ -115,7 +121,7 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	}{
 		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "new"},
 		"maybe counted":               {letters.Letter{Payload: encode(now, part), Time: now, Maybe: true}, "as it is", "as it is"},
-		"beyond the horizon":          {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "older than the horizon of 192h0m0s", "new, twice"},
+		"beyond the window":           {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "beyond the deduplication window of 192h0m0s", "new, twice"},
 		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true}, "its id was counted with other increments; it can only be counted as new", "new"},
 		"newer":                       {letters.Letter{Payload: newer, Time: now}, "counts it by itself", "counts it by itself"},
 		"garbage":                     {letters.Letter{Payload: []byte("garbage"), Time: now}, "batch: ", "batch: "},
@@ -221,11 +227,12 @@ func TestTheCopyOfAHeadIsNotCountedAsNew(t *testing.T) {
 	}
 }
 
-func TestHorizon(t *testing.T) {
+func TestBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newStore(letters.Letter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
-		l := letters.New(f, letters.Config{Horizon: time.Hour})
+		f.window = time.Hour
+		l := letters.New(f)
 		for _, step := range []struct {
 			wait time.Duration
 			want string
@@ -247,7 +254,7 @@ func TestGoneAndDiscarded(t *testing.T) {
 		all = append(all, letters.Letter{Key: keys[i], Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	}
 	f := newStore(all...)
-	l := letters.New(f, letters.Config{})
+	l := letters.New(f)
 	if done, err := l.Replay(t.Context(), []string{"07", "99", "08"}, false); err != nil || done[0].Result != letters.Asked || done[1].Result != letters.Gone || done[2].Result != letters.Asked {
 		t.Errorf("replay: %v, %v; want asked, gone, asked", done, err)
 	}
@@ -278,7 +285,7 @@ func TestPages(t *testing.T) {
 		f.letters[key] = letters.Letter{Key: key, Payload: make([]byte, i)}
 	}
 	f.asked["03"] = letters.Letter{}
-	l := letters.New(f, letters.Config{})
+	l := letters.New(f)
 	for _, limit := range []int{1, 4, 5, 6, 22, 23, 24, 1000} {
 		n, after := 0, ""
 		for {
@@ -313,7 +320,7 @@ func TestAPageOfLargeLettersEndsEarly(t *testing.T) {
 	for i := range 12 {
 		f.letters[fmt.Sprint(10+i)] = letters.Letter{Key: fmt.Sprint(10 + i), Payload: large}
 	}
-	l := letters.New(f, letters.Config{})
+	l := letters.New(f)
 	n := 0
 	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
 		p, err := l.List(t.Context(), after, 1000)
@@ -331,7 +338,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	f := newStore(letters.Letter{Key: "k", Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	f.err = errors.New("secret")
-	l := letters.New(f, letters.Config{})
+	l := letters.New(f)
 	_, list := l.List(t.Context(), "", 1)
 	_, _, _, show := l.Show(t.Context(), "k")
 	_, replay := l.Replay(t.Context(), []string{"k"}, false)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,12 @@ func testBuryIsIdempotent(t *testing.T, su *suite) {
 	bury(t, s, a, b)
 	bury(t, s, a)
 	bury(t, s)
-	if diff := cmp.Diff([]aggregator.Dead{a, b}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
+	// The first and the last time that a batch may have, and none at all.
+	c, d := letter("c"), letter("d")
+	c.Time, c.At = time.UnixMicro(0), wire.MaxTime.Add(-time.Microsecond)
+	d.Time = time.Time{}
+	bury(t, s, c, d)
+	if diff := cmp.Diff([]aggregator.Dead{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
@@ -153,14 +159,14 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 func testAnnounceReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
-	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7}
+	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
 	b := aggregator.Worker{ID: "b", Expires: now.Add(-time.Hour)}
 	for _, w := range []aggregator.Worker{a, b} {
 		if err := s.Announce(t.Context(), w); err != nil {
 			t.Fatalf("Announce: %v", err)
 		}
 	}
-	a.Lag, a.Entries = 3*time.Microsecond, a.Entries+1
+	a.Lag, a.Stalled, a.Entries = 3*time.Microsecond, true, a.Entries+1
 	if err := s.Announce(t.Context(), a); err != nil {
 		t.Fatalf("Announce: %v", err)
 	}
@@ -182,7 +188,8 @@ func testCheckIsFine(t *testing.T, su *suite) {
 	s := su.open(t)
 	for range 3 {
 		before := readTime(t, s)
-		at, err := s.Check(t.Context())
+		checked, err := s.Check(t.Context())
+		at := checked.At
 		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
 		}
@@ -216,6 +223,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"Bury":          func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
 		"Announce":      func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
 		"Check":         func(ctx context.Context) error { _, err := s.Check(ctx); return err },
+		"SetWindow":     func(ctx context.Context) error { return first(s.SetWindow(ctx, time.Hour)) },
 		"Workers":       func(ctx context.Context) error { return first(s.Workers(ctx)) },
 		"Discard":       func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
 		"Dead":          func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
@@ -225,7 +233,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"RaiseCounter":  func(ctx context.Context) error { return first(s.RaiseCounter(ctx, "b", 1)) },
 		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
 		"ResetCounter": func(ctx context.Context) error {
-			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: time.Now()}, ExpireAt: m.ExpireAt}))
+			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: time.Now()}, At: m.At, ExpireAt: m.ExpireAt}))
 		},
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
@@ -269,6 +277,51 @@ func testCancelledContext(t *testing.T, su *suite) {
 	}
 	if got := count(t, s, "a", 0); got != 1 {
 		t.Errorf("a cancelled Fold and the same again: got %d, want 1", got)
+	}
+}
+
+// After ErrNotApplied nothing is there, and nothing comes later. Folds wait for each other here,
+// and some of them not for long.
+func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
+	s := su.open(t)
+	var mu sync.Mutex
+	var never []wire.PartID
+	want := int64(0)
+	try := func(ctx context.Context) {
+		m := marker()
+		_, err := s.Fold(ctx, commit(one(m), add("a", 0, 1)))
+		mu.Lock()
+		defer mu.Unlock()
+		if errors.Is(err, aggregator.ErrNotApplied) {
+			never = append(never, m.ID)
+			return
+		}
+		want++
+		if err == nil {
+			return
+		}
+		if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", 0, 1))); err != nil && !errors.Is(err, aggregator.ErrMarkerExists) {
+			t.Errorf("Fold after an unknown outcome: %v", err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range su.rounds / 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*100*time.Microsecond)
+				try(ctx)
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range never {
+		if len(applied(t, s, id)) > 0 {
+			t.Errorf("Fold says %v, and the marker is there", aggregator.ErrNotApplied)
+		}
+	}
+	if got := count(t, s, "a", 0); got != want {
+		t.Errorf("got %d, want %d: one for each fold but the %d that were not applied", got, want, len(never))
 	}
 }
 
@@ -316,7 +369,7 @@ func testReopen(t *testing.T, su *suite) {
 		if got := shards(t, s, "a"); got[0] != round+2 {
 			t.Errorf("reopened %d times: record names %d shards, want %d", round+1, got[0], round+2)
 		}
-		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID()), sameTimes); diff != "" {
+		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID()), sameMarkers); diff != "" {
 			t.Errorf("reopened %d times: Applied (-want +got):\n%s", round+1, diff)
 		}
 		if _, err := s.Fold(t.Context(), commit(one(m), add("b", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
@@ -74,8 +75,8 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 		}
 	}
 	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: math.MinInt64/2 + 8, Record: admin.Record{Baseline: math.MinInt64 / 2, ResetAt: done.At}})
-	if got := applied(t, s, first.ID); len(got) != 1 || got[0].ExpireAt.Before(first.ExpireAt) {
-		t.Errorf("its marker: got %v, want one that is kept until %s", got, first.ExpireAt)
+	if got := applied(t, s, first.ID); len(got) != 1 || got[0].ExpireAt.Before(first.ExpireAt) && got[0].At.Before(first.At) {
+		t.Errorf("its marker: got %v, want one of %s that is kept until %s", got, first.At, first.ExpireAt)
 	}
 	none := resetOf("nobody's", look(t, s, "nobody's"))
 	done = reset(t, s, none)
@@ -89,8 +90,9 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 	checkLook(t, s, "nobody's", admin.Sum{Exists: true, Sum: 1})
 }
 
-// Of two resets the one that looked last stays, whichever comes first.
-func testLaterResetStays(t *testing.T, su *suite) {
+// A reset that has not seen the last one is refused, whichever looked later: its sum may be
+// older than the baseline.
+func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	s := su.open(t)
 	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 3)))
@@ -99,12 +101,56 @@ func testLaterResetStays(t *testing.T, su *suite) {
 	<-time.After(2 * time.Microsecond)
 	late := look(t, s, "a")
 	if got := reset(t, s, resetOf("a", late)); got.Removed != 7 {
-		t.Errorf("the later reset: got %+v, want 7 removed", got)
+		t.Errorf("the reset: got %+v, want 7 removed", got)
 	}
-	if got, want := reset(t, s, resetOf("a", early)), (admin.Done{At: late.At}); !cmp.Equal(got, want, sameTimes) {
-		t.Errorf("the earlier reset after it: got %+v, want %+v", got, want)
+	later := late
+	later.At = later.At.Add(time.Second)
+	for name, seen := range map[string]admin.Sum{"looked before": early, "looked at the same time": late, "says that it looked later": later} {
+		r := resetOf("a", seen)
+		if got, err := s.ResetCounter(t.Context(), r); !errors.Is(err, admin.ErrChanged) {
+			t.Errorf("one that %s: got %+v, %v, want ErrChanged", name, got, err)
+		}
+		if len(applied(t, s, r.ID)) != 0 {
+			t.Errorf("one that %s left a marker", name)
+		}
 	}
 	checkLook(t, s, "a", admin.Sum{Exists: true, Sum: 7, Record: admin.Record{Baseline: 7, ResetAt: late.At}})
+}
+
+// The clock was ahead at the last reset, and is right again: the next ones work, and say what
+// the clock shows now.
+func testResetAfterAClockAhead(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	ahead := look(t, s, "a")
+	ahead.At = ahead.At.Add(store.MaxLook - 10*time.Second)
+	if got := reset(t, s, resetOf("a", ahead)); got.Removed != 3 {
+		t.Fatalf("the reset with a clock ahead: got %+v, want 3 removed", got)
+	}
+	last := ahead.At
+	for n := range 3 {
+		raise(t, s, aggregator.Raise{Counter: "a", Shards: 1}) // ends a delete
+		mustFold(t, s, commit(nil, add("a", 0, 4)))
+		seen := look(t, s, "a")
+		r := resetOf("a", seen)
+		r.Delete = n == 1
+		want := admin.Done{Removed: 4, At: seen.At}
+		for range 2 { // one id, one answer
+			if got := reset(t, s, r); !cmp.Equal(got, want, sameTimes) {
+				t.Errorf("reset %d: got %+v, want %+v", n, got, want)
+			}
+		}
+		now := look(t, s, "a")
+		if now.Baseline != now.Sum || now.Sum != int64(3+4*(n+1)) || !now.ResetAt.After(last) || now.DeletedAt.IsZero() == r.Delete {
+			t.Errorf("after reset %d: got %+v, want a baseline of all, deleted %t, and a reset_at after %s", n, now, r.Delete, last)
+		}
+		last = now.ResetAt
+	}
+	again := look(t, s, "a")
+	if got := reset(t, s, resetOf("a", again)); got.Removed != 0 {
+		t.Errorf("with nothing folded since: got %+v, want 0 removed", got)
+	}
 }
 
 // A reset does nothing on the word of a look-up that is too old or of another life.
@@ -123,7 +169,7 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 		reset admin.Reset
 		want  error
 	}{
-		"too old":         {change("a", func(s *admin.Sum) { s.At = s.At.Add(-admin.MaxLook - time.Second) }), admin.ErrChanged},
+		"too old":         {change("a", func(s *admin.Sum) { s.At = s.At.Add(-store.MaxLook - time.Second) }), admin.ErrChanged},
 		"of another life": {change("a", func(s *admin.Sum) { s.ResetAt = s.At.Add(-time.Second) }), admin.ErrChanged},
 		"of one swept":    {change("c", func(s *admin.Sum) { s.Exists = true }), admin.ErrChanged},
 		"no difference":   {change("full", func(s *admin.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
@@ -333,7 +379,7 @@ func testReopenedResets(t *testing.T, su *suite) {
 // resetOf is a reset with an id of its own.
 func resetOf(counter string, seen admin.Sum) admin.Reset {
 	m := marker()
-	return admin.Reset{ID: m.ID, Counter: counter, Look: seen, ExpireAt: m.ExpireAt}
+	return admin.Reset{ID: m.ID, Counter: counter, Look: seen, At: m.At, ExpireAt: m.ExpireAt}
 }
 
 // reset applies a reset, again where its outcome is not known.

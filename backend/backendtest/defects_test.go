@@ -9,27 +9,50 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 const defectEnv = "COUNTMILL_BACKENDTEST_DEFECT"
 
-// defects are stores that are wrong in one way each, with the test of the suite that
-// has to see it.
-var defects = map[string]struct {
+// A defect is how a store is wrong, with the test of the suite that has to see it.
+type defect struct {
 	caught string
 	make   func(s *fakestore.Store) backendtest.Store
 	opts   fakestore.Options
-}{
+	forget func(s *fakestore.Store) // removes markers
+}
+
+// remove has the store remove its markers.
+func (d *defect) remove(_ *testing.T, s backendtest.Store) {
+	if d.forget == nil {
+		below(s).Forget()
+		return
+	}
+	d.forget(below(s))
+}
+
+// below is the store that a defective one is made of.
+func below(s backendtest.Store) *fakestore.Store {
+	if b, ok := s.(interface{ below() *fakestore.Store }); ok {
+		return b.below()
+	}
+	return s.(*fakestore.Store)
+}
+
+// defects are stores that are wrong in one way each.
+var defects = map[string]*defect{
 	"reads unpinned":      {caught: "ViewIsPinned", opts: fakestore.Options{Unpinned: true}},
 	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: splitAdds},
 	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
@@ -51,6 +74,7 @@ var defects = map[string]struct {
 	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
 	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
 	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"denies what it applied":            {caught: "NotAppliedAppliesNothing", make: folds(deny)},
 	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
 	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) backendtest.Store { return &lazy{Store: s} }},
 	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) backendtest.Store { return coarse{s} }},
@@ -59,6 +83,7 @@ var defects = map[string]struct {
 	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
 	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) backendtest.Store { return &turning{Store: s} }},
 	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
 	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
 	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
@@ -71,11 +96,35 @@ var defects = map[string]struct {
 	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *admin.Reset) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
 	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
 	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *admin.Reset) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
-	"lets the last reset win":           {caught: "LaterResetStays", make: resets(func(r *admin.Reset) { r.Look.At = r.Look.At.Add(time.Second) })},
+	"lets the last reset win":           {caught: "ResetSeesTheLastOne", make: resetUnseen},
+	"waits for a clock that was ahead":  {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) backendtest.Store { return &waiting{Store: s} }},
 	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) backendtest.Store { return showing{s} }},
 	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return hasty{s} }},
 	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) backendtest.Store { return untidy{s} }},
 	"forgets resets":                    {caught: "ReopenedResets"},
+	"forgets the window":                {caught: "ReopenedSettings"},
+	"takes its window from nowhere":     {caught: "NewStoreHasItsWindow", opts: fakestore.Options{Window: time.Hour}},
+	"forgets the pace":                  {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings { x.Pace, x.PaceUntil = 0, time.Time{}; return x })},
+	"goes back when the window grows": {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings {
+		x.ForgetBefore, x.Pace, x.PaceUntil = x.Since.Add(-x.Window), 0, time.Time{}
+		return x
+	})},
+	"forgets the slower pace of a change before": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
+		if x.Pace != 0 {
+			x.Pace = before.Window
+		}
+		return x
+	})},
+	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
+	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
+	"remembers what it was told":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early":   {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":          {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":      {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"draws its identity at each open": {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
+	"has everybody's identity":        {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, everybody} }},
+	"believes the clock":              {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // slow gives a defect between two calls the time that it has in a real store.
@@ -108,14 +157,27 @@ func TestDefectiveStore(t *testing.T) {
 		t.Skip("runs in the other process of TestSuiteSeesDefects")
 	}
 	defect := defects[name]
-	open := func(*testing.T) backendtest.Store {
-		s := fakestore.New(defect.opts)
+	wrap := func(s *fakestore.Store) backendtest.Store {
 		if defect.make == nil {
 			return s
 		}
 		return defect.make(s)
 	}
-	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }))
+	open := func(*testing.T) backendtest.Store { return wrap(fakestore.New(defect.opts)) }
+	set := func(s backendtest.Store, off time.Duration) {
+		if s, ok := s.(*turning); ok {
+			s.off.Store(int64(off))
+		}
+	}
+	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Clock(set),
+		backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }),
+		backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return wrap(below(s)) }),
+		backendtest.RemovesByTime(defect.remove),
+		backendtest.RemovesByForgetBefore(func(_ *testing.T, m *backendtest.Machine) backendtest.Store {
+			opts := defect.opts
+			opts.Clock, opts.Age = m.Now, m.Age
+			return wrap(fakestore.New(opts))
+		}, defect.remove))
 }
 
 type foldFunc func(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error)
@@ -211,6 +273,15 @@ func checkThenAct(ctx context.Context, s *fakestore.Store, c *aggregator.Commit)
 	return folded, err
 }
 
+// deny takes the end of a context for a fold that never began.
+func deny(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
+	folded, err := s.Fold(context.WithoutCancel(ctx), c)
+	if ctx.Err() != nil {
+		return folded, aggregator.ErrNotApplied
+	}
+	return folded, err
+}
+
 func loseSome(s *fakestore.Store) backendtest.Store {
 	s.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
 		if n%100 == 0 {
@@ -226,6 +297,21 @@ func loseSome(s *fakestore.Store) backendtest.Store {
 		return folded, err
 	}}
 }
+
+// turning shows the time by a clock that is set.
+type turning struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *turning) View() reader.View { return turned{s.Store.View(), s} }
+
+type turned struct {
+	reader.View
+	store *turning
+}
+
+func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
 
 func tellsAll(s *fakestore.Store) backendtest.Store {
 	n := int64(0)
@@ -297,7 +383,7 @@ type coarse struct{ *fakestore.Store }
 func (c coarse) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
 	found, err := c.Store.Applied(ctx, ids)
 	for i := range found {
-		found[i].ExpireAt = found[i].ExpireAt.Truncate(time.Millisecond)
+		found[i].At, found[i].ExpireAt = time.Time{}, found[i].ExpireAt.Truncate(time.Millisecond)
 	}
 	return found, err
 }
@@ -436,6 +522,31 @@ func resets(spoil func(*admin.Reset)) func(*fakestore.Store) backendtest.Store {
 // resetToPresent takes off what was folded since the look-up too.
 func resetToPresent(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
+}
+
+// resetUnseen applies a reset whether or not its look-up has seen the last one.
+func resetUnseen(s *fakestore.Store) backendtest.Store {
+	return resetting{s, func(r *admin.Reset) {
+		v := s.View()
+		defer v.Close()
+		if values, err := v.Lookup(context.Background(), []reader.Key{{Counter: r.Counter, Shard: reader.RecordKey}}); err == nil {
+			r.Look.ResetAt = values[0].Reset.At
+		}
+	}}
+}
+
+// waiting refuses resets until the clock is past the last one.
+type waiting struct {
+	*fakestore.Store
+	last time.Time
+}
+
+func (w *waiting) ResetCounter(ctx context.Context, r admin.Reset) (admin.Done, error) {
+	if r.Look.At.Before(w.last) {
+		return admin.Done{}, countmill.ErrUnavailable
+	}
+	w.last = r.Look.At
+	return w.Store.ResetCounter(ctx, r)
 }
 
 type showing struct{ *fakestore.Store }

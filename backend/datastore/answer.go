@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -30,6 +31,17 @@ func sentinel(code codes.Code) error {
 	default:
 		return nil
 	}
+}
+
+// notApplied is for errors from before a commit was sent, where they mean nothing more. Once it is
+// sent nothing is certain: an error of the connection may come after the server has it.
+func notApplied(err error) error {
+	for _, meaning := range []error{aggregator.ErrDeployment, aggregator.ErrContended, aggregator.ErrRefused, aggregator.ErrMarkerExists} {
+		if err == nil || errors.Is(err, meaning) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err)
 }
 
 // explain adds what was being done and what the answer means.

@@ -30,7 +30,7 @@ func (s *Store) foldClassic(ctx context.Context, c *aggregator.Commit) (aggregat
 			if e := found[refs[i]]; e != nil {
 				f := fields{entity: e}
 				if count = f.integer("count"); f.err != nil {
-					return nil, f.err
+					return nil, notApplied(f.err)
 				}
 			}
 			before := found[refs[i]].GetProperties() // of an older version: without these two
@@ -86,13 +86,13 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) 
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
 	})
 	if err != nil {
-		return time.Time{}, s.explain("begin a transaction", err)
+		return time.Time{}, notApplied(s.explain("begin a transaction", err))
 	}
 	tx := begun.GetTransaction()
 	found, when, err := s.lookupIn(ctx, tx, refs)
 	if err != nil {
 		s.rollback(ctx, tx)
-		return time.Time{}, s.explain("read in a transaction", err)
+		return time.Time{}, notApplied(s.explain("read in a transaction", err))
 	}
 	mutations, err := plan(found, when)
 	if err != nil || len(mutations) == 0 {

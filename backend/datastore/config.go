@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/countmill/countmill"
 )
 
 // How a store folds.
@@ -32,6 +34,10 @@ type Config struct {
 	Database string
 	// Namespace keeps counters of several deployments apart in one database. Default "".
 	Namespace string
+
+	// Window is for how long a new database recognises parts. An existing database goes by its
+	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
+	Window time.Duration
 
 	// Commit is Auto, Single or Classic. Default Auto.
 	Commit string
@@ -72,6 +78,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Emulator = strings.TrimPrefix(cmp.Or(c.Emulator, os.Getenv("DATASTORE_EMULATOR_HOST")), "http://")
 	c.Create = c.Create || c.Emulator != ""
+	c.Window = cmp.Or(c.Window, countmill.DefaultHorizon)
 	c.Commit = cmp.Or(c.Commit, Auto)
 	c.Sweep = cmp.Or(c.Sweep, SweepAuto)
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 20*time.Second)
@@ -111,6 +118,9 @@ func (c Config) validate() error {
 	}
 	if c.Emulator != "" && c.Endpoint != "" {
 		errs = append(errs, fmt.Errorf("Endpoint %s and an emulator %s (DATASTORE_EMULATOR_HOST) cannot both be meant", c.Endpoint, c.Emulator))
+	}
+	if c.Window < 0 {
+		errs = append(errs, fmt.Errorf("Window must not be negative, got %s", c.Window))
 	}
 	if c.OpenTimeout < 0 || c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("OpenTimeout and Timeout must not be negative, got %s and %s", c.OpenTimeout, c.Timeout))

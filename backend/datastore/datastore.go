@@ -38,11 +38,12 @@ type Store struct {
 	stub pb.DatastoreClient
 
 	id        string // of this database, from its meta record
-	classic   bool   // folds read and write instead of incrementing
-	untallied bool   // shards have no tallies, as nothing tells how busy they are
-	entities  int    // of a commit
-	unpinned  bool   // the server does not say when it read
-	sweeps    bool   // no TTL policy deletes markers: Sweep does
+	identity  identity
+	classic   bool // folds read and write instead of incrementing
+	untallied bool // shards have no tallies, as nothing tells how busy they are
+	entities  int  // of a commit
+	unpinned  bool // the server does not say when it read
+	sweeps    bool // no TTL policy deletes markers: Sweep does
 
 	links   *links
 	checked atomic.Int64 // the number of links at whose last the database was ours

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/backend/backendtest"
@@ -35,6 +36,39 @@ func reopen(t *testing.T, s backendtest.Store) backendtest.Store {
 	return openStore(t, s.(*Store).cfg)
 }
 
+// again opens the same database in another process that has another window in its flags.
+func again(t *testing.T, s backendtest.Store, window time.Duration) backendtest.Store {
+	t.Helper()
+	cfg := s.(*Store).cfg
+	cfg.Window = window
+	return openStore(t, cfg)
+}
+
+// expire does the work of a TTL policy, which the emulator has not: it deletes every marker whose
+// expire_at has come by the server's time, at once.
+func expire(t *testing.T, b backendtest.Store) {
+	t.Helper()
+	s := b.(*Store)
+	at, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deletes []*pb.Mutation
+	_, err = s.query(t.Context(), nil, span{kind: kindApplied}, 1<<20, func(e *pb.Entity) error {
+		f := fields{entity: e}
+		if !f.instant("expire_at").After(at.At) {
+			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: e.GetKey()}})
+		}
+		return f.err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.commitLots(t.Context(), deletes); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The emulator shows a commit entity by entity: read at once at the moment of a first
 // look-up, 13 of 1,052 views were torn; 2 ms later 1 of 773; 10 ms later 0 of 424.
 func TestStore(t *testing.T) {
@@ -46,7 +80,8 @@ func TestStore(t *testing.T) {
 			t.Errorf("classic %t, unpinned %t, %d entities; want neither and 400", s.classic, s.unpinned, s.entities)
 		}
 		return s
-	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond))
+	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
+		backendtest.Shared(again), backendtest.RemovesByTime(expire))
 }
 
 // The older emulator ignores transforms and says OK: the store has to notice and fall
@@ -60,5 +95,5 @@ func TestStoreOnOlderEmulator(t *testing.T) {
 			t.Errorf("classic %t, %d entities; want the fallback and 25", s.classic, s.entities)
 		}
 		return s
-	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Unpinned())
+	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Unpinned(), backendtest.Shared(again))
 }

@@ -13,8 +13,11 @@
 //	                                                    expires_on (indexed) where Sweep deletes them
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
-//	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at
-//	CountmillMeta      "meta"                           format, id, created
+//	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at;
+//	                                                    settings: the version that it goes by
+//	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
+//	                                                    version, window, since, forget_before,
+//	                                                    pace, pace_until
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
 // HHHHHHHH are the upper 32 bits of wire.ShardHash: neighbouring keys would heat one
@@ -31,6 +34,15 @@
 // answers OK. [Open] finds that out with a probe, and folds then read the counts and
 // write the sums in a transaction, at most 25 entities at a time. Every later answer is
 // checked as well.
+//
+// # Settings
+//
+// Each check reads the meta record, and with it for how long parts are recognised
+// (store.Settings). ForgetBefore is worked out from the record and the service's time, and so
+// is written only where somebody changes the window. Markers go by expire_at: by a TTL policy, or
+// by Sweep, which looks at the service's clock too. That is enough for both, as ForgetBefore
+// moves by the same clock, and expire_at is the time that the settings promised when the marker was
+// written; store.Settings.Changed keeps ForgetBefore ahead of it while the window grows.
 //
 // # Resets
 //

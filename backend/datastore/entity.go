@@ -150,6 +150,15 @@ func (f *fields) text(name string) string {
 	return v.StringValue
 }
 
+// duration is positive, as Go writes it.
+func (f *fields) duration(name string) time.Duration {
+	d, err := time.ParseDuration(f.text(name))
+	if err != nil || d <= 0 {
+		f.wrong(name, "a duration")
+	}
+	return d
+}
+
 func (f *fields) boolean(name string) bool {
 	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_BooleanValue)
 	if !ok {

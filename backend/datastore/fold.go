@@ -20,7 +20,7 @@ import (
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, notApplied(err)
 	}
 	defer cancel()
 	if n := c.Entities(); n > s.entities {

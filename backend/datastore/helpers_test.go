@@ -61,7 +61,7 @@ func fresh(t testing.TB) Config {
 func newMarker() aggregator.Marker {
 	var ids [1]wire.PartID
 	wire.RandomIDs(rand.Reader, ids[:])
-	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, ExpireAt: now()}
+	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
 }
 
 func add(counter string, shard int, delta int64) aggregator.Add {

@@ -31,7 +31,7 @@ func (s *Store) recheck(ctx context.Context) error {
 		if made == s.checked.Load() && s.conn.GetState() == connectivity.Ready {
 			return nil
 		}
-		if _, err := s.compareMeta(ctx); err != nil {
+		if _, _, err := s.compareMeta(ctx); err != nil {
 			return err
 		}
 		s.checked.Store(made) // the look-up may have made another: then once more

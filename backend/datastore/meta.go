@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // The versions of what this package writes. One that does not know a database's version
@@ -25,33 +28,54 @@ const (
 
 var metaRef = ref{kindMeta, "meta"}
 
-// readMeta refuses a database that is not ours, and makes the meta record where that was
-// asked for.
+// A metaRecord is the meta record.
+type metaRecord struct {
+	id string
+	// settings are as they were when they were written; Version is 0 in a record that was made
+	// before there were any.
+	settings store.Settings
+	cacheKey []byte // 32 random bytes
+}
+
+// complete reports whether the record has all that this version writes.
+func (m *metaRecord) complete() bool { return m.settings.Version > 0 && len(m.cacheKey) == 32 }
+
+// readMeta refuses a database that is not ours, makes the meta record where that was asked for,
+// and adds to one of an older version the properties that it lacks.
 func (s *Store) readMeta(ctx context.Context) error {
-	id, _, err := s.lookupMeta(ctx)
+	m, at, err := s.lookupMeta(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.id == "" && !s.cfg.Create:
+		return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", aggregator.ErrDeployment, s.cfg)
+	case m.id == "":
+		m, err = s.createMeta(ctx, at)
+	case !m.complete() && s.cfg.ReadOnly:
+		return s.incomplete()
+	case !m.complete():
+		m, err = s.completeMeta(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	if id == "" {
-		if !s.cfg.Create {
-			return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", aggregator.ErrDeployment, s.cfg)
-		}
-		if id, err = s.createMeta(ctx); err != nil {
-			return err
-		}
-	}
-	s.id = id
+	s.id = m.id
+	s.identity = identityOf(s.cfg, &m)
 	return nil
 }
 
-// lookupMeta returns the id of the database, empty where it has none, and its time, zero
-// where it does not tell it.
-func (s *Store) lookupMeta(ctx context.Context) (_ string, at time.Time, _ error) {
+func (s *Store) incomplete() error {
+	return fmt.Errorf("%w: the meta record of %s says nothing of the window: it was made by an older version; start an aggregator on it once", aggregator.ErrDeployment, s.cfg)
+}
+
+// lookupMeta returns the meta record, one without an id where there is none, and the time of
+// the database, zero where the server does not give it.
+func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ error) {
 	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
 	})
 	if err != nil {
-		return "", at, s.explain("look the meta record up", err)
+		return m, at, s.explain("look the meta record up", err)
 	}
 	if s.id == "" {
 		s.unpinned = resp.GetReadTime() == nil
@@ -60,69 +84,158 @@ func (s *Store) lookupMeta(ctx context.Context) (_ string, at time.Time, _ error
 		at = read.AsTime()
 	}
 	if len(resp.GetDeferred()) > 0 {
-		return "", at, fmt.Errorf("%s: the server deferred the meta record", s.cfg)
+		return m, at, fmt.Errorf("%s: the server deferred the meta record", s.cfg)
 	}
 	if len(resp.GetFound()) == 0 {
-		return "", at, nil
+		return m, at, nil
 	}
-	f := fields{entity: resp.GetFound()[0].GetEntity()}
-	version, id := f.integer("format"), f.text("id")
+	m, err = s.metaOf(resp.GetFound()[0].GetEntity())
+	return m, at, err
+}
+
+// metaOf refuses a record that is not ours.
+func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
+	f := fields{entity: e}
+	version := f.integer("format")
+	m.id = f.text("id")
+	if f.has("version") {
+		m.settings = settingsOf(&f)
+	}
+	if f.has("cache_key") {
+		m.cacheKey = f.blob("cache_key")
+	}
 	switch {
+	case version > format: // whatever else there is
+		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
 	case f.err != nil:
-		return "", at, fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
-	case version > format:
-		return "", at, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
-	case version < 1 || id == "":
-		return "", at, fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, id)
+		return m, fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
+	case version < 1 || m.id == "":
+		return m, fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, m.id)
 	}
-	return id, at, nil
+	return m, nil
 }
 
 // createMeta makes the record, or finds the one of a process that was quicker.
-func (s *Store) createMeta(ctx context.Context) (string, error) {
+func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
-	id := hex.EncodeToString(b[:])
+	m := metaRecord{id: hex.EncodeToString(b[:])}
+	properties := map[string]*pb.Value{"format": integer(firstFormat), "id": text(m.id), "created": instant(now())}
+	s.supply(&m, properties, at)
 	_, err := s.commitOnce(ctx, []*pb.Mutation{{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-		Key: s.key(metaRef), Properties: map[string]*pb.Value{"format": integer(firstFormat), "id": text(id), "created": instant(now())},
+		Key: s.key(metaRef), Properties: properties,
 	}}}})
 	if err == nil {
-		s.cfg.Logger.Info("meta record made", "store", s.cfg.String(), "id", id)
-		return id, nil
+		s.cfg.Logger.Info("meta record made", "store", s.cfg.String(), "id", m.id, "window", s.cfg.Window)
+		return m, nil
 	}
 	if status.Code(err) != codes.AlreadyExists {
-		return "", s.explain("make the meta record", err)
+		return m, s.explain("make the meta record", err)
 	}
-	id, _, err = s.lookupMeta(ctx)
-	if err == nil && id == "" {
+	m, _, err = s.lookupMeta(ctx)
+	if err == nil && m.id == "" {
 		err = fmt.Errorf("%w: %s: the meta record comes and goes", aggregator.ErrDeployment, s.cfg)
 	}
-	return id, err
+	return m, err
+}
+
+// supply adds missing settings, and a missing key, to m and to the properties that are to be written.
+func (s *Store) supply(m *metaRecord, properties map[string]*pb.Value, at time.Time) {
+	if m.settings.Version == 0 {
+		if at.IsZero() {
+			at = now()
+		}
+		m.settings = store.NewSettings(s.cfg.Window, at)
+		maps.Copy(properties, settingsProperties(m.settings))
+	}
+	if len(m.cacheKey) != 32 {
+		m.cacheKey = make([]byte, 32)
+		_, _ = rand.Read(m.cacheKey)
+		properties["cache_key"] = blob(m.cacheKey)
+	}
+}
+
+// completeMeta adds to a record of an older version the properties that it lacks.
+func (s *Store) completeMeta(ctx context.Context) (m metaRecord, _ error) {
+	err := s.changeMeta(ctx, func(found metaRecord, when time.Time) (map[string]*pb.Value, error) {
+		m = found
+		changes := make(map[string]*pb.Value)
+		s.supply(&m, changes, when)
+		return changes, nil
+	})
+	if err != nil {
+		return m, fmt.Errorf("complete the meta record: %w", err)
+	}
+	s.cfg.Logger.Info("meta record completed", "store", s.cfg.String(), "id", m.id, "window", m.settings.Window)
+	return m, nil
+}
+
+// changeMeta is one try of a transaction that changes properties of the meta record. Where plan
+// returns none, nothing is written.
+func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when time.Time) (map[string]*pb.Value, error)) error {
+	_, err := s.readModifyWrite(ctx, []ref{metaRef}, func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error) {
+		e := found[metaRef]
+		if e == nil {
+			return nil, s.another("is gone")
+		}
+		m, err := s.metaOf(e)
+		if err != nil {
+			return nil, err
+		}
+		if when.IsZero() {
+			when = now() // the older emulator's time is the machine's
+		}
+		changes, err := plan(m, when)
+		if err != nil || len(changes) == 0 {
+			return nil, err
+		}
+		return []*pb.Mutation{s.rewrite(e, changes)}, nil
+	})
+	return err
 }
 
 // Check compares the meta record with the one that was opened. One that is gone or has
 // changed is another database: an emulator that was restarted empty, a restored backup.
-// It returns the database's time, zero from a server that does not tell it.
-func (s *Store) Check(ctx context.Context) (time.Time, error) {
+// It returns the database's time, zero from a server that does not give it, and the settings
+// as of then.
+func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel, err := s.bound(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return store.Checked{}, err
 	}
 	defer cancel()
-	return s.compareMeta(ctx)
+	m, at, err := s.compareMeta(ctx)
+	if err != nil {
+		return store.Checked{}, err
+	}
+	checked := store.Checked{At: at}
+	if at.IsZero() {
+		at = now()
+	}
+	checked.Settings = m.settings.At(at)
+	return checked, nil
 }
 
-func (s *Store) compareMeta(ctx context.Context) (at time.Time, err error) {
-	id, at, err := s.lookupMeta(ctx)
-	switch {
-	case err != nil:
-		return at, err
-	case id == "":
-		return at, fmt.Errorf("%w: the meta record of %s is gone: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
-			aggregator.ErrDeployment, s.cfg)
-	case id != s.id:
-		return at, fmt.Errorf("%w: the meta record of %s has changed from id %s to %s: this is another database than the one that was opened; start again only if that is meant",
-			aggregator.ErrDeployment, s.cfg, s.id, id)
+func (s *Store) compareMeta(ctx context.Context) (m metaRecord, at time.Time, err error) {
+	if m, at, err = s.lookupMeta(ctx); err == nil {
+		err = s.compare(&m)
 	}
-	return at, nil
+	return m, at, err
+}
+
+func (s *Store) compare(m *metaRecord) error {
+	switch {
+	case m.id == "":
+		return s.another("is gone")
+	case m.id != s.id:
+		return s.another(fmt.Sprintf("has changed from id %s to %s", s.id, m.id))
+	case !m.complete():
+		return s.incomplete()
+	}
+	return nil
+}
+
+func (s *Store) another(what string) error {
+	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; start again only if that is meant",
+		aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg, what)
 }

@@ -26,6 +26,13 @@ func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
 	}
 }
 
+// metaProperties are those of a meta record.
+func metaProperties(id string) map[string]*pb.Value {
+	properties := map[string]*pb.Value{"format": integer(1), "id": text(id)}
+	(&Store{cfg: Config{}.withDefaults()}).supply(&metaRecord{}, properties, now())
+	return properties
+}
+
 func TestMetaGoneOrChanged(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
@@ -37,7 +44,8 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		{map[string]*pb.Value{"format": integer(1), "id": text("other")}, "another database"},
 		{map[string]*pb.Value{"format": integer(format + 1), "id": text(s.id)}, "newer version"},
 		{map[string]*pb.Value{"format": text("1"), "id": text(s.id)}, "format"},
-		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, ""},
+		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, "older version"},
+		{metaProperties(s.id), ""},
 	} {
 		putMeta(t, s, c.properties)
 		_, err := s.Check(t.Context())
@@ -46,6 +54,9 @@ func TestMetaGoneOrChanged(t *testing.T) {
 			t.Errorf("Check of the record as it was: %v", err)
 		case c.says != "" && (!errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("meta record %v: got error %v, want one that says %q", c.properties, err, c.says)
+		}
+		if other := c.says == "another database"; errors.Is(err, reader.ErrOtherDatabase) != other {
+			t.Errorf("meta record %v: got error %v, which is ErrOtherDatabase: %t", c.properties, err, !other)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo
 		}
 		return &pb.LookupResponse{Found: []*pb.EntityResult{{Entity: &pb.Entity{
 			Key:        &pb.Key{Path: []*pb.Key_PathElement{{Kind: kindMeta, IdType: &pb.Key_PathElement_Name{Name: "meta"}}}},
-			Properties: map[string]*pb.Value{"format": integer(1), "id": text("x")},
+			Properties: metaProperties("x"),
 		}}}}, nil
 	case pb.Datastore_Commit_FullMethodName:
 		if req.(*pb.CommitRequest).GetTransaction() != nil {

@@ -27,8 +27,8 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 	}
 	defer cancel()
 	_, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, map[string]*pb.Value{
-		"lag": integer(int64(w.Lag)), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
-		"commits": integer(w.Commits), "expire_at": instant(w.Expires),
+		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
+		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
 	})})
 	if err != nil {
 		return s.explain("announce", err)
@@ -66,10 +66,14 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 	var workers []reader.Worker
 	_, err = s.query(ctx, nil, span{kind: kindWorker}, math.MaxInt32, func(e *pb.Entity) error {
 		f := fields{entity: e}
-		workers = append(workers, reader.Worker{
-			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), LastCommit: f.instant("last_commit"),
+		w := reader.Worker{
+			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), Stalled: f.boolean("stalled"), LastCommit: f.instant("last_commit"),
 			Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
-		})
+		}
+		if f.has("settings") {
+			w.Settings = f.integer("settings")
+		}
+		workers = append(workers, w)
 		return f.err
 	})
 	if err != nil {

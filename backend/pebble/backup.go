@@ -1,13 +1,16 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
@@ -18,27 +21,33 @@ var ErrBackupDir = errors.New("cannot take a backup")
 // ErrBackupBusy: another backup is under way.
 var ErrBackupBusy = errors.New("another backup is under way")
 
-// Backup copies the database to a directory that does not exist or is empty, while folds go
-// on: every fold that returned before the call is in the copy, and of those beside it some
-// may be, each whole or not at all. The copy is another directory's until it is whole and
-// was looked at, so a backup that was cut off is never taken for one. It is the same
-// database at an earlier moment, under the same id, and can be opened as it is.
+// ErrNoBackupRoot: the store may write no backups.
+var ErrNoBackupRoot = errors.New("no directory of backups is configured")
+
+// Backup copies the database to a directory below Config.BackupRoot that does not exist or is
+// empty, while folds go on: every fold that returned before the call is in the copy, and of
+// those beside it some may be, each whole or not at all. The copy is another directory's until
+// it is whole and was looked at, so a backup that was cut off is never taken for one. It is
+// the same database at an earlier moment, under the same id, and can be opened as it is.
+//
+// to is absolute or relative to the root; Backup returns it as an absolute path. It follows no
+// symbolic link below the root. Nobody else may be able to change directories there.
 //
 // On the same file system Pebble makes links instead of copies. When ctx ends Backup returns
 // at once; what it made goes when Pebble is done, and until then there can be no other.
-func (s *Store) Backup(ctx context.Context, dir string) error {
+func (s *Store) Backup(ctx context.Context, to string) (dir string, err error) {
 	if err := s.enter(); err != nil {
-		return err
+		return "", err
 	}
-	if err := errors.Join(ctx.Err(), s.checkBackupDir(dir)); err != nil {
+	if dir, err = s.checkBackupDir(to); err != nil || ctx.Err() != nil {
 		s.closing.RUnlock()
-		return err
+		return "", cmp.Or(err, ctx.Err())
 	}
 	select {
 	case s.backing <- struct{}{}:
 	default:
 		s.closing.RUnlock()
-		return ErrBackupBusy
+		return "", ErrBackupBusy
 	}
 	done := make(chan error, 1)
 	go func() { // Close waits for it
@@ -49,36 +58,90 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 	}()
 	select {
 	case err := <-done:
-		return err
+		return dir, err
 	case <-ctx.Done():
-		return fmt.Errorf("backup to %s: %w", dir, ctx.Err())
+		return dir, fmt.Errorf("backup to %s: %w", dir, ctx.Err())
 	}
 }
 
-func (s *Store) checkBackupDir(dir string) error {
-	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%s %w: %s", dir, ErrBackupDir, fmt.Sprintf(format, args...))
+// checkBackupDir looks at nothing outside the root, and names nothing that it finds.
+func (s *Store) checkBackupDir(to string) (string, error) {
+	root := s.cfg.BackupRoot
+	if root == "" {
+		return "", ErrNoBackupRoot
 	}
-	if !filepath.IsAbs(dir) {
-		return refuse("name it from the root of the server's machine")
+	refuse := func(format string, args ...any) (string, error) {
+		return "", fmt.Errorf("%q %w: %s", to, ErrBackupDir, fmt.Sprintf(format, args...))
 	}
-	above := s.fs.PathDir(dir)
-	if _, err := s.fs.Stat(above); err != nil {
-		return refuse("%s is not there: make it, or mount it", above)
+	below := filepath.Clean(to)
+	if filepath.IsAbs(to) {
+		var err error
+		if below, err = filepath.Rel(root, to); err != nil {
+			return refuse("it is not below %s", root)
+		}
 	}
-	if inside(s.resolve(above), s.resolve(s.cfg.Dir)) {
-		return refuse("it lies in the data directory %s", s.cfg.Dir)
-	}
-	names, err := s.fs.List(dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return refuse("%s", err)
-	case len(names) > 0:
-		return refuse("it holds %q: name a new one, or an empty one", names[0])
+	case to == "" || below == ".":
+		return refuse("name a directory below %s", root)
+	case !filepath.IsLocal(below):
+		return refuse("it is not below %s", root)
 	}
-	return nil
+	if info, err := s.fs.Stat(root); err != nil || !info.IsDir() {
+		return refuse("%s is no directory: make it, or mount it", root)
+	}
+	if inside(s.fs.PathJoin(s.resolve(root), below), s.resolve(s.cfg.Dir)) {
+		return refuse("it is in the data directory")
+	}
+	if wrong := s.checkBelow(root, below); wrong != "" {
+		return refuse("%s", wrong)
+	}
+	return s.fs.PathJoin(root, below), nil
+}
+
+// checkBelow returns the fault of a path below the root, or "". The last directory must be
+// absent or empty, the directories above it must exist, and none may be a symbolic link.
+func (s *Store) checkBelow(root, below string) string {
+	at, names := root, strings.Split(below, string(filepath.Separator))
+	for i, name := range names {
+		at = s.fs.PathJoin(at, name)
+		part, last := filepath.Join(names[:i+1]...), i == len(names)-1
+		info, err := s.lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && last:
+			return ""
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Sprintf("there is no %s: make it, or name a directory that is", part)
+		case err != nil:
+			return fmt.Sprintf("%s cannot be looked at: %v", part, cause(err))
+		case info.Mode()&fs.ModeSymlink != 0:
+			return fmt.Sprintf("%s is a symbolic link: name the directory itself", part)
+		case !info.IsDir():
+			return fmt.Sprintf("%s is no directory", part)
+		}
+	}
+	switch found, err := s.fs.List(at); {
+	case err != nil:
+		return fmt.Sprintf("it cannot be looked at: %v", cause(err))
+	case len(found) > 0:
+		return "it is not empty: name a new directory, or an empty one"
+	}
+	return ""
+}
+
+// lstat is of the path itself where that may be a symbolic link.
+func (s *Store) lstat(path string) (fs.FileInfo, error) {
+	if s.cfg.FS == nil {
+		return os.Lstat(path)
+	}
+	return s.fs.Stat(path)
+}
+
+// cause is the error without the path.
+func cause(err error) error {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number
+	}
+	return errors.New("the server's log says more")
 }
 
 // resolve follows links on the machine's own file system.
@@ -97,7 +160,7 @@ func inside(dir, of string) bool {
 
 // backup makes the copy beside dir and gives it its name in the last step.
 func (s *Store) backup(ctx context.Context, dir string) (err error) {
-	sealed := seal{s.id, s.commits.synced.Load()}
+	sealed := seal{s.id, s.commits.synced.Load(), s.moments.newest()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced
@@ -121,8 +184,10 @@ func (s *Store) backup(ctx context.Context, dir string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.fs.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it was empty
-		return err
+	if info, err := s.lstat(dir); err == nil && info.IsDir() { // it was empty
+		if err := s.fs.Remove(dir); err != nil {
+			return err
+		}
 	}
 	if err := s.fs.Rename(partial, dir); err != nil {
 		return err

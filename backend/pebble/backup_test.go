@@ -3,8 +3,11 @@ package pebble
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +26,8 @@ import (
 // at all, and the copy is the same database.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := open(t, Config{Dir: t.TempDir(), memTable: 64 << 10, Cache: 1 << 20})
+	root := t.TempDir()
+	s := open(t, Config{Dir: t.TempDir(), BackupRoot: root, memTable: 64 << 10, Cache: 1 << 20})
 	var acked, begun atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -32,7 +36,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		load.Go(func() {
 			for ctx.Err() == nil {
 				begun.Add(1)
-				m := marker(time.Now().Add(time.Hour))
+				m := marker(time.Now())
 				c := &aggregator.Commit{Markers: m, Adds: []aggregator.Add{add("a", 0, 1), add("b", 0, -1)}}
 				if c.Adds[0].Hash > c.Adds[1].Hash {
 					c.Adds[0], c.Adds[1] = c.Adds[1], c.Adds[0]
@@ -53,10 +57,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	var backups []taken
 	for n := range 5 {
 		waitFor(t, "some folds", func() bool { return acked.Load() > int64(n*100) })
-		b := taken{dir: filepath.Join(t.TempDir(), "copy"), min: acked.Load()}
-		if err := s.Backup(t.Context(), b.dir); err != nil {
-			t.Fatal(err)
-		}
+		b := taken{dir: filepath.Join(root, fmt.Sprint(n)), min: acked.Load()}
+		backup(t, s, b.dir)
 		b.max = begun.Load()
 		backups = append(backups, b)
 	}
@@ -78,7 +80,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		if copied.ID() != s.ID() {
 			t.Errorf("restored: database %s, want %s", copied.ID(), s.ID())
 		}
-		fold(t, copied, marker(time.Now().Add(time.Hour)), "a", 1)
+		fold(t, copied, marker(time.Now()), "a", 1)
 		if again := total(t, copied, "a"); again != got+1 {
 			t.Errorf("restored and folded: got %d, want %d", again, got+1)
 		}
@@ -97,32 +99,122 @@ func applied(t *testing.T, s *Store, ids []wire.PartID) (n int64) {
 	return n
 }
 
-func TestBackupRefusesDirectory(t *testing.T) {
-	t.Parallel()
-	s := open(t, Config{Dir: t.TempDir()})
-	full, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
-	if err := errors.Join(os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o600), os.Symlink(s.cfg.Dir, link)); err != nil {
+func backup(t *testing.T, s *Store, to string) {
+	t.Helper()
+	if _, err := s.Backup(t.Context(), to); err != nil {
 		t.Fatal(err)
 	}
-	for dir, says := range map[string]string{
-		"copy":                            "from the root",
-		full:                              `holds "thesis.txt"`,
-		filepath.Join(full, "thesis.txt"): "cannot take a backup",
-		filepath.Join(full, "no", "copy"): "is not there",
-		filepath.Join(s.cfg.Dir, "copy"):  "in the data directory",
-		filepath.Join(link, "copy"):       "in the data directory",
-		s.cfg.Dir:                         "cannot take a backup",
-		filepath.Join(full, strings.Repeat("x", 300)): "cannot take a backup",
-	} {
-		err := s.Backup(t.Context(), dir)
-		if !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got error %v, want one that says %q", dir, err, says)
+}
+
+func TestBackupRefusesDirectory(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	root, outside := filepath.Join(at, "root"), filepath.Join(at, "outside")
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
 		}
 	}
-	empty := t.TempDir()
-	if err := s.Backup(t.Context(), empty); err != nil {
-		t.Errorf("an empty directory: %v", err)
+	must(os.MkdirAll(filepath.Join(root, "full"), 0o700), os.MkdirAll(filepath.Join(outside, "empty"), 0o700),
+		os.WriteFile(filepath.Join(root, "full", "thesis.txt"), nil, 0o600), os.WriteFile(filepath.Join(outside, "secret.txt"), nil, 0o600),
+		os.Symlink(filepath.Join(outside, "empty"), filepath.Join(root, "link")), os.Symlink(outside, filepath.Join(root, "to")),
+		os.Symlink("/nowhere", filepath.Join(root, "dangling")))
+	s := open(t, Config{Dir: filepath.Join(root, "data"), BackupRoot: root})
+	for to, says := range map[string]string{
+		"":                                     "name a directory below " + root,
+		".":                                    "name a directory below",
+		root:                                   "name a directory below",
+		"/":                                    "it is not below " + root,
+		"..":                                   "it is not below",
+		"../root":                              "it is not below",
+		"../outside":                           "it is not below",
+		"a/../../outside/empty":                "it is not below",
+		outside:                                "it is not below",
+		root + "2":                             "it is not below",
+		filepath.Join(outside, "secret.txt"):   "it is not below",
+		root + "/../outside/secret.txt":        "it is not below",
+		"link":                                 "link is a symbolic link",
+		filepath.Join(root, "link"):            "link is a symbolic link",
+		"link/copy":                            "link is a symbolic link",
+		"to/empty":                             "to is a symbolic link",
+		"to/secret.txt":                        "to is a symbolic link",
+		"dangling":                             "dangling is a symbolic link",
+		"full":                                 "it is not empty",
+		"full/thesis.txt":                      "full/thesis.txt is no directory",
+		"full/thesis.txt/copy":                 "full/thesis.txt is no directory",
+		"no/copy":                              "there is no no: make it",
+		"data":                                 "in the data directory",
+		"data/copy":                            "in the data directory",
+		"full/" + strings.Repeat("x", 300):     "file name too long",
+		filepath.Join(root, "full", "..", "."): "name a directory below",
+	} {
+		_, err := s.Backup(t.Context(), to)
+		if !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got error %v, want one that says %q", to, err, says)
+			continue
+		}
+		_, shown, _ := strings.Cut(err.Error(), ErrBackupDir.Error()) // the rest quotes the request
+		if strings.Contains(shown, "secret") || strings.Contains(shown, "outside") {
+			t.Errorf("%s: %q names what is outside", to, err)
+		}
 	}
+	if names := names(t, root); !slices.Equal(names, []string{"dangling", "data", "full", "link", "to"}) {
+		t.Errorf("refusals left %q", names)
+	}
+	for to, want := range map[string]string{"new": "new", filepath.Join(root, "full", "..", "other"): "other", "full/../third/": "third"} {
+		if dir, err := s.Backup(t.Context(), to); err != nil || dir != filepath.Join(root, want) {
+			t.Errorf("%s: got %s, %v", to, dir, err)
+		}
+	}
+	must(os.Mkdir(filepath.Join(root, "empty"), 0o755))
+	backup(t, s, "empty")
+	if _, err := open(t, Config{Dir: t.TempDir()}).Backup(t.Context(), filepath.Join(root, "x")); !errors.Is(err, ErrNoBackupRoot) {
+		t.Errorf("without a root: got %v, want ErrNoBackupRoot", err)
+	}
+	if _, err := open(t, Config{Dir: t.TempDir(), BackupRoot: filepath.Join(at, "no")}).Backup(t.Context(), "x"); !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), "no is no directory: make it, or mount it") {
+		t.Errorf("with a root that is not there: got %v", err)
+	}
+}
+
+// A backup is for its owner alone, also where files are shared with a directory that an
+// earlier version has made.
+func TestBackupIsPrivate(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	root, data := t.TempDir(), t.TempDir()
+	s := open(t, Config{Dir: data, BackupRoot: root})
+	fold(t, s, marker(time.Now().Add(time.Hour)), "a", 1)
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(data, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("no tables to share: %v", err)
+	}
+	if err := os.Chmod(tables[0], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	backup(t, s, "copy")
+	fold(t, s, nil, "a", 1)
+	err = errors.Join(filepath.Walk(filepath.Join(root, "copy"), checkPrivate), filepath.Walk(data, func(path string, info os.FileInfo, err error) error {
+		if path == data {
+			return err // which the operator may have made
+		}
+		return checkPrivate(path, info, err)
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func checkPrivate(path string, info os.FileInfo, err error) error {
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s: its mode is %o", path, info.Mode().Perm())
+	}
+	return err
 }
 
 // A backup that fails, or that nobody waits for, leaves nothing, and the next one works.
@@ -144,7 +236,7 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 		}
 		return nil
 	}))
-	s := open(t, Config{Dir: dir, FS: files})
+	s := open(t, Config{Dir: dir, BackupRoot: to, FS: files})
 	fold(t, s, nil, "a", 7)
 	copied := filepath.Join(to, "copy")
 	left := func() int {
@@ -155,15 +247,15 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 		return len(names)
 	}
 	fail.Store(true)
-	if err := s.Backup(t.Context(), copied); err == nil || !strings.Contains(err.Error(), copied) || left() != 0 {
+	if _, err := s.Backup(t.Context(), copied); err == nil || !strings.Contains(err.Error(), copied) || left() != 0 {
 		t.Errorf("got error %v and %d files, want one that names the directory, and none", err, left())
 	}
 	hang.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Backup(ctx, copied) }()
+	go func() { _, err := s.Backup(ctx, copied); ended <- err }()
 	<-hung
-	if err := s.Backup(t.Context(), filepath.Join(to, "other")); !errors.Is(err, ErrBackupBusy) {
+	if _, err := s.Backup(t.Context(), filepath.Join(to, "other")); !errors.Is(err, ErrBackupBusy) {
 		t.Errorf("a second backup: got %v, want ErrBackupBusy", err)
 	}
 	cancel()
@@ -175,9 +267,7 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 	if left() != 0 {
 		t.Errorf("%d files are left", left())
 	}
-	if err := s.Backup(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	backup(t, s, copied)
 	if got := total(t, open(t, Config{Dir: copied}), "a"); got != 7 {
 		t.Errorf("restored: got %d, want 7", got)
 	}
@@ -198,7 +288,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 		}
 		return nil
 	}))
-	s := open(t, Config{Dir: t.TempDir(), FS: files, Exit: func(int) { panic("the process ends") }})
+	s := open(t, Config{Dir: t.TempDir(), BackupRoot: to, FS: files, Exit: func(int) { panic("the process ends") }})
 	for n, c := range []struct {
 		kind   errorfs.OpKind
 		suffix string
@@ -207,7 +297,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 		refuse, suffix = c.kind, c.suffix
 		hit.Store(false)
 		full.Store(true)
-		err := s.Backup(t.Context(), filepath.Join(to, "copy"))
+		_, err := s.Backup(t.Context(), filepath.Join(to, "copy"))
 		full.Store(false)
 		if err == nil || !strings.Contains(err.Error(), "no space left") || !hit.Load() {
 			t.Errorf("operation %d on %q: got %v (hit: %t), want one that says that there is no space", c.kind, c.suffix, err, hit.Load())

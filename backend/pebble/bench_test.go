@@ -62,12 +62,12 @@ func BenchmarkFoldMarked(b *testing.B) {
 	commits := benchCommits(16, 2400)
 	s := open(b, Config{Dir: b.TempDir()})
 	ids := make([]wire.PartID, 100)
-	expire := time.Now().Add(194 * time.Hour)
+	at := time.Now()
 	for i := 0; b.Loop(); i++ {
 		wire.RandomIDs(crand.Reader, ids)
 		c := &aggregator.Commit{Adds: commits[i%len(commits)].Adds}
 		for _, id := range ids {
-			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), ExpireAt: expire})
+			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), At: at})
 		}
 		if _, err := s.Fold(b.Context(), c); err != nil {
 			b.Fatal(err)

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A deadRecord stands before the payload of a dead letter, in JSON, with its length as
@@ -156,10 +156,12 @@ func decodeDead(key string, value []byte) (aggregator.Dead, error) {
 // 1970, the lag is in nanoseconds.
 type workerRecord struct {
 	Lag        int64 `json:"lag"`
+	Stalled    bool  `json:"stalled,omitempty"`
 	LastCommit int64 `json:"last_commit"`
 	Expires    int64 `json:"expires"`
 	Entries    int64 `json:"entries"`
 	Commits    int64 `json:"commits"`
+	Settings   int64 `json:"settings,omitempty"`
 }
 
 // Announce replaces the worker's record, without a sync.
@@ -168,7 +170,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 		return err
 	}
 	defer s.closing.RUnlock()
-	value, err := json.Marshal(workerRecord{int64(w.Lag), w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits})
+	value, err := json.Marshal(workerRecord{int64(w.Lag), w.Stalled, w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits, w.Settings})
 	if err != nil {
 		return err
 	}
@@ -199,8 +201,8 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 			return false, fmt.Errorf("worker %q: %w", id, err)
 		}
 		workers = append(workers, reader.Worker{
-			ID: id, Lag: time.Duration(r.Lag), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
-			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits,
+			ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		})
 		return true, ctx.Err()
 	})
@@ -212,24 +214,15 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
-// files that nobody can open again. It notes down how many commits there are.
-func (s *Store) Check(ctx context.Context) (time.Time, error) {
+// files that nobody can open again. It notes down how many commits there are, and moves
+// ForgetBefore by the time that the process has run since the last call.
+func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
-		return time.Time{}, err
+		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	return time.Time{}, cmp.Or(ctx.Err(), s.checkDir(), s.health.err(), s.sealNowAndThen())
-}
-
-func (s *Store) checkDir() error {
-	if s.lock != nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
-			return fmt.Errorf("data directory %s is gone: restart: %w", s.cfg.Dir, err)
-		}
-		if !os.SameFile(lock, s.lock) {
-			return fmt.Errorf("data directory %s was replaced while in use: restart", s.cfg.Dir)
-		}
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen()); err != nil {
+		return store.Checked{}, err
 	}
-	return nil
+	return store.Checked{Settings: s.advance()}, nil
 }

@@ -149,7 +149,7 @@ func foldUntilFull(dir string, rotate bool) {
 				adds = append(adds, aggregator.Add{Counter: name, Hash: uint64(n), Delta: 1})
 			}
 		}
-		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: adds}); err != nil {
+		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: marker(time.Now()), Adds: adds}); err != nil {
 			panic(err)
 		}
 		fmt.Println(i + 1)

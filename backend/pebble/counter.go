@@ -7,6 +7,7 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 )
@@ -39,7 +40,7 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 		if done, err = s.applyReset(b, &r, now); err != nil {
 			return err
 		}
-		m = aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
+		m = aggregator.Marker{ID: r.ID, At: r.At}
 		m.Fingerprint, m.Fold = done.Marker()
 		added, err := s.insertMarkersLocked(b, []aggregator.Marker{m})
 		for _, e := range added {
@@ -66,9 +67,12 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 		return err
 	}
 	defer s.unlockMarking()
+	if err := s.atHome(); err != nil { // before a marker is found that is gone as well
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
 	b := s.db.NewBatch()
 	defer b.Close()
-	if err := plan(b, time.Now().UTC().Truncate(time.Microsecond)); err != nil || b.Empty() {
+	if err := plan(b, s.moments.next()); err != nil || b.Empty() {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

@@ -10,9 +10,13 @@ import (
 
 func remove(t *testing.T, s *Store, counter string, sum int64) {
 	t.Helper()
-	_, err := s.ResetCounter(t.Context(), admin.Reset{
-		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, ExpireAt: time.Now().Add(time.Hour),
-		Look: admin.Sum{Exists: true, Sum: sum, At: time.Now().UTC().Truncate(time.Microsecond)},
+	seen, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, counter))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ResetCounter(t.Context(), admin.Reset{
+		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: s.cfg.clock(),
+		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
 		t.Fatalf("ResetCounter: %v", err)
@@ -44,8 +48,9 @@ func TestFirstResetRaisesTheFormat(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s = open(t, Config{Dir: dir}); s.id != id || s.meta.Format != lastFormat {
-		t.Errorf("opened again it is %s of format %d, want %s of %d", s.id, s.meta.Format, id, lastFormat)
+	s = open(t, Config{Dir: dir})
+	if m, err := getMeta(dir, s.db); err != nil || s.id != id || m.Format != lastFormat {
+		t.Errorf("opened again it is %s of format %d, %v, want %s of %d", s.id, m.Format, err, id, lastFormat)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 )
 
 // Fold applies the commit in one synced batch. The context is looked at before the
-// commit only: a disk that hangs makes Fold hang. What it returns is zero: the store's time
-// is the machine's, and nobody gains from more shards.
+// commit only: a context that has ended then means ErrNotApplied. A disk that hangs makes Fold hang,
+// and so does a directory that is removed or moved during the sync, until it is back or the store
+// closes. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	if err := s.enter(); err != nil {
 		return aggregator.Folded{}, err
@@ -26,7 +27,7 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 		return aggregator.Folded{}, s.foldUnmarked(ctx, c)
 	}
 	if err := s.lockMarking(ctx); err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, notApplied(err)
 	}
 	defer s.unlockMarking()
 	return aggregator.Folded{}, s.foldMarkedLocked(ctx, c)
@@ -41,7 +42,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("fold: %w", err)
+		return notApplied(err)
 	}
 	// Fold answers when the batch is on disk.
 	return s.commit(b)
@@ -51,8 +52,8 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 // synced: a marker that others can see must not be lost any more, as they acknowledge
 // because of it.
 func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) error {
-	if err := s.sweepDaily(); err != nil {
-		return err
+	if err := s.sweepDailyLocked(); err != nil {
+		return notApplied(err)
 	}
 	b := s.newBatch(c)
 	defer b.Close()
@@ -65,7 +66,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("fold: %w", err)
+		return notApplied(err)
 	}
 	// Before the commit, so that an error that leaves it open cannot hide an epoch.
 	for _, e := range added {
@@ -73,6 +74,9 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 	}
 	return s.commit(b)
 }
+
+// notApplied is for what went wrong before a commit had begun.
+func notApplied(err error) error { return fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err) }
 
 // newBatch makes room for the whole commit at once.
 func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
@@ -118,12 +122,12 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 		m := &markers[i]
 		_, found, err := s.findMarkerLocked(m.ID)
 		if err != nil {
-			return nil, err
+			return nil, notApplied(err)
 		}
 		if found {
 			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)
 		}
-		e, err := epochOf(m.ExpireAt)
+		e, err := epochOf(m.At)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
 		}
@@ -163,11 +167,11 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 			found = append(found, m)
 		}
 	}
-	return found, nil
+	return found, s.atHome()
 }
 
-// findMarkerLocked looks in every epoch there is, since a repeat may come with another
-// expiry. There are about four with the default horizon.
+// findMarkerLocked looks in every epoch there is, since a repeat comes at another
+// time. There are about four with the default horizon.
 func (s *Store) findMarkerLocked(id wire.PartID) (m aggregator.Marker, found bool, err error) {
 	var space [160]byte
 	for i := len(s.epochs) - 1; i >= 0; i-- {

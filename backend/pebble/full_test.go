@@ -25,7 +25,7 @@ const fullFolds = 150
 // drawnMarkers is the marker of the n-th fold of a seed.
 func drawnMarkers(seed string, n int) []aggregator.Marker {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s-%d", seed, n))
-	return []aggregator.Marker{{ID: wire.PartID(sum[:16]), Fingerprint: 1, Fold: 2, ExpireAt: time.Now().Add(time.Hour)}}
+	return []aggregator.Marker{{ID: wire.PartID(sum[:16]), Fingerprint: 1, Fold: 2, At: time.Now()}}
 }
 
 // foldOnAFullDisk folds on a disk that is full at moments drawn from the seed, and prints

@@ -78,7 +78,7 @@ func (k keyspace) shard(dst []byte, hash uint64, counter string, shard int) []by
 	return binary.BigEndian.AppendUint16(dst, uint16(shard))
 }
 
-// An epoch is four days at whose end all of its markers may be forgotten together.
+// An epoch is four days. The markers of parts of that time are forgotten together.
 type epoch uint16
 
 const (
@@ -86,21 +86,21 @@ const (
 	lastEpoch   = 1<<16 - 1
 )
 
-// epochOf is the epoch that ends at expire or later.
-func epochOf(expire time.Time) (epoch, error) {
-	us := expire.UnixMicro()
+// epochOf is the epoch that ends at t or later.
+func epochOf(t time.Time) (epoch, error) {
+	us := t.UnixMicro()
 	if us <= 0 {
 		return 0, nil
 	}
 	length := epochLength.Microseconds()
 	n := (us-1)/length + 1
 	if n > lastEpoch {
-		return 0, errors.New("a marker expires after the year 2687")
+		return 0, errors.New("a marker is of a time after the year 2687")
 	}
 	return epoch(n), nil
 }
 
-// end is when the epoch's markers may be forgotten.
+// end is the last time that a part of the epoch can have.
 func (e epoch) end() time.Time { return time.UnixMicro(int64(e) * epochLength.Microseconds()) }
 
 // epoch appends what all keys of an epoch begin with.

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,6 +21,7 @@ type logFS struct {
 	vfs.FS
 	dir  string
 	doom *doom
+	home *home
 }
 
 func (f logFS) guards(name string) bool {
@@ -27,7 +29,11 @@ func (f logFS) guards(name string) bool {
 }
 
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, c)
+	var file vfs.File
+	err := f.mayChange(name)
+	if err == nil {
+		file, err = f.FS.Create(name, c)
+	}
 	if err == nil && strings.HasPrefix(f.FS.PathBase(name), "MANIFEST-") {
 		if err := syncDir(f.FS, f.FS.PathDir(name)); err != nil {
 			return nil, errors.Join(err, file.Close())
@@ -37,8 +43,43 @@ func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 }
 
 func (f logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.ReuseForWrite(oldname, newname, c)
+	var file vfs.File
+	err := f.mayChange(newname)
+	if err == nil {
+		file, err = f.FS.ReuseForWrite(oldname, newname, c)
+	}
 	return f.wrap(newname, file, err)
+}
+
+// MkdirAll makes a backup's directory for its owner alone.
+func (f logFS) MkdirAll(dir string, perm os.FileMode) error {
+	if dir != f.dir {
+		perm = privateDir
+	}
+	return f.FS.MkdirAll(dir, perm)
+}
+
+func (f logFS) Remove(name string) error {
+	if err := f.mayChange(name); err != nil {
+		return err
+	}
+	return f.FS.Remove(name)
+}
+
+func (f logFS) Rename(oldname, newname string) error {
+	if err := f.mayChange(newname); err != nil {
+		return err
+	}
+	return f.FS.Rename(oldname, newname)
+}
+
+// mayChange refuses where another directory has the name of this one: Pebble would write
+// its files over those of another database, and remove them.
+func (f logFS) mayChange(name string) error {
+	if f.FS.PathDir(name) != f.dir {
+		return nil
+	}
+	return f.home.same()
 }
 
 // OpenDir returns a directory whose sync ends the process where it fails: Pebble panics,
@@ -71,6 +112,7 @@ func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if f.check(err) != nil {
 		return file, err
 	}
+	f.home.follow(name)
 	return logFile{file, f}, nil
 }
 

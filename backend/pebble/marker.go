@@ -12,6 +12,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -20,7 +21,7 @@ const markerLen = 24
 func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Fingerprint))
 	dst = binary.BigEndian.AppendUint64(dst, m.Fold)
-	return binary.BigEndian.AppendUint64(dst, uint64(m.ExpireAt.UnixMicro()))
+	return binary.BigEndian.AppendUint64(dst, uint64(m.At.UnixMicro()))
 }
 
 func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
@@ -31,7 +32,7 @@ func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
 		ID:          id,
 		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b)),
 		Fold:        binary.BigEndian.Uint64(b[8:]),
-		ExpireAt:    time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC(),
+		At:          time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC(),
 	}, nil
 }
 
@@ -60,33 +61,35 @@ func (s *Store) addEpochLocked(e epoch) {
 	}
 }
 
-// Sweep forgets markers whose epoch has ended by now, and workers that have been silent
-// for a day. Call it about every hour, and not right after a start, when the machine's
-// clock may not be set yet: what a wrong clock drops is gone. A fold does it by itself
-// after a day.
-func (s *Store) Sweep(now time.Time) error {
+// Sweep forgets markers whose epoch is over: Settings.ForgetBefore has passed its end by
+// store.MarkerSlack. The machine's clock has no say in it. Sweep also forgets workers that have been
+// silent for a day. Call it about every hour. A fold does it by itself after a day.
+func (s *Store) Sweep(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
 	defer s.closing.RUnlock()
-	s.marking <- struct{}{}
+	if err := s.lockMarking(ctx); err != nil {
+		return err
+	}
 	defer s.unlockMarking()
-	return s.sweepLocked(now)
+	return s.sweepLocked()
 }
 
-func (s *Store) sweepDaily() error {
-	if now := time.Now(); now.Sub(s.swept) > 24*time.Hour {
-		return s.sweepLocked(now)
+func (s *Store) sweepDailyLocked() error {
+	if s.cfg.age()-s.swept > 24*time.Hour {
+		return s.sweepLocked()
 	}
 	return nil
 }
 
-func (s *Store) sweepLocked(now time.Time) error {
-	s.swept = now
+func (s *Store) sweepLocked() error {
+	s.swept = s.cfg.age()
+	settings := s.advance()
 	b := s.db.NewBatch()
 	defer b.Close()
 	ended := 0
-	for ended < len(s.epochs) && !s.epochs[ended].end().After(now) {
+	for ended < len(s.epochs) && s.epochs[ended].over(settings.ForgetBefore) {
 		ended++
 	}
 	if ended > 0 {
@@ -95,20 +98,27 @@ func (s *Store) sweepLocked(now time.Time) error {
 			return err
 		}
 	}
-	if err := s.sweepWorkers(b, now); err != nil {
+	if err := s.changeMeta(b, func(m *meta) { m.Settings = encodeSettings(settings) }); err != nil {
 		return err
 	}
-	if b.Empty() {
-		return nil
+	if err := s.sweepWorkers(b, s.cfg.clock()); err != nil {
+		return err
 	}
-	// Lost in a crash, it is done again at the next start.
+	// Lost in a crash, it is done again.
 	if err := b.Commit(pebbledb.NoSync); err != nil {
 		return err
 	}
-	s.epochs = slices.Delete(s.epochs, 0, ended)
-	s.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "expired markers dropped",
-		slog.Int("epochs", ended), slog.Int("epochs_left", len(s.epochs)))
+	if ended > 0 {
+		s.epochs = slices.Delete(s.epochs, 0, ended)
+		s.cfg.Logger.LogAttrs(context.Background(), slog.LevelInfo, "old markers dropped",
+			slog.Int("epochs", ended), slog.Int("epochs_left", len(s.epochs)), slog.Time("forget_before", settings.ForgetBefore))
+	}
 	return nil
+}
+
+// over reports whether all the epoch's markers may be forgotten.
+func (e epoch) over(forgetBefore time.Time) bool {
+	return e.end().Add(store.MarkerSlack).Before(forgetBefore)
 }
 
 // sweepWorkers drops the records of aggregators that are long gone: each start of a

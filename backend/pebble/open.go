@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/countmill/countmill/store"
 )
 
 // Open opens the directory, or makes it. The errors name the directory and what to do.
@@ -27,12 +28,17 @@ func Open(cfg Config) (*Store, error) {
 	}
 	files := cfg.FS
 	if files == nil {
-		files = vfs.Default
+		files = privateFS{vfs.Default}
 		dir, err := filepath.Abs(cfg.Dir) // one name for one directory: the lock goes by it
 		if err != nil {
 			return nil, explain(cfg.Dir, err)
 		}
 		cfg.Dir = dir
+		if cfg.BackupRoot != "" {
+			if cfg.BackupRoot, err = filepath.Abs(cfg.BackupRoot); err != nil {
+				return nil, fmt.Errorf("directory of backups %s: %w", cfg.BackupRoot, err)
+			}
+		}
 	}
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
@@ -43,11 +49,16 @@ func Open(cfg Config) (*Store, error) {
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
+		identity: newIdentity(), moments: moments{clock: cfg.clock},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
+	}
+	if cfg.FS == nil {
+		s.home = newHome(cfg.Dir)
+		s.syncs.kept = s.home.await
 	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
@@ -77,23 +88,21 @@ func (s *Store) start() error {
 	}
 	s.commits.synced.Store(n)
 	s.commits.sealed = -1
+	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.moments.resume(sealed.moment)
 	if err := s.seal(); err != nil {
 		return err
 	}
-	// No sweep yet: a machine that boots with its clock far ahead would drop markers that
-	// are still needed. By the time of the first sweep its clock has been set.
-	s.swept = time.Now()
-	if s.cfg.FS == nil {
-		lock, err := os.Stat(s.lockFile())
-		if err != nil {
+	if s.home != nil {
+		if err := s.home.settle(); err != nil {
 			return explain(s.cfg.Dir, err)
 		}
-		s.lock = lock
 	}
 	return nil
 }
-
-func (s *Store) lockFile() string { return filepath.Join(s.cfg.Dir, "LOCK") }
 
 // options are reasoned; the package's benchmarks show what they come to.
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
@@ -208,6 +217,8 @@ type meta struct {
 	Format  int       `json:"format"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
+	// Settings are nil in a database that was made before there were any.
+	Settings *settingsRecord `json:"settings"`
 }
 
 // The versions of what a database holds; one that does not know a database's refuses it. A
@@ -218,14 +229,22 @@ const (
 	lastFormat  = 2
 )
 
-// readMeta refuses a database that is not ours, and writes the meta record of a new one.
+// readMeta refuses a database that is not ours, and completes the meta record.
 func (s *Store) readMeta() error {
 	m, err := getMeta(s.cfg.Dir, s.db)
-	if err == nil && m.ID == "" {
-		return s.writeMeta()
+	if err != nil {
+		return err
 	}
-	s.meta, s.id = m, m.ID
-	return err
+	if m.ID == "" || m.Settings == nil {
+		if m, err = s.writeMeta(m); err != nil {
+			return err
+		}
+	}
+	s.id = m.ID
+	if s.settings.current, err = m.Settings.decode(); err != nil {
+		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
+	}
+	return nil
 }
 
 // getMeta is the meta record, zero where there is none.
@@ -248,9 +267,30 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	return m, nil
 }
 
-// writeMeta makes the database ours, unless somebody else's keys are in it. A process
-// that was killed before this point leaves one without keys.
-func (s *Store) writeMeta() error {
+// writeMeta adds settings to the record, and makes the database ours where there is no record.
+func (s *Store) writeMeta(m meta) (meta, error) {
+	if m.ID == "" {
+		if err := s.checkEmpty(); err != nil {
+			return m, err
+		}
+		var id [16]byte
+		_, _ = rand.Read(id[:])
+		m = meta{Format: firstFormat, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+	}
+	m.Settings = encodeSettings(store.NewSettings(s.cfg.Window, s.cfg.clock()))
+	value, err := json.Marshal(m)
+	if err != nil {
+		return m, err
+	}
+	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
+		return m, explain(s.cfg.Dir, err)
+	}
+	return m, nil
+}
+
+// checkEmpty refuses a database that somebody else's keys are in. A process that was killed
+// before it wrote the meta record leaves one without keys.
+func (s *Store) checkEmpty() error {
 	iter, err := s.db.NewIter(nil)
 	if err != nil {
 		return explain(s.cfg.Dir, err)
@@ -262,30 +302,27 @@ func (s *Store) writeMeta() error {
 	if !empty {
 		return foreign(s.cfg.Dir)
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:])
-	m := meta{Format: firstFormat, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
-	value, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
-		return explain(s.cfg.Dir, err)
-	}
-	s.meta, s.id = m, m.ID
 	return nil
 }
 
-// raiseFormat has older versions refuse the database once the batch is committed. It does not
-// ask whether they do already: that would be one more thing to be wrong about.
-func (s *Store) raiseFormat(b *pebbledb.Batch) error {
-	m := s.meta
-	m.Format = lastFormat
+// changeMeta puts a changed meta record into the batch. The caller is in marking, or closes
+// the store: no two change it at once.
+func (s *Store) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
+	m, err := getMeta(s.cfg.Dir, s.db)
+	if err != nil {
+		return err
+	}
+	change(&m)
 	value, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	return b.Set(metaKey, value, nil)
+}
+
+// raiseFormat has older versions refuse the database once the batch is committed.
+func (s *Store) raiseFormat(b *pebbledb.Batch) error {
+	return s.changeMeta(b, func(m *meta) { m.Format = lastFormat })
 }
 
 func foreign(dir string) error {

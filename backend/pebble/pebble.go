@@ -2,8 +2,8 @@
 // directory, opened by one process at a time.
 //
 // A fold is one batch of the write-ahead log, synced before Fold returns. Counts are
-// merge operands, so a fold reads nothing but the markers of its own parts. Markers lie
-// in epochs of four days by expiry, and a whole epoch is dropped at once.
+// merge operands, so a fold reads nothing but the markers of its own parts. Markers are kept
+// in epochs of four days by the time of their parts, and a whole epoch is dropped at once.
 //
 // A write that the disk refuses ends the process with status 1: Pebble cannot tell
 // which of its writes are on disk after that, and opening the directory again can.
@@ -42,6 +42,11 @@ type Config struct {
 	// Namespace keeps counters of several deployments apart in one directory: at most
 	// 100 bytes of UTF-8. Default "".
 	Namespace string
+	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
+	BackupRoot string
+	// Window is for how long a new database recognises parts. An existing database goes by its
+	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
+	Window time.Duration
 	// Cache is the bytes of blocks kept in memory. Default 128 MiB.
 	Cache int64
 	// Logger is told of lifecycle, disk trouble and the end. Default discards.
@@ -54,16 +59,28 @@ type Config struct {
 
 	// memTable is small in tests, so that they need not fold gigabytes for a compaction.
 	memTable uint64
+	// clock is the machine's clock, and age is how long the process has run, which no clock
+	// that is set can change. Tests give their own.
+	clock func() time.Time
+	age   func() time.Duration
 }
 
 func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
+	c.Window = cmp.Or(c.Window, countmill.DefaultHorizon)
 	c.memTable = cmp.Or(c.memTable, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Exit == nil {
 		c.Exit = os.Exit
+	}
+	if c.clock == nil {
+		c.clock = func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	}
+	if c.age == nil {
+		began := time.Now()
+		c.age = func() time.Duration { return time.Since(began) }
 	}
 	return c
 }
@@ -75,6 +92,9 @@ func (c Config) validate() error {
 	}
 	if len(c.Namespace) > maxNamespace || !utf8.ValidString(c.Namespace) {
 		errs = append(errs, fmt.Errorf("Namespace must be at most %d bytes of UTF-8, got %q", maxNamespace, c.Namespace))
+	}
+	if c.Window < 0 {
+		errs = append(errs, fmt.Errorf("Window must not be negative, got %s", c.Window))
 	}
 	if c.Cache < 0 {
 		errs = append(errs, fmt.Errorf("Cache must not be negative, got %d", c.Cache))
@@ -89,7 +109,7 @@ type Store struct {
 	db     *pebbledb.DB
 	id     string // of this database, from its meta record
 	fs     vfs.FS
-	lock   os.FileInfo // of the lock file, nil with Config.FS
+	home   *home // nil with Config.FS
 	health *health
 	files  io.Closer // ends the watch over the disk
 
@@ -98,6 +118,7 @@ type Store struct {
 	closed  bool
 
 	commits commits
+	moments moments
 	backing chan struct{} // has room for one backup
 	syncs   syncs
 
@@ -107,15 +128,16 @@ type Store struct {
 	// marking has room for one: who is in it may check and insert markers. A channel
 	// and not a mutex, so that those who wait notice the end of their context.
 	marking chan struct{}
-	epochs  []epoch // those that hold markers, ascending; guarded by marking
-	swept   time.Time
+	epochs  []epoch       // those that hold markers, ascending; guarded by marking
+	swept   time.Duration // the process's age at the last sweep
 
 	// sweeping is held for reading by folds and raises, and for writing while counters are
 	// removed: what is read of them then is what is removed.
 	sweeping  sync.RWMutex
 	condemned map[string]int // how often a counter was found; guarded by sweeping
 
-	meta meta // as it was when the store was opened
+	settings settings
+	identity identity
 }
 
 var (
@@ -153,6 +175,7 @@ func (s *Store) enter() error {
 // Close waits for the calls under way, closes views that are still open, and gives the
 // directory back. It may be called twice.
 func (s *Store) Close() error {
+	s.home.end()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {
@@ -161,6 +184,9 @@ func (s *Store) Close() error {
 	s.closed = true
 	for v := range s.views {
 		v.closeLocked()
+	}
+	if err := s.keepSettings(); err != nil { // nor by this
+		s.cfg.Logger.Warn("data directory keeps older settings, so ids are remembered for longer", "dir", s.cfg.Dir, "err", err)
 	}
 	if err := s.seal(); err != nil { // nothing is lost by that
 		s.cfg.Logger.Warn("data directory keeps an older seal, so less of what may go missing would be noticed", "dir", s.cfg.Dir, "err", err)

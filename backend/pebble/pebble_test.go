@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -37,18 +36,29 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
+// clocked is a store whose clock can be set.
+type clocked struct {
+	*Store
+	clock *wrong
+}
+
 func TestStore(t *testing.T) {
 	t.Parallel()
 	backendtest.RunStore(t,
 		func(t *testing.T) backendtest.Store {
-			return open(t, Config{Dir: t.TempDir(), Namespace: "conformance"})
+			clock := &wrong{}
+			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
 		},
+		backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(clocked).clock.set(off) }),
 		backendtest.Durable(func(t *testing.T, s backendtest.Store) backendtest.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
-			return open(t, s.(*Store).cfg)
-		}))
+			return clocked{open(t, s.(clocked).cfg), s.(clocked).clock}
+		}),
+		backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
+			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})
+		}, func(t *testing.T, s backendtest.Store) { sweep(t, s.(*Store)) }))
 }
 
 func hash(counter string) uint64 { return wire.ShardHash(counter, 0) }
@@ -72,16 +82,16 @@ func total(t testing.TB, s *Store, counter string) int64 {
 	return got[0].Value
 }
 
-func marker(expire time.Time) []aggregator.Marker {
+func marker(at time.Time) []aggregator.Marker {
 	var ids [1]wire.PartID
 	wire.RandomIDs(rand.Reader, ids[:])
-	return []aggregator.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, ExpireAt: expire}}
+	return []aggregator.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, At: at}}
 }
 
 func TestNamespacesAreApart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m := marker(time.Now().Add(time.Hour))
+	m := marker(time.Now())
 	for i, ns := range []string{"", "a", "ab", "b"} {
 		s := open(t, Config{Dir: dir, Namespace: ns})
 		fold(t, s, m, "x", int64(i+1))
@@ -102,78 +112,6 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 }
 
-func TestSweepDropsEndedEpochsOnly(t *testing.T) {
-	t.Parallel()
-	dir, now := t.TempDir(), time.Now()
-	s := open(t, Config{Dir: dir})
-	var ids []wire.PartID
-	for days := range 20 {
-		m := marker(now.Add(time.Duration(days)*24*time.Hour + time.Hour))
-		fold(t, s, m, "a", 1)
-		ids = append(ids, m[0].ID)
-	}
-	for day := 0; day <= 26; day += 2 {
-		at := now.Add(time.Duration(day) * 24 * time.Hour)
-		if err := s.Sweep(at); err != nil {
-			t.Fatal(err)
-		}
-		found, err := s.Applied(t.Context(), ids)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept := make(map[wire.PartID]bool)
-		for _, m := range found {
-			kept[m.ID] = true
-			if m.ExpireAt.Before(at.Add(-epochLength)) {
-				t.Errorf("day %d: a marker that expired %s ago is still there", day, at.Sub(m.ExpireAt))
-			}
-		}
-		for i, id := range ids {
-			if i >= day && !kept[id] {
-				t.Errorf("day %d: the marker of day %d is gone", day, i)
-			}
-		}
-	}
-	if len(s.epochs) != 0 {
-		t.Errorf("epochs %v are left", s.epochs)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Config{Dir: dir})
-	if got := total(t, s, "a"); got != 20 || len(s.epochs) != 0 {
-		t.Errorf("reopened: got %d and epochs %v, want 20 and none", got, s.epochs)
-	}
-}
-
-// Opening finds the epochs and drops none, not even one that has ended: the clock of a
-// machine that has just booted may be wrong.
-func TestOpenFindsEpochs(t *testing.T) {
-	t.Parallel()
-	dir, now := t.TempDir(), time.Now()
-	s := open(t, Config{Dir: dir})
-	old, fresh, far := marker(now.Add(-10*24*time.Hour)), marker(now.Add(8*24*time.Hour)), marker(now.Add(99*24*time.Hour))
-	for _, m := range [][]aggregator.Marker{old, far, fresh} {
-		fold(t, s, m, "a", 1)
-	}
-	if len(s.epochs) != 3 {
-		t.Fatalf("got epochs %v, want 3", s.epochs)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Config{Dir: dir})
-	if len(s.epochs) != 3 {
-		t.Errorf("reopened: got epochs %v, want 3", s.epochs)
-	}
-	for _, m := range [][]aggregator.Marker{old, fresh, far} {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: m})
-		if !errors.Is(err, aggregator.ErrMarkerExists) {
-			t.Errorf("reopened: marker that expires %s got %v, want ErrMarkerExists", m[0].ExpireAt, err)
-		}
-	}
-}
-
 func TestSweepDropsSilentWorkers(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()
@@ -182,7 +120,7 @@ func TestSweepDropsSilentWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Sweep(now); err != nil {
+	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Workers(t.Context()); err != nil || len(got) != 2 {
@@ -203,7 +141,7 @@ func TestFoldSurvivesLossOfPower(t *testing.T) {
 		}
 		var m []aggregator.Marker
 		if i%2 == 0 {
-			m = marker(time.Now().Add(time.Hour))
+			m = marker(time.Now())
 		}
 		fold(t, s, m, "a", 1)
 		crashed := open(t, Config{Dir: "data", FS: files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})})
@@ -236,7 +174,7 @@ func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
 			Raises: []aggregator.Raise{{Counter: name, Shards: 1}},
 		}
 		if i%2 == 0 {
-			c.Markers = marker(time.Now().Add(time.Hour))
+			c.Markers = marker(time.Now())
 		}
 		if _, err := s.Fold(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -249,21 +187,5 @@ func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
 		if err := crashed.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// A process that nobody sweeps does it by itself.
-func TestFoldSweepsOnceADay(t *testing.T) {
-	t.Parallel()
-	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()
-	fold(t, s, marker(now.Add(-10*24*time.Hour)), "a", 1)
-	fold(t, s, marker(now.Add(time.Hour)), "a", 1)
-	if len(s.epochs) != 2 {
-		t.Errorf("just opened: got epochs %v, want 2", s.epochs)
-	}
-	s.swept = now.Add(-25 * time.Hour)
-	fold(t, s, marker(now.Add(time.Hour)), "a", 1)
-	if len(s.epochs) != 1 {
-		t.Errorf("a day later: got epochs %v, want 1", s.epochs)
 	}
 }

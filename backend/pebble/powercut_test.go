@@ -17,6 +17,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/powertest"
+	"github.com/countmill/countmill/store"
 )
 
 var (
@@ -27,10 +28,10 @@ var (
 // cutsPerLife is how often one machine loses power; the next begins empty.
 const cutsPerLife = 20
 
-// A machine folds, buries, raises and sweeps, loses power at a moment that is drawn, and
+// A machine folds, buries, raises, sweeps and sets its window, loses power at a moment that is drawn, and
 // opens its store on what is left; again and again. Everything that was answered must be
 // there, whatever was not is there whole or not at all, and what is delivered again counts
-// once. The seed repeats what is drawn; in which order Pebble's own goroutines come is
+// once. ForgetBefore moves by days meanwhile, and is never behind a marker that is gone. The seed repeats what is drawn; in which order Pebble's own goroutines come is
 // the runtime's choice, so a seed may need a few tries. The image that is wrong is kept.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
@@ -71,7 +72,11 @@ type machine struct {
 	cuts   int
 	disk   *powertest.Disk
 	ledger ledger
+	age    atomic.Int64 // of the machine, in nanoseconds
 }
+
+// aging is a process's age that moves on with each look, so that ForgetBefore does.
+func (m *machine) aging() time.Duration { return time.Duration(m.age.Add(int64(store.CheckEvery))) }
 
 func (m *machine) live(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(m.seed, 0))
@@ -97,7 +102,9 @@ func (m *machine) live(ctx context.Context) error {
 func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 	var log strings.Builder
 	s, err := Open(Config{
-		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10,
+		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10, age: m.aging,
+		// The clock is far ahead of ForgetBefore, which moves by the machine's age.
+		clock:  func() time.Time { return clockStart.Add(1000 * time.Duration(m.age.Load())) },
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Exit:   func(int) { panic("the store ends the process: " + log.String()) },
 	})
@@ -141,7 +148,7 @@ func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 // step does one thing that a process may do, and returns false after the cut.
 func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
 	l := &m.ledger
-	switch random.IntN(12) {
+	switch random.IntN(13) {
 	case 0:
 		return l.bury(ctx, s, random)
 	case 1:
@@ -149,21 +156,26 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		return true, errors.Join(err, s.seal()) // Check seals only now and then
 	case 2:
 		return true, s.Announce(ctx, aggregator.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
-	case 3: // an epoch that has ended goes; those that have not must stay
-		_, err := s.Fold(ctx, &aggregator.Commit{Markers: marker(time.Now().Add(-10 * 24 * time.Hour))})
+	case 3: // an epoch that is over goes; those that are not must stay
+		_, err := s.Fold(ctx, &aggregator.Commit{Markers: marker(forgetBefore(s).Add(-10 * day))})
 		if err != nil {
 			return false, err
 		}
-		return true, s.Sweep(time.Now())
+		for range random.IntN(int(2 * day / (store.ForgetPace * store.CheckEvery))) {
+			s.advance()
+		}
+		return true, s.Sweep(ctx)
+	case 12:
+		return l.setWindow(ctx, s, random)
 	case 4, 5:
-		if d := l.unsettled(random); d != nil {
+		if d := l.unsettled(s, random); d != nil {
 			if random.IntN(2) == 0 {
 				return l.ask(ctx, s, d)
 			}
 			return l.fold(ctx, s, d)
 		}
 	}
-	return l.fold(ctx, s, l.newFold(random))
+	return l.fold(ctx, s, l.newFold(s, random))
 }
 
 // keep writes what the machine's disk has now to a directory that stays.

@@ -12,6 +12,9 @@ import (
 type syncs struct {
 	mu   sync.Mutex
 	open map[chan struct{}]struct{} // each closed when its commit is synced
+
+	// kept returns when the files of a synced commit are in their directory; nil: at once.
+	kept func() error
 }
 
 // commit commits and syncs b.
@@ -24,6 +27,9 @@ func (s *syncs) commit(b *pebbledb.Batch) error {
 	s.open[done] = struct{}{}
 	s.mu.Unlock()
 	err := b.Commit(pebbledb.Sync)
+	if err == nil && s.kept != nil {
+		err = s.kept()
+	}
 	if err != nil {
 		return err // and the process ends: nobody may go on with what the batch shows
 	}

@@ -33,7 +33,7 @@ func TestViewWaitsForSync(t *testing.T) {
 	}))
 	s := open(t, Config{Dir: "/data", FS: files})
 	fold(t, s, nil, "a", 1)
-	for i, markers := range [][]aggregator.Marker{nil, marker(time.Now().Add(time.Hour))} {
+	for i, markers := range [][]aggregator.Marker{nil, marker(time.Now())} {
 		mu.Lock()
 		var folding sync.WaitGroup
 		folding.Go(func() { fold(t, s, markers, "a", 1) })

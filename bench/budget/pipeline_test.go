@@ -41,6 +41,7 @@ const settled = 2 * time.Minute
 func run(t *testing.T, d *deployment, s setting) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
 		w := &world{
 			t: t, d: d, random: rand.New(rand.NewPCG(d.seed, 1)),
 			store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf}),

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -280,7 +281,7 @@ func (r *remembering) Announce(ctx context.Context, w aggregator.Worker) error {
 	return r.Store.Announce(ctx, w)
 }
 
-func (r *remembering) Check(ctx context.Context) (time.Time, error) {
+func (r *remembering) Check(ctx context.Context) (store.Checked, error) {
 	time.Sleep(storeTakes)
 	return r.Store.Check(ctx)
 }

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"time"
 
 	"github.com/countmill/countmill/internal/app"
@@ -21,13 +20,21 @@ var backupCommand = command{
 empty, while it goes on counting, and returns when the copy is whole. Everything that was
 accepted before is in it. What is accepted meanwhile may be.
 
-  countmill backup /backups/monday
-  countmill up --data /backups/monday      goes on from there
+  countmill up --backup-root /backups
+  countmill backup monday                  makes /backups/monday
 
-The server writes it, so DIR is a directory of the server's machine, and the directory
-above it is there. On the disk of the counters it costs next to nothing, as files are
-shared, and goes with that disk: copy it to another one.
-A kill or a loss of power leaves DIR.partial-... behind, which is no backup.
+The server writes it, on its own machine, below its --backup-root alone: DIR is relative to
+that, or absolute and below it. The directory above DIR exists, and no part of DIR is a
+symbolic link. Only the server's user can read the copy.
+
+To go on from a backup, copy it first, as a server writes to its directory:
+
+  cp -r /backups/monday /var/lib/countmill
+  countmill up --data /var/lib/countmill
+
+On the disk of the counters a backup costs next to nothing, as files are shared, and it goes
+with that disk: copy it to another one. A kill or a loss of power leaves DIR.partial-...
+behind, which is no backup.
 `,
 	flags: func() string {
 		return `  --server URL
@@ -54,13 +61,9 @@ func runBackup(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	dir, err := serverDir(args[0], cl.base)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
-	answer, err := cl.post(ctx, "/v1/backup", nil, map[string]string{"dir": dir})
+	answer, err := cl.post(ctx, "/v1/backup", nil, map[string]string{"dir": args[0]})
 	if err != nil {
 		return err
 	}
@@ -68,22 +71,12 @@ func runBackup(ctx context.Context, c call) error {
 		_, err = c.stdout.Write(answer)
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s: start from it with `countmill up --data`\n", dir)
+	var made struct {
+		Dir string `json:"dir"`
+	}
+	if err := json.Unmarshal(answer, &made); err != nil || made.Dir == "" {
+		return fmt.Errorf("the server answered %.200q, which names no directory", answer)
+	}
+	fmt.Fprintf(c.stdout, "%s: to go on from it, copy it and name the copy with `countmill up --data`\n", made.Dir)
 	return nil
-}
-
-// serverDir is a directory as the server has to be told. A relative one means something
-// only where the server is on this machine.
-func serverDir(dir, server string) (string, error) {
-	if filepath.IsAbs(dir) {
-		return filepath.Clean(dir), nil
-	}
-	u, err := url.Parse(server)
-	if err != nil {
-		return "", err
-	}
-	if dir == "" || !isLoopback(u.Hostname()) {
-		return "", app.Usagef("DIR %q: must begin with /, it is a directory of the machine of %s", dir, server)
-	}
-	return filepath.Abs(dir)
 }

@@ -122,9 +122,9 @@ func makeToken(c call, token access.Token, file string) error {
 // appendLine adds a line to a file of tokens in one write. It adds to none that a server
 // would refuse.
 func appendLine(path, line string) (err error) {
-	text, err := os.ReadFile(path)
+	text, err := access.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if n := len(text); n > 0 && text[n-1] != '\n' {
 		line = "\n" + line

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -19,8 +20,9 @@ it needs nothing else: counters are kept in ./countmill-data.
   countmill up --listen 127.0.0.1:9000 --data /var/lib/countmill
 
 Ctrl-C or SIGTERM stops it: it takes no more increments, finishes what it accepted,
-and ends within --shutdown-timeout. A second signal ends it at once. What was accepted
-is safe in every case, also after SIGKILL.
+and ends within --shutdown-timeout. While it starts, and has accepted nothing, it ends
+within 2 s. A second signal ends it at once. What was accepted is safe in every case, also
+after SIGKILL.
 
 /openapi.json describes what it serves.
 `,
@@ -41,7 +43,10 @@ func runRoles(ctx context.Context, c call, roles app.Roles) error {
 	if token, _ := c.lookup("COUNTMILL_TOKEN"); token != "" && cfg.Tokens == "" {
 		cfg.Logger.Warn("COUNTMILL_TOKEN is ignored here: clients send that token; a server takes the tokens of a file, COUNTMILL_TOKENS or --tokens")
 	}
-	a, err := app.New(cfg)
+	a, err := app.Start(ctx, cfg)
+	if errors.Is(err, app.ErrStopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,8 @@ const (
 	maxTokens = 1000
 )
 
-// Parse reads the text of a file. The error names the line, and nothing that stands in
-// it.
+// Parse reads the text of a file, which may hold no token. The error names the line, and
+// quotes nothing of it.
 func Parse(text []byte) ([]Token, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("it is over %d bytes", maxFile)
@@ -68,10 +68,7 @@ func Parse(text []byte) ([]Token, error) {
 		}
 		tokens = append(tokens, t)
 	}
-	switch {
-	case len(tokens) == 0:
-		return nil, errors.New("it holds no token; `countmill token new` makes one")
-	case len(tokens) > maxTokens:
+	if len(tokens) > maxTokens {
 		return nil, fmt.Errorf("it holds %d tokens (limit: %d)", len(tokens), maxTokens)
 	}
 	return tokens, nil

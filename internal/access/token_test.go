@@ -93,8 +93,6 @@ func TestParseRefuses(t *testing.T) {
 	change := func(old, with string) string { return strings.Replace(good, old, with, 1) }
 	hash := token.hashText()
 	for _, tc := range []struct{ text, want string }{
-		{"", "it holds no token"},
-		{"# nothing\n\n", "it holds no token"},
 		{good + "\n" + good, "line 2: hash: stands twice"},
 		{"\n#\n" + secret, "line 3: is not a JSON object"},
 		{`["` + secret + `"]`, "line 1: is not a JSON object"},

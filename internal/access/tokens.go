@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +28,8 @@ type Tokens struct {
 	log  *slog.Logger
 	set  atomic.Pointer[tokenSet]
 	bad  atomic.Pointer[error] // what is wrong with the file now; nil for nothing
+
+	emptied atomic.Bool // the file was found without tokens, once so far
 }
 
 type tokenSet struct {
@@ -40,22 +43,26 @@ func Open(path string, log *slog.Logger) (*Tokens, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	t := &Tokens{path: path, log: log}
-	set, err := load(path)
+	set, err := load(path, nil)
 	if err != nil {
 		return nil, err
 	}
 	t.set.Store(set)
+	t.warnEmpty(context.Background())
 	return t, nil
 }
 
-// load reads no more than a file may hold, and nothing that could block.
-func load(path string) (*tokenSet, error) {
-	text, err := readFile(path)
+// load returns was where the file has its text.
+func load(path string, was *tokenSet) (*tokenSet, error) {
+	text, err := ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("there is no such file; `countmill token new` says what belongs into it")
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if was != nil && bytes.Equal(text, was.text) {
+		return was, nil
 	}
 	tokens, err := Parse(text)
 	if err != nil {
@@ -64,7 +71,10 @@ func load(path string) (*tokenSet, error) {
 	return &tokenSet{text, tokens}, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// ReadFile reads a file of tokens. It refuses a file that other users can write: they could
+// add tokens of their own. It reads at most the largest allowed size, and nothing that could
+// block.
+func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, plain(err)
@@ -77,6 +87,12 @@ func readFile(path string) ([]byte, error) {
 		return nil, plain(err)
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err != nil { // that above may be of another file by now
+		return nil, plain(err)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" { // which has no such modes
+		return nil, fmt.Errorf("its mode is %04o: others than its owner can write it: chmod go-w", mode)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	return text, plain(err)
 }
@@ -89,9 +105,13 @@ func plain(err error) error {
 	return err
 }
 
+// againAfter is how long a file has to be without tokens: an editor that saves may empty
+// it first. A guess.
+const againAfter = 500 * time.Millisecond
+
 // Watch reads the file again every so often until ctx ends. It is read, not asked for
 // its time: two versions can share a time and a size. A file that is not good changes
-// nothing but Err.
+// nothing but Err. A file without tokens, seen twice, againAfter apart, revokes all of them.
 func (t *Tokens) Watch(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -102,28 +122,48 @@ func (t *Tokens) Watch(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 			t.Reload(ctx)
 		}
+		if t.emptied.Load() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(againAfter):
+				t.Reload(ctx)
+			}
+		}
 	}
 }
 
 // Reload reads the file once.
 func (t *Tokens) Reload(ctx context.Context) {
-	set, err := load(t.path)
+	set, err := load(t.path, t.set.Load())
 	if err != nil {
 		if was := t.Err(); was == nil || was.Error() != err.Error() {
 			t.log.LogAttrs(ctx, slog.LevelError, "tokens not taken over, those of before stay in force",
 				slog.Any("err", err), slog.Int("tokens", t.Len()))
 		}
 		t.bad.Store(&err)
+		t.emptied.Store(false)
 		return
 	}
-	mended := t.bad.Swap(nil) != nil
-	changed := !bytes.Equal(set.text, t.set.Load().text)
-	if changed {
-		t.set.Store(set)
+	if len(set.tokens) == 0 && t.Len() > 0 && !t.emptied.Swap(true) {
+		return
 	}
-	if changed || mended {
+	t.emptied.Store(false)
+	mended := t.bad.Swap(nil) != nil
+	if t.set.Swap(set) == set && !mended {
+		return
+	}
+	if !t.warnEmpty(ctx) {
 		t.log.LogAttrs(ctx, slog.LevelInfo, "tokens taken over", slog.Int("tokens", len(set.tokens)))
 	}
+}
+
+// warnEmpty logs and reports that no token is in force.
+func (t *Tokens) warnEmpty(ctx context.Context) bool {
+	if t.Len() > 0 {
+		return false
+	}
+	t.log.LogAttrs(ctx, slog.LevelWarn, "the file holds no token, so every call is refused; `countmill token new` makes one")
+	return true
 }
 
 // Err says what is wrong with the file as it is now; nil for nothing.

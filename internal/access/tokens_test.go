@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,7 +104,7 @@ func TestReload(t *testing.T) {
 	if taken(first) || !taken(second) || ts.Err() != nil {
 		t.Errorf("after the change: first %t, second %t, %v", taken(first), taken(second), ts.Err())
 	}
-	for _, text := range []string{"", second, "\n" + two.Line()[:40]} {
+	for _, text := range []string{second, "\n" + two.Line()[:40]} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +131,101 @@ func TestReload(t *testing.T) {
 	ts.Reload(t.Context())
 	if !taken(second) || ts.Err() != nil || strings.Count(logged.String(), `level=INFO msg="tokens taken over"`) != 1 {
 		t.Errorf("mended: taken %t, %v, log %s", taken(second), ts.Err(), logged.String())
+	}
+}
+
+// A file without tokens lets nobody in. A file that is empty only for a moment, while an
+// editor saves it, changes nothing.
+func TestEmptiedFileLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "\n# all of them were taken back\n\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			secret, token := newToken(t, Token{Name: "a", Scopes: []Scope{Read}})
+			ts, path := opened(t, token)
+			c, err := ts.Authenticate(secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var logged bytes.Buffer
+			ts.log = slog.New(slog.NewTextHandler(&logged, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go ts.Watch(ctx, time.Second)
+			empty := func() {
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			empty()
+			<-time.After(time.Second + againAfter/2)
+			write(t, path, token)
+			<-time.After(3 * time.Second)
+			if _, err := ts.Authenticate(secret); err != nil || ts.Err() != nil || logged.Len() > 0 {
+				t.Errorf("after a moment without tokens: got %v, %v, log %s", err, ts.Err(), logged.String())
+			}
+			empty()
+			<-time.After(2 * time.Second)
+			synctest.Wait()
+			if _, err := ts.Authenticate(secret); !errors.Is(err, ErrUnknown) || ts.Len() != 0 || ts.Err() != nil || c.Current() {
+				t.Errorf("with %q: got %v, %d tokens, %v, current %t; want none", text, err, ts.Len(), ts.Err(), c.Current())
+			}
+			<-time.After(10 * time.Second)
+			if got := logged.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "every call is refused") {
+				t.Errorf("the log is %s, want one warning", got)
+			}
+			write(t, path, token)
+			<-time.After(2 * time.Second)
+			synctest.Wait()
+			if _, err := ts.Authenticate(secret); err != nil {
+				t.Errorf("with tokens again: %v", err)
+			}
+			again, err := Open(path, nil)
+			if err != nil || again.Len() != 1 {
+				t.Error(err)
+			}
+			empty()
+			if again, err = Open(path, nil); err != nil || again.Len() != 0 {
+				t.Errorf("opened without tokens: %v, want that it lets nobody in", err)
+			}
+		})
+	}
+}
+
+// A file that other users can write is refused: they could add tokens of their own.
+func TestFileThatOthersCanWrite(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	first, one := newToken(t, Token{Name: "one", Scopes: []Scope{Read}})
+	second, two := newToken(t, Token{Name: "two", Scopes: []Scope{Read}})
+	ts, path := opened(t, one)
+	for _, mode := range []os.FileMode{0o620, 0o602, 0o666, 0o622, 0o664} {
+		write(t, path, two)
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%s: its mode is %04o: others than its owner can write it: chmod go-w", path, mode)
+		if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("at the start: got %v, want %q", err, want)
+		}
+		ts.Reload(t.Context())
+		if err := ts.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("while running: got %v, want %q", err, want)
+		}
+		_, err := ts.Authenticate(first)
+		if _, other := ts.Authenticate(second); err != nil || other == nil {
+			t.Errorf("%o: the tokens of before: %v, those of the file: %v", mode, err, other)
+		}
+	}
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o644, 0o400, 0o444} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		ts.Reload(t.Context())
+		if _, err := ts.Authenticate(second); err != nil || ts.Err() != nil {
+			t.Errorf("%o: got %v, %v, want that it is taken over", mode, err, ts.Err())
+		}
 	}
 }
 

@@ -309,6 +309,27 @@ func TestBadFileOfTokensShows(t *testing.T) {
 	}
 }
 
+// Who empties the file takes all tokens back.
+func TestEmptiedFileOfTokens(t *testing.T) {
+	t.Parallel()
+	r, secrets, _, tokens := startGuarded(t)
+	reader, scrape := bearer(secrets[access.Read]), bearer(secrets[access.Metrics])
+	r.waitReady(t)
+	if status, _ := r.call(t, "GET", "/v1/counters", "", reader...); status != 200 {
+		t.Errorf("before: got %d, want 200", status)
+	}
+	if err := os.Truncate(tokens, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(t, "refused", func() bool { status, _ := r.call(t, "GET", "/v1/counters", "", reader...); return status == 401 })
+	if status, _ := r.call(t, "GET", "/metrics", "", scrape...); status != 401 {
+		t.Errorf("/metrics: got %d, want 401", status)
+	}
+	if status, text := r.call(t, "GET", "/readyz", ""); status != 200 || !strings.Contains(text, `"degraded"`) || !strings.Contains(text, `"tokens: `) {
+		t.Errorf("/readyz: got %d %s, want degraded", status, text)
+	}
+}
+
 func TestStrangersAreNotToldWhyItIsNotReady(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)

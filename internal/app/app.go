@@ -95,6 +95,9 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	if a.backends, err = open(a.cfg); err != nil {
 		return err
 	}
+	if err := a.setWindow(); err != nil {
+		return err
+	}
 	a.metrics = newMetrics()
 	if err := a.makeRoles(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -18,16 +19,18 @@ import (
 // backupTimeout bounds a backup: a disk that copies 100 MB a second takes 60 GB in it.
 const backupTimeout = 10 * time.Minute
 
-// A backupRequest says where on this machine the copy is to lie.
+// A backupRequest names the directory of the copy, and so does its answer.
 type backupRequest struct {
 	Dir string `json:"dir"`
 }
 
-const wantDir = `{"dir": "/absolute/directory"}, new or empty, on the server's machine`
+const wantDir = `{"dir": "monday"}, a directory below the server's --backup-root that is new or empty`
+
+const wantRoot = "this process makes no backups: start it with --backup-root DIR or COUNTMILL_BACKUP_ROOT, below which they are made"
 
 // backup answers POST /v1/backup when the copy is whole.
 func (a *App) backup(w http.ResponseWriter, r *http.Request) {
-	dir, err := readBackup(w, r)
+	to, err := readBackup(w, r)
 	if err == nil && a.backends.backup == nil {
 		err = api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
 			"backup copies a pebble: store; this process has another, which its own tools back up")
@@ -36,16 +39,19 @@ func (a *App) backup(w http.ResponseWriter, r *http.Request) {
 		// The server's own limit is for short answers. Writers without deadlines (tests)
 		// return an error.
 		_ = api.ExtendWrite(w, backupTimeout+10*time.Second)
-		err = a.takeBackup(r.Context(), dir)
+		to, err = a.takeBackup(r.Context(), to)
 	}
 	if err != nil {
 		api.WriteError(w, r, a.log, err)
 		return
 	}
-	api.WriteJSON(w, http.StatusOK, backupRequest{dir})
+	api.WriteJSON(w, http.StatusOK, backupRequest{to})
 }
 
 func readBackup(w http.ResponseWriter, r *http.Request) (string, error) {
+	if _, err := api.Query(r, nil, nil); err != nil {
+		return "", err
+	}
 	if _, err := api.ContentType(r, "application/json"); err != nil {
 		return "", err
 	}
@@ -60,26 +66,37 @@ func readBackup(w http.ResponseWriter, r *http.Request) (string, error) {
 	return request.Dir, nil
 }
 
-func (a *App) takeBackup(ctx context.Context, dir string) error {
+func (a *App) takeBackup(ctx context.Context, to string) (dir string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
 	begin := time.Now()
-	err := a.backends.backup(ctx, dir)
+	dir, err = a.backends.backup(ctx, to)
 	switch {
+	case errors.Is(err, pebble.ErrNoBackupRoot):
+		return "", api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported", wantRoot)
 	case errors.Is(err, pebble.ErrBackupDir):
-		return &countmill.FieldError{Field: "dir", Problem: err.Error(), Limit: wantDir}
+		return "", &countmill.FieldError{Field: "dir", Problem: err.Error(), Limit: wantDir}
 	case errors.Is(err, pebble.ErrBackupBusy):
-		return api.NewProblem(http.StatusConflict, "busy", "busy", err.Error())
+		return "", api.NewProblem(http.StatusConflict, "busy", "busy", err.Error())
 	case errors.Is(err, countmill.ErrUnavailable):
-		return err
+		return "", err
 	case errors.Is(err, context.DeadlineExceeded):
 		late := api.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("%s was not written within %s: there is no backup", dir, backupTimeout))
 		late.Header = http.Header{"Retry-After": {"60"}}
-		return late
+		return "", late
 	case err != nil:
 		a.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
-		return api.NewProblem(http.StatusInternalServerError, "backup-failed", "no backup", err.Error())
+		return "", api.NewProblem(http.StatusInternalServerError, "backup-failed", "no backup", "it could not be written: "+reason(err))
 	}
 	a.log.LogAttrs(ctx, slog.LevelInfo, "backup taken", slog.String("dir", dir), slog.Duration("took", time.Since(begin)))
-	return nil
+	return dir, nil
+}
+
+// reason is the system's reason for a failed backup. It leaves out the names of files, which
+// may be in other directories.
+func reason(err error) string {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number.Error() + " (the server's log says more)"
+	}
+	return "the server's log says why"
 }

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/countmill/countmill"
@@ -21,7 +22,8 @@ import (
 // Ids that it knows count once there too.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
-	r := start(t, t.TempDir())
+	root := t.TempDir()
+	r := startBackups(t, root)
 	const event = `{"counter":"event","id":"e1"}`
 	r.incr(t, event)
 	var answered, sent atomic.Int64
@@ -42,8 +44,8 @@ func TestBackupUnderLoad(t *testing.T) {
 		})
 	}
 	r.poll(t, "under load", func() bool { return answered.Load() > 50 })
-	least, dir := answered.Load(), filepath.Join(t.TempDir(), "copy")
-	status, text := r.call(t, "POST", "/v1/backup", `{"dir":`+strconv.Quote(dir)+`}`)
+	least, dir := answered.Load(), filepath.Join(root, "copy")
+	status, text := r.call(t, "POST", "/v1/backup", `{"dir":"copy"}`)
 	most := sent.Load()
 	close(done)
 	load.Wait()
@@ -62,14 +64,25 @@ func TestBackupUnderLoad(t *testing.T) {
 	r.wantTotal(t, "a", answered.Load())
 }
 
+// startBackups runs `up` with backups below root.
+func startBackups(t *testing.T, root string) *running {
+	t.Helper()
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), BackupRoot: root})
+	must(t, err)
+	r := run(t, a)
+	t.Cleanup(func() { r.stop(t) })
+	return r
+}
+
 func TestBackupSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	doc := apitest.Load(t)
-	data := t.TempDir()
-	r := start(t, data)
+	root := t.TempDir()
+	r := startBackups(t, root)
+	var query string
 	check := func(r *running, body string, want int, says string) {
 		t.Helper()
-		req, err := http.NewRequest("POST", r.url+"/v1/backup", strings.NewReader(body))
+		req, err := http.NewRequest("POST", r.url+"/v1/backup"+query, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,16 +102,37 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		}
 		doc.CheckAnswer(t, "POST", "/v1/backup", res.StatusCode, res.Header, []byte(answer))
 	}
-	check(r, `{"dir":"`+filepath.Join(t.TempDir(), "copy")+`"}`, 200, "copy")
-	check(r, `{"dir":"`+data+`"}`, 400, "cannot take a backup")
-	check(r, `{"dir":"copy"}`, 400, "from the root")
-	check(r, `{"dir":"/no/such/place"}`, 400, "/no/such is not there")
+	check(r, `{"dir":"`+filepath.Join(root, "copy")+`"}`, 200, `{"dir":"`+filepath.Join(root, "copy")+`"}`)
+	check(r, `{"dir":"relative"}`, 200, `{"dir":"`+filepath.Join(root, "relative")+`"}`)
+	query = "?x=1"
+	check(r, `{"dir":"never"}`, 400, "this call takes no parameters")
+	query = ""
+	check(r, `{"dir":"copy"}`, 400, "it is not empty")
+	check(r, `{"dir":"/etc"}`, 400, "it is not below "+root)
+	check(r, `{"dir":"no/such"}`, 400, "there is no no")
+	made, err := os.ReadDir(root)
+	if err != nil || len(made) != 2 {
+		t.Errorf("what was refused left %v, %v", made, err)
+	}
+	unset := start(t, t.TempDir())
+	check(unset, `{"dir":"/copy"}`, 501, "--backup-root DIR or COUNTMILL_BACKUP_ROOT")
 	check(r, `{"dir":""}`, 400, "names no directory")
 	check(r, `{"directory":"/tmp"}`, 400, "names no directory")
 	check(r, ``, 400, "names no directory")
-	for err, want := range map[error]int{pebble.ErrBackupBusy: 409, errors.New("disk is full"): 500, context.DeadlineExceeded: 503, countmill.ErrUnavailable: 503} {
-		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.backup = func(context.Context, string) error { return err } })
-		check(failing, `{"dir":"/copy"}`, want, "")
+	for err, want := range map[error]struct {
+		status int
+		says   string
+	}{
+		pebble.ErrBackupBusy:    {409, ""},
+		errors.New("/secret/a"): {500, "could not be written: the server's log says why"},
+		&os.PathError{Op: "write", Path: "/secret/a", Err: syscall.ENOSPC}: {500, "could not be written: no space left on device"},
+		context.DeadlineExceeded: {503, ""},
+		countmill.ErrUnavailable: {503, ""},
+	} {
+		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) {
+			b.backup = func(context.Context, string) (string, error) { return "", err }
+		})
+		check(failing, `{"dir":"/copy"}`, want.status, want.says)
 		failing.stop(t)
 	}
 	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.backup = nil })

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-
-	"github.com/countmill/countmill"
 )
 
 // ErrUsage is matched by errors that a change of the command line or of the
@@ -41,6 +39,8 @@ type Config struct {
 	Insecure bool
 	// CORSOrigins are web pages whose scripts may call. Default: none.
 	CORSOrigins []string
+	// BackupRoot is the directory below which backups may be made. Default: none are.
+	BackupRoot string
 	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
@@ -54,7 +54,9 @@ type Config struct {
 	// ShardRate is how many commits a second a shard sustains. Negative: counters keep the
 	// numbers of shards that they have. Default 0: what the store says.
 	ShardRate float64
-	// Horizon is how long ids are remembered. Default 8 days.
+	// Horizon is the deduplication window: for how long ids are remembered. An aggregator
+	// writes it into the database; a publisher refuses increments whose time is older.
+	// Default 0: what the database says, 8 days in a new one, and where there is none.
 	Horizon time.Duration
 
 	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
@@ -64,8 +66,9 @@ type Config struct {
 	// Staleness is how old an increment may be when it is counted. Default 0: the lingers
 	// decide.
 	Staleness time.Duration
-	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB.
-	WindowMessages, WindowCounters, WindowBytes int
+	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB. An aggregator holds
+	// twice as many messages, and four times the memory.
+	WindowMessages, WindowCounters, WindowMemory int
 	// Commits at once. Default 0: what the store gains from.
 	Commits int
 	// CommitTimeout bounds each call of the aggregator to the store. Default 10s.
@@ -103,10 +106,9 @@ func (c Config) withDefaults() Config {
 	c.Bus = cmp.Or(c.Bus, "loopback:")
 	c.Store = cmp.Or(c.Store, "pebble:countmill-data")
 	c.Cache = cmp.Or(c.Cache, "memory:")
-	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
-	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.WindowMemory = cmp.Or(c.WindowMemory, 64<<20)
 	c.MaxShards = cmp.Or(c.MaxShards, 128)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)

@@ -81,8 +81,20 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("reader: %w", err)
 		}
 	}
-	if a.tokens != nil && a.tokens.Err() != nil {
-		degraded = strings.TrimPrefix(fmt.Sprintf("%s; tokens: those of before are in force: %v", degraded, a.tokens.Err()), "; ")
+	if tokens := a.tokensDegraded(); tokens != "" {
+		degraded = strings.TrimPrefix(degraded+"; tokens: "+tokens, "; ")
 	}
 	return degraded, nil
+}
+
+func (a *App) tokensDegraded() string {
+	switch {
+	case a.tokens == nil:
+		return ""
+	case a.tokens.Err() != nil:
+		return fmt.Sprintf("those of before are in force: %v", a.tokens.Err())
+	case a.tokens.Len() == 0:
+		return "the file holds none, so every call is refused"
+	}
+	return ""
 }

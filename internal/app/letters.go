@@ -8,6 +8,7 @@ import (
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/api"
+	safe "github.com/countmill/countmill/store"
 )
 
 // A morgue is the store as package letters sees it: the copies by which replays are asked
@@ -93,6 +94,11 @@ func (m morgue) Discard(ctx context.Context, keys []string) error {
 		asked[i] = aggregator.AskKey(key)
 	}
 	return forbidden(m.store.Discard(ctx, append(asked, keys...)))
+}
+
+func (m morgue) Settings(ctx context.Context) (safe.Settings, error) {
+	checked, err := m.store.Check(ctx)
+	return checked.Settings, forbidden(err)
 }
 
 // forbidden says who has to act where the store refuses this process.

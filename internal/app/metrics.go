@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -114,8 +115,8 @@ func (c *statsCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (a *App) aggregatorSamples() []sample {
-	s := a.aggregator.Stats()
-	return []sample{
+	s, settings := a.aggregator.Stats(), a.aggregator.Settings()
+	return append(lagSamples(s.Lag, !s.Stalled || s.Lag > 0), []sample{
 		counter("countmill_messages_received_total", "Messages taken from the bus.", s.Messages),
 		counter("countmill_parts_received_total", "Parts in the messages taken from the bus.", s.Parts),
 		counter("countmill_entries_folded_total", "Entries applied to the store.", s.Entries),
@@ -131,17 +132,50 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
-		gauge("countmill_held_bytes", "Bytes of messages taken and not acknowledged.", float64(s.HeldBytes)),
+		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
-		gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted.", s.Lag.Seconds()),
+		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
+		gauge("countmill_replay_age_seconds", "How long the first of the dead letters that are being replayed has been; 0 where there are none.", s.ReplayAge.Seconds()),
 		gauge("countmill_window_widened_seconds", "How long windows wait beyond --staleness because commits fail again and again.", s.Widened.Seconds()),
+		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as the database said last; 0 before it has.", settings.Window.Seconds()),
+		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
-	}
+	}...)
 }
+
+// lagSamples has no number where nobody knows one: a 0 would say that nothing waits.
+func lagSamples(lag time.Duration, known bool) []sample {
+	if !known {
+		return nil
+	}
+	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
+}
+
+// pipelineSamples are from the aggregators' records. A process with an aggregator of its own
+// shows the lag of that instead.
+func (a *App) pipelineSamples() []sample {
+	ctx, cancel := context.WithTimeout(context.Background(), pipelineTimeout)
+	defer cancel()
+	p := a.reader.Pipeline(ctx)
+	samples := []sample{gauge("countmill_aggregators_alive", "Aggregators that said lately that they take messages.", float64(p.Workers))}
+	if p.NewestSettings > 0 {
+		const name, help = "countmill_aggregators_settings_version", "Versions of the database's settings that aggregators use: the oldest and the newest."
+		samples = append(samples,
+			sample{name, help, prometheus.GaugeValue, float64(p.OldestSettings), []string{"of", "oldest"}},
+			sample{name, help, prometheus.GaugeValue, float64(p.NewestSettings), []string{"of", "newest"}})
+	}
+	if a.aggregator != nil {
+		return samples
+	}
+	return append(lagSamples(p.Lag, p.LagKnown()), samples...)
+}
+
+// pipelineTimeout bounds how long a scrape waits for the aggregators' records.
+const pipelineTimeout = 2 * time.Second
 
 func (a *App) readerSamples() []sample {
 	s := a.reader.Stats()
-	return []sample{
+	return append(a.pipelineSamples(), []sample{
 		counter("countmill_totals_served_total", "Totals served.", s.FromStore, "source", "store"),
 		counter("countmill_totals_served_total", "Totals served.", s.FromCache, "source", "cache"),
 		counter("countmill_lookups_total", "Look-ups of the store for totals.", s.Lookups),
@@ -155,7 +189,7 @@ func (a *App) readerSamples() []sample {
 		counter("countmill_shared_reads_total", "Calls answered by another call's read.", s.Shared),
 		counter("countmill_refreshes_total", "Totals read ahead of their expiry.", s.Refreshes),
 		counter("countmill_overflows_total", "Totals not given because they do not fit 64 bits.", s.Overflows),
-	}
+	}...)
 }
 
 func (a *App) adminSamples() []sample {
@@ -209,7 +243,7 @@ func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
-	return float64(t.UnixNano()) / 1e9
+	return float64(t.UnixMicro()) / 1e6
 }
 
 func (a *App) publisherSamples() []sample {

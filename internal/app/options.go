@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
+	safe "github.com/countmill/countmill/store"
 )
 
 // An option is a flag and its variable.
@@ -32,7 +33,7 @@ var options = []option{
 		"Address to serve HTTP on. Port 0 picks a free port. Beyond this machine (loopback) it needs --tokens or --insecure.",
 		func(c *Config) pflag.Value { return textValue{to: &c.Listen} }},
 	{"tokens", "FILE", Up,
-		"Who may call: a file of bearer tokens, one line each as \"countmill token new\" prints it; none: anybody. It is read again when it changes; a version with a mistake changes nothing, and /readyz says so. Connections are not encrypted: put TLS in front.",
+		"Who may call: a file of bearer tokens, one line each as \"countmill token new\" prints it; none: anybody. It is read again when it changes; one with a mistake, and one that others than its owner can write, changes nothing, and /readyz says so. One without tokens lets nobody in. Connections are not encrypted: put TLS in front.",
 		func(c *Config) pflag.Value { return fileValue{&c.Tokens} }},
 	{"insecure", "", Up,
 		"Let anybody who reaches --listen call, from other machines too.",
@@ -43,6 +44,9 @@ var options = []option{
 	{"data", "DIR", Aggregator | Reader,
 		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
 		func(c *Config) pflag.Value { return dirValue{&c.Store} }},
+	{"backup-root", "DIR", Aggregator | Reader,
+		"Directory of this machine below which \"countmill backup\" may copy the counters of a pebble: store. Nobody but this user should be able to write there. none: backups are refused.",
+		func(c *Config) pflag.Value { return fileValue{&c.BackupRoot} }},
 	{"bus", "URL", Publisher | Aggregator,
 		"Where batches travel from publishers to aggregators: loopback: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub; a publisher needs no subscription; from dead_letter aggregators take what Pub/Sub gives up delivering, as dead letters).",
 		func(c *Config) pflag.Value { return textValue{to: &c.Bus} }},
@@ -66,10 +70,10 @@ var options = []option{
 	{"shard-rate", "RATE", Aggregator,
 		"How many commits a second one shard sustains: a counter gets more shards when they take more, or stand in each other's way. off: none gets more by itself. auto: what suits the store; 1 with datastore:, off with pebble:.",
 		func(c *Config) pflag.Value { return rateValue{&c.ShardRate} }},
-	{"horizon", "DURATION", Up,
-		"How long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. The same for all processes of a deployment.",
+	{"horizon", "DURATION", Publisher | Aggregator,
+		"The deduplication window: how long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. It is kept in the database, and an aggregator that is given another one sets it there at its start; of several the last one wins. auto: what the database has, 192h in a new one. A publisher alone goes by its own, 192h with auto.",
 		func(c *Config) pflag.Value {
-			return durationValue{to: &c.Horizon, min: time.Hour, max: 366 * 24 * time.Hour}
+			return durationValue{to: &c.Horizon, min: safe.MinWindow, max: safe.MaxWindow, auto: true}
 		}},
 	{"linger", "DURATION", Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with loopback:, else 250ms.",
@@ -94,9 +98,9 @@ var options = []option{
 	{"window-counters", "N", Aggregator,
 		"A window closes at this many distinct counters.",
 		func(c *Config) pflag.Value { return countValue{to: &c.WindowCounters, min: 1, max: 10_000_000} }},
-	{"window-bytes", "SIZE", Aggregator,
-		"A window closes at this many bytes of messages.",
-		func(c *Config) pflag.Value { return sizeValue{&c.WindowBytes, 64 << 10, 4 << 30} }},
+	{"window-memory", "SIZE", Aggregator,
+		"A window closes when its messages take this much memory, as estimated. An aggregator holds four times that at most.",
+		func(c *Config) pflag.Value { return sizeValue{&c.WindowMemory, 64 << 10, 4 << 30} }},
 	{"commits", "N", Aggregator,
 		"How many commits may be under way at once. auto: what the store gains from.",
 		func(c *Config) pflag.Value { return countValue{to: &c.Commits, min: 1, max: 1024, auto: true} }},

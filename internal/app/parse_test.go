@@ -29,9 +29,9 @@ func find(t *testing.T, settings []Setting, name string) Setting {
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var other = map[string]string{
 	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
-	"max-shards": "200", "shard-rate": "2.5",
+	"backup-root": "b", "max-shards": "200", "shard-rate": "2.5",
 	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms", "staleness": "3s",
-	"window-messages": "11", "window-counters": "12", "window-bytes": "128KiB", "commits": "3",
+	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
 	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
 }
@@ -101,8 +101,8 @@ func TestParseRefuses(t *testing.T) {
 		{[]string{"--staleness", "99ms"}, nil, "--staleness: must be a duration such as 250ms or 2h from 100ms to 1m, or none"},
 		{[]string{"--staleness", "61s"}, nil, "from 100ms to 1m, or none"},
 		{[]string{"--staleness", "0s"}, nil, "from 100ms to 1m, or none"},
-		{[]string{"--window-bytes", "1GB"}, nil, "--window-bytes: must be a size such as"},
-		{[]string{"--window-bytes", "4294967295GiB"}, nil, "--window-bytes"},
+		{[]string{"--window-memory", "1GB"}, nil, "--window-memory: must be a size such as"},
+		{[]string{"--window-memory", "4294967295GiB"}, nil, "--window-memory"},
 		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
 		{[]string{"--data", "d", "--store", "pebble:e"}, nil, "--data DIR is short for --store"},
 		{nil, map[string]string{"COUNTMILL_DATA": "d", "COUNTMILL_STORE": "pebble:e"}, "COUNTMILL_DATA is short for"},
@@ -123,7 +123,7 @@ func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, _, err := Parse(Up, []string{"--shards", "0", "--horizon=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
 	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
-		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, got "1s"; ` +
+		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, or auto, got "1s"; ` +
 		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
 		t.Errorf("Parse: got error %v, want %s", err, want)

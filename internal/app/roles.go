@@ -40,13 +40,13 @@ func (a *App) makeRoles() error {
 
 func (a *App) publisherConfig() publisher.Config {
 	return publisher.Config{
-		Topic:      a.backends.topic,
-		Linger:     a.cfg.Linger,
-		Staleness:  a.cfg.Staleness,
-		MaxEntries: a.cfg.OpenEntries,
-		MaxBytes:   a.cfg.OpenBytes,
-		Horizon:    a.cfg.Horizon,
-		Logger:     a.log.With("role", "publisher"),
+		Topic:       a.backends.topic,
+		Linger:      a.cfg.Linger,
+		Staleness:   a.cfg.Staleness,
+		MaxEntries:  a.cfg.OpenEntries,
+		MaxBytes:    a.cfg.OpenBytes,
+		HorizonFunc: a.window,
+		Logger:      a.log.With("role", "publisher"),
 	}
 }
 
@@ -57,13 +57,12 @@ func (a *App) aggregatorConfig() aggregator.Config {
 		Staleness:      a.cfg.Staleness,
 		WindowMessages: a.cfg.WindowMessages,
 		WindowCounters: a.cfg.WindowCounters,
-		WindowBytes:    a.cfg.WindowBytes,
+		WindowMemory:   a.cfg.WindowMemory,
 		Commits:        a.cfg.Commits,
 		CommitTimeout:  a.cfg.CommitTimeout,
 		Shards:         a.cfg.Shards,
 		MaxShards:      a.cfg.MaxShards,
 		ShardRate:      a.cfg.ShardRate,
-		Horizon:        a.cfg.Horizon,
 		DeadLetterRate: a.cfg.DeadLetterRate,
 		WorkerID:       a.cfg.WorkerID,
 		// The loopback bus never delivers twice and pebble says when it cannot tell: then
@@ -99,7 +98,6 @@ func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
 func (a *App) adminConfig() admin.Config {
 	return admin.Config{
 		Timeout: a.cfg.RequestTimeout,
-		Horizon: a.cfg.Horizon,
 		Logger:  a.log.With("role", "admin"),
 	}
 }

@@ -32,7 +32,7 @@ func (a *App) routes() (*api.Router, error) {
 	rt.Handle(http.MethodPost, "/v1/backup", access.Whole(access.Admin), http.HandlerFunc(a.backup))
 	if a.publisher != nil {
 		rt.Handle(http.MethodPost, "/v1/increments", access.PerCounter(access.Publish), a.ingest.guard(ingest.New(a.publisher, ingest.Config{
-			Timeout: a.cfg.RequestTimeout, Horizon: a.cfg.Horizon, Logger: a.log.With("route", "increments"),
+			Timeout: a.cfg.RequestTimeout, HorizonFunc: a.window, Logger: a.log.With("route", "increments"),
 		})))
 	}
 	if a.backends.store != nil {
@@ -54,7 +54,7 @@ func (a *App) routes() (*api.Router, error) {
 // lookAfter adds what a person does to the store. Aggregators serve it too: they have
 // the right to write.
 func (a *App) lookAfter(rt *api.Router) {
-	dead := letters.New(morgue{a.backends.store}, letters.Config{Horizon: a.cfg.Horizon})
+	dead := letters.New(morgue{a.backends.store})
 	letters.NewHandler(dead, letters.HandlerConfig{Logger: a.log.With("route", "dead")}).Register(rt)
 	var totals verify.Totals
 	if cache, ok := a.backends.cache.(droppable); ok {

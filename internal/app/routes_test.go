@@ -57,12 +57,15 @@ func TestMetrics(t *testing.T) {
 	r.incr(t, `[{"counter":"a"},{"counter":"b","id":"x"}]`)
 	r.incr(t, `{"counter":"b","id":"x"}`)
 	r.wantTotal(t, "a", 1)
+	r.poll(t, "alive", func() bool { return r.metric(t, "countmill_aggregators_alive") == 1 })
 	for name, want := range map[string]float64{
 		"countmill_increments_total":          3,
 		"countmill_increments_durable_total":  3,
 		"countmill_messages_sent_total":       2,
 		"countmill_messages_received_total":   2,
 		"countmill_entries_folded_total":      2,
+		"countmill_settings_version":          1,
+		"countmill_dedup_window_seconds":      192 * 3600,
 		"countmill_duplicate_parts_total":     1,
 		"countmill_dead_letters_total":        0,
 		"countmill_fold_duration_seconds_sum": -1,
@@ -74,6 +77,8 @@ func TestMetrics(t *testing.T) {
 		"countmill_totals_served_total":       1,
 		"countmill_total_age_seconds_count":   1,
 		"countmill_lag_seconds":               0,
+		"countmill_replaying_dead_letters":    0,
+		"countmill_replay_age_seconds":        0,
 		"countmill_store_disk_bytes":          -1,
 		"countmill_build_info":                1,
 		"go_goroutines":                       -1,

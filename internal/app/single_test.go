@@ -19,6 +19,41 @@ type sharedBus struct{ bus }
 
 func (sharedBus) Close() error { return nil }
 
+// A reader shows the aggregators' lag, and how many are alive. With none the lag is absent.
+func TestAReaderShowsTheLag(t *testing.T) {
+	t.Parallel()
+	s, err := pebble.Open(pebble.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b, err := loopback.New(loopback.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	begin := func(role Roles) *running {
+		a, err := newApp(Config{Roles: role, Listen: "127.0.0.1:0"}, func(Config) (*backends, error) {
+			return &backends{bus: sharedBus{b}, store: sharedStore{s}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run(t, a)
+	}
+	reader, aggregator := begin(Reader), begin(Aggregator)
+	defer reader.stop(t)
+	shows := func(alive string, lag bool) func() bool {
+		return func() bool {
+			_, text := reader.call(t, "GET", "/metrics", "")
+			return strings.Contains(text, "\ncountmill_aggregators_alive "+alive+"\n") && strings.Contains(text, "\ncountmill_lag_seconds 0\n") == lag
+		}
+	}
+	reader.poll(t, "shown as alive", shows("1", true))
+	aggregator.stop(t)
+	reader.poll(t, "shown as gone", shows("0", false))
+}
+
 // Single roles are the same composition as `up`: each serves its own routes, and
 // together they count, with markers, as a bus between processes delivers again.
 func TestSingleRolesTogether(t *testing.T) {

@@ -5,13 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/countmill/countmill/admin"
+	safe "github.com/countmill/countmill/store"
 )
-
-// sweepEvery is how often what is to be forgotten is: markers beyond the horizon, where the
-// store does not do that by itself, and counters that were deleted a day ago. pebble counts
-// the rounds (Store.SweepCounters), so it must not be less than aggregators remember records.
-const sweepEvery = time.Hour
 
 func (a *App) startSweeps(ctx context.Context) {
 	ctx, a.stopSweeps = context.WithCancel(ctx)
@@ -23,13 +18,14 @@ func (a *App) startSweeps(ctx context.Context) {
 	}
 }
 
-// tokensEvery is how often the file of tokens is read again: who takes a token away waits
-// no longer. A guess; a file of 1,000 tokens takes some milliseconds.
-const tokensEvery = 2 * time.Second
+// tokensEvery is how often the file of tokens is read again, and how long a removed token
+// stays in force at most. Removing all of them takes half a second more. A guess.
+const tokensEvery = time.Second
 
-// sweep runs until ctx ends.
+// sweep forgets markers beyond the deduplication window, where the store does not do that by
+// itself, and counters that were deleted a day ago. It runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(safe.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -51,7 +47,7 @@ func (a *App) sweepOnce(ctx context.Context, now time.Time) {
 		warn("old markers not dropped, will try again", a.backends.sweep(ctx, now))
 	}
 	if a.aggregator != nil {
-		_, err := a.backends.store.SweepCounters(ctx, admin.SweepAfter)
+		_, err := a.backends.store.SweepCounters(ctx, safe.SweepAfter)
 		warn("deleted counters not removed, will try again", err)
 	}
 }

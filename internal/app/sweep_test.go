@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
+	safe "github.com/countmill/countmill/store"
 )
 
 func TestSweepsGoOnAfterAnError(t *testing.T) {
@@ -41,7 +42,7 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 			},
 		}}
 		a.startSweeps(t.Context())
-		time.Sleep(sweepEvery + time.Minute)
+		time.Sleep(safe.SweepEvery + time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := a.closeBackends(ctx); err != nil {

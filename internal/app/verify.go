@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	safe "github.com/countmill/countmill/store"
 )
 
 // A surveyed store answers a page token that it cannot read as an error of the request.
@@ -65,11 +66,11 @@ func (p past) Drop(ctx context.Context, counters []string) error { return p.cach
 
 // Now is the store's time, which is the machine's where the store says none.
 func (p past) Now(ctx context.Context) (time.Time, error) {
-	at, err := p.store.Check(ctx)
-	if at.IsZero() {
-		at = time.Now()
+	checked, err := p.store.Check(ctx)
+	if checked.At.IsZero() {
+		checked.At = time.Now()
 	}
-	return at, err
+	return checked.At, err
 }
 
 // keptPast is how much of the past a store is asked for; Datastore keeps an hour.
@@ -103,4 +104,4 @@ type oneView struct {
 
 func (s oneView) View() reader.View { return s.view }
 
-func (oneView) Check(context.Context) (time.Time, error) { return time.Time{}, nil }
+func (oneView) Check(context.Context) (safe.Checked, error) { return safe.Checked{}, nil }

@@ -2,9 +2,9 @@ package plan
 
 import (
 	"math"
-	"time"
 
 	"github.com/countmill/countmill/internal/shards"
+	"github.com/countmill/countmill/store"
 )
 
 // A Plan is what a load comes to.
@@ -78,7 +78,8 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten
 	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
 	c.EntitiesDeleted = c.MarkersWritten
-	c.Markers = c.MarkersWritten * (l.Horizon + markerSlack).Seconds()
+	// A TTL policy deletes them up to a day later.
+	c.Markers = c.MarkersWritten * (l.Horizon + store.MarkerSlack).Seconds()
 
 	folds := make([]float64, len(of))
 	served := l.served(of)
@@ -94,7 +95,7 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	if l.Totals == 0 {
 		readers = 0
 	}
-	c.EntitiesRead = c.RecordsRead + c.TotalsRead + (aggregators+readers)/checkEvery + readers*aggregators/lagEvery
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
 	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c
@@ -157,7 +158,3 @@ func (l Load) enough(of []class, b batch) int {
 }
 
 const maxAggregators = 1 << 16
-
-// markerSlack is how long beyond the horizon a marker is kept (package aggregator). A TTL
-// policy deletes it up to a day later.
-const markerSlack = 2 * time.Hour

@@ -3,15 +3,16 @@ package plan
 import (
 	"math"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // Of aggregator, reader and backend/datastore.
 const (
-	recordsFor     = 3600      // seconds that an aggregator goes by a record it has read
+	recordsFor     = float64(store.RememberFor / time.Second)
 	recordsKept    = 1_500_000 // of them in memory: between one and two halves of Remember
 	announceEvery  = 5.0       // seconds; a record of its own that each aggregator writes
 	lagEvery       = 5.0       // seconds; when each reader reads all of those
-	checkEvery     = 10.0      // seconds; when everybody looks whether it is the same database
 	refreshPart    = 0.8       // of a total's permitted age, after which it is read again
 	cachedAtMost   = time.Minute
 	secondsOfMonth = 30 * 24 * 3600.0

@@ -15,18 +15,19 @@ func (w *World) ages() {
 	if rng.IntN(4) > 0 {
 		return
 	}
-	w.rates[ReadLater] = 0.3
 	w.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		return
 	}
-	w.shape.horizon = oddly(rng, []time.Duration{24 * time.Hour, 8 * 24 * time.Hour}[rng.IntN(2)])
+	if !w.changing {
+		w.windows[0] = windows[2+rng.IntN(2)]
+	}
 	w.shape.held, w.shape.windowMessages = max(w.shape.held, 3), max(w.shape.windowMessages, 2)
 	w.shape.window = oddly(rng, 100*time.Millisecond)
 	w.shape.works += 10
 	w.shape.minSteps += 100
 	w.shape.eventRate = max(w.shape.eventRate, 0.05)
-	w.rates[NearHorizon], w.rates[LateCopy], w.rates[Suspended] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
+	w.rates[NearWindow], w.rates[LateCopy], w.rates[SuspendedOld] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
 	for _, f := range []Fault{PublishTwice, AckLost, Redelivered} { // or all but the first copy is gone by then
 		if rng.IntN(2) == 0 {
 			w.rates[f] = 0.3
@@ -35,16 +36,16 @@ func (w *World) ages() {
 }
 
 // pastEvent is when an event happened that a client tells of late, up to just within the
-// horizon. A later repeat may be beyond it, and is then refused.
+// window. A later repeat may be beyond it, and is then refused.
 func (w *World) pastEvent(at time.Time) time.Time {
 	if !w.strikes(PastEvent) {
 		return at
 	}
-	h := w.shape.horizon
+	h := w.window()
 	return w.wall().Add(-[]time.Duration{time.Minute, h / 3, h / 2, h - 5*time.Minute}[w.rng.IntN(4)])
 }
 
-// from is what the horizon counts from: the time of the oldest part in the message. It is zero
+// from is what the window counts from: the time of the oldest part in the message. It is zero
 // where the message cannot be read, or will not come twice.
 func (l *parcel) from() (from time.Time) {
 	batch, err := decode(l.payload)
@@ -64,9 +65,9 @@ func (l *parcel) from() (from time.Time) {
 }
 
 // oldest is the one of messages whose oldest part is older than that of all others, but still
-// within the horizon; nil if there is none.
+// within the window; nil if there is none.
 func (w *World) oldest(messages []*parcel) (found *parcel) {
-	bound := w.storeNow().Add(-w.shape.horizon)
+	bound := w.storeNow().Add(-w.window())
 	for _, l := range messages {
 		if at := l.from(); at.After(bound) && (found == nil || at.Before(found.from())) {
 			found = l
@@ -75,7 +76,7 @@ func (w *World) oldest(messages []*parcel) (found *parcel) {
 	return found
 }
 
-// passUntil lets time pass until the oldest of messages is so much older than the horizon.
+// passUntil lets time pass until the oldest of messages is so much older than the window.
 func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
 	l := w.oldest(messages)
 	if l == nil {
@@ -88,25 +89,25 @@ func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
 	return far > 0
 }
 
-// lasts is how long it takes until the message is so much older than the horizon.
+// lasts is how long it takes until the message is so much older than the window.
 func (w *World) lasts(l *parcel, beyond time.Duration) time.Duration {
-	return l.from().Add(w.shape.horizon + beyond).Sub(w.storeNow())
+	return l.from().Add(w.window() + beyond).Sub(w.storeNow())
 }
 
-// nearHorizon lets the oldest message wait until shortly before it is beyond the horizon: what
+// nearWindow lets the oldest message wait until shortly before it is beyond the window: what
 // comes from now on is much younger.
-func (w *World) nearHorizon() bool {
+func (w *World) nearWindow() bool {
 	if l := w.oldest(w.bus.done); l == nil || w.lasts(l, 0) < soonOver {
 		return false
 	}
 	return w.passUntil(w.bus.done, -[]time.Duration{5 * time.Minute, 30 * time.Minute}[w.rng.IntN(2)])
 }
 
-// soonOver is how long a message is within the horizon at most that is delivered once more
+// soonOver is how long a message is within the window at most that is delivered once more
 // beside a younger one.
 const soonOver = time.Hour
 
-// outlives reports whether the one message is still within the horizon when no marker is kept
+// outlives reports whether the one message is still within the window when no marker is kept
 // any more of the other.
 func outlives(young, old *parcel) bool { return young.from().Sub(old.from()) > markerGone+soonOver }
 
@@ -117,20 +118,17 @@ func (w *World) lateCopy(s *subscription, young *parcel) {
 	if l == nil || w.lasts(l, 0) > soonOver || !outlives(young, l) || !w.strikes(LateCopy) {
 		return
 	}
-	w.bus.done = slices.DeleteFunc(w.bus.done, func(o *parcel) bool { return o == l })
-	w.say(nil, "message %d was acknowledged, and comes again", l.n)
-	l.acked = false
-	w.bus.requeue(l)
+	w.bus.repeat(l)
 	s.next = l
 }
 
 // attempts is what the goroutine of an attempt runs.
 const attempts = "aggregator.(*loop).launch"
 
-// suspend stops the machine of an aggregator that is about to try a commit. When it goes on,
+// suspendOld stops the machine of an aggregator that is about to try a commit. When it goes on,
 // the marker of the oldest part may be forgotten.
-func (w *World) suspend(s *step) {
-	if w.rates[Suspended] == 0 || !strings.Contains(s.op, attempts) {
+func (w *World) suspendOld(s *step) {
+	if w.rates[SuspendedOld] == 0 || !strings.Contains(s.op, attempts) {
 		return
 	}
 	var held []*parcel
@@ -139,7 +137,7 @@ func (w *World) suspend(s *step) {
 			held = append(held, d.parcel)
 		}
 	}
-	l, rate := w.oldest(held), w.rates[Suspended]
+	l, rate := w.oldest(held), w.rates[SuspendedOld]
 	switch {
 	case l == nil || !w.stormy:
 		return
@@ -149,23 +147,10 @@ func (w *World) suspend(s *step) {
 		rate /= 3 // a younger one may come
 	}
 	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
-		w.hit(Suspended)
+		w.hit(SuspendedOld)
 	}
 }
 
-// markerGone is how long after the horizon no marker is kept any more of a part that was
+// markerGone is how long after the window no marker is kept any more of a part that was
 // committed soon.
 const markerGone = 2*time.Hour + 5*time.Minute
-
-// overtake ends a call that is under way while so much time passes: it comes to nothing, or came
-// to something before. Its answer may have arrived before the machine was suspended, to be read
-// when that goes on: nobody's timer has noticed.
-func (w *World) overtake(s *step) {
-	if w.strikes(ReadLater) {
-		s.run(released)
-		s.run, s.slow = func(fate) {}, false
-		return
-	}
-	s.run(ended)
-	s.run, s.slow = func(fate) {}, true
-}

@@ -21,7 +21,7 @@ type broker struct {
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
-	done          []*parcel // acknowledged, the latest of them
+	done          []*parcel // the last ones that were acknowledged
 	subscriptions []*subscription
 }
 
@@ -42,6 +42,7 @@ type delivery struct {
 	parcel *parcel
 	sub    *subscription
 	msg    *message.Message
+	at     time.Time
 }
 
 type subscription struct {
@@ -109,9 +110,6 @@ func (b *broker) requeue(l *parcel) {
 
 var errNacked = errors.New("sim: the subscriber refused the message; it was not applied")
 
-// mostDone is how many acknowledged messages a broker remembers.
-const mostDone = 20
-
 // acked takes an ack in, or loses it: then the message is to be delivered again.
 func (b *broker) acked(d *delivery) *parcel {
 	w := b.w
@@ -126,13 +124,25 @@ func (b *broker) acked(d *delivery) *parcel {
 	}
 	if !d.parcel.acked {
 		d.parcel.acked = true
-		b.done = append(b.done[max(0, len(b.done)-mostDone):], d.parcel)
 		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
 		if d.parcel.settled != nil {
 			d.parcel.settled(nil)
+			return nil
 		}
+		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.parcel)
 	}
 	return nil
+}
+
+// keptDone is how many messages the broker may deliver again after their acknowledgement.
+const keptDone = 10
+
+// repeat delivers a message again that was acknowledged.
+func (b *broker) repeat(l *parcel) {
+	b.w.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
+	b.done = slices.DeleteFunc(b.done, func(d *parcel) bool { return d == l })
+	l.acked = false
+	b.requeue(l)
 }
 
 func (b *broker) nacked(d *delivery) {
@@ -205,7 +215,7 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.held = append(b.held, &delivery{l, s, m})
+	b.held = append(b.held, &delivery{l, s, m, time.Now()})
 	b.checkHeld(s.p)
 	return true
 }

@@ -4,7 +4,7 @@ import "time"
 
 // mostStep is how far the store's clock moves from where it began, at most: with what a
 // process's own clock is set by in one go it stays within the two hours that markers outlive
-// the horizon.
+// the window.
 const mostStep = 20 * time.Minute
 
 // A storeStep is since when the store's clock was how far off.
@@ -45,11 +45,15 @@ func (w *World) stepStore() bool {
 	return true
 }
 
-// taught notes that a process was told the store's time by a call that took so long.
-func (p *proc) taught(took time.Duration) {
+// taught notes that a process has read an answer with the store's time, to a call that began then
+// by clocks that are right. The first answer of all teaches nothing if it took over a minute.
+func (p *proc) taught(began time.Time) {
+	took := p.w.wall().Sub(began)
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.doubt = min(p.doubt, took)
+	if p.learned || took <= time.Minute {
+		p.learned, p.doubt = true, min(p.doubt, took)
+	}
 }
 
 // showed is when the store's clock showed at, by clocks that are right.

@@ -16,6 +16,7 @@ const (
 
 	FoldApplied
 	FoldNotApplied
+	FoldNotBegun
 	FoldLate
 	FoldContended
 	FoldResent
@@ -37,6 +38,7 @@ const (
 	DiscardLate
 	AnnounceLost
 	CheckFails
+	CheckHangs
 	ReadFails
 	ResetLost
 	ResetAnswerLost
@@ -48,6 +50,7 @@ const (
 	CacheLate
 
 	Redelivered
+	AckForgotten
 	StreamEnds
 	StoreAway
 	BusAway
@@ -57,7 +60,11 @@ const (
 	KillReader
 	Image
 	Freeze
-	PastHorizon
+	PastWindow
+	Suspended
+	AnswerWaits
+	WindowLonger
+	WindowShorter
 	ClockSkewed
 	ClockJumps
 	StoreClockSkewed
@@ -83,31 +90,32 @@ const (
 	Flood
 	Swarm
 	PastEvent
-	NearHorizon
-	Suspended
-	ReadLater
+	NearWindow
+	SuspendedOld
 
 	faultCount
 )
 
 var faultNames = [faultCount]string{
-	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "acknowledged message comes again",
-	"fold applied, answer lost", "fold not applied, error", "fold applied later, error",
+	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "copy beside a younger message",
+	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
 	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",
 	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
-	"announcement lost", "check fails", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
+	"announcement lost", "check fails", "check hangs", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
 	"cache entries swapped", "cache set late",
-	"redelivered", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
-	"aggregator killed", "reader killed", "restored image", "frozen", "past the horizon", "clock off",
+	"redelivered", "delivered again after its ack", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
+	"aggregator killed", "reader killed", "restored image", "frozen", "past the window", "suspended for minutes",
+	"answer read after a suspension", "window longer", "window shorter", "clock off",
 	"clock jumps", "store clock off", "store clock jumps", "shards raised", "a day passes",
 	"deleted counters swept", "aggregator drained", "publisher drained",
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for", "replay asked for of what nobody can read", "counter driven beyond int64", "a million increments in a batch",
-	"event of the past", "just within the horizon", "suspended before a commit", "suspended with an answer unread",
+	"message given up by the bus", "replay asked for", "replay asked for of what nobody can read",
+	"counter driven beyond int64", "a million increments in a batch", "event of the past",
+	"just within the window", "suspended with old and young in a commit",
 }
 
 func (f Fault) String() string { return faultNames[f] }

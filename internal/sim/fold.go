@@ -24,6 +24,7 @@ const (
 	RowRefused
 	RowDeployment
 	RowMaybeApplied
+	RowNotBegun
 	RowMaybeNot
 	RowMaybeLater
 	RowMaybeTwice
@@ -35,7 +36,7 @@ const (
 
 var rowNames = [rowCount]string{
 	"OK", "OK, but not added", "marker exists", "marker exists, none found", "refused for its content",
-	"deployment", "unknown: was applied", "unknown: was not applied", "unknown: applied later",
+	"deployment", "unknown: was applied", "not applied: it never began", "unknown: was not applied", "unknown: applied later",
 	"applied, sent again below: marker exists", "contention: applied, not applied or later", "no answer before the deadline",
 }
 
@@ -56,6 +57,7 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	st.asks = func() string { return commitText(&commit) }
 	st.gets = func() string { return got.String() }
 	s.p.opening(st, &commit)
+	s.w.noteSettings(s.p, &commit)
 	if !s.w.park(st) {
 		return aggregator.Folded{}, errFenced
 	}
@@ -81,13 +83,18 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.F
 		}
 		return err
 	}
-	unknown := func(row Row) (aggregator.Folded, Row, error) { return aggregator.Folded{}, row, errLost }
+	unknown := func(row Row) (aggregator.Folded, Row, error) {
+		p.unsure = true
+		return aggregator.Folded{}, row, errLost
+	}
 	switch {
 	case f != released:
 		w.maybe(apply)
 		return unknown(RowPastDeadline)
 	case w.away(StoreAway):
 		return unknown(w.maybe(apply))
+	case w.strikes(FoldNotBegun):
+		return aggregator.Folded{}, RowNotBegun, fmt.Errorf("sim: %w", aggregator.ErrNotApplied)
 	case w.strikes(FoldNotApplied):
 		return unknown(RowMaybeNot)
 	case w.strikes(FoldApplied):

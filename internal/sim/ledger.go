@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
@@ -77,6 +78,9 @@ func letterSums(letters []aggregator.Dead) map[string][]int64 {
 // partsIn are the parts that a dead letter is about: all of a message that was not read, else
 // not the head that stands before one that follows it.
 func partsIn(d aggregator.Dead) []wire.Part {
+	if e, ok := foreignEntry(d.Payload); ok {
+		return []wire.Part{{Entries: []wire.Entry{e}}}
+	}
 	b, err := decode(d.Payload)
 	if err != nil {
 		return nil
@@ -88,6 +92,16 @@ func partsIn(d aggregator.Dead) []wire.Part {
 		return b.Parts[1:]
 	}
 	return b.Parts
+}
+
+// foreignEntry is what a message holds that no publisher made (oddMessage).
+func foreignEntry(payload []byte) (e wire.Entry, ok bool) {
+	var inc struct {
+		Counter string
+		Delta   int64
+	}
+	err := json.Unmarshal(payload, &inc)
+	return wire.Entry{Counter: inc.Counter, Delta: inc.Delta}, err == nil
 }
 
 // check compares the ledger with the store, when all has come to rest.
@@ -149,6 +163,7 @@ func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64)
 		payloads[string(d.Payload)] = true
 		parts := partsIn(d)
 		w.checkLetter(&d, parts, totals)
+		w.checkYoung(&d, parts)
 		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
 			w.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
 		}

@@ -58,15 +58,15 @@ func (w *World) haste() float64 {
 
 // turn lets a step go, or decides that it will not be answered in time.
 func (w *World) turn(s *step) {
-	if s.op == "fold" && !s.slow && s.ctx.Err() == nil && w.strikes(FoldSlow) {
+	if slow, ok := map[string]Fault{"fold": FoldSlow, "check": CheckHangs}[s.op]; ok && !s.slow && s.ctx.Err() == nil && w.strikes(slow) {
 		s.slow = true
-		w.say(s.p, "its fold will not be answered in time")
+		w.say(s.p, "its %s will not be answered in time", s.op)
 		return
 	}
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
-	w.suspend(s)
+	w.suspendOld(s)
 	w.release(s)
 }
 
@@ -85,7 +85,7 @@ func (w *World) advance() {
 }
 
 // forget lets the store drop the markers that have expired: at once, the worst case.
-func (w *World) forget() { w.fake.Expire(w.storeNow()) }
+func (w *World) forget() { w.fake.Forget() }
 
 // away reports whether something is away, for a while since an event.
 func (w *World) away(f Fault) bool { return w.stormy && time.Now().Before(w.until[f]) }
@@ -105,8 +105,8 @@ func (w *World) event() {
 		return
 	}
 	f := pick(w, enabled)
-	if w.rates[NearHorizon] > w.rng.Float64() {
-		f = NearHorizon
+	if w.rates[NearWindow] > w.rng.Float64() {
+		f = NearWindow
 	}
 	if w.happen(f) {
 		w.hit(f)
@@ -146,11 +146,16 @@ func (w *World) happen(f Fault) bool {
 		}
 	case StoreClockJumps:
 		return w.stepStore()
-	case PastHorizon:
-		w.passHorizon()
+	case PastWindow:
+		w.passWindow()
 		return true
-	case NearHorizon:
-		return w.nearHorizon()
+	case Suspended:
+		w.suspend()
+		return true
+	case WindowLonger, WindowShorter:
+		return w.changeWindow(f == WindowLonger)
+	case NearWindow:
+		return w.nearWindow()
 	case DayPasses:
 		w.passDay()
 		return true
@@ -161,6 +166,11 @@ func (w *World) happen(f Fault) bool {
 			l := pick(w, w.bus.held).parcel
 			w.say(nil, "message %d is to be delivered again", l.n)
 			w.bus.requeue(l)
+			return true
+		}
+	case AckForgotten:
+		if len(w.bus.done) > 0 {
+			w.bus.repeat(pick(w, w.bus.done))
 			return true
 		}
 	case GivenUp:
@@ -230,35 +240,4 @@ func (w *World) freezeOne() bool {
 	w.trace("freeze", p, "", 0)
 	w.say(p, "frozen: %t", p.frozen)
 	return true
-}
-
-// passHorizon lets about as much time pass as ids are remembered for: to just before they
-// are forgotten, to just after, and to when nobody's clock doubts it.
-func (w *World) passHorizon() {
-	w.pass(w.shape.horizon + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
-}
-
-// pass lets so much time pass at once. Calls that are under way come to nothing, or came to
-// something before.
-func (w *World) pass(far time.Duration) {
-	for _, s := range w.pending {
-		if s.ctx == nil {
-			continue
-		}
-		if _, limited := s.ctx.Deadline(); limited && s.run != nil {
-			w.overtake(s)
-		}
-	}
-	for _, ghost := range w.ghosts {
-		_ = ghost()
-	}
-	w.ghosts = nil
-	for _, d := range w.bus.held { // nobody extended their leases
-		if !w.embedded && w.rng.IntN(2) == 0 {
-			w.bus.requeue(d.parcel)
-		}
-	}
-	w.setClocks(func() { w.jumped += far })
-	w.say(nil, "-- %s pass at once", far)
-	w.forget()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/reader"
+	settings "github.com/countmill/countmill/store"
 )
 
 // sums has a process's reader look counters up for its admin, as internal/app does.
@@ -24,7 +25,7 @@ func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
 // An answered is what an operator was told of a reset with an id.
 type answered struct {
 	done   admin.Done
-	jumped time.Duration
+	jumped time.Duration // World.jumped when it was asked
 }
 
 // operate lets an operator raise, reset or delete a counter, or reset it again under an id.
@@ -34,6 +35,9 @@ func (w *World) operate() {
 		return
 	}
 	p, counter := pick(w, lives), pick(w, counters[:2+w.shape.counters])
+	if w.rng.IntN(8) == 0 {
+		w.putAhead(counter)
+	}
 	switch n := w.rng.IntN(10); {
 	case n < 2:
 		o := w.newOp("raise")
@@ -41,15 +45,11 @@ func (w *World) operate() {
 		shards := 1 + w.rng.IntN(8)
 		w.ask(o, p, func(ctx context.Context) error { return p.adm.Raise(ctx, counter, shards) })
 	case n < 7:
-		o := w.newOp("reset")
-		o.names = []string{counter}
+		id := ""
 		if w.rng.IntN(3) > 0 {
-			o.id = fmt.Sprint("r", w.rng.IntN(3))
+			id = fmt.Sprint("r", w.rng.IntN(3))
 		}
-		w.ask(o, p, func(ctx context.Context) (err error) {
-			o.done, err = p.adm.Reset(ctx, counter, o.id)
-			return err
-		})
+		w.askReset(p, counter, id)
 	default:
 		o := w.newOp("delete")
 		o.names = []string{counter}
@@ -58,6 +58,55 @@ func (w *World) operate() {
 			return err
 		})
 	}
+}
+
+// putAhead has the store's clock have been ahead, by far, at the last reset of a counter.
+func (w *World) putAhead(counter string) {
+	if by := 5 * 365 * 24 * time.Hour; w.fake.Ahead(counter, by) {
+		w.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
+	}
+}
+
+// mostTries is how often a reset is asked for when nothing breaks any more. Each may take so
+// long that it is given up, as time passes in leaps.
+const mostTries = 50
+
+// resetLast resets the counters that are left for it, one after the other, after which
+// nothing may be left of them. It reports whether all are.
+func (w *World) resetLast() bool {
+	if len(w.asked) > 0 {
+		return false
+	}
+	for len(w.unreset) > 0 {
+		counter := w.unreset[0]
+		if w.lastReset != nil && w.lastReset.err == nil {
+			if left := w.fake.Left(counter); left != 0 {
+				w.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
+			}
+			w.unreset, w.lastReset, w.tries = w.unreset[1:], nil, 0
+			continue
+		}
+		if w.tries++; w.tries > mostTries {
+			w.violate("%s cannot be reset: %v", counter, w.lastReset.err)
+			return true
+		}
+		if lives := w.lives(reading); len(lives) > 0 {
+			w.putAhead(counter)
+			w.lastReset = w.askReset(pick(w, lives), counter, "")
+		}
+		return false
+	}
+	return true
+}
+
+func (w *World) askReset(p *proc, counter, id string) *op {
+	o := w.newOp("reset")
+	o.names, o.id = []string{counter}, id
+	w.ask(o, p, func(ctx context.Context) (err error) {
+		o.done, err = p.adm.Reset(ctx, counter, o.id)
+		return err
+	})
+	return o
 }
 
 // finishChange: what an operator is told was removed is increments, each once, and under one
@@ -86,16 +135,15 @@ func (w *World) finishChange(o *op) {
 	key := counter + "/" + o.id
 	first, again := w.told[key]
 	if !again {
-		w.told[key] = answered{o.done, w.jumped}
+		w.told[key] = answered{o.done, o.jumped}
 		return
 	}
-	// Beyond the horizon it is another reset.
-	forgotten := o.done.At.Sub(first.done.At).Abs() > w.shape.horizon
-	if first.jumped == w.jumped && !forgotten && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
+	// Beyond the window it is another reset.
+	if first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
 		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
 			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
 	}
-	w.told[key] = answered{o.done, w.jumped}
+	w.told[key] = answered{o.done, o.jumped}
 }
 
 // increments reports whether a total is a sum of a counter's increments, none of them twice.
@@ -109,6 +157,22 @@ func increments(counter string, total int64) bool {
 		}
 	}
 	return total >= 0
+}
+
+// An adminStore is the store as an admin sees it: what it is told of the database the
+// other roles of its process do not hear.
+type adminStore struct{ *store }
+
+// Check tells the settings.
+func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err error) {
+	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
+		if s.w.swapped {
+			return errSwapped
+		}
+		checked, err = s.w.fake.Check(background)
+		return err
+	})
+	return checked, err
 }
 
 // RaiseCounter raises for an operator.
@@ -156,7 +220,7 @@ func (w *World) reset(p *proc, r admin.Reset, by int) (admin.Done, error) {
 	w.Resets++
 	w.removed[r.Counter] += done.Removed
 	w.did[by] += done.Removed
-	if was := w.fake.TotalAt(r.Counter, done.At); done.At.Equal(r.Look.At) && was != r.Look.Sum {
+	if was := w.fake.TotalAt(r.Counter, done.At); was != r.Look.Sum {
 		w.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 	}
 	return done, nil
@@ -169,7 +233,7 @@ func (s *store) SweepCounters(ctx context.Context, after time.Duration) (int, er
 
 // sweep removes deleted counters, as an aggregator does every hour.
 func (w *World) sweep() bool {
-	n, _ := w.fake.SweepCounters(background, admin.SweepAfter)
+	n, _ := w.fake.SweepCounters(background, settings.SweepAfter)
 	w.trace("sweep", nil, "", uint64(n))
 	w.say(nil, "%d deleted counters are swept", n)
 	w.Swept += n
@@ -178,7 +242,7 @@ func (w *World) sweep() bool {
 
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
 func (w *World) passDay() {
-	w.pass(admin.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
+	w.pass(settings.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
 	if w.rng.IntN(3) > 0 && w.sweep() {
 		w.hit(Swept)
 	}

@@ -141,7 +141,7 @@ func (o *op) answer() string {
 	return strings.Join(totals, ", ")
 }
 
-// stale reports whether a client may not ask any more: beyond the horizon it would have to
+// stale reports whether a client may not ask any more: beyond the window it would have to
 // say when the event happened.
 func (o *op) stale(w *World) bool {
 	return len(o.incs) > 0 && o.incs[0].Time.IsZero() && w.jumped != o.jumped
@@ -175,10 +175,10 @@ func (w *World) finishSend(o *op) {
 	case o.err == nil:
 	case !errors.Is(o.err, countmill.ErrUnavailable) && !errors.Is(o.err, countmill.ErrOverloaded) &&
 		!errors.Is(o.err, countmill.ErrClosed):
-		return // refused for good: conflict, beyond the horizon
+		return // refused for good: conflict, beyond the window
 	}
 	// An increment without an id may be sent again where it was certainly not counted. One
-	// with an id may always, with its time within the horizon, without it if no time passed.
+	// with an id may always, with its time within the window, without it if no time passed.
 	if o.unknown && o.incs[0].ID == "" && o.key == "" {
 		return
 	}

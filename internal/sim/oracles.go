@@ -75,6 +75,35 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 	}
 }
 
+// checkLag: an aggregator says no less than how long it holds the oldest message, nor than how old
+// that is by the broker's time and the store's, if it knows the store's.
+func (p *proc) checkLag(s *step) {
+	w := p.w
+	stored := w.storeNow().Add(-time.Since(s.at) - w.jumped + s.jumped) // when it said so
+	w.mu.Lock()
+	lag, doubt := p.lag, p.doubt+slack
+	w.mu.Unlock()
+	for _, d := range w.bus.held {
+		if d.sub.p != p || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
+			continue
+		}
+		if held := s.at.Sub(d.at); lag < held {
+			w.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.parcel.n, held)
+		}
+		if old := stored.Sub(d.parcel.published) - doubt; !w.embedded && p.learned && p.set.IsZero() && lag < old {
+			w.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.parcel.n, old)
+		}
+	}
+}
+
+// checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
+func (w *World) checkYoung(d *aggregator.Dead, parts []wire.Part) {
+	judged := strings.HasPrefix(d.Reason, "older than the horizon") || strings.HasPrefix(d.Reason, "time is more than")
+	if w.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
+		w.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
+	}
+}
+
 // in reports whether the part holds the increment.
 func (s *sum) in(p *wire.Part) bool {
 	return slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return e.Counter == s.counter && s.times(e.Delta) > 0 })

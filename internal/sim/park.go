@@ -31,14 +31,16 @@ type step struct {
 	on         int    // the op that asks, 0 for none
 	n          int    // tells steps apart that are equal in all that
 	ctx        context.Context
-	at         time.Time // when it came
-	asks, gets text      // what it asks for and what it got, in words; may be nil
+	at         time.Time     // when it came
+	jumped     time.Duration // World.jumped then
+	asks, gets text          // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	resume chan struct{}
 	fenced bool
 	aside  bool // of the cache: no call of the bus or the store
 	slow   bool // answered when its context has ended, not before
+	frozen bool // while its machine was suspended
 }
 
 // opKey is where the context of a call has the number of the op that made it.
@@ -59,6 +61,7 @@ func (w *World) park(s *step) bool {
 		s.p.calls++
 		s.n = s.p.calls
 	}
+	s.jumped = w.jumped
 	w.arrived = append(w.arrived, s)
 	w.mu.Unlock()
 	<-s.resume
@@ -101,6 +104,7 @@ func (w *World) absorb() bool {
 	if len(arrived) > 0 {
 		w.pending = append(w.pending, arrived...)
 		slices.SortFunc(w.pending, compareSteps)
+		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 		for _, s := range arrived {
 			s.p.begin(s)
 		}

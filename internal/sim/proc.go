@@ -38,6 +38,7 @@ type proc struct {
 	leaving bool          // told to stop
 	left    bool          // and has
 	fell    bool          // ended by itself
+	unsure  bool          // the outcome of a fold was unknown to it
 	skew    time.Duration // written under World.mu
 	set     time.Time     // when its clock was set last
 	image   uint64        // where its random numbers begin
@@ -47,6 +48,8 @@ type proc struct {
 	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
+	lag     time.Duration // that it said last; guarded by World.mu
+	goesBy  int64         // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
@@ -86,7 +89,7 @@ func (w *World) start(r role, slot int) *proc {
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, Horizon: s.horizon, KnownKeys: 4, Env: e,
+			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, HorizonFunc: w.trusted(p), KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
@@ -96,14 +99,14 @@ func (w *World) start(r role, slot int) *proc {
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(sums{p.rdr}, &store{w, p}, admin.Config{
-			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Horizon: s.horizon, Env: e,
+		p.adm = must(admin.New(sums{p.rdr}, adminStore{&store{w, p}}, admin.Config{
+			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
 	if r.has(aggregating) {
 		w.aggregate(p, aggregator.Config{
 			Linger: s.lingerOf(s.window), Staleness: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
-			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout, Horizon: s.horizon,
+			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
 			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
@@ -233,6 +236,8 @@ func (p *proc) begin(s *step) {
 	switch s.op {
 	case "check":
 		p.asks()
+	case "announce":
+		p.checkLag(s)
 	case "fold", "lookup", "list":
 		p.checkAsked(s)
 	}

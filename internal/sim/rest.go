@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,6 +15,7 @@ const (
 	answers
 	closing
 	folding
+	lastResets
 	lastReads
 	idling
 )
@@ -68,6 +70,9 @@ func (w *World) supervise() (acted bool) {
 			switch {
 			case p.dead:
 			case fell:
+				if !p.unsure {
+					w.violate("%s ended by itself, and the outcome of no fold was unknown to it", p.name)
+				}
 				w.kill(p)
 			case left, p.role == publishing && p.pubClosed && w.stage < closing:
 				if p.role == node {
@@ -131,6 +136,13 @@ func (w *World) clearUp() {
 		}
 		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 && !w.lettersWait() {
 			w.check()
+			if w.shape.operator {
+				w.unreset = slices.Clone(counters[:2+w.shape.counters])
+			}
+			w.stage = lastResets
+		}
+	case lastResets:
+		if w.resetLast() {
 			w.readLast()
 			w.stage = lastReads
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	settings "github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -217,6 +218,9 @@ func (s *store) Discard(ctx context.Context, keys []string) error {
 
 // Announce writes the worker's record.
 func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
+	s.w.mu.Lock()
+	s.p.lag = worker.Lag
+	s.w.mu.Unlock()
 	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
 }
 
@@ -229,22 +233,31 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 	return workers, err
 }
 
-var errSwapped = errors.New("sim: this is another database")
+var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
-func (s *store) Check(ctx context.Context) (at time.Time, err error) {
-	began := time.Now()
-	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + at.Format(clockFormat) }, func() error {
+func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
+	began := s.w.wall()
+	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			if s.p.told.IsZero() {
 				s.p.told = time.Now()
 			}
 			return errSwapped
 		}
-		s.p.told, s.p.late, s.p.learned = time.Time{}, 0, true
-		s.p.taught(time.Since(began))
-		at, _ = s.w.fake.Check(background)
+		s.p.told, s.p.late = time.Time{}, 0
+		checked, _ = s.w.fake.Check(background)
+		checked.At = s.w.storeNow() // also where the store's clock is the machine's
+		s.w.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		return nil
 	})
-	return at, err
+	if err == nil {
+		s.p.taught(began)
+	}
+	return checked, err
+}
+
+// SetWindow is for whoever starts a process; here the world does it (changeWindow).
+func (s *store) SetWindow(context.Context, time.Duration) (settings.Settings, error) {
+	return settings.Settings{}, errors.New("sim: nobody calls this")
 }

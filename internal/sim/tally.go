@@ -18,6 +18,8 @@ type Tally struct {
 	Resets    int
 	Swept     int // counters
 	Grown     int // records that were raised to name more shards
+	Outdated  int // folds with markers by settings that had been changed
+	Outlasted int // calls that were under way while the machine was suspended
 	Virtual   time.Duration
 	Faults    [faultCount]int
 	Rows      [rowCount]int
@@ -38,7 +40,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
-		Resets: r.Resets, Swept: r.Swept, Grown: r.Grown,
+		Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows,
 	}
 	if len(r.Violations) > 0 {
@@ -66,6 +68,8 @@ func (t *Tally) Merge(o *Tally) {
 	t.Resets += o.Resets
 	t.Swept += o.Swept
 	t.Grown += o.Grown
+	t.Outdated += o.Outdated
+	t.Outlasted += o.Outlasted
 	t.Virtual += o.Virtual
 	for i, n := range o.Faults {
 		t.Faults[i] += n
@@ -109,6 +113,8 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("resets and deletes applied", t.Resets)
 	row("deleted counters swept", t.Swept)
 	row("counters given more shards", t.Grown)
+	row("folds by settings that were changed", t.Outdated)
+	row("calls that outlast a suspension", t.Outlasted)
 	row("virtual time", t.Virtual.Round(time.Second))
 	row("wall time", wall.Round(100*time.Millisecond))
 	for i, n := range t.Faults {

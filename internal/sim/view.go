@@ -35,7 +35,6 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 	err = v.call(ctx, op, stringsKey(names), ReadFails,
 		func() string { return keysText(keys) }, func() string { return valuesText(keys, values) }, func() (err error) {
 			values, err = v.fake.Lookup(background, keys)
-			v.p.learned = true
 			return err
 		})
 	return values, err
@@ -47,7 +46,6 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,
 		func() string { return prefix + "* after " + after }, func() string { return fmt.Sprint(records) }, func() (err error) {
 			records, err = v.fake.List(background, prefix, after, limit)
-			v.p.learned = true
 			return err
 		})
 	return records, err
@@ -57,13 +55,13 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 // was quick.
 func (v *view) begin() {
 	if !v.read {
-		v.began = time.Now()
+		v.began = v.w.wall()
 	}
 }
 
 // ReadTime is asked for when the reader learns from it, or has.
 func (v *view) ReadTime() time.Time {
-	v.p.taught(time.Since(v.began))
+	v.p.taught(v.began)
 	return v.fake.ReadTime()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
@@ -31,6 +32,8 @@ type Result struct {
 	Resets     int // that were applied
 	Swept      int // counters
 	Grown      int // records that were raised to name more shards
+	Outdated   int // folds with markers by settings that had been changed
+	Outlasted  int // calls of a store that were under way while the machine was suspended
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Virtual    time.Duration
@@ -38,7 +41,7 @@ type Result struct {
 
 // shape is what a schedule's processes are like.
 type shape struct {
-	linger, window, timeout, drain, horizon, announce  time.Duration
+	linger, window, timeout, drain, announce           time.Duration
 	maxEntries, maxBytes, inFlight                     int
 	windowMessages, windowCounters, held, commits      int
 	remember, letterRate, shards, counters, publishers int
@@ -74,6 +77,8 @@ type World struct {
 	stepped   time.Duration // of that, what came while it ran
 	steps     []storeStep
 	until     [faultCount]time.Time
+	changing  bool            // the window will be
+	windows   []time.Duration // all that the database's settings had, the last one in effect
 
 	fake    *fakestore.Store
 	cache   *memory.Cache
@@ -97,6 +102,10 @@ type World struct {
 	did     map[int]int64    // by each op
 	told    map[string]answered
 
+	unreset   []string // counters that an operator has yet to reset at the end
+	lastReset *op
+	tries     int
+
 	ledger     []*sum
 	rivals     []rivalry
 	used       map[string]int
@@ -119,6 +128,7 @@ type World struct {
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
 func Run(seed uint64, verbose bool) *Result {
+	<-time.After(time.Until(env.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
 	w := newWorld(seed, verbose)
 	w.play()
 	w.verdict()
@@ -138,12 +148,18 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.digest.Reset()
 	w.rates = weather(w.rng)
 	w.mail()
+	w.drawWindows()
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
 	w.crowd = w.drawCrowd()
 	w.ages()
 	if w.embedded {
 		w.calm()
+	}
+	if w.changing {
+		w.shape.minSteps += 200
+		w.shape.works += 10
+		w.shape.eventRate = max(w.shape.eventRate, 0.04)
 	}
 	if w.rates[TwoVersions] > 0 || w.rates[ReplayAsked] > 0 {
 		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
@@ -161,11 +177,16 @@ func newWorld(seed uint64, verbose bool) *World {
 		w.hit(StoreClockSkewed)
 	}
 	w.steps = []storeStep{{skew: w.storeSkew}}
-	w.fake = fakestore.New(fakestore.Options{
+	options := fakestore.Options{
+		Window:   w.windows[0],
 		Entities: w.shape.entities, History: true, NeedRecords: true, RaisesInFold: w.embedded, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
-	})
+	}
+	if w.embedded && w.rng.IntN(2) == 0 {
+		options.Age = w.age
+	}
+	w.fake = fakestore.New(options)
 	w.describe()
 	w.cache = must(memory.New(memory.Config{Totals: 16}))
 	w.bus = &broker{w: w}
@@ -201,9 +222,8 @@ func (w *World) drawShape() shape {
 	return shape{
 		linger:   durations(-1, time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 		window:   durations(-1, time.Millisecond, 100*time.Millisecond),
-		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second),
+		timeout:  durations(500*time.Millisecond, 2*time.Second, 10*time.Second, 10*time.Second, 90*time.Second),
 		drain:    durations(time.Second, 20*time.Second),
-		horizon:  durations(time.Hour, 24*time.Hour, 8*24*time.Hour),
 		announce: durations(5 * time.Second),
 
 		maxEntries: numbers(8, 40, 1000), maxBytes: numbers(1500, 5000, 1<<20), inFlight: numbers(1, 2, 8),
@@ -233,7 +253,7 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 func (w *World) calm() {
 	for f := range w.rates {
 		switch Fault(f) {
-		case FoldApplied, FoldNotApplied, KillPublisher, ClockJumps, PastHorizon, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
+		case FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastWindow, Suspended, AnswerWaits, WindowLonger, WindowShorter, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
 			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
 		default:
 			w.rates[f] = 0
@@ -245,8 +265,8 @@ func (w *World) calm() {
 }
 
 // drawSkew is how far a clock is off. An aggregator's may be off by any time. The others
-// not by more than the two hours that markers outlive the horizon: a request that waits in
-// a publisher for longer than the horizon would look young where its clock is ahead.
+// not by more than the two hours that markers outlive the window: a request that waits in
+// a publisher for longer than the window would look young where its clock is ahead.
 func (w *World) drawSkew(r role) time.Duration {
 	far := []time.Duration{time.Second, time.Minute, time.Hour}[w.rng.IntN(3)]
 	if r == aggregating && w.rng.IntN(2) == 0 {

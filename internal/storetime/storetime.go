@@ -23,27 +23,25 @@ type Clock struct {
 	at     time.Time     // that moment, by a clock that nobody sets
 }
 
-// A Call is when a call of the store began, by a clock that nobody sets and by the wall clock.
-type Call struct{ at, wall time.Time }
+// A Moment is one by both clocks of the machine: the wall clock, and one that nobody sets.
+type Moment struct{ wall, at time.Time }
 
-// Begin notes that a call begins, for Learn.
-func (c *Clock) Begin() Call {
+// Moment is the one at which a call begins whose answer Learn takes.
+func (c *Clock) Moment() Moment {
 	at := time.Now()
-	return Call{at, c.Env.At(at)}
+	return Moment{c.Env.At(at), at}
 }
 
-// took is how long the call took. While a machine is suspended only the wall clock goes on: an
-// answer that arrived before, and was read after, told a time that has long passed.
-func (b Call) took(at, wall time.Time) time.Duration {
-	return max(at.Sub(b.at), wall.Sub(b.wall))
-}
+// slowest is the longest that the first call may take from which the store's time is learned.
+const slowest = time.Minute
 
-// Learn takes the store's time of a call that has just ended. It moves the offset no further
-// than that proves it wrong: a slow call proves little. A first one is taken to
-// have been answered halfway, and before a suspension: ids that look too old are refused, those
-// that look too young count twice.
-// A zero time means that the store's clock is the machine's.
-func (c *Clock) Learn(stored time.Time, call Call) {
+// Learn takes the store's time of a call that began then and has just ended. It moves the
+// offset no further than that proves it wrong: a slow call proves little, and
+// the first one nothing if it is very slow. How long the call
+// took is what passed by the clock that went further: the answer may have been there when
+// the machine was suspended, and be read only now. A zero time means that the store's clock
+// is the machine's.
+func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if stored.IsZero() {
@@ -52,9 +50,13 @@ func (c *Clock) Learn(stored time.Time, call Call) {
 	}
 	at := time.Now()
 	ended := c.Env.At(at)
-	least, most := stored.Sub(ended), stored.Sub(ended.Add(-call.took(at, ended)))
+	took := max(at.Sub(began.at), ended.Sub(began.wall))
+	least, most := stored.Sub(ended), stored.Sub(ended.Add(-took))
 	if !c.known {
-		c.offset = most - at.Sub(call.at)/2
+		if took > slowest {
+			return
+		}
+		c.offset = (least + most) / 2
 	}
 	c.known = true
 	c.offset = min(max(c.offset, least), most)

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -46,8 +47,9 @@ type Config struct {
 	// BodyTimeout is how long a request's body may take to arrive. Default 30s.
 	BodyTimeout time.Duration
 
-	// Horizon is how old the time of an increment may be. Default countmill.DefaultHorizon.
-	Horizon time.Duration
+	// HorizonFunc says how old the time of an increment may be, as the publisher's does.
+	// Default countmill.DefaultHorizon, always.
+	HorizonFunc func() time.Duration
 
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
@@ -69,7 +71,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = positiveOr(c.Timeout, 10*time.Second)
 	c.BodyTimeout = positiveOr(c.BodyTimeout, 30*time.Second)
-	c.Horizon = positiveOr(c.Horizon, countmill.DefaultHorizon)
+	if c.HorizonFunc == nil {
+		c.HorizonFunc = func() time.Duration { return countmill.DefaultHorizon }
+	}
 	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
 	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), c.MaxBody+1)
 	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
@@ -148,6 +152,10 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 	if contentType == typeNDJSON {
 		form = wire.NDJSON
 	}
+	// Before the times in its body are compared with the clock, and called wrong.
+	if err := env.CheckClock(time.Now()); err != nil {
+		return 0, err
+	}
 	// Before its body costs anything: whoever is offered far more than it takes must not
 	// spend itself on what it refuses.
 	if err := h.queue.full(1, time.Now()); err != nil {
@@ -203,7 +211,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, form wire.Form) (
 	buf, err := body.Read(w, r, small[:])
 	held = int64(cap(buf) - pooled)
 	if err == nil {
-		incs, err = wire.DecodeJSON(buf, form, time.Now(), h.cfg.Horizon)
+		incs, err = wire.DecodeJSON(buf, form, time.Now(), h.cfg.HorizonFunc())
 	}
 	return incs, held, err
 }

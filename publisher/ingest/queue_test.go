@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 )
 
 // takeSteadily has a queue take a number of increments a second, for as long as asked.
@@ -129,6 +130,7 @@ func (r *toldReader) Read(p []byte) (int, error) {
 func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
 		h := New(slowSender{make(chan struct{}, 1)}, Config{Timeout: 20 * time.Second})
 		body := strings.Repeat(`{"counter":"a"}`+"\n", 3000)
 		answers := make(chan int, 100)
@@ -161,6 +163,22 @@ func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 		}
 		if unread.Load() == 0 {
 			t.Error("each refused body was read first")
+		}
+	})
+}
+
+// A machine whose clock cannot be right would call right times wrong, for good. A bubble
+// begins in the year 2000.
+func TestAWrongClockIsUnavailable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := New(slowSender{make(chan struct{}, 1)}, Config{})
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/v1/increments", strings.NewReader(`{"counter":"a","time":"2026-05-04T03:02:01Z"}`))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("got %d, %s; want 503, to be repeated later", w.Code, w.Body)
 		}
 	})
 }

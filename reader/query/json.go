@@ -96,9 +96,9 @@ func appendSeconds(b []byte, s *float64) []byte {
 	return strconv.AppendFloat(b, *s, 'f', -1, 64)
 }
 
-// lagOf is the lag in seconds, to the microsecond; nil where no aggregator is fresh.
+// lagOf is the lag in seconds, to the microsecond; nil where nobody knows it.
 func lagOf(p reader.Pipeline) *float64 {
-	if p.Workers == 0 {
+	if !p.LagKnown() {
 		return nil
 	}
 	s := math.Round(float64(p.Lag)/float64(time.Microsecond)) / 1e6

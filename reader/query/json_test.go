@@ -76,8 +76,8 @@ func FuzzAnswersAreJSON(f *testing.F) {
 		two := reader.Total{Counter: source, Total: -total, AsOf: at, Source: name, Exists: !exists}
 		pipeline := reader.Pipeline{Workers: shards & 1, Lag: time.Duration(lag)}
 		seconds := lagOf(pipeline)
-		if (seconds == nil) != (pipeline.Workers == 0) {
-			t.Fatalf("lag is %v with %d workers", seconds, pipeline.Workers)
+		if (seconds == nil) == (pipeline.Workers > 0 || lag > 0) {
+			t.Fatalf("lag is %v of %d with %d workers", seconds, lag, pipeline.Workers)
 		}
 		for _, ts := range [][]reader.Total{{}, {one}, {one, two}} {
 			want := totalsObject{[]totalObject{}, seconds}

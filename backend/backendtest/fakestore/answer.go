@@ -30,6 +30,8 @@ const (
 	// either.
 	ContendedApplied
 	ContendedNotApplied
+	// NotApplied refuses a fold with ErrNotApplied: it never began.
+	NotApplied
 	// SlowApplied and SlowNotApplied return when the caller's context ends.
 	SlowApplied
 	SlowNotApplied
@@ -52,13 +54,15 @@ const (
 	ByKey    Op = "DeadByKey"
 	Announce Op = "Announce"
 	Check    Op = "Check"
-	Workers  Op = "Workers"
-	Lookup   Op = "Lookup"
-	Reset    Op = "ResetCounter"
-	Sweep    Op = "SweepCounters"
-	RaiseOne Op = "RaiseCounter"
-	List     Op = "List"
-	Survey   Op = "Survey" // ShardsOf and ShardPage
+	// SetWindow is a change of settings.
+	SetWindow Op = "SetWindow"
+	Workers   Op = "Workers"
+	Lookup    Op = "Lookup"
+	Reset     Op = "ResetCounter"
+	Sweep     Op = "SweepCounters"
+	RaiseOne  Op = "RaiseCounter"
+	List      Op = "List"
+	Survey    Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"
 )
@@ -127,6 +131,8 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 		return fmt.Errorf("fakestore: %w", aggregator.ErrRefused)
 	case Deployment:
 		return fmt.Errorf("fakestore: %w: permission denied", aggregator.ErrDeployment)
+	case NotApplied:
+		return fmt.Errorf("fakestore: %w: it never began", aggregator.ErrNotApplied)
 	case UnknownApplied, SlowApplied, ContendedApplied:
 		_ = run() // whatever it says, the answer is lost
 	}

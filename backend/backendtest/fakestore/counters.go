@@ -81,7 +81,7 @@ func (s *Store) resetLocked(r *admin.Reset) (admin.Done, error) {
 		rec.Record = *after
 		s.records[r.Counter] = s.records[r.Counter].set(now, rec, s.oldestLocked())
 	}
-	m := aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
+	m := aggregator.Marker{ID: r.ID, At: r.At, ExpireAt: r.ExpireAt}
 	m.Fingerprint, m.Fold = done.Marker()
 	s.markers[r.ID] = m
 	s.counts.Resets++

@@ -8,15 +8,20 @@
 package fakestore
 
 import (
+	"cmp"
 	"context"
+	crand "crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -36,10 +41,17 @@ type Options struct {
 	// with it nobody gains from more shards, as in Pebble. Default off, as in Datastore.
 	RaisesInFold bool
 
+	// Window is that of the settings at first. Default countmill.DefaultHorizon.
+	Window time.Duration
+
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
 	ClockOffset time.Duration
 	// Clock is the store's clock, before ClockOffset. Default time.Now.
 	Clock func() time.Time
+	// Age is how long the process has run. With it the store goes by the machine's clock, as
+	// Pebble does: ForgetBefore moves by the time that has run (Settings.Advance), Check returns no time,
+	// and Forget goes by ForgetBefore. Default nil, as in Datastore.
+	Age func() time.Duration
 	// Latency is how long every call takes. Default 0.
 	Latency time.Duration
 
@@ -73,6 +85,7 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
+	o.Window = cmp.Or(o.Window, countmill.DefaultHorizon)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -102,38 +115,52 @@ type shardKey struct {
 type Store struct {
 	opts Options
 
-	mu      sync.Mutex
-	closed  bool
-	last    time.Time // the newest commit or read time given out
-	shards  map[shardKey]history[int64]
-	told    map[shardKey]aggregator.Told
-	records map[string]history[record]
-	markers map[wire.PartID]aggregator.Marker
-	dead    map[string]aggregator.Dead
-	workers map[string]reader.Worker
-	views   map[*View]struct{}
-	counts  Counts
-	calls   map[Op]int
-	hooks   map[Op]func(n int) Answer
-	onFold  func(n int, c *aggregator.Commit) Answer
-	open    map[any]struct{} // shards and markers of folds under way, for Exclusive
+	mu       sync.Mutex
+	closed   bool
+	last     time.Time // the newest commit or read time given out
+	settings store.Settings
+	moved    time.Duration // Options.Age when ForgetBefore was moved
+	cacheKey [32]byte
+	shards   map[shardKey]history[int64]
+	told     map[shardKey]aggregator.Told
+	records  map[string]history[record]
+	markers  map[wire.PartID]aggregator.Marker
+	dead     map[string]aggregator.Dead
+	workers  map[string]reader.Worker
+	views    map[*View]struct{}
+	counts   Counts
+	calls    map[Op]int
+	hooks    map[Op]func(n int) Answer
+	onFold   func(n int, c *aggregator.Commit) Answer
+	open     map[any]struct{} // shards and markers of folds under way, for Exclusive
 }
 
 // New returns an empty store.
 func New(opts Options) *Store {
-	return &Store{
-		opts:    opts.withDefaults(),
-		shards:  make(map[shardKey]history[int64]),
-		told:    make(map[shardKey]aggregator.Told),
-		records: make(map[string]history[record]),
-		markers: make(map[wire.PartID]aggregator.Marker),
-		dead:    make(map[string]aggregator.Dead),
-		workers: make(map[string]reader.Worker),
-		views:   make(map[*View]struct{}),
-		calls:   make(map[Op]int),
-		hooks:   make(map[Op]func(int) Answer),
-		open:    make(map[any]struct{}),
+	opts = opts.withDefaults()
+	settings := store.NewSettings(opts.Window, opts.now())
+	settings.ForgetBefore = opts.now().Add(-opts.Window) // also in a bubble, whose time begins in 2000
+	s := &Store{
+		opts:     opts,
+		settings: settings,
+		shards:   make(map[shardKey]history[int64]),
+		told:     make(map[shardKey]aggregator.Told),
+		records:  make(map[string]history[record]),
+		markers:  make(map[wire.PartID]aggregator.Marker),
+		dead:     make(map[string]aggregator.Dead),
+		workers:  make(map[string]reader.Worker),
+		views:    make(map[*View]struct{}),
+		calls:    make(map[Op]int),
+		hooks:    make(map[Op]func(int) Answer),
+		open:     make(map[any]struct{}),
 	}
+	_, _ = crand.Read(s.cacheKey[:])
+	return s
+}
+
+// CacheIdentity is drawn by New.
+func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
+	return "cm:" + hex.EncodeToString(s.cacheKey[:8]) + ":", s.cacheKey
 }
 
 // Limits returns what the options say.
@@ -179,9 +206,11 @@ func (s *Store) overLimit(what string, got, limit int) error {
 	return fmt.Errorf("%w: %d %s, at most %d", aggregator.ErrRefused, got, what, limit)
 }
 
+func (o *Options) now() time.Time { return o.Clock().Add(o.ClockOffset).Truncate(time.Microsecond) }
+
 // commitTimeLocked is later than every time given out before, as Datastore's is.
 func (s *Store) commitTimeLocked() time.Time {
-	now := s.opts.Clock().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	now := s.opts.now()
 	if !now.After(s.last) {
 		now = s.last.Add(time.Microsecond)
 	}
@@ -192,7 +221,7 @@ func (s *Store) commitTimeLocked() time.Time {
 // readTimeLocked is not earlier than any commit made so far; every later commit is
 // later than it.
 func (s *Store) readTimeLocked() time.Time {
-	now := s.opts.Clock().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
+	now := s.opts.now()
 	if now.After(s.last) {
 		s.last = now
 	}

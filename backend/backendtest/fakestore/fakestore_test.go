@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,21 +23,43 @@ func TestStore(t *testing.T) {
 	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, RaisesInFold: true}} {
 		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
 			t.Parallel()
-			backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-				o := o
+			open := func(t *testing.T, o fakestore.Options) backendtest.Store {
+				s := &clocked{}
+				if o.Clock == nil {
+					o.Clock = s.now
+				}
 				o.Errorf, o.Defer = t.Errorf, fakestore.DeferSome(0.3, 1)
-				return fakestore.New(o)
-			})
+				s.Store = fakestore.New(o)
+				return s
+			}
+			forget := func(_ *testing.T, s backendtest.Store) { s.(*clocked).Forget() }
+			backendtest.RunStore(t, func(t *testing.T) backendtest.Store { return open(t, o) },
+				backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(*clocked).off.Store(int64(off)) }),
+				backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return s }),
+				backendtest.RemovesByTime(forget),
+				backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
+					o := o
+					o.Clock, o.Age = m.Now, m.Age
+					return open(t, o)
+				}, forget))
 		})
 	}
 }
+
+// clocked is a store whose clock can be set.
+type clocked struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *clocked) now() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
 	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
 }
 
 func marker(b byte) aggregator.Marker {
-	return aggregator.Marker{ID: wire.PartID{b}, ExpireAt: time.Now().Add(time.Hour)}
+	return aggregator.Marker{ID: wire.PartID{b}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
 }
 
 // Each answer, what the caller is told, and what is there afterwards.

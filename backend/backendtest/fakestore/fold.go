@@ -15,7 +15,7 @@ import (
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	answer, err := s.begin(ctx, fold, c)
 	if err != nil {
-		return aggregator.Folded{}, err
+		return aggregator.Folded{}, fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err)
 	}
 	if err := s.checkCommit(c); err != nil {
 		return aggregator.Folded{}, err
@@ -108,8 +108,8 @@ func (s *Store) checkCommit(c *aggregator.Commit) error {
 		if seen[m.ID] {
 			return s.mistake("marker %s twice in a commit", m.ID)
 		}
-		if m.ExpireAt.IsZero() {
-			return s.mistake("marker %s never expires", m.ID)
+		if m.At.IsZero() || m.ExpireAt.IsZero() {
+			return s.mistake("marker %s of %s expires at %s: both must be known", m.ID, m.At, m.ExpireAt)
 		}
 		seen[m.ID] = true
 	}

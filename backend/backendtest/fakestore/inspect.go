@@ -90,11 +90,21 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
-// Expire forgets the markers that expire before now, as a TTL policy does in its time.
-func (s *Store) Expire(now time.Time) {
+// Now is the store's time.
+func (s *Store) Now() time.Time { return s.opts.now() }
+
+// Ahead makes a counter's last reset one whose clock was ahead, and reports whether there was
+// one.
+func (s *Store) Ahead(counter string, by time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool { return m.ExpireAt.Before(now) })
+	r, _ := s.records[counter].newest()
+	if r.ResetAt.IsZero() {
+		return false
+	}
+	r.ResetAt = r.ResetAt.Add(by)
+	s.records[counter] = s.records[counter].set(s.commitTimeLocked(), r, s.oldestLocked())
+	return true
 }
 
 // Marker returns the marker of a part, if there is one.

@@ -216,18 +216,3 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 	})
 	return workers, err
 }
-
-// Check returns the store's time unless a hook says otherwise.
-func (s *Store) Check(ctx context.Context) (at time.Time, err error) {
-	answer, err := s.begin(ctx, Check, nil)
-	if err != nil {
-		return time.Time{}, err
-	}
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		at = s.readTimeLocked()
-		return nil
-	})
-	return at, err
-}

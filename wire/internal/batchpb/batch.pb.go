@@ -30,7 +30,7 @@ type Batch struct {
 	// 1. An aggregator that does not know the version sets the message aside whole.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Microseconds since 1970 UTC: when the oldest increment of the batch was added. The
-	// horizon counts from here.
+	// horizon counts from here. Not negative, and before the year 2262.
 	TimeUs        int64   `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	Parts         []*Part `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -100,7 +100,7 @@ type Part struct {
 	// Of the whole request, for kinds 2, 3 and 4. Other parts have theirs computed.
 	Request uint64 `protobuf:"fixed64,3,opt,name=request,proto3" json:"request,omitempty"`
 	// Microseconds since 1970 UTC: the event time that an increment with an id or a
-	// request with a key came with; absent: the batch's time.
+	// request with a key came with; absent: the batch's time. Before the year 2262.
 	TimeUs int64 `protobuf:"varint,4,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	// At most 24, each counter at most once.
 	Entries       []*Entry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`

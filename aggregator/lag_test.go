@@ -1,0 +1,172 @@
+package aggregator_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
+// held runs an aggregator that folds nothing: it holds whatever it is sent.
+func held(t *testing.T, clock func() time.Time) *rig {
+	t.Helper()
+	store := strict(t, fakestore.Options{Clock: clock})
+	store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
+	return run(t, store, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &env.Env{Wall: clock}})
+}
+
+// announced is what the worker's record says.
+func (r *rig) announced(t *testing.T) reader.Worker {
+	t.Helper()
+	workers, err := r.store.Workers(t.Context())
+	if err != nil || len(workers) != 1 {
+		t.Fatalf("got workers %v, %v, want one", workers, err)
+	}
+	return workers[0]
+}
+
+func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
+
+// A message that has been held for a minute is a minute old or older. A publisher's clock may be
+// ahead, and the broker's in a year that no count of nanoseconds reaches.
+func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		ahead       time.Duration // of the publisher's clock
+		at, broker  time.Time     // instead, and the broker's
+		least, most time.Duration
+	}{
+		"right":                           {0, time.Time{}, time.Time{}, time.Minute, time.Minute},
+		"behind":                          {-time.Hour, time.Time{}, time.Time{}, 61 * time.Minute, 61 * time.Minute},
+		"ahead":                           {time.Hour, time.Time{}, time.Time{}, time.Minute, time.Minute},
+		"ahead, and the broker's is 1970": {time.Hour, time.Time{}, year(1970), century / 4, century},
+		"of the year 1970":                {0, year(1970), time.Time{}, century / 4, century},
+		"of the year 2261":                {0, year(2261), year(9000), time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := held(t, nil)
+				if c.at.IsZero() {
+					c.at = time.Now().Add(c.ahead)
+				}
+				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: c.at, Parts: []wire.Part{anonymous(one("a", 1))}}))
+				if !c.broker.IsZero() {
+					m.Metadata.Set(aggregator.MetaPublished, c.broker.Format(time.RFC3339Nano))
+				}
+				r.out <- m
+				settle(time.Minute)
+				if got := r.agg.Stats().Lag; got < c.least || got > c.most {
+					t.Errorf("lag %s, want %s to %s", got, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+// All clocks are set while a message is held, or its machine is suspended for two hours.
+func TestLagWhileClocksAreSet(t *testing.T) {
+	for by, want := range map[time.Duration]time.Duration{
+		-2 * time.Hour: time.Minute, 0: time.Minute, 2 * time.Hour: 2*time.Hour + time.Minute,
+	} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var set atomic.Int64
+				r := held(t, func() time.Time { return time.Now().Round(0).Add(time.Duration(set.Load())) })
+				r.sendAt(t, time.Now().Add(24*time.Hour), anonymous(one("a", 1)))
+				settle(0)
+				set.Store(int64(by))
+				settle(time.Minute)
+				if got := r.agg.Stats().Lag; got != want {
+					t.Errorf("lag %s after a minute and clocks set by %s, want %s", got, by, want)
+				}
+			})
+		})
+	}
+}
+
+// The record says what is held when it is written, and not what was a second before.
+func TestTheRecordKnowsWhatHasJustCome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := strict(t, fakestore.Options{Latency: 300 * time.Millisecond}) // audits are between records
+		r := run(t, store, aggregator.Config{WorkerID: "w"})
+		settle(5*time.Second - 10*time.Millisecond)
+		r.sendAt(t, time.Now().Add(-time.Hour), anonymous(one("a", 1)))
+		settle(400 * time.Millisecond)
+		if got := r.announced(t).Lag; got < time.Hour {
+			t.Errorf("the record says %s, and an increment an hour old is held", got)
+		}
+		settle(4 * time.Second)
+		if got := r.agg.Stats().Lag; got != 0 {
+			t.Errorf("lag %s, want 0: nothing is held", got)
+		}
+	})
+}
+
+// Who takes no messages does not know what waits, and says so.
+func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		refuse := func(int) fakestore.Answer { return fakestore.Deployment }
+		store.On(fakestore.Check, refuse)
+		r := run(t, store, aggregator.Config{WorkerID: "w"})
+		check := func(when string, want bool) {
+			t.Helper()
+			if got := r.announced(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
+				t.Errorf("%s: %+v, want stalled %t and nothing held", when, got, want)
+			}
+		}
+		check("at the start", true)
+		store.On(fakestore.Check, nil)
+		settle(2 * time.Second)
+		check("soon after a check", false)
+		store.On(fakestore.Check, refuse)
+		settle(10 * time.Second)
+		check("soon after the next", true)
+		store.On(fakestore.Check, nil)
+		settle(2 * time.Second)
+		check("at last", false)
+		if err := r.finish(); err != nil || !r.agg.Stats().Stalled {
+			t.Errorf("stopped: %v, stalled %t", err, r.agg.Stats().Stalled)
+		}
+	})
+}
+
+// A dead letter was set aside days ago. Its replay is no lag, by which people scale.
+func TestLettersInReplayAreNoLag(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		letter := aggregator.Dead{
+			Key: "x", Time: time.Now().Add(-time.Hour), Reason: "refused",
+			Payload: wire.Append(nil, &wire.Batch{Time: time.Now().Add(-time.Hour), Parts: []wire.Part{anonymous(one("a", 1))}}),
+		}
+		copied := letter
+		copied.Key = aggregator.AskKey(letter.Key)
+		if err := store.Bury(t.Context(), []aggregator.Dead{letter, copied}); err != nil {
+			t.Fatal(err)
+		}
+		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, store, aggregator.Config{WorkerID: "w"})
+		settle(time.Minute)
+		got := r.agg.Stats()
+		if got.Lag != 0 || r.announced(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
+			t.Errorf("lag %s (announced %s), %d letters for %s, want no lag and one letter for some 50 s",
+				got.Lag, r.announced(t).Lag, got.Replaying, got.ReplayAge)
+		}
+		store.OnFold(nil)
+		settle(2 * time.Minute)
+		if got := r.agg.Stats(); got.Replaying != 0 || got.ReplayAge != 0 || got.Replayed != 1 {
+			t.Errorf("afterwards %+v, want nothing in replay", got)
+		}
+		if err := r.finish(); err != nil && !errors.Is(err, t.Context().Err()) {
+			t.Error(err)
+		}
+	})
+}

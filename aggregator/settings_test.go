@@ -1,0 +1,256 @@
+package aggregator_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/internal/env"
+	safe "github.com/countmill/countmill/store"
+)
+
+// A laptop is suspended at times: wall clocks see it, the store's too, and the clock that
+// nobody sets does not.
+type laptop struct {
+	mu    sync.Mutex
+	slept time.Duration
+}
+
+func (l *laptop) suspend(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slept += d
+}
+
+func (l *laptop) now() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Add(l.slept)
+}
+
+func (l *laptop) env() *env.Env { return &env.Env{Wall: l.now} }
+
+func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
+	return strict(t, fakestore.Options{Window: window, Clock: l.now})
+}
+
+// The settings are known from before the suspension, and the marker is gone.
+func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &laptop{}
+		r := run(t, l.store(t, time.Hour), aggregator.Config{Env: l.env()})
+		p, at := anonymous(one("a", 1)), l.now()
+		r.sendAt(t, at, p)
+		settle(5 * time.Second)
+		r.want(t, map[string]int64{"a": 1})
+		l.suspend(4 * time.Hour)
+		r.store.Expire(l.now())
+		m := r.sendAt(t, at, p) // its acknowledgement was lost
+		settle(500 * time.Millisecond)
+		if err := r.agg.Ready(); acked(m) || len(r.reasons()) > 0 {
+			t.Errorf("settled before the settings were read again (ready: %v), dead letters %q", err, r.reasons())
+		}
+		settle(2 * time.Second)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); len(got) != 1 || !acked(m) || r.agg.Ready() != nil {
+			t.Errorf("dead letters %q, acknowledged %v, ready: %v; want one, within seconds", got, acked(m), r.agg.Ready())
+		}
+	})
+}
+
+// The process is suspended between its first look at the settings and its commit.
+func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &laptop{}
+		store := l.store(t, time.Hour)
+		store.On(fakestore.Applied, func(int) fakestore.Answer {
+			l.suspend(2 * time.Hour)
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{Env: l.env()})
+		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
+		}
+	})
+}
+
+// The settings are read anew while markers are looked up, and refuse the part by now.
+func TestWhatIsRefusedMeanwhileIsNotCommitted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := windowed(t, time.Hour)
+		store.On(fakestore.Applied, func(int) fakestore.Answer {
+			time.Sleep(20 * time.Second)
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{CommitTimeout: time.Minute})
+		m := r.sendAt(t, time.Now().Add(-time.Hour+5*time.Second), anonymous(one("a", 1)))
+		settle(time.Minute)
+		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
+			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
+		}
+	})
+}
+
+// hanging is a store whose checks a test can delay.
+type hanging struct {
+	*fakestore.Store
+	before, after func()
+}
+
+func (s hanging) Check(ctx context.Context) (safe.Checked, error) {
+	s.before()
+	checked, err := s.Store.Check(ctx)
+	s.after()
+	return checked, err
+}
+
+// An answer that was there before the machine was suspended, and is read afterwards, is as
+// old as its question.
+func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &laptop{}
+		store := l.store(t, time.Hour)
+		p, at := anonymous(one("a", 1)), l.now()
+		suspends := false
+		seen := hanging{store, func() {}, func() {
+			if suspends {
+				l.suspend(4 * time.Hour)
+				store.Expire(l.now())
+				suspends = false
+			}
+		}}
+		r := runOver(t, store, seen, aggregator.Config{Env: l.env()})
+		r.sendAt(t, at, p)
+		settle(9 * time.Second)
+		r.want(t, map[string]int64{"a": 1})
+		suspends = true
+		settle(1500 * time.Millisecond) // the second check was answered, and the machine suspended
+		if suspends {
+			t.Fatal("no check")
+		}
+		m := r.sendAt(t, at, p)
+		settle(5 * time.Second)
+		r.want(t, map[string]int64{"a": 1})
+		if got := r.reasons(); len(got) != 1 || !acked(m) {
+			t.Errorf("dead letters %q, acknowledged %v", got, acked(m))
+		}
+	})
+}
+
+// A check hangs for longer than settings may be old.
+func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		hangs := false
+		seen := hanging{store, func() {
+			if hangs {
+				time.Sleep(3 * time.Minute)
+			}
+		}, func() {}}
+		r := runOver(t, store, seen, aggregator.Config{CommitTimeout: 5 * time.Minute, Linger: -1})
+		settle(time.Second)
+		hangs = true
+		settle(50 * time.Second)
+		in := r.send(t, anonymous(one("a", 1)))
+		settle(8 * time.Second)
+		if !acked(in) {
+			t.Error("not folded by settings of less than a minute")
+		}
+		settle(4 * time.Second)
+		late := r.send(t, anonymous(one("a", 1)))
+		settle(time.Minute)
+		if err := r.agg.Ready(); acked(late) || err == nil || !strings.Contains(err.Error(), "settings of the database") {
+			t.Errorf("acknowledged %v by settings of two minutes; ready: %v", acked(late), err)
+		}
+		hangs = false
+		settle(2 * time.Minute)
+		if err := r.agg.Ready(); !acked(late) || err != nil {
+			t.Errorf("acknowledged %v after the check was answered; ready: %v", acked(late), err)
+		}
+		r.want(t, map[string]int64{"a": 2})
+	})
+}
+
+// Nothing repeats a part without a marker, so nobody has to remember it.
+func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &laptop{}
+		r := run(t, l.store(t, time.Hour), aggregator.Config{Env: l.env(), SkipAnonymousMarkers: true, Linger: -1})
+		settle(time.Second)
+		held := r.sendAt(t, l.now(), anonymous(one("a", 1)))
+		l.suspend(9 * 24 * time.Hour)
+		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
+		settle(100 * time.Millisecond)
+		r.want(t, map[string]int64{"a": 2})
+		if !acked(held) || !acked(m) {
+			t.Errorf("acknowledged %v and %v", acked(held), acked(m))
+		}
+	})
+}
+
+// Markers go by the window of the record, also when it is set while the aggregator runs.
+func TestMarkersFollowTheRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := windowed(t, 24*time.Hour)
+		var stay []time.Duration
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			for _, m := range c.Markers {
+				stay = append(stay, time.Until(m.ExpireAt).Round(time.Minute))
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
+		for _, window := range []time.Duration{24 * time.Hour, time.Hour, 240 * time.Hour} {
+			if _, err := store.SetWindow(t.Context(), window); err != nil {
+				t.Fatal(err)
+			}
+			settle(11 * time.Second)
+			r.send(t, anonymous(one("a", 1)))
+			settle(6 * time.Second)
+			if workers, err := store.Workers(t.Context()); err != nil || len(workers) != 1 || workers[0].Settings != r.agg.Settings().Version {
+				t.Errorf("workers %+v, %v; want one that goes by version %d", workers, err, r.agg.Settings().Version)
+			}
+		}
+		if diff := cmp.Diff([]time.Duration{26 * time.Hour, 3 * time.Hour, 242 * time.Hour}, stay); diff != "" {
+			t.Errorf("markers stay for other than two hours longer than the window (-want +got):\n%s", diff)
+		}
+		if got := r.agg.Settings(); got.Version != 3 || got.Window != 240*time.Hour {
+			t.Errorf("goes by version %d with a window of %s", got.Version, got.Window)
+		}
+	})
+}
+
+// Read by a longer window, an earlier delivery of the message may have been counted.
+func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
+		for id, counter := range map[string]string{"1": `"a"`, "2": `""`} {
+			old := time.Now().Add(-25 * time.Hour).Format(time.RFC3339)
+			m := message.NewMessage(id, []byte(`{"counter":`+counter+`,"id":"x","time":"`+old+`"}`))
+			m.Metadata.Set(aggregator.MetaBrokerID, id)
+			m.Metadata.Set(aggregator.MetaPublished, time.Now().Format(time.RFC3339Nano))
+			r.out <- m
+			settle(time.Minute)
+			if !acked(m) {
+				t.Errorf("message %s is not acknowledged", id)
+			}
+		}
+		for _, d := range r.store.Letters() {
+			if d.Maybe != strings.Contains(d.Reason, "time") {
+				t.Errorf("maybe applied: %v, %s", d.Maybe, d.Reason)
+			}
+		}
+		if got := len(r.store.Letters()); got != 2 {
+			t.Errorf("%d dead letters, want 2", got)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package fakestore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// Check returns the store's time and its settings as of then, unless a hook says otherwise.
+func (s *Store) Check(ctx context.Context) (checked store.Checked, err error) {
+	answer, err := s.begin(ctx, Check, nil)
+	if err != nil {
+		return store.Checked{}, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.opts.Age == nil {
+			checked.At = s.readTimeLocked()
+		}
+		checked.Settings = s.settingsLocked(checked.At)
+		return nil
+	})
+	return checked, err
+}
+
+// settingsLocked moves ForgetBefore to where it belongs; now is the store's time.
+func (s *Store) settingsLocked(now time.Time) store.Settings {
+	if s.opts.Age == nil {
+		s.settings = s.settings.At(now)
+		return s.settings
+	}
+	age := s.opts.Age()
+	s.settings = s.settings.Advance(s.opts.now(), age-s.moved)
+	s.moved = age
+	return s.settings
+}
+
+// SetWindow changes the settings.
+func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
+	if window <= 0 {
+		return set, fmt.Errorf("%w: the window must be positive, got %s", aggregator.ErrRefused, window)
+	}
+	answer, err := s.begin(ctx, SetWindow, nil)
+	if err != nil {
+		return set, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.opts.now()
+		if s.opts.Age == nil {
+			now = s.commitTimeLocked()
+		}
+		set = s.settingsLocked(now)
+		if window != set.Window {
+			s.settings = set.Changed(window, now)
+			set = s.settingsLocked(now)
+		}
+		return nil
+	})
+	return set, err
+}
+
+// Expire forgets the markers that have expired by now, as early as a TTL policy may.
+func (s *Store) Expire(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool { return !m.ExpireAt.After(now) })
+}
+
+// Forget forgets all markers that the store may forget now.
+func (s *Store) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.readTimeLocked()
+	oldest := s.settingsLocked(now).ForgetBefore.Add(-store.MarkerSlack)
+	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool {
+		if s.opts.Age == nil {
+			return !m.ExpireAt.After(now)
+		}
+		return m.At.Before(oldest)
+	})
+}

@@ -1,0 +1,46 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// A fold that only waited for its turn says that nothing was applied: after an error that
+// leaves it open, an aggregator without markers ends its process.
+func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir()})
+	marked := &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}}
+	unmarked := &aggregator.Commit{Adds: marked.Adds}
+	check := func(what string, c *aggregator.Commit, free func()) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		go func() {
+			<-ctx.Done()
+			free()
+		}()
+		if _, err := s.Fold(ctx, c); !errors.Is(err, aggregator.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want ErrNotApplied, as its time was up", what, err)
+		}
+	}
+	s.marking <- struct{}{}
+	check("behind another fold with markers", marked, func() {})
+	s.unlockMarking()
+	for what, c := range map[string]*aggregator.Commit{"marked": marked, "unmarked": unmarked} {
+		s.sweeping.Lock()
+		check(what+", behind a sweep", c, s.sweeping.Unlock)
+	}
+	if got := total(t, s, "a"); got != 0 {
+		t.Errorf("the total is %d, want 0", got)
+	}
+	for _, c := range []*aggregator.Commit{marked, unmarked} {
+		if _, err := s.Fold(t.Context(), c); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}

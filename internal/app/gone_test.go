@@ -1,0 +1,68 @@
+package app
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// No increment is accepted into files that were removed, moved away or replaced.
+func TestNothingIsAcceptedWithoutTheDataDirectory(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(t *testing.T, dir string){
+		"removed": func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) },
+		"emptied": func(t *testing.T, dir string) {
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			must(t, err)
+			for _, file := range files {
+				must(t, os.RemoveAll(file))
+			}
+		},
+		"its logs removed": func(t *testing.T, dir string) {
+			logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+			must(t, err)
+			for _, log := range logs {
+				must(t, os.Remove(log))
+			}
+		},
+		"moved away": func(t *testing.T, dir string) { must(t, os.Rename(dir, dir+".old")) },
+		"replaced by a copy": func(t *testing.T, dir string) {
+			must(t, os.Rename(dir, dir+".old"))
+			must(t, os.CopyFS(dir, os.DirFS(dir+".old")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir, RequestTimeout: 300 * time.Millisecond, ShutdownTimeout: time.Second})
+			must(t, err)
+			r := run(t, a)
+			defer func() { _ = r.end(t) }() // some increments cannot be committed
+			const event, keyed = `{"counter":"event","id":"e1"}`, `{"counter":"keyed"}`
+			r.incr(t, event)
+			r.incr(t, keyed, "Idempotency-Key", "k1")
+			r.waitReady(t)
+			remove(t, dir)
+			for _, body := range []string{`{"counter":"a"}`, event, `{"counter":"b","id":"e2"}`, `{"counter":"a"}`} {
+				if status, text := r.call(t, "POST", "/v1/increments", body); status == http.StatusAccepted || status < 429 {
+					t.Errorf("%s: got %d %s, want that it is not taken", body, status, text)
+				}
+			}
+			if status, text := r.call(t, "POST", "/v1/increments", keyed, "Idempotency-Key", "k1"); status < 429 {
+				t.Errorf("the repeat of a key: got %d %s, want that it is not taken", status, text)
+			}
+			if status, text := r.call(t, "GET", "/readyz", ""); status != http.StatusServiceUnavailable {
+				t.Errorf("readyz: got %d %s, want 503", status, text)
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,3 @@
+// Package store is what every store keeps and promises, whatever its technology: the
+// settings that protect counts, and the constants that their proofs rest on.
+package store
