@@ -31,6 +31,16 @@ func ask(t *testing.T, store *fakestore.Store, d aggregator.Dead) {
 	buryAll(t, store, d)
 }
 
+// decide decides about a letter of an hour ahead.
+func decide(t *testing.T, store *fakestore.Store, letter string, want aggregator.Fate) (aggregator.Fate, error) {
+	t.Helper()
+	checked, err := store.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return aggregator.Decide(t.Context(), store, letter, want, time.Now().Add(time.Hour), checked.Settings)
+}
+
 func (r *rig) keys() (keys []string) {
 	for _, d := range r.store.Letters() {
 		keys = append(keys, d.Key)
@@ -145,7 +155,7 @@ func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
 		buryAll(t, store, d)
 		ask(t, store, d)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Refused })
+		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
 		run(t, store, aggregator.Config{})
 		settle(time.Minute)
 		if got := store.Letters(); len(got) != 1 || !got[0].Maybe {
@@ -190,5 +200,93 @@ func TestAWishCanBeTakenBack(t *testing.T) {
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		r.wantKeys(t, "aa")
+	})
+}
+
+// A letter that an aggregator has read is discarded before it decides to count it, or after.
+func TestADiscardOrTheCountComesFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		newer  bool
+		before bool // the decision to count it
+	}{
+		"asked, before it": {false, true}, "asked, after it": {false, false}, "newer, before it": {true, true}, "newer, after it": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := large(t)
+				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
+				if test.newer {
+					aside(t, store, versioned(2, time.Now(), anonymous(one("a", 7))))
+					d = store.Letters()[0]
+				} else {
+					buryAll(t, store, d)
+					ask(t, store, d)
+				}
+				gate, reached := make(chan struct{}), make(chan struct{}, 10)
+				store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+					if (len(c.Adds) == 0) == test.before && c.Markers[0].Fingerprint != wire.Fingerprint(aggregator.Discarded) {
+						reached <- struct{}{}
+						<-gate
+					}
+					return fakestore.OK
+				})
+				r := run(t, store, aggregator.Config{Decode: upTo(2), CommitTimeout: time.Hour})
+				<-reached
+				fate, err := decide(t, store, d.Key, aggregator.Discarded)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := store.Discard(t.Context(), []string{d.Key, aggregator.AskKey(d.Key)}); err != nil {
+					t.Fatal(err)
+				}
+				close(gate)
+				settle(10 * time.Minute)
+				want, total := aggregator.ToCount, int64(7)
+				if test.before {
+					want, total = aggregator.Discarded, 0
+				}
+				if got := store.Total("a"); fate != want || got != total {
+					t.Errorf("it was told %d, and the total is %d; want %d and %d", fate, got, want, total)
+				}
+				// It comes back, and is asked for.
+				buryAll(t, store, d)
+				ask(t, store, d)
+				settle(10 * time.Minute)
+				if got := store.Total("a"); got != total {
+					t.Errorf("the total is %d after it came back, want %d", got, total)
+				}
+				r.wantKeys(t)
+			})
+		})
+	}
+}
+
+// One decision is made, also after a call with an unknown outcome.
+func TestAFateIsDecidedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, answer := range map[string]fakestore.Answer{"applied": fakestore.UnknownApplied, "not applied": fakestore.UnknownNotApplied} {
+			store := large(t)
+			store.OnFold(fakestore.FoldScript(answer))
+			if fate, err := decide(t, store, "k", aggregator.Discarded); err == nil {
+				t.Fatalf("%s: decided %d, want an error", name, fate)
+			}
+			want := aggregator.ToCount
+			if answer == fakestore.UnknownApplied {
+				want = aggregator.Discarded
+			}
+			for _, ask := range []aggregator.Fate{aggregator.ToCount, aggregator.Discarded} {
+				if fate, err := decide(t, store, "k", ask); fate != want || err != nil {
+					t.Errorf("%s: decided %d, %v; want %d", name, fate, err, want)
+				}
+			}
+			store.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
+			if fate, err := decide(t, store, "k", aggregator.ToCount); err == nil {
+				t.Errorf("%s: decided %d when the marker was not found, want an error", name, fate)
+			}
+			store.On(fakestore.Applied, nil)
+			if fates, err := aggregator.Fates(t.Context(), store, []string{"other", "k"}); err != nil || fates[0] != 0 || fates[1] != want {
+				t.Errorf("%s: fates %v, %v; want none and %d", name, fates, err, want)
+			}
+		}
 	})
 }

@@ -58,8 +58,7 @@ func (e tooOld) Unwrap() error { return e.error }
 // publishedAt is the broker's time of a message.
 func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, MetaPublished) }
 
-// brokersTime is a time in the metadata of a message: some of it anybody may have set who can
-// put a message on the topic.
+// brokersTime is a time in the metadata of a message. Any publisher on the topic may have set it.
 func brokersTime(m *message.Message, name string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name))
 	if err == nil && !wire.InRange(t) {

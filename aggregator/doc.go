@@ -61,7 +61,8 @@
 //
 // A batch of a newer wire version is a dead letter too, until an aggregator that can read
 // it takes it as it takes messages: it is removed when its parts are settled. A person may
-// ask for the replay of any letter that holds a batch (AskKey); it goes the same way.
+// ask for the replay of any letter that holds a batch (AskKey); it goes the same way. Before
+// it takes a letter it inserts a marker for it (Decide), and drops a letter that was discarded.
 //
 // With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
 // be repeated after it.

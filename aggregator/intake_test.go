@@ -184,8 +184,8 @@ func (m *moody) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	return m.testBus.Subscribe(ctx, topic)
 }
 
-// Anybody who can put a message on the topic of what was given up can put any time there: one
-// that a store cannot keep would be tried for ever, and an age in nanoseconds would wrap.
+// Any publisher on the dead-letter topic can set any time. A store refuses some of them for
+// ever, and an age in nanoseconds would wrap.
 func TestATimeOutOfRangeIsNoneOfTheBrokers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -14,7 +15,9 @@ import (
 // Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
-// its removal, counts once, and one beyond the window becomes a letter that says so.
+// its removal, counts once, and one beyond the window becomes a letter that says so. Before
+// that the replay decides that the letter is counted (Decide). A letter that a person has
+// discarded by then is only removed.
 //
 // A page of letters is read when all of the one before are settled and removed.
 type replay struct {
@@ -22,14 +25,25 @@ type replay struct {
 	answers chan exhumed
 	after   string    // the last key of this round
 	next    time.Time // when the next page may be read
+	found   []found   // the page, as far as it is not decided about
 	open    int       // letters that are not settled
 	spent   []string  // the keys of those that are, to be removed
 	counted int       // letters among them that are done with
 }
 
-// exhumed is the answer to a read of letters, or to their removal.
+// A found letter is one to be counted, or to be set aside anew where it cannot be read.
+type found struct {
+	Dead
+	batch  *wire.Batch
+	err    error
+	memory int
+}
+
+// exhumed is the answer to a read of letters, to the decision about one, or to their removal.
 type exhumed struct {
 	letters []Dead
+	decided *found
+	fate    Fate
 	removed bool
 	counted int // letters that were removed because they are done with
 	err     error
@@ -73,22 +87,46 @@ func newerKey(version uint64, source string, payload []byte) string {
 	return fmt.Sprintf("%s%016x:%s", newerPrefix, version, letterKey(source, newerPrefix, payload))
 }
 
-// exhume removes the letters that are settled, else reads the next page where it is time
-// for it. Letters wait while the aggregator drains or the store is away; that much is held
-// that no more messages are taken does not keep them waiting, or a busy bus would for ever.
+// exhume decides about the letters of a page, one after the other, removes settled letters, or
+// reads the next page when it is time. Letters wait while the aggregator drains or the store is
+// unavailable. They do not wait while no more messages may be held: on a busy bus that could
+// take for ever.
 func (l *loop) exhume(now time.Time) {
 	r := &l.replay
+	rests := l.draining || l.isAway()
 	switch {
-	case r.calling || r.open > 0:
+	case r.calling:
+	case len(r.found) > 0 && !rests:
+		f := r.found[0]
+		r.calling, r.found = true, r.found[1:]
+		l.a.cfg.Env.Go(func() { r.answers <- l.a.decide(&f) })
+	case r.open > 0:
 	case len(r.spent) > 0:
 		keys, counted := r.spent, r.counted
 		r.calling, r.spent, r.counted = true, nil, 0
 		l.a.cfg.Env.Go(func() { r.answers <- l.a.removeLetters(keys, counted) })
-	case !l.draining && !l.isAway() && !now.Before(r.next):
+	case len(r.found) == 0 && !rests && !now.Before(r.next):
 		after := r.after
 		r.calling = true
 		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, askedPrefix)) })
 	}
+}
+
+// nameOf is the key of the letter that a letter or a copy of it is.
+func nameOf(key string) string {
+	letter, _ := AskedFor(key)
+	return letter
+}
+
+func (a *Aggregator) decide(f *found) exhumed {
+	ctx, cancel := a.callContext()
+	defer cancel()
+	s := a.settings.Load()
+	if s.outdated(a.aging.age()) {
+		return exhumed{decided: f, err: errOutdated}
+	}
+	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, store.Latest(f.Time, a.clock.Now()), s.Settings)
+	return exhumed{decided: f, fate: fate, err: err}
 }
 
 func (a *Aggregator) removeLetters(keys []string, counted int) exhumed {
@@ -104,20 +142,23 @@ func (a *Aggregator) readLetters(after string) exhumed {
 	return exhumed{letters: letters, err: err}
 }
 
-// afterReplay takes the letters of a page in. A letter whose removal failed is read again
-// in the next round, and its parts found applied.
+// afterReplay goes on with an answer. A letter about which nothing could be decided, or whose
+// removal failed, is read again in the next round, and its parts are found applied.
 func (l *loop) afterReplay(e exhumed) {
 	r := &l.replay
 	r.calling = false
 	switch {
 	case e.err != nil:
-		l.a.cfg.Logger.Warn("dead letters to be counted not read or not removed, will be tried again", "err", e.err)
+		l.a.cfg.Logger.Warn("dead letters to be counted not read, decided about or removed, will be tried again", "err", e.err)
+		r.found = nil
 		l.endRound()
 	case e.removed:
 		l.a.stats.replayed.Add(int64(e.counted))
 		l.a.cfg.Logger.Info("dead letters replayed", "letters", e.counted)
 	case l.draining:
-	case !l.replayAll(e.letters):
+	case e.decided != nil:
+		l.replayOne(e.decided, e.fate)
+	case !l.sift(e.letters):
 		l.endRound()
 	default:
 		r.next = time.Now().Add(time.Duration(len(e.letters)) * time.Second / time.Duration(l.a.cfg.DeadLetterRate))
@@ -129,15 +170,14 @@ func (l *loop) endRound() {
 	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.Env.Jitter(replayEvery/2))
 }
 
-// replayAll takes letters in, up to the first of a version that is newer still and that
-// nobody asked for, and reports whether there may be more.
-func (l *loop) replayAll(letters []Dead) bool {
-	before := l.heldMemory
-	for i := range letters {
-		if l.heldMemory-before > l.a.cfg.HeldMemory/replayShare {
+// sift finds the letters to be counted, up to the first of a version that is newer still and
+// that nobody asked for, and reports whether there may be more.
+func (l *loop) sift(letters []Dead) bool {
+	memory := 0
+	for _, d := range letters {
+		if memory > l.a.cfg.HeldMemory/replayShare {
 			return true // the rest is read again when these are settled
 		}
-		d := &letters[i]
 		_, asked := AskedFor(d.Key)
 		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
 			return false
@@ -151,32 +191,52 @@ func (l *loop) replayAll(letters []Dead) bool {
 			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
-		h := &held{letter: d.Key, source: d.Source, memory: memoryOf(len(d.Payload), batch), time: d.Time, maybe: d.Maybe}
-		h.born = d.Time
-		// The letter stays in the store until its parts are settled.
-		l.replay.open++
-		if err != nil {
-			l.hold(h)
-			l.refuseMessage(h, d.Payload, err)
-			continue
-		}
-		// A letter may come again even where the bus never repeats a message, so its parts
-		// have markers. Its time is the broker's, or a later one.
-		l.take(h, batch, d.Time, false)
+		f := found{d, batch, err, memoryOf(len(d.Payload), batch)}
+		memory += f.memory
+		l.replay.found = append(l.replay.found, f)
 	}
 	return len(letters) > 0
+}
+
+// replayOne takes a letter in, unless a person has discarded it.
+func (l *loop) replayOne(f *found, fate Fate) {
+	r := &l.replay
+	if fate == Discarded {
+		l.a.cfg.Logger.Info("a dead letter that was discarded is not counted", "key", f.Key)
+		r.spend(f.Key)
+		return
+	}
+	h := &held{letter: f.Key, source: f.Source, memory: f.memory, time: f.Time, maybe: f.Maybe}
+	h.born = f.Time
+	// The letter stays in the store until its parts are settled.
+	r.open++
+	if f.err != nil {
+		l.hold(h)
+		l.refuseMessage(h, f.Payload, f.err)
+		return
+	}
+	// A letter may come again even where the bus never repeats a message, so its parts
+	// have markers. Its time is the broker's, or a later one.
+	l.take(h, f.batch, f.Time, false)
 }
 
 // settled notes that all parts of a letter are: it can go, and so can the letter that it
 // is a copy of, unless a part was set aside again under that letter's key.
 func (r *replay) settled(h *held) {
 	r.open--
-	r.spent = append(r.spent, h.letter)
 	if h.stays {
+		r.spent = append(r.spent, h.letter)
 		return
 	}
 	r.counted++
-	if letter, asked := AskedFor(h.letter); asked {
+	r.spend(h.letter)
+}
+
+// spend has a letter removed, before the copy of it: as long as there is a copy, somebody
+// finds out what became of the letter.
+func (r *replay) spend(key string) {
+	if letter, asked := AskedFor(key); asked {
 		r.spent = append(r.spent, letter)
 	}
+	r.spent = append(r.spent, key)
 }

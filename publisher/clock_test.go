@@ -13,7 +13,7 @@ import (
 )
 
 // A machine that starts without a clock of its own shows 1970 until it has asked for the
-// time. What it sends by then is a dead letter, so nothing is accepted, and Ready says why.
+// time. Its batches would be dead letters until then. So nothing is accepted, and Ready says why.
 func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 	})
 }
 
-// What was accepted while the clock was right keeps its time when the clock is set back.
+// An increment that was accepted while the clock was right keeps its time when the clock is set back.
 func TestAClockThatIsSetTo1970LeavesWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

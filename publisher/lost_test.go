@@ -41,7 +41,7 @@ func TestFlushSaysWhatWasLostBefore(t *testing.T) {
 	})
 }
 
-// A Publish that is lost has told its caller. Flush is about Add.
+// A Publish that is lost has returned an error. Flush is about Add.
 func TestFlushLeavesToPublishWhatPublishLost(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
@@ -60,7 +60,7 @@ func TestFlushLeavesToPublishWhatPublishLost(t *testing.T) {
 	_ = p.Close(ctx)
 }
 
-// An increment with an id that stands twice in a request is as old as the older one says: a
+// An increment that a request holds twice under one id has the older of the two times: a
 // marker that the older one left may be forgotten by the time of the younger one.
 func TestAnIDThatStandsTwiceIsAsOldAsTheOlder(t *testing.T) {
 	t.Parallel()

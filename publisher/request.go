@@ -104,8 +104,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	return p.untold()
 }
 
-// untold is the error for increments of Add that were lost. No call has told of them: Add
-// had returned.
+// untold is the error for increments of Add that were lost after Add had returned.
 func (p *Publisher) untold() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -116,6 +116,10 @@ func (s Settings) target(now time.Time) time.Time {
 // Refuses reports whether a part of the time at is beyond the window.
 func (s Settings) Refuses(at time.Time) bool { return at.Before(s.ForgetBefore) }
 
+// Latest is the latest time that a part from a dead letter of the time letter may have when an
+// aggregator counts it.
+func Latest(letter, now time.Time) time.Time { return later(letter, now.Add(MaxAhead)) }
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

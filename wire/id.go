@@ -43,6 +43,9 @@ func RenewedID(p *Part) PartID {
 	return hashID("renewed", string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
 }
 
+// LetterID is the id of the decision about a dead letter, by its key.
+func LetterID(key string) PartID { return hashID("letter", key) }
+
 // ResetID is the id of a reset of a counter.
 func ResetID(counter, id string) PartID { return hashID("reset", counter, id) }
 

@@ -9,13 +9,17 @@
 //
 //   - Under its own ids and time a letter counts once, however often it is replayed, and
 //     not at all where it was counted before: safe whatever is known of it.
-//   - Beyond the deduplication window ids are forgotten. A message of another language loses its id
-//     when Pub/Sub moves it aside, and an id that was used with other deltas is taken. Such
-//     letters count only as new: under ids made of the old ones and of what they hold, with
-//     the time of the request. Replayed as new twice they count once within the window;
-//     what was counted under its first id counts a second time.
-//   - Asked to count letters as new, it still keeps the ids of those that were maybe
-//     counted and whose ids are remembered: new ones could only do harm.
+//   - Beyond the deduplication window ids are forgotten, and a time that is a day ahead is
+//     refused. A message of another language loses its id when Pub/Sub moves it aside, and an id
+//     that was used with other deltas is taken. Such letters count only as new: with the time of
+//     the request where theirs is refused, and under an id made of the old one and of what
+//     the part holds where that is taken.
+//   - All requests for one letter count it once together: they leave the same markers. As
+//     new a letter counts a second time if its marker was forgotten. The answer says where
+//     that is possible (Outcome.Twice).
+//
+// A letter that is Discarded is never counted: that is decided once, by who discards it or
+// by the aggregator that counts it. If the aggregator was first the letter is only Removed.
 //
 // Work of one call is bounded: in letters, and in bytes where letters are read.
 package letters

@@ -23,7 +23,7 @@ type surface struct {
 func serve(t *testing.T, f *fakeStore) surface {
 	t.Helper()
 	rt := api.NewRouter(nil)
-	letters.NewHandler(letters.New(f), letters.HandlerConfig{}).Register(rt)
+	letters.NewHandler(letters.New(f, letters.Config{}), letters.HandlerConfig{}).Register(rt)
 	doc := apitest.Load(t)
 	doc.CheckRoutes(t, rt.Routes(), "dead letters")
 	return surface{rt, doc}
@@ -129,6 +129,8 @@ func TestReplayAndDiscard(t *testing.T) {
 	s.want(t, "POST", "/v1/dead/replay", `{"keys":["b"],"as_new":true}`, 200,
 		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
 	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
+	f.taken = map[string]bool{"b": true}
+	s.want(t, "POST", "/v1/dead/discard", `{"keys":["b"]}`, 200, `{"letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
 	f.err = errors.New("away")
 	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a"]}`, 503, "unavailable")
 	for _, path := range []string{"/v1/dead/replay", "/v1/dead/discard"} {

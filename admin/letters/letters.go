@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -25,11 +26,20 @@ const (
 	maxKey = 200
 )
 
+// Config sets up Letters. The zero value works.
+type Config struct {
+	// Env is for simulations. Leave it nil.
+	Env *env.Env
+}
+
 // Letters looks after the dead letters of a store.
-type Letters struct{ store Store }
+type Letters struct {
+	store Store
+	env   *env.Env
+}
 
 // New returns Letters of a store.
-func New(store Store) *Letters { return &Letters{store} }
+func New(store Store, cfg Config) *Letters { return &Letters{store, cfg.Env} }
 
 // A Page holds letters in the order of their keys.
 type Page struct {
@@ -77,7 +87,7 @@ func (l *Letters) Show(ctx context.Context, key string) (d Letter, c Contents, f
 	if err != nil {
 		return d, c, false, err
 	}
-	return letters[0], read(&letters[0], s), true, nil
+	return letters[0], read(&letters[0], s, l.env.Now()), true, nil
 }
 
 // What became of a letter.
@@ -85,7 +95,8 @@ const (
 	Asked     = "asked"     // aggregators count it
 	Refused   = "refused"   // it cannot be replayed, or not in this way; Why says why
 	Gone      = "gone"      // there is no such letter: counted, discarded, or never there
-	Discarded = "discarded" // it was there and is not any more
+	Discarded = "discarded" // it was there and is not any more: it is not counted
+	Removed   = "removed"   // the same, but it may have been counted, or be; Why says why
 )
 
 // An Outcome is what became of one letter.
@@ -93,20 +104,22 @@ type Outcome struct {
 	Key    string
 	Result string
 	Why    string
-	// New is true where it counts under new ids. With Twice it may then have been counted
-	// before.
+	// New is true where it is counted as new: with the time of the request, under other ids
+	// where its own are taken or lost. With Twice it may have been counted before, and its
+	// marker be forgotten.
 	New, Twice bool
 }
 
-// Replay asks for letters to be counted. Those that cannot count under their own ids any
-// more are refused unless asNew allows new ones. After an error it may be repeated.
+// Replay asks for letters to be counted. A letter that cannot count under its own ids and
+// times any more is refused, unless asNew has it counted as new. After an error it may be
+// repeated.
 func (l *Letters) Replay(ctx context.Context, keys []string, asNew bool) ([]Outcome, error) {
 	s, err := l.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		o, ask := plan(d, s, asNew, time.Now())
+		o, ask := plan(d, s, asNew, l.env.Now())
 		if o.Result != Asked {
 			return o, nil
 		}
@@ -126,20 +139,20 @@ func (l *Letters) settings(ctx context.Context) (store.Settings, error) {
 // plan decides how a letter is to be counted.
 func plan(d *Letter, s store.Settings, asNew bool, now time.Time) (Outcome, Letter) {
 	o, ask := Outcome{Key: d.Key, Result: Asked}, *d
-	c := read(d, s)
+	c := read(d, s, now)
 	switch {
 	case c.Replay == Never:
 		o.Result, o.Why = Refused, c.Why
 	case c.Replay == AsNew && !asNew:
 		o.Result, o.Why = Refused, c.Why+"; it can only be counted as new"
-	case c.Replay == AsNew || asNew && !d.Maybe:
-		fresh := renewed(d, c.Batch, now)
-		if len(fresh.Parts) == 0 {
+	case c.Replay == AsNew: // not other letters: beside a plain replay they would count twice
+		fresh := renew(d, c.Batch, s, now)
+		if fresh.Entries() == 0 {
 			o.Result, o.Why = Refused, "it holds no increments"
 			return o, ask
 		}
-		o.New, o.Twice = true, d.Maybe
-		ask.Payload, ask.Time, ask.Maybe = wire.Append(nil, fresh), now, false
+		o.New, o.Twice = true, c.Twice
+		ask.Payload, ask.Time = wire.Append(nil, fresh), now
 	case c.JSON:
 		ask.Payload = wire.Append(nil, c.Batch)
 	}
@@ -147,10 +160,19 @@ func plan(d *Letter, s store.Settings, asNew bool, now time.Time) (Outcome, Lett
 	return o, ask
 }
 
-// Discard removes letters for good: what they hold is never counted.
+// Discard removes letters for good. A Discarded letter is never counted, even if a replay of it
+// was under way. After an error it may be repeated.
 func (l *Letters) Discard(ctx context.Context, keys []string) ([]Outcome, error) {
 	return l.each(ctx, keys, func(d *Letter) (Outcome, error) {
-		return Outcome{Key: d.Key, Result: Discarded}, l.store.Discard(ctx, []string{d.Key})
+		s, err := l.settings(ctx) // for each letter: the decision about it must not go by old ones
+		if err != nil {
+			return Outcome{}, err
+		}
+		uncounted, err := l.store.Discard(ctx, d.Key, store.Latest(d.Time, l.env.Now()), s)
+		if !uncounted {
+			return Outcome{Key: d.Key, Result: Removed, Why: "an aggregator had taken it to count it: it was counted, or may still be"}, err
+		}
+		return Outcome{Key: d.Key, Result: Discarded}, err
 	})
 }
 

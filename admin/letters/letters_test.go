@@ -24,7 +24,8 @@ import (
 type fakeStore struct {
 	letters map[string]letters.Letter
 	asked   map[string]letters.Letter
-	most    int // letters in one answer
+	taken   map[string]bool // by an aggregator
+	most    int             // letters in one answer
 	err     error
 	window  time.Duration
 }
@@ -72,12 +73,10 @@ func (f *fakeStore) Ask(_ context.Context, d letters.Letter) error {
 	return f.err
 }
 
-func (f *fakeStore) Discard(_ context.Context, keys []string) error {
-	for _, key := range keys {
-		delete(f.letters, key)
-		delete(f.asked, key)
-	}
-	return f.err
+func (f *fakeStore) Discard(_ context.Context, key string, _ time.Time, _ store.Settings) (uncounted bool, err error) {
+	delete(f.letters, key)
+	delete(f.asked, key)
+	return !f.taken[key], f.err
 }
 
 func entry(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }
@@ -100,7 +99,7 @@ func decode(t *testing.T, payload []byte) *wire.Batch {
 // replay asks for the letter k.
 func replay(t *testing.T, f *fakeStore, asNew bool) letters.Outcome {
 	t.Helper()
-	done, err := letters.New(f).Replay(t.Context(), []string{"k"}, asNew)
+	done, err := letters.New(f, letters.Config{}).Replay(t.Context(), []string{"k"}, asNew)
 	if err != nil || len(done) != 1 {
 		t.Fatalf("got %v, %v; want one outcome", done, err)
 	}
@@ -116,25 +115,35 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	newer[1] = 9
 	for name, test := range map[string]struct {
 		letter letters.Letter
-		// What comes of it without and with as_new: the same bytes, new ids, or a refusal.
+		// The outcome without and with as_new: the same bytes, a batch of now, or a refusal.
 		plain, asNew string
 	}{
-		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "new"},
+		"a batch":                     {letters.Letter{Payload: encode(now, part), Time: now}, "as it is", "as it is"},
 		"maybe counted":               {letters.Letter{Payload: encode(now, part), Time: now, Maybe: true}, "as it is", "as it is"},
 		"beyond the window":           {letters.Letter{Payload: encode(old, part), Time: old, Maybe: true}, "beyond the deduplication window of 192h0m0s", "new, twice"},
-		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true}, "its id was counted with other increments; it can only be counted as new", "new"},
+		"that, and certainly not":     {letters.Letter{Payload: encode(old, part), Time: old}, "beyond the deduplication window of 192h0m0s", "new, twice"},
+		"that, and asked for before":  {letters.Letter{Payload: encode(old, part), Time: old, Asked: true}, "beyond the deduplication window of 192h0m0s", "new, twice"},
+		"an id that is taken":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Source: part.ID.String()}, "its id was counted with other increments; it can only be counted as new", "new id"},
+		"that, and asked for":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Asked: true, Source: part.ID.String()}, "its id was counted with other increments", "new id"},
+		"far ahead":                   {letters.Letter{Payload: encode(now.Add(25*time.Hour), part), Time: now.Add(25 * time.Hour)}, "its time is more than 24h0m0s ahead; it can only", "new"},
+		"far ahead, not on the bus":   {letters.Letter{Payload: encode(now.Add(25*time.Hour), part), Time: now}, "its time is more than 24h0m0s ahead; it can only", "new"},
+		"a little ahead":              {letters.Letter{Payload: encode(now.Add(23*time.Hour), part), Time: now}, "as it is", "as it is"},
 		"newer":                       {letters.Letter{Payload: newer, Time: now}, "counts it by itself", "counts it by itself"},
 		"garbage":                     {letters.Letter{Payload: []byte("garbage"), Time: now}, "batch: ", "batch: "},
+		"discarded before":            {letters.Letter{Payload: encode(now, part), Time: now, Discarded: true}, "it was discarded", "it was discarded"},
 		"nothing":                     {letters.Letter{Time: now}, "batch: ", "batch: "},
-		"JSON":                        {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now, Maybe: true}, "the id that the message had on the bus is lost", "new, twice"},
+		"JSON":                        {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now, Maybe: true}, "the id that the message had on the bus is lost", "lost, twice"},
 		"JSON with ids":               {letters.Letter{Payload: []byte(` {"counter":"a","id":"x"}`), Time: now, Maybe: true}, "ids of increments", "ids of increments"},
 		"JSON that is bad":            {letters.Letter{Payload: []byte(`{"counter":"a","delta":0}`), Time: now}, "delta is 0", "delta is 0"},
 		"JSON that cancels out":       {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"a","delta":-1}]`), Time: now}, "cancel out", "cancel out"},
-		"JSON before the bus had ids": {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now}, "is lost; it can only be counted as new", "new"},
+		"JSON before the bus had ids": {letters.Letter{Payload: []byte(`[{"counter":"a"},{"counter":"b","delta":2}]`), Time: now}, "is lost; it can only be counted as new", "lost"},
 	} {
 		for asNew, want := range map[bool]string{false: test.plain, true: test.asNew} {
 			test.letter.Key = "k"
 			f := newStore(test.letter)
+			if test.letter.Asked {
+				f.asked["k"] = letters.Letter{}
+			}
 			o := replay(t, f, asNew)
 			got := f.asked["k"]
 			switch want {
@@ -147,13 +156,13 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 				if len(b.Parts) != 1 || b.Parts[0].ID != wire.IncrementID("a", "x") || o.New || !got.Time.Equal(test.letter.Time) {
 					t.Errorf("%s, as new %t: %+v and %+v asked, want the increment's id", name, asNew, o, b)
 				}
-			case "new", "new, twice":
-				if !o.New || o.Twice != (want == "new, twice") || o.Result != letters.Asked {
+			case "new", "new, twice", "new id", "lost", "lost, twice":
+				if !o.New || o.Twice != strings.HasSuffix(want, "twice") || o.Result != letters.Asked || got.Maybe != test.letter.Maybe {
 					t.Errorf("%s, as new %t: %+v, want %s", name, asNew, o, want)
 				}
-				checkRenewed(t, got, part)
+				checkRenewed(t, name, got, part, strings.HasPrefix(want, "new") && want != "new id")
 			default:
-				if o.Result != letters.Refused || !strings.Contains(o.Why, want) || len(f.asked) != 0 {
+				if o.Result != letters.Refused || !strings.Contains(o.Why, want) || got.Payload != nil {
 					t.Errorf("%s, as new %t: %+v, %d asked; want a refusal with %q", name, asNew, o, len(f.asked), want)
 				}
 			}
@@ -161,49 +170,103 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	}
 }
 
-// checkRenewed holds what is asked for against one of a and two of b, as of now.
-func checkRenewed(t *testing.T, got letters.Letter, old wire.Part) {
+// checkRenewed compares the request with one of a and two of b, as of now, and its ids with
+// the old ones.
+func checkRenewed(t *testing.T, name string, got letters.Letter, old wire.Part, kept bool) {
 	t.Helper()
 	b := decode(t, got.Payload)
 	sums := map[string]int64{}
 	for _, p := range b.Parts {
-		if p.ID == old.ID {
-			t.Error("the id is the old one")
+		if (p.ID == old.ID) != kept {
+			t.Errorf("%s: the id is %s, and was %s: want it kept: %t", name, p.ID, old.ID, kept)
 		}
 		for _, e := range p.Entries {
 			sums[e.Counter] += e.Delta
 		}
+		if age := time.Since(p.Time); age < 0 || age > time.Minute {
+			t.Errorf("%s: a part is of %s, want now", name, p.Time)
+		}
 	}
 	if diff := cmp.Diff(map[string]int64{"a": 1, "b": 2}, sums); diff != "" {
-		t.Errorf("sums (-want +got):\n%s", diff)
+		t.Errorf("%s: sums (-want +got):\n%s", name, diff)
 	}
 	if age := time.Since(b.Time); age < 0 || age > time.Minute || !got.Time.Truncate(time.Microsecond).Equal(b.Time) {
-		t.Errorf("time %s, letter's time %s, want now", b.Time, got.Time)
+		t.Errorf("%s: time %s, letter's time %s, want now", name, b.Time, got.Time)
 	}
 }
 
-// As new it has the same ids whenever that is asked, whatever letter the part stands in,
-// and others where an id was used with other deltas.
+// Under an id that is taken a part counts under another one: the same whenever that is asked,
+// and another where one id was used with other deltas.
 func TestNewIDsAreTheSameEachTime(t *testing.T) {
 	t.Parallel()
-	ids := func(d letters.Letter) (ids []wire.PartID) {
-		d.Key = "k"
-		f := newStore(d)
+	b := anonymous(entry("b", 1))
+	ask := func(at time.Time) wire.Part {
+		f := newStore(letters.Letter{Key: "k", Time: at, Taken: true, Source: b.ID.String(), Payload: encode(at, b)})
 		replay(t, f, true)
-		for _, p := range decode(t, f.asked["k"].Payload).Parts {
-			ids = append(ids, p.ID)
-		}
-		return ids
+		return decode(t, f.asked["k"].Payload).Parts[0]
 	}
-	a, b := anonymous(entry("a", 1)), anonymous(entry("b", 1))
-	now := time.Now()
-	first, second := ids(letters.Letter{Payload: encode(now, a, b)}), ids(letters.Letter{Payload: encode(now.Add(-time.Hour), b)})
-	if first[1] != second[0] || first[0] == first[1] {
-		t.Errorf("ids %v and %v, want the same for the same part", first, second)
+	now := time.Now().Truncate(time.Microsecond)
+	first, second := ask(now), ask(now.Add(-time.Hour))
+	if first.ID != second.ID || first.ID == b.ID {
+		t.Errorf("ids %v and %v, want the same, and not %s", first.ID, second.ID, b.ID)
+	}
+	if !second.Time.Equal(now.Add(-time.Hour)) {
+		t.Errorf("it is of %s, want the time it had: a marker outlives that", second.Time)
 	}
 	b.Entries = []wire.Entry{entry("b", 5)}
-	if third := ids(letters.Letter{Payload: encode(now, b)}); third[0] == second[0] {
+	if third := ask(now); third.ID == second.ID {
 		t.Error("one id with two deltas has one new id")
+	}
+}
+
+// Beyond the window, where parts get the time of the request, their kinds and ids and so what
+// their markers hold stay: a replay that is under way is the same to the store.
+func TestAsNewLeavesWhatMarkersHold(t *testing.T) {
+	t.Parallel()
+	var incs []countmill.Increment
+	for i := range 30 {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i), Delta: 1})
+	}
+	incs[3].ID = "x"
+	parts, err := wire.CutRequest("", "key", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-200 * time.Hour)
+	f := newStore(letters.Letter{Key: "k", Source: "message", Time: old, Payload: encode(old, append(parts, anonymous(entry("a", 1)))...)})
+	replay(t, f, true)
+	got := decode(t, f.asked["k"].Payload).Parts
+	if len(got) != len(parts)+1 {
+		t.Fatalf("%d parts, want %d", len(got), len(parts)+1)
+	}
+	for i, p := range parts {
+		if got[i].ID != p.ID || got[i].Kind != p.Kind || got[i].Fingerprint() != p.Fingerprint() {
+			t.Errorf("part %d is %+v, want %+v", i, got[i], p)
+		}
+	}
+}
+
+// An increment with an id in a request whose key was taken has its own id still: it may have
+// been counted under it, from another request.
+func TestAnIDBesideAKeyThatIsTakenIsKept(t *testing.T) {
+	t.Parallel()
+	parts, err := wire.CutRequest("", "key", []countmill.Increment{{Counter: "a", Delta: 1}, {Counter: "b", Delta: 2, ID: "x"}})
+	if err != nil || len(parts) != 2 {
+		t.Fatal(len(parts), err)
+	}
+	for taken, want := range map[wire.PartID][]wire.PartID{
+		parts[0].ID: {wire.RenewedID(&parts[0]), wire.IncrementID("b", "x")},
+		parts[1].ID: {wire.RenewedID(&parts[1])},
+	} {
+		f := newStore(letters.Letter{Key: "k", Source: taken.String(), Taken: true, Time: time.Now(), Payload: encode(time.Now(), parts...)})
+		replay(t, f, true)
+		var got []wire.PartID
+		for _, p := range decode(t, f.asked["k"].Payload).Parts {
+			got = append(got, p.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("ids (-want +got):\n%s", diff)
+		}
 	}
 }
 
@@ -219,10 +282,15 @@ func TestTheCopyOfAHeadIsNotCountedAsNew(t *testing.T) {
 		t.Fatal(len(parts), err)
 	}
 	for source, want := range map[string]int{parts[1].ID.String(): 6, parts[0].ID.String(): 30, "message": 30} {
-		f := newStore(letters.Letter{Key: "k", Source: source, Payload: encode(time.Now(), parts...)})
-		replay(t, f, true)
-		if got := decode(t, f.asked["k"].Payload).Entries(); got != want {
-			t.Errorf("source %s: %d entries, want %d", source, got, want)
+		for _, taken := range []bool{false, true} {
+			if taken && source == "message" {
+				continue // no letter about a message says that
+			}
+			f := newStore(letters.Letter{Key: "k", Source: source, Taken: taken, Payload: encode(time.Now(), parts...)})
+			replay(t, f, true)
+			if got := decode(t, f.asked["k"].Payload).Entries(); got != want {
+				t.Errorf("source %s, taken %t: %d entries, want %d", source, taken, got, want)
+			}
 		}
 	}
 }
@@ -232,7 +300,7 @@ func TestBeyondTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newStore(letters.Letter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 		f.window = time.Hour
-		l := letters.New(f)
+		l := letters.New(f, letters.Config{})
 		for _, step := range []struct {
 			wait time.Duration
 			want string
@@ -254,7 +322,7 @@ func TestGoneAndDiscarded(t *testing.T) {
 		all = append(all, letters.Letter{Key: keys[i], Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	}
 	f := newStore(all...)
-	l := letters.New(f)
+	l := letters.New(f, letters.Config{})
 	if done, err := l.Replay(t.Context(), []string{"07", "99", "08"}, false); err != nil || done[0].Result != letters.Asked || done[1].Result != letters.Gone || done[2].Result != letters.Asked {
 		t.Errorf("replay: %v, %v; want asked, gone, asked", done, err)
 	}
@@ -269,8 +337,12 @@ func TestGoneAndDiscarded(t *testing.T) {
 			}
 		}
 	}
-	if len(f.letters) != 1 || len(f.asked) != 0 {
-		t.Errorf("%d letters and %d wishes are left, want 1 and none", len(f.letters), len(f.asked))
+	f.taken = map[string]bool{keys[22]: true}
+	if done, err := l.Discard(t.Context(), keys[22:]); err != nil || done[0].Result != letters.Removed || !strings.Contains(done[0].Why, "may still be") {
+		t.Errorf("a letter that an aggregator counts: got %+v, %v; want it removed, and why", done, err)
+	}
+	if len(f.letters) != 0 || len(f.asked) != 0 {
+		t.Errorf("%d letters and %d wishes are left, want none", len(f.letters), len(f.asked))
 	}
 	if f.most > 5 {
 		t.Errorf("%d letters in memory at once, want at most 5", f.most)
@@ -285,7 +357,7 @@ func TestPages(t *testing.T) {
 		f.letters[key] = letters.Letter{Key: key, Payload: make([]byte, i)}
 	}
 	f.asked["03"] = letters.Letter{}
-	l := letters.New(f)
+	l := letters.New(f, letters.Config{})
 	for _, limit := range []int{1, 4, 5, 6, 22, 23, 24, 1000} {
 		n, after := 0, ""
 		for {
@@ -320,7 +392,7 @@ func TestAPageOfLargeLettersEndsEarly(t *testing.T) {
 	for i := range 12 {
 		f.letters[fmt.Sprint(10+i)] = letters.Letter{Key: fmt.Sprint(10 + i), Payload: large}
 	}
-	l := letters.New(f)
+	l := letters.New(f, letters.Config{})
 	n := 0
 	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
 		p, err := l.List(t.Context(), after, 1000)
@@ -338,7 +410,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	f := newStore(letters.Letter{Key: "k", Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	f.err = errors.New("secret")
-	l := letters.New(f)
+	l := letters.New(f, letters.Config{})
 	_, list := l.List(t.Context(), "", 1)
 	_, _, _, show := l.Show(t.Context(), "k")
 	_, replay := l.Replay(t.Context(), []string{"k"}, false)

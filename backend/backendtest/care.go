@@ -124,6 +124,43 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	}
 }
 
+// Some calls count a letter while others discard it: all of them, and later ones, return one fate.
+func testFatesAreDecidedOnce(t *testing.T, su *suite) {
+	s := su.open(t)
+	latest, settings := time.Now().Add(time.Hour), check(t, s).Settings
+	keys := []string{"a", "newer:01:b", "c"}
+	told := make([]aggregator.Fate, 2*4)
+	for _, key := range keys[:2] {
+		var all sync.WaitGroup
+		for i := range told {
+			all.Go(func() {
+				want := []aggregator.Fate{aggregator.ToCount, aggregator.Discarded}[i%2]
+				for tries := 0; ; tries++ { // a commit may be given up because of others
+					var err error
+					if told[i], err = aggregator.Decide(t.Context(), s, key, want, latest, settings); err == nil {
+						return
+					}
+					if tries == 20 {
+						t.Errorf("%s: not decided: %v", key, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, fate := range told {
+			if fate != told[0] || fate == 0 {
+				t.Errorf("%s: fates %v, want one", key, told)
+				break
+			}
+		}
+		fates, err := aggregator.Fates(t.Context(), s, []string{"c", key})
+		if diff := cmp.Diff([]aggregator.Fate{0, told[0]}, fates); err != nil || diff != "" {
+			t.Errorf("%s: %v, fates (-want +got):\n%s", key, err, diff)
+		}
+	}
+}
+
 // A person names letters by their keys, some of which are gone.
 func testDeadByKeyFinds(t *testing.T, su *suite) {
 	s := su.open(t)

@@ -146,6 +146,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"DeadPages", testDeadPages},
 		{"DiscardRemoves", testDiscardRemoves},
 		{"DeadByKeyFinds", testDeadByKeyFinds},
+		{"FatesAreDecidedOnce", testFatesAreDecidedOnce},
 		{"ShardPages", testShardPages},
 		{"ShardsOf", testShardsOf},
 		{"ShardPageIsOfOneMoment", testShardPageIsOfOneMoment},

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/store"
 )
 
 func payload(n int) []byte {
@@ -83,6 +85,9 @@ func TestDeadLettersOfAReader(t *testing.T) {
 	}
 	if got, err := s.DeadByKey(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
 		t.Fatalf("DeadByKey: %d letters, %v; want the one", len(got), err)
+	}
+	if fate, err := aggregator.Decide(t.Context(), s, "k", aggregator.Discarded, now(), store.NewSettings(time.Hour, now())); fate != aggregator.Discarded || err != nil {
+		t.Errorf("decided %d, %v; want it discarded", fate, err)
 	}
 	if err := s.Discard(t.Context(), []string{"k"}); err != nil {
 		t.Fatalf("Discard: %v", err)

@@ -28,12 +28,14 @@ A replayed letter is counted by an aggregator within half a minute or so, and go
 that cannot be counted stays. It keeps its ids and its time: replayed twice, or counted
 before, it counts once.
 
---as-new is for letters that cannot count under their own ids any more: older than the
-horizon, with an id that was used for something else, or from another language by way of
-Pub/Sub's dead letters. They get new ids. What applied: unknown says of them then matters:
-such a letter may have been counted, and would count a second time. As new twice it still
-counts once, within the horizon. Letters that were maybe counted and whose ids are
-remembered keep them all the same.
+--as-new is for letters that cannot count as they are any more: beyond the deduplication window, with
+a time that is a day ahead, with an id that was used for something else, or from another
+language by way of Pub/Sub's dead letters. All others count as without it. A letter that is
+asked for in both ways, or again, counts once. Where nothing remembers whether it was counted
+before, the output says that it would count a second time.
+
+A discarded letter is never counted, whoever had asked for it. One that is only removed had
+been taken by an aggregator: it was counted, or may be within the next minute.
 
 Exit code 1: a letter could not be replayed, and the output says why.
 `,
@@ -41,7 +43,7 @@ Exit code 1: a letter could not be replayed, and the output says why.
 		return `  --all
       replay, discard: every letter there is.
   --as-new
-      replay: count letters whose ids are forgotten, lost or taken under new ones.
+      replay: count letters as new whose ids are forgotten, lost or taken.
   --yes
       Do not ask. Needed for --all, --as-new and discard where nobody can be asked.
   --limit N

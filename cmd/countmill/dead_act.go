@@ -17,10 +17,12 @@ type deadOutcome struct {
 	Key    string `json:"key"`
 	Result string `json:"result"`
 	Why    string `json:"why"`
+	New    bool   `json:"as_new"`
+	Twice  bool   `json:"maybe_counted_before"`
 }
 
 // A deadTally counts what became of letters.
-type deadTally struct{ asked, refused, gone, discarded int }
+type deadTally struct{ asked, refused, gone, discarded, removed int }
 
 // errNoLetters: --all means none.
 var errNoLetters = errors.New("no dead letters")
@@ -77,7 +79,7 @@ func (d *dead) soFar(t deadTally, err error) error {
 }
 
 func (t deadTally) String() string {
-	return fmt.Sprintf("%d letters", t.asked+t.refused+t.gone+t.discarded)
+	return fmt.Sprintf("%d letters", t.asked+t.refused+t.gone+t.discarded+t.removed)
 }
 
 // ask lets a person confirm, and says what there is to lose.
@@ -183,8 +185,13 @@ func (d *dead) post(ctx context.Context, path string, body any, t *deadTally) er
 	}
 	for _, o := range got.Letters {
 		t.add(o)
-		if o.Result == "gone" {
+		switch {
+		case o.Result == "gone":
 			o.Why = "it was counted or discarded, or never there"
+		case o.Twice:
+			o.Why = "as new; it may have been counted before, and would count twice"
+		case o.New:
+			o.Why = "as new"
 		}
 		if !d.json {
 			fmt.Fprintln(d.stdout, strings.TrimSuffix(plain(o.Key)+"\t"+plain(o.Result)+": "+plain(o.Why), ": "))
@@ -204,6 +211,8 @@ func (t *deadTally) add(o deadOutcome) {
 		t.refused++
 	case "discarded":
 		t.discarded++
+	case "removed":
+		t.removed++
 	default:
 		t.gone++
 	}

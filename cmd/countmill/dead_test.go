@@ -157,3 +157,20 @@ func TestDeadArguments(t *testing.T) {
 		cli(t, nil, append([]string{"dead"}, strings.Fields(args)...)...).wantError(t, 2, want)
 	}
 }
+
+// The output says which letters may count twice, and which may still be counted.
+func TestDeadSaysWhatIsNotCertain(t *testing.T) {
+	t.Parallel()
+	for args, c := range map[string]struct{ answer, want string }{
+		"replay k --as-new": {`{"key":"k","result":"asked","as_new":true}`, "k\tasked: as new\n"},
+		"replay l --as-new": {`{"key":"l","result":"asked","as_new":true,"maybe_counted_before":true}`, "l\tasked: as new; it may have been counted before, and would count twice\n"},
+		"discard k":         {`{"key":"k","result":"removed","why":"an aggregator had taken it"}`, "k\tremoved: an aggregator had taken it\n"},
+		"discard l":         {`{"key":"l","result":"discarded"}`, "l\tdiscarded\n"},
+	} {
+		f := newFakeServer(t, answer(200, `{"letters":[`+c.answer+`]}`))
+		got := cli(t, nil, append(append([]string{"dead"}, strings.Fields(args)...), "--yes", "--server", f.URL)...)
+		if got.code != 0 || got.out != c.want {
+			t.Errorf("dead %s: got %+v, want %q", args, got, c.want)
+		}
+	}
+}

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/wire"
@@ -104,56 +102,4 @@ func TestAReaderIsAskedForAReplay(t *testing.T) {
 	reader.replay(t, `{"keys":["0a"]}`, `{"letters":[{"key":"0a","result":"asked"}]}`)
 	await(t, "the letter goes", func() bool { return len(reader.deadKeys(t)) == 0 })
 	reader.wantTotal(t, "a", 3)
-}
-
-// What asks for a replay is no letter, wherever a page begins or ends.
-func TestWishesAreNoLetters(t *testing.T) {
-	t.Parallel()
-	m := morgue{fakestore.New(fakestore.Options{})}
-	var all []string
-	for _, key := range []string{"0a", "0b", "fe", "ff", "newer:01:a", "newer:01:b"} {
-		all = append(all, key)
-		if err := m.store.Bury(t.Context(), []aggregator.Dead{{Key: key, Payload: []byte(key)}}); err != nil {
-			t.Fatal(err)
-		}
-		if key == "0b" || key == "newer:01:a" {
-			continue
-		}
-		if err := m.Ask(t.Context(), letters.Letter{Key: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for limit := 1; limit < 10; limit++ {
-		var keys []string
-		after := ""
-		for {
-			page, err := m.Page(t.Context(), after, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, l := range page {
-				keys = append(keys, l.Key)
-				if want := l.Key != "0b" && l.Key != "newer:01:a"; l.Asked != want || string(l.Payload) != l.Key {
-					t.Errorf("letter %+v, want it asked for: %t", l, want)
-				}
-				after = l.Key
-			}
-			if len(page) < limit {
-				break
-			}
-		}
-		if fmt.Sprint(keys) != fmt.Sprint(all) {
-			t.Errorf("limit %d: %q, want %q", limit, keys, all)
-		}
-	}
-	found, err := m.Find(t.Context(), []string{"ff", "manual:ff", "0b"})
-	if err != nil || len(found) != 2 || found[0].Key != "ff" || !found[0].Asked || found[1].Asked {
-		t.Errorf("Find: %+v, %v; want ff, asked for, and 0b", found, err)
-	}
-	if err := m.Discard(t.Context(), []string{"ff"}); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := m.store.DeadByKey(t.Context(), []string{"ff", "manual:ff", "manual:fe"}); err != nil || len(left) != 1 {
-		t.Errorf("after a discard: %v, %v; want only the wish for another", left, err)
-	}
 }

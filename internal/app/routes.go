@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/morgue"
 	"github.com/countmill/countmill/publisher/ingest"
 	"github.com/countmill/countmill/reader/query"
 )
@@ -54,7 +55,7 @@ func (a *App) routes() (*api.Router, error) {
 // lookAfter adds what a person does to the store. Aggregators serve it too: they have
 // the right to write.
 func (a *App) lookAfter(rt *api.Router) {
-	dead := letters.New(morgue{a.backends.store})
+	dead := letters.New(morgue.Morgue{Store: a.backends.store, Explain: forbidden}, letters.Config{})
 	letters.NewHandler(dead, letters.HandlerConfig{Logger: a.log.With("route", "dead")}).Register(rt)
 	var totals verify.Totals
 	if cache, ok := a.backends.cache.(droppable); ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Earliest and Latest bound what a clock can show and be right. This code is not older than
+// Earliest and Latest bound the times that a clock can rightly show. This code is younger than
 // the first, and a time beyond the second does not fit the nanoseconds of an int64.
 var (
 	Earliest = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -15,8 +15,8 @@ var (
 )
 
 // CheckClock returns an error that matches countmill.ErrUnavailable when a clock that shows
-// now cannot be right. What is stamped with such a time is beyond every horizon: it would
-// become a dead letter, after its caller was told that it is safe.
+// now cannot be right. An increment with such a time is beyond every window: it would become a
+// dead letter after its caller was told that it is safe.
 func CheckClock(now time.Time) error {
 	if now.Before(Earliest) || now.After(Latest) {
 		return fmt.Errorf("%w: the clock of this machine shows %s; the right time is after %s and before %s: set the clock",

@@ -48,7 +48,7 @@ func (w *World) pastEvent(at time.Time) time.Time {
 // from is what the window counts from: the time of the oldest part in the message. It is zero
 // where the message cannot be read, or will not come twice.
 func (l *parcel) from() (from time.Time) {
-	batch, err := decode(l.payload)
+	batch, err := l.batch()
 	if err != nil || l.settled != nil {
 		return from
 	}

@@ -21,7 +21,8 @@ type broker struct {
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
-	done          []*parcel // the last ones that were acknowledged
+	done          []*parcel   // the last ones that were acknowledged
+	deliveries    []*delivery // all there were
 	subscriptions []*subscription
 }
 
@@ -215,7 +216,9 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.held = append(b.held, &delivery{l, s, m, time.Now()})
+	b.w.allow(l)
+	d := &delivery{l, s, m, time.Now()}
+	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
 	return true
 }

@@ -86,6 +86,8 @@ const (
 	// These are drawn apart (mail, drawCrowd, ages).
 	GivenUp
 	ReplayAsked
+	AskedAsNew
+	LetterDiscarded
 	UnreadableAsked
 	Flood
 	Swarm
@@ -113,7 +115,8 @@ var faultNames = [faultCount]string{
 	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
 	"process of another wire version",
 	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for", "replay asked for of what nobody can read",
+	"message given up by the bus", "replay asked for", "replay as new asked for", "letter discarded",
+	"replay asked for of what nobody can read",
 	"counter driven beyond int64", "a million increments in a batch", "event of the past",
 	"just within the window", "suspended with old and young in a commit",
 }

@@ -49,7 +49,7 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	var got Row
 	st.run = func(f fate) {
 		var row Row
-		folded, row, err = s.w.fold(s.p, &commit, f)
+		folded, row, err = s.w.fold(s.p, &commit, f, st.came)
 		s.w.Rows[row]++
 		s.w.trace("answer", s.p, rowNames[row], 0)
 		got = row
@@ -64,9 +64,9 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	return folded, err
 }
 
-func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.Folded, row Row, err error) {
+func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded aggregator.Folded, row Row, err error) {
 	apply := func() error {
-		if poisoned(c) {
+		if w.poisoned(c) {
 			return aggregator.ErrRefused
 		}
 		folded, err = w.fake.Fold(background, c)
@@ -74,6 +74,7 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.F
 			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
 		}
 		if err == nil {
+			w.checkForbidden(p, c, came)
 			for _, m := range c.Markers {
 				w.marked[m.ID] = true
 			}
@@ -120,7 +121,7 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.F
 		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
 		return aggregator.Folded{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
 	}
-	if poisoned(c) {
+	if w.poisoned(c) {
 		return aggregator.Folded{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
 	}
 	_ = apply()
@@ -135,8 +136,8 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate) (folded aggregator.F
 }
 
 // poisoned reports whether the store refuses the commit for its content.
-func poisoned(c *aggregator.Commit) bool {
-	return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == poison })
+func (w *World) poisoned(c *aggregator.Commit) bool {
+	return (w.cured == 0 || w.Steps < w.cured) && slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == poison })
 }
 func commitKey(c *aggregator.Commit) uint64 {
 	var h xxhash.Digest

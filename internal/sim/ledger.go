@@ -25,6 +25,8 @@ type sum struct {
 	most    int  // times that it may have been counted
 	group   *int // sums of one group count once together
 	reused  bool // another increment came under its id, or its request's key
+	renewed bool // it was asked for as new, as that one has its id
+	tossed  bool // a letter that it is in was to be discarded
 }
 
 func (s *sum) delta() int64 {
@@ -120,10 +122,10 @@ func (w *World) check() {
 		switch {
 		case times > s.most:
 			w.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
-		case times < s.least && !inLetter:
+		case times < s.least && !inLetter && !s.tossed:
 			w.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
 		}
-		if s.group != nil {
+		if s.group != nil && !s.renewed {
 			g := groups[s.group]
 			if g == nil {
 				g = &group{}
@@ -175,10 +177,12 @@ func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64)
 	}
 }
 
-func hasPoison(parts []wire.Part) bool {
+func hasPoison(parts []wire.Part) bool { return hasCounter(parts, poison) }
+
+func hasCounter(parts []wire.Part, counter string) bool {
 	for _, p := range parts {
 		for _, e := range p.Entries {
-			if e.Counter == poison {
+			if e.Counter == counter {
 				return true
 			}
 		}
@@ -197,7 +201,7 @@ func (w *World) checkAck(d *delivery) {
 		return
 	}
 	for i := range b.Parts {
-		if w.marked[b.Parts[i].ID] || w.inLetter(b.Parts[i].ID) {
+		if id := b.Parts[i].ID; w.marked[id] || w.tossed[id] || w.inLetter(id) {
 			continue
 		}
 		w.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.parcel.n, b.Parts[i].ID)
@@ -222,7 +226,7 @@ func (w *World) checkSwapped(p *proc) {
 	if !w.swapped || p.told.IsZero() {
 		return
 	}
-	if p.late++; p.late > w.shape.commits {
+	if p.late++; p.late > w.shape.commits+1 { // one decides about a letter
 		w.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
 	}
 }

@@ -23,6 +23,17 @@ func (w *World) mail() {
 	if rng.IntN(2) == 0 {
 		w.rates[GivenUp] = 0.1
 	}
+	for _, f := range []Fault{AskedAsNew, LetterDiscarded} {
+		if rng.IntN(2) == 0 {
+			w.rates[f] = 0.3
+		}
+	}
+	switch rng.IntN(4) { // letters that do not say that they may have been counted
+	case 0:
+		w.rates[IDReused] = 0.3
+	case 1:
+		w.rates[Poison], w.cured = 0.3, 1+rng.IntN(300)
+	}
 	if rng.IntN(3) == 0 {
 		w.rates[UnreadableAsked] = 0.3
 	}
@@ -64,15 +75,7 @@ func (w *World) giveUp() bool {
 
 // askReplay has a person ask for a letter, which may be in process or gone by then.
 func (w *World) askReplay() bool {
-	letters := slices.Clone(w.replays)
-	for _, d := range w.fake.Letters() {
-		if _, asked := aggregator.AskedFor(d.Key); asked || unread(&d) {
-			continue
-		}
-		if _, err := decode(d.Payload); err == nil {
-			letters = append(letters, d)
-		}
-	}
+	letters := append(w.readable(false), w.replays...)
 	if len(letters) == 0 {
 		return false
 	}

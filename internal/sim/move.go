@@ -176,9 +176,16 @@ func (w *World) happen(f Fault) bool {
 	case GivenUp:
 		return w.giveUp()
 	case ReplayAsked:
+		if w.rng.IntN(2) == 0 {
+			return w.lookAfter(replayOp)
+		}
 		return w.askReplay()
 	case UnreadableAsked:
 		return w.askUnreadable()
+	case AskedAsNew:
+		return w.lookAfter(asNewOp)
+	case LetterDiscarded:
+		return w.lookAfter(discardOp)
 	case StreamEnds:
 		if open := w.bus.open(); len(open) > 0 {
 			w.bus.end(pick(w, open))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -37,6 +39,8 @@ type op struct {
 	totals    []reader.Total
 	id        string // of a reset
 	done      admin.Done
+	letter    aggregator.Dead // that a person looks after
+	became    letters.Outcome
 }
 
 // ask starts an attempt.
@@ -97,6 +101,8 @@ func (w *World) finish(o *op) {
 		w.finishRead(o)
 	case "raise", "reset", "delete":
 		w.finishChange(o)
+	case replayOp, asNewOp, discardOp:
+		w.finishLetter(o)
 	case "flush", "close":
 		w.finishFlush(o)
 	default:

@@ -43,11 +43,11 @@ type rivalry struct {
 // checkRivals: nothing of a request is counted where another has won its key.
 func (w *World) checkRivals(totals map[string]int64) {
 	for _, r := range w.rivals {
-		if r.second.times(totals[r.second.counter]) == 0 {
+		if r.second.renewed || r.second.times(totals[r.second.counter]) == 0 {
 			continue
 		}
 		for _, s := range r.first {
-			if s.times(totals[s.counter]) > 0 {
+			if !s.renewed && s.times(totals[s.counter]) > 0 {
 				w.violate("increments %d of %s and %d of %s have one id or key, and both are counted",
 					s.digit, s.counter, r.second.digit, r.second.counter)
 			}
@@ -62,6 +62,7 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 	if d.Maybe && !reused {
 		return
 	}
+	certain := !d.Maybe && (w.cured == 0 || !hasPoison(parts)) // a cured store counts a message that is delivered again
 	for _, s := range w.ledger {
 		if !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) }) {
 			continue
@@ -69,7 +70,7 @@ func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[st
 		if reused && !s.reused {
 			w.violate("increment %d of %s is in a dead letter for an id that nobody reused", s.digit, s.counter)
 		}
-		if !d.Maybe && s.times(totals[s.counter]) > 0 {
+		if certain && !s.renewed && s.times(totals[s.counter]) > 0 {
 			w.violate("increment %d of %s is counted, and a dead letter says that it is not: %s", s.digit, s.counter, d.Reason)
 		}
 	}
@@ -98,7 +99,7 @@ func (p *proc) checkLag(s *step) {
 
 // checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
 func (w *World) checkYoung(d *aggregator.Dead, parts []wire.Part) {
-	judged := strings.HasPrefix(d.Reason, "older than the horizon") || strings.HasPrefix(d.Reason, "time is more than")
+	judged := strings.HasPrefix(d.Reason, "beyond the deduplication window") || strings.HasPrefix(d.Reason, "time is more than")
 	if w.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
 		w.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
 	}

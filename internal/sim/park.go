@@ -33,6 +33,7 @@ type step struct {
 	ctx        context.Context
 	at         time.Time     // when it came
 	jumped     time.Duration // World.jumped then
+	came       int           // when it came, in steps of the schedule
 	asks, gets text          // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
@@ -106,6 +107,7 @@ func (w *World) absorb() bool {
 		slices.SortFunc(w.pending, compareSteps)
 		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 		for _, s := range arrived {
+			s.came = w.Steps
 			s.p.begin(s)
 		}
 	}

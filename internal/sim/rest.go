@@ -112,8 +112,10 @@ func (w *World) clearUp() {
 		}
 		w.upgrade()
 		for range 3 { // somebody looks after what is left
-			if w.rates[ReplayAsked] > 0 && w.askReplay() {
-				w.hit(ReplayAsked)
+			for _, f := range []Fault{ReplayAsked, AskedAsNew, LetterDiscarded} {
+				if w.rates[f] > 0 && w.happen(f) {
+					w.hit(f)
+				}
 			}
 		}
 		w.stage = answers

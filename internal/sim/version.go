@@ -108,11 +108,19 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 			}
 			continue
 		}
-		if _, asked := aggregator.AskedFor(d.Key); !asked {
+		if w.discarded(d.Key) {
+			w.toss([]string{d.Key})
+			continue
+		}
+		letter, asked := aggregator.AskedFor(d.Key)
+		if !asked {
 			w.Replayed++
+		} else if slices.ContainsFunc(others, func(o aggregator.Dead) bool { return o.Key == letter }) {
+			continue // it stays, and can be asked for again
 		}
 		for i := range batch.Parts {
-			if id := batch.Parts[i].ID; !w.marked[id] && !holdPart(others, id) {
+			id := batch.Parts[i].ID
+			if !w.marked[id] && !w.marked[wire.RenewedID(&batch.Parts[i])] && !w.tossed[id] && !holdPart(others, id) {
 				w.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
 			}
 		}

@@ -80,13 +80,17 @@ type World struct {
 	changing  bool            // the window will be
 	windows   []time.Duration // all that the database's settings had, the last one in effect
 
-	fake    *fakestore.Store
-	cache   *memory.Cache
-	sets    map[string][]reader.Cached
-	bus     *broker
-	ghosts  []func() error
-	marked  map[wire.PartID]bool
-	commits map[*step]*aggregator.Commit // guarded by mu
+	fake   *fakestore.Store
+	cache  *memory.Cache
+	sets   map[string][]reader.Cached
+	bus    *broker
+	ghosts []func() error
+	marked map[wire.PartID]bool
+	// Parts of discarded letters, and since which step nobody may count them.
+	tossed    map[wire.PartID]bool
+	forbidden map[wire.PartID]int
+	cured     int                          // the step from which on the store refuses no content; 0 for none
+	commits   map[*step]*aggregator.Commit // guarded by mu
 
 	procs    int
 	procsAll []*proc
@@ -142,6 +146,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
+		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
 		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
 	}
 	w.Seed = seed

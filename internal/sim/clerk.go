@@ -1,0 +1,245 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/morgue"
+	settings "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A desk is the store as the process of a person sees it who looks after dead letters.
+type desk struct{ *store }
+
+// Fold decides about a letter.
+func (d desk) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
+	commit := aggregator.Commit{Markers: slices.Clone(c.Markers)}
+	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
+		func() string { return commitText(&commit) }, func() error {
+			_, err := d.w.fake.Fold(background, &commit)
+			return err
+		})
+	return folded, err
+}
+
+// Discard removes letters for a person.
+func (d desk) Discard(ctx context.Context, keys []string) error {
+	keys = slices.Clone(keys)
+	return d.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
+		d.w.toss(keys)
+		return d.w.fake.Discard(background, keys)
+	})
+}
+
+// DeadByKey looks letters up.
+func (d desk) DeadByKey(ctx context.Context, keys []string) (found []aggregator.Dead, err error) {
+	keys = slices.Clone(keys)
+	err = d.call(ctx, "letters by key", stringsKey(keys), LettersFail,
+		joined(keys), func() string { return lettersText(found) }, func() (err error) {
+			found, err = d.w.fake.DeadByKey(background, keys)
+			return err
+		})
+	return found, err
+}
+
+// Check reads the settings.
+func (d desk) Check(ctx context.Context) (checked settings.Checked, err error) {
+	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
+		checked, err = d.w.fake.Check(background)
+		return err
+	})
+	return checked, err
+}
+
+// A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
+type clerk struct {
+	morgue.Morgue
+	settings settings.Settings
+	found    letters.Letter
+}
+
+var errMaybeTwice = errors.New("sim: it may count twice")
+
+func (c *clerk) Find(ctx context.Context, keys []string) ([]letters.Letter, error) {
+	found, err := c.Morgue.Find(ctx, keys)
+	if len(found) > 0 {
+		c.found = found[0]
+	}
+	return found, err
+}
+
+func (c *clerk) Settings(ctx context.Context) (_ settings.Settings, err error) {
+	c.settings, err = c.Morgue.Settings(ctx)
+	return c.settings, err
+}
+
+func (c *clerk) Ask(ctx context.Context, l letters.Letter) error {
+	if c.settings.Refuses(c.found.Time) {
+		return errMaybeTwice
+	}
+	return c.Morgue.Ask(ctx, l)
+}
+
+// The kinds of ops of a person who looks after letters.
+const (
+	replayOp  = "replay"
+	asNewOp   = "replay as new"
+	discardOp = "discard"
+)
+
+// lookAfter has a person do that with a letter, which may be in process or gone by then.
+func (w *World) lookAfter(kind string) bool {
+	lives := w.lives(reading)
+	all := w.readable(kind == discardOp)
+	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
+		all = slices.DeleteFunc(all, func(d aggregator.Dead) bool { return hasCounter(partsIn(d), w.crowd.counter) })
+	}
+	if len(lives) == 0 || len(all) == 0 {
+		return false
+	}
+	p, d := pick(w, lives), pick(w, all)
+	o := w.newOp(kind)
+	o.letter, o.names = d, []string{d.Key}
+	for _, s := range w.increments(d) {
+		s.tossed = s.tossed || kind == discardOp
+		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
+	}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p}}}}
+	l := letters.New(c, letters.Config{Env: &env.Env{Wall: p.wall}})
+	w.ask(o, p, func(ctx context.Context) error {
+		var done []letters.Outcome
+		var err error
+		if kind == discardOp {
+			done, err = l.Discard(ctx, []string{d.Key})
+		} else {
+			done, err = l.Replay(ctx, []string{d.Key}, kind == asNewOp)
+		}
+		if err == nil {
+			o.became = done[0]
+		}
+		return err
+	})
+	return true
+}
+
+// readable is the letters that can be read, with those of newer versions or without.
+func (w *World) readable(newer bool) []aggregator.Dead {
+	return slices.DeleteFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
+		_, asked := aggregator.AskedFor(d.Key)
+		_, err := decode(d.Payload)
+		return asked || err != nil || unread(&d) && !newer
+	})
+}
+
+// increments is what of the ledger is in a letter.
+func (w *World) increments(d aggregator.Dead) []*sum {
+	parts := partsIn(d)
+	return slices.DeleteFunc(slices.Clone(w.ledger), func(s *sum) bool {
+		return !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) })
+	})
+}
+
+// finishLetter takes in what became of a letter.
+func (w *World) finishLetter(o *op) {
+	switch {
+	case o.err != nil || o.p.dead:
+	case o.became.Twice:
+		w.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
+	case o.became.Result == letters.Discarded:
+		w.forbid(&o.letter)
+	}
+}
+
+// toss notes the parts of discarded letters that are being removed.
+func (w *World) toss(keys []string) {
+	for _, d := range w.fake.Letters() {
+		if slices.Contains(keys, d.Key) {
+			for _, p := range partsIn(d) {
+				w.tossed[p.ID] = true
+			}
+		}
+	}
+}
+
+// discarded reports whether it was decided that no aggregator counts the letter.
+func (w *World) discarded(key string) bool {
+	letter, _ := aggregator.AskedFor(key)
+	m, ok := w.fake.Marker(wire.LetterID(letter))
+	return ok && aggregator.Fate(m.Fingerprint) == aggregator.Discarded
+}
+
+// forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but
+// from another letter, or from a message that somebody holds or gets.
+func (w *World) forbid(d *aggregator.Dead) {
+	others := slices.DeleteFunc(w.fake.Letters(), func(o aggregator.Dead) bool {
+		letter, _ := aggregator.AskedFor(o.Key)
+		return letter == d.Key
+	})
+	for _, p := range partsIn(*d) {
+		renewed := wire.RenewedID(&p)
+		if holdPart(others, p.ID) || holdPart(others, renewed) || w.bus.mayFold(p.ID) {
+			continue
+		}
+		w.forbidden[renewed] = w.Steps
+		if !d.IDTaken() { // then it is another's
+			w.forbidden[p.ID] = w.Steps
+		}
+	}
+}
+
+// mayFold reports whether somebody has a message with that part.
+func (b *broker) mayFold(id wire.PartID) bool {
+	return slices.ContainsFunc(b.deliveries, func(d *delivery) bool {
+		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.parcel.ids(), id)
+	})
+}
+
+// ids returns the ids of the message's parts.
+func (l *parcel) ids() []wire.PartID {
+	b, err := l.batch()
+	if err != nil {
+		return nil
+	}
+	ids := make([]wire.PartID, len(b.Parts))
+	for i := range b.Parts {
+		ids[i] = b.Parts[i].ID
+	}
+	return ids
+}
+
+// batch is what the message holds, however long it waited.
+func (l *parcel) batch() (*wire.Batch, error) {
+	if _, foreign := foreignEntry(l.payload); !foreign {
+		return decode(l.payload)
+	}
+	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, settings.MaxWindow)
+	if err != nil {
+		return nil, err
+	}
+	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
+}
+
+// allow notes that a message is delivered: its parts may be counted from it.
+func (w *World) allow(l *parcel) {
+	if len(w.forbidden) == 0 {
+		return
+	}
+	for _, id := range l.ids() {
+		delete(w.forbidden, id)
+	}
+}
+
+// checkForbidden: a discarded letter stays uncounted. came is when the fold was called.
+func (w *World) checkForbidden(p *proc, c *aggregator.Commit, came int) {
+	for _, m := range c.Markers {
+		if at, ok := w.forbidden[m.ID]; ok && came > at {
+			w.violate("%s counted part %s of a letter that was discarded", p.name, m.ID)
+		}
+	}
+}
