@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/publisher"
@@ -337,12 +338,15 @@ func TestDefaultsAreTheProducts(t *testing.T) {
 	d := Defaults()
 	for name, want := range map[string]string{
 		"linger": d.Linger.String(), "window-linger": d.Window.String(), "max-staleness": d.MaxStaleness.String(),
-		"horizon": strings.TrimSuffix(d.Horizon.String(), "0m0s"), "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
+		"horizon": "auto", "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
 		"open-entries": "2000000", "open-bytes": "256MiB",
 	} {
 		if is[name] != want {
 			t.Errorf("--%s: countmill has %s, the plan %s", name, is[name], want)
 		}
+	}
+	if d.Horizon != countmill.DefaultHorizon {
+		t.Errorf("a new database remembers ids for %s, the plan says %s", countmill.DefaultHorizon, d.Horizon)
 	}
 	if windowMessages != 10_000 || windowEntities != 100_000 || windowBytes != 64<<20 || openEntries != 1_000_000 || openBytes != 128<<20 {
 		t.Error("the limits that are compared above are not those of the plan")
