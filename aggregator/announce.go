@@ -55,12 +55,8 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.AnnounceEvery)
 	defer tick.Stop()
 	for {
-		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
-		select {
-		case <-tick.C:
-		case <-a.turned:
-		case <-ctx.Done():
-		}
+		stalled := a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
+		a.awaitNews(ctx, tick.C, stalled)
 		if ctx.Err() != nil {
 			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 			return
@@ -68,7 +64,47 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 	}
 }
 
-func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
+// turnDelay is how long a change of Stalled has to last before it is written down at once.
+const turnDelay = 20 * time.Millisecond
+
+// awaitNews waits until the next tick, or until Stalled is not what the record says.
+func (a *Aggregator) awaitNews(ctx context.Context, tick <-chan time.Time, stalled bool) {
+	for {
+		select {
+		case <-tick:
+			received(a.turned)
+			return
+		case <-a.turned:
+		case <-ctx.Done():
+			return
+		}
+		if received(tick) { // of two that are ready the tick comes first
+			return
+		}
+		timer := time.NewTimer(turnDelay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if received(a.turned); a.Stats().Stalled != stalled || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// received takes what is there already.
+func received[T any](c <-chan T) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// announce writes the record, and returns what it says of Stalled.
+func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) (stalled bool) {
 	s := a.Stats()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -79,6 +115,7 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 	if err != nil {
 		a.cfg.Logger.Warn("worker record not written", "err", err)
 	}
+	return s.Stalled
 }
 
 func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// moments tells the times that views and resets are stamped with. Each is after the one before,
-// also where the machine's clock was set back, and over a restart: the last one is kept with the
-// seal.
+// moments gives out the times that stamp views and resets. Each is after the one before, also where
+// the machine's clock was set back, and over a restart: the seal keeps the last one.
 //
-//	moment = max(last + 1 us, the clock, last + 15/16 of what passed since)
+//	moment = max(last + 1 us, the clock, last + 15/16 of the time since)
 //
-// So moments go on while the clock is behind them: totals in caches age nearly as fast as time
-// passes. They go a sixteenth too slow, until the clock has caught up: of a clock that was set back
-// by an hour nothing is left after 16. A clock that showed 2040 for a moment leaves them there.
+// So moments go on while the clock is behind them, and totals in caches age nearly as fast as time
+// passes. They lose a sixteenth until the clock has caught up: 16 hours after it was set back by one
+// hour. A clock that showed 2040 for a moment leaves them there.
 type moments struct {
 	clock func() time.Time // the machine's
 
@@ -25,8 +24,8 @@ type moments struct {
 // slower is the part of the time that moments lose while they are ahead of the clock.
 const slower = 16
 
-// next returns a moment in microseconds. The caller looks at the store after it, so that what was
-// committed by then is there.
+// next returns a moment in microseconds. The caller looks at the store after it, and so finds all
+// commits that were made by then.
 func (m *moments) next() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +44,7 @@ func (m *moments) resume(last time.Time) (ahead time.Duration) {
 	return last.Sub(m.clock())
 }
 
-// newest is the last one that was given out.
+// newest is the last moment.
 func (m *moments) newest() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -99,6 +99,12 @@ func (w *World) finish(o *op) {
 		w.finishChange(o)
 	case "flush", "close":
 		w.finishFlush(o)
+	case "ready":
+		if !o.p.dead && w.stormy {
+			again := w.newOp("read") // of what its cache is likeliest to have
+			again.names, again.staleness, again.doubt = counters[:1], 5*time.Second, o.p.doubt
+			w.totals(again, o.p)
+		}
 	default:
 		w.finishSend(o)
 	}

@@ -67,6 +67,15 @@ func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 	return o
 }
 
+// probe asks a reader whether it is ready, as whoever runs it does all the time, and then for
+// totals that its cache may have.
+func (w *World) probe(p *proc) {
+	w.ask(w.newOp("ready"), p, func(ctx context.Context) error {
+		_, err := p.rdr.Ready(ctx)
+		return err
+	})
+}
+
 // totals asks for totals.
 func (w *World) totals(o *op, p *proc) {
 	w.ask(o, p, func(ctx context.Context) (err error) {
