@@ -67,7 +67,7 @@ func (a *Aggregator) announceAll(ctx context.Context) {
 // turnDelay is how long a change of Stalled has to last before it is written down at once.
 const turnDelay = 20 * time.Millisecond
 
-// awaitNews waits until the next tick, or until Stalled is not what the record says.
+// awaitNews waits until the next tick, or until Stalled differs from the record.
 func (a *Aggregator) awaitNews(ctx context.Context, tick <-chan time.Time, stalled bool) {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (a *Aggregator) awaitNews(ctx context.Context, tick <-chan time.Time, stall
 	}
 }
 
-// received takes what is there already.
+// received takes a value that waits in a channel.
 func received[T any](c <-chan T) bool {
 	select {
 	case <-c:
@@ -103,7 +103,7 @@ func received[T any](c <-chan T) bool {
 	}
 }
 
-// announce writes the record, and returns what it says of Stalled.
+// announce writes the record, and returns its Stalled.
 func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) (stalled bool) {
 	s := a.Stats()
 	ctx, cancel := context.WithTimeout(ctx, limit)
