@@ -226,8 +226,8 @@ func TestResetIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Resets that meet look again, and all of them end: what they remove is together what was
-// counted.
+// Resets that meet look again, and all of them end. Together they remove every increment
+// once.
 func TestResetsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestResetAfterAClockYearsAhead(t *testing.T) {
 	if want := (admin.Done{Removed: 5, At: r.Look.At}); done != want {
 		t.Errorf("got %+v, want %+v", done, want)
 	}
-	if _, _, err := r.Apply(after, now); !errors.Is(err, admin.ErrChanged) { // one that saw the record before
+	if _, _, err := r.Apply(after, now); !errors.Is(err, admin.ErrChanged) {
 		t.Errorf("a look-up from before that: got %v, want ErrChanged", err)
 	}
 }

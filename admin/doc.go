@@ -40,8 +40,8 @@
 //	the store refuses                countmill.ErrUnavailable: nothing was done
 //	the transaction, or its answer   tried again under the same marker with a new
 //	is lost                          look-up; after Timeout countmill.ErrOutcomeUnknown
-//	another reset comes between      nothing: this one looks again, and removes what was
-//	                                 folded since the other looked
+//	another reset comes between      nothing: this one looks again, and removes the
+//	                                 folds since the other's look
 //	the store's clock was ahead at   nothing: the reset works, and its answer names the
 //	the last reset                   moment that the clock shows now
 //	a total does not fit 64 bits     countmill.ErrOverflow: nothing was done

@@ -51,9 +51,9 @@ type Record struct {
 //	a look-up over store.MaxLook ago    ErrChanged
 //	anything else                       baseline = sum, reset_at = the look-up's moment
 //
-// So the view that a reset goes by always shows the reset before it, and holds all that that
-// one removed, whatever the clocks said. reset_at only rises: where the clock was ahead once,
-// it is the last one and a microsecond, and the answer names the look-up's moment.
+// So the look-up of a reset has always seen the reset before it, and its sum includes
+// everything removed by then, whatever the clocks said. reset_at only rises: after a reset by
+// a clock that was ahead it grows by a microsecond. The answer names the look-up's moment.
 //
 // With Delete it sets deleted_at as well, unless that is set and nothing was folded since.
 func (r *Reset) Apply(found *Record, now time.Time) (after *Record, done Done, err error) {

@@ -15,7 +15,8 @@ import (
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
 // have many messages unacknowledged at once, and deliver a message again that was not
-// acknowledged, unless Config.SkipAnonymousMarkers says that it never does.
+// acknowledged, unless Config.SkipAnonymousMarkers says that it never does. A message that was
+// delivered is the aggregator's, which takes payload and metadata out of it.
 type Bus interface {
 	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
 }
@@ -34,7 +35,6 @@ type Aggregator struct {
 	clock    storetime.Clock
 	stats    stats
 	state    atomic.Pointer[state]
-	turned   chan struct{} // Stalled has changed, so the worker's record is written anew
 
 	// calls is what calls to the store run under. It ends when the drain's time is up.
 	calls    context.Context
@@ -50,7 +50,7 @@ func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits, turned: make(chan struct{}, 1)}
+	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
 	a.clock.Env = cfg.Env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))

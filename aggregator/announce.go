@@ -51,25 +51,29 @@ func (n *announcer) stop() {
 	n.wait.Wait()
 }
 
+// announceSoon is when a record that says Stalled is written again for the first time; then it
+// takes ever longer, up to AnnounceEvery. An aggregator has just begun mostly. The odd part keeps
+// it apart from the audits.
+const announceSoon = 250*time.Millisecond + 137*time.Microsecond
+
 func (a *Aggregator) announceAll(ctx context.Context) {
-	tick := time.NewTicker(a.cfg.AnnounceEvery)
-	defer tick.Stop()
-	for {
+	soon := announceSoon
+	for ctx.Err() == nil {
+		wait := a.cfg.AnnounceEvery
+		if a.Stats().Stalled {
+			wait, soon = min(soon, wait), min(2*soon, wait)
+		} else {
+			soon = announceSoon
+		}
+		next := time.NewTimer(wait)
 		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
 		select {
-		case <-a.turned: // before a tick that has come too, or chance would decide
-		default:
-			select {
-			case <-tick.C:
-			case <-a.turned:
-			case <-ctx.Done():
-			}
-		}
-		if ctx.Err() != nil {
-			a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
-			return
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
 		}
 	}
+	a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 }
 
 func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
@@ -152,17 +156,7 @@ func (l *loop) audit() {
 	s.widened.Store(int64(l.pace.widened))
 	s.waitingLetters.Store(int64(len(l.letters)))
 	l.a.state.Store(&state{reason: reason})
-	if stalled := reason != nil || l.draining; s.taking.Swap(!stalled) == stalled {
-		l.a.turn()
-	}
-}
-
-// turn has the record written anew.
-func (a *Aggregator) turn() {
-	select {
-	case a.turned <- struct{}{}:
-	default:
-	}
+	s.taking.Store(reason == nil && !l.draining)
 }
 
 func (l *loop) reason() error {

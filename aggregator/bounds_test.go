@@ -27,7 +27,7 @@ func (r *rig) takes(t *testing.T) bool {
 
 func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 	for name, cfg := range map[string]aggregator.Config{
-		"messages": {HeldMessages: 10}, "bytes": {HeldBytes: 10 * 43},
+		"messages": {HeldMessages: 10}, "memory": {HeldMemory: 9*1451 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

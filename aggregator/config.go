@@ -28,12 +28,18 @@ type Config struct {
 	Staleness time.Duration
 
 	// A window closes early at this many messages (default 10,000), distinct counters and
-	// markers (default 100,000) or bytes of messages (default 64 MiB).
-	WindowMessages, WindowCounters, WindowBytes int
+	// markers (default 100,000) or bytes of memory (default 64 MiB), estimated as for HeldMemory.
+	WindowMessages, WindowCounters, WindowMemory int
 
-	// HeldMessages and HeldBytes bound what is held unacknowledged; at the bound no
-	// more is taken from the bus. Defaults: 2 windows of messages, 4 of bytes.
-	HeldMessages, HeldBytes int
+	// HeldMessages and HeldMemory bound the messages that are held unacknowledged, by their
+	// number and by their memory in bytes. At either bound the aggregator takes no more from
+	// the bus. Defaults: 2 windows of messages, 4 of memory.
+	//
+	// The aggregator estimates the memory of a message when it decodes it: 1 KiB, its size, 320
+	// bytes for each part, and 64 for each entry. An increment with an id is a part of its own.
+	// The last message may exceed the bound, by 8 MiB if it is a batch of 512 KiB. The heap
+	// stays below 1.5 times the bound.
+	HeldMessages, HeldMemory int
 
 	// Commits is how many commits may be under way at once. Default: what the store
 	// gains from.
@@ -98,9 +104,9 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.Linger = cmp.Or(c.Linger, 100*time.Millisecond)
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
-	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.WindowMemory = cmp.Or(c.WindowMemory, 64<<20)
 	c.HeldMessages = cmp.Or(c.HeldMessages, 2*c.WindowMessages)
-	c.HeldBytes = cmp.Or(c.HeldBytes, 4*c.WindowBytes)
+	c.HeldMemory = cmp.Or(c.HeldMemory, 4*c.WindowMemory)
 	c.Commits = cmp.Or(c.Commits, limits.Commits)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.Shards = cmp.Or(c.Shards, limits.Shards)
@@ -130,9 +136,9 @@ func (c Config) validate() error {
 	}
 	positive("WindowMessages", c.WindowMessages)
 	positive("WindowCounters", c.WindowCounters)
-	positive("WindowBytes", c.WindowBytes)
+	positive("WindowMemory", c.WindowMemory)
 	positive("HeldMessages", c.HeldMessages)
-	positive("HeldBytes", c.HeldBytes)
+	positive("HeldMemory", c.HeldMemory)
 	positive("Commits", c.Commits)
 	positive("Remember", c.Remember)
 	positive("DeadLetterRate", c.DeadLetterRate)

@@ -43,7 +43,7 @@ func earlier(a, b time.Time) time.Time {
 func (l *loop) hold(h *held) {
 	h.taken, h.at = l.a.clock.Now(), time.Now()
 	l.holding[h] = struct{}{}
-	l.heldBytes += h.bytes
+	l.heldMemory += h.memory
 	if h.letter != "" {
 		return
 	}
@@ -67,6 +67,6 @@ func (l *loop) measure() {
 	s.waits.Store(messages)
 	s.replays.Store(letters)
 	s.heldMessages.Store(int64(len(l.holding)))
-	s.heldBytes.Store(int64(l.heldBytes))
+	s.heldMemory.Store(int64(l.heldMemory))
 	s.replaying.Store(int64(l.replay.open))
 }

@@ -18,7 +18,8 @@ import (
 // A letter is a dead letter on its way to the store. The messages that it came in are
 // acknowledged when it is there, not before.
 type letter struct {
-	dead    Dead
+	dead    Dead    // without Key, Source and Payload where it is of parts
+	parts   []*part // that it is of; nil where it is of a message
 	holders []*held // one entry per part that the letter settles
 	// unmarked is true for a part without a marker: if its message came again the part
 	// could be counted and stand here as well.
@@ -28,22 +29,29 @@ type letter struct {
 // refuse sets a part aside for good. Followers of a head share its fate and its
 // letter: a request that was refused has nothing of it counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	parts := append([]*part{p}, p.followers...)
-	p.followers = nil
-	kept := distinct(parts)
-	cause := reason
-	if strings.HasPrefix(reason, beyondWindow) {
-		cause = beyondWindow // the same whatever the window is
-	}
-	dead := &letter{unmarked: !p.marked, dead: Dead{
-		Key: letterKey(p.ID.String(), cause, content(kept)), Source: p.ID.String(),
-		Payload: batchOf(kept...), Time: p.from, Reason: reason, Maybe: maybe,
-	}}
+	parts := append([]*part{p}, p.takeFollowers()...)
+	dead := &letter{unmarked: !p.marked, parts: parts, dead: Dead{Time: p.from, Reason: reason, Maybe: maybe}}
 	for _, q := range parts {
 		q.eachHolder(func(h *held) { dead.holders = append(dead.holders, h) })
 	}
 	l.forget(p)
 	l.setAside(dead)
+}
+
+// complete returns the letter as the store gets it. A letter of parts is encoded only now:
+// a million letters may wait, and each may need a copy of its request's head.
+func (d *letter) complete() Dead {
+	if d.parts == nil {
+		return d.dead
+	}
+	kept, full := distinct(d.parts), d.dead
+	full.Source, full.Payload = kept[0].ID.String(), batchOf(kept...)
+	cause := full.Reason
+	if strings.HasPrefix(cause, beyondWindow) {
+		cause = beyondWindow // the same whatever the window is
+	}
+	full.Key = letterKey(full.Source, cause, content(kept))
+	return full
 }
 
 // distinct leaves out the copies that followers of copies of a head are.
@@ -100,6 +108,7 @@ func letterKey(source, reason string, content []byte) string {
 // A burial is the answer to a write of dead letters.
 type burial struct {
 	letters []*letter
+	dead    []Dead // as the store got them
 	err     error
 }
 
@@ -128,17 +137,17 @@ func (l *loop) bury(now time.Time) {
 		}
 	}
 	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
-	l.a.cfg.Env.Go(func() { l.buried <- burial{batch, l.a.buryAll(batch)} })
+	l.a.cfg.Env.Go(func() { l.buried <- l.a.buryAll(batch) })
 }
 
-func (a *Aggregator) buryAll(batch []*letter) error {
+func (a *Aggregator) buryAll(batch []*letter) burial {
 	dead := make([]Dead, len(batch))
 	for i := range batch {
-		dead[i] = batch[i].dead
+		dead[i] = batch[i].complete()
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return a.store.Bury(ctx, dead)
+	return burial{batch, dead, a.store.Bury(ctx, dead)}
 }
 
 func (l *loop) afterBurial(b burial) {
@@ -152,11 +161,11 @@ func (l *loop) afterBurial(b burial) {
 	}
 	l.buryFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.letters)))
-	for _, dead := range b.letters {
+	for i, d := range b.dead {
 		// Not before: the rate keeps a flood out of the log as well.
-		l.a.cfg.Logger.Error("dead letter", "source", dead.dead.Source, "reason", dead.dead.Reason, "key", dead.dead.Key)
-		for _, h := range dead.holders {
-			h.stays = h.stays || h.letter == AskKey(dead.dead.Key)
+		l.a.cfg.Logger.Error("dead letter", "source", d.Source, "reason", d.Reason, "key", d.Key)
+		for _, h := range b.letters[i].holders {
+			h.stays = h.stays || h.letter == AskKey(d.Key)
 			l.done(h)
 		}
 	}

@@ -20,10 +20,10 @@ type loop struct {
 	a       *Aggregator
 	started time.Time
 
-	messages  <-chan *message.Message
-	resub     <-chan subscription // while a Subscribe is under way
-	holding   map[*held]struct{}
-	heldBytes int
+	messages   <-chan *message.Message
+	resub      <-chan subscription // while a Subscribe is under way
+	holding    map[*held]struct{}
+	heldMemory int // that those take, estimated
 
 	window window
 	pace   pace
@@ -207,9 +207,10 @@ func (l *loop) intake() <-chan *message.Message {
 	return l.messages
 }
 
-// full reports whether no more may be held.
+// full reports whether the aggregator holds as much as it may. Below that it takes a message of
+// any size, so that none waits for ever.
 func (l *loop) full() bool {
-	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldBytes >= l.a.cfg.HeldBytes
+	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldMemory >= l.a.cfg.HeldMemory
 }
 
 // isAway reports whether the store gets nothing done at the moment.

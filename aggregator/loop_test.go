@@ -273,15 +273,15 @@ func TestSubscribingBacksOff(t *testing.T) {
 
 func TestAWindowIsFullAtEachOfItsLimits(t *testing.T) {
 	t.Parallel()
-	c := Config{WindowMessages: 3, WindowCounters: 3, WindowBytes: 3}
+	c := Config{WindowMessages: 3, WindowCounters: 3, WindowMemory: 3}
 	for name, w := range map[string]struct {
 		window window
 		want   bool
 	}{
 		"messages":             {window{messages: 3}, true},
-		"bytes":                {window{bytes: 3}, true},
+		"memory":               {window{memory: 3}, true},
 		"counters and markers": {window{counters: hashSet{n: 1}, markers: 2}, true},
-		"one below each":       {window{messages: 2, bytes: 2, counters: hashSet{n: 1}, markers: 1}, false},
+		"one below each":       {window{messages: 2, memory: 2, counters: hashSet{n: 1}, markers: 1}, false},
 	} {
 		if got := w.window.full(&c); got != w.want {
 			t.Errorf("%s: full %v, want %v", name, got, w.want)

@@ -16,8 +16,8 @@ type held struct {
 	source string    // its id, for dead letters
 	time   time.Time // when its oldest increment was added
 	wait
-	bytes int
-	open  int // parts that are not settled
+	memory int // that it takes, estimated
+	open   int // parts that are not settled
 	// maybe and stays are of a dead letter: it may have been applied before, and it has
 	// been set aside again as what it was.
 	maybe, stays bool
@@ -32,14 +32,19 @@ type part struct {
 	wire.Part
 	at          time.Time // what it is stamped with; its marker is kept by it
 	from        time.Time // what the window is judged by: that, or the broker's time where it is earlier
-	marked      bool      // needs a marker
 	fold        uint64
 	fingerprint wire.Fingerprint
+	marked      bool // needs a marker
 	maybe       bool // an attempt had an unknown outcome
 
 	holder  *held
+	head    *part    // that it follows; nil for most
+	company *company // nil for most
+}
+
+// A company waits for a part to be settled.
+type company struct {
 	holders []*held // of further copies
-	head    *part   // that it follows; nil for most
 	// followers of a head wait here until it is settled.
 	followers []*part
 	// rivals have the same id and another fingerprint. They wait until this one is
@@ -47,16 +52,44 @@ type part struct {
 	rivals []*part
 }
 
+// with is the part's company, to be added to.
+func (p *part) with() *company {
+	if p.company == nil {
+		p.company = new(company)
+	}
+	return p.company
+}
+
+// takeFollowers ends their wait.
+func (p *part) takeFollowers() (followers []*part) {
+	if p.company != nil {
+		followers, p.company.followers = p.company.followers, nil
+	}
+	return followers
+}
+
+// takeRivals ends their wait.
+func (p *part) takeRivals() (rivals []*part) {
+	if p.company != nil {
+		rivals, p.company.rivals = p.company.rivals, nil
+	}
+	return rivals
+}
+
 // join takes over what a further copy of the same part brought along.
 func (p *part) join(copy *part) {
-	p.holders = append(p.holders, copy.holder)
-	p.followers = append(p.followers, copy.followers...)
+	c := p.with()
+	c.holders = append(c.holders, copy.holder)
+	c.followers = append(c.followers, copy.takeFollowers()...)
 }
 
 // eachHolder calls f for each message that waits for the part.
 func (p *part) eachHolder(f func(*held)) {
 	f(p.holder)
-	for _, h := range p.holders {
+	if p.company == nil {
+		return
+	}
+	for _, h := range p.company.holders {
 		f(h)
 	}
 }
@@ -84,7 +117,8 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		// It waits for its head: of a refused request nothing is counted.
 		if p.Kind.Follows() {
 			p.head = head
-			head.followers = append(head.followers, p)
+			c := head.with()
+			c.followers = append(c.followers, p)
 			continue
 		}
 		if p.Kind == wire.Head {

@@ -320,7 +320,7 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	var w window
-	cfg := Config{WindowMessages: 100, WindowCounters: 3, WindowBytes: 100}
+	cfg := Config{WindowMessages: 100, WindowCounters: 3, WindowMemory: 100}
 	for i := range 10 {
 		w.add(&part{Part: wire.Part{Entries: []wire.Entry{{Counter: fmt.Sprint("c", i), Delta: 1}}}}, time.Now())
 		if w.full(&cfg) {

@@ -11,7 +11,7 @@ import (
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), bytes: len(m.Payload), time: l.a.clock.Now()}
+	h := &held{msg: m, source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
 	if err == nil {
 		h.time = published
@@ -19,9 +19,12 @@ func (l *loop) receive(m *message.Message) {
 	h.born = h.time
 	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
+	h.memory = memoryOf(len(m.Payload), batch)
+	payload := m.Payload
+	m.Payload, m.Metadata = nil, nil // they would be kept until the ack
 	if err != nil {
 		l.hold(h)
-		l.refuseMessage(h, m.Payload, err)
+		l.refuseMessage(h, payload, err)
 		return
 	}
 	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
@@ -48,7 +51,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	if len(l.window.parts) > before { // a message of copies is none of the window's
 		l.window.messages++
-		l.window.bytes += h.bytes
+		l.window.memory += h.memory
 	}
 }
 
@@ -65,7 +68,8 @@ func (l *loop) admit(p *part) {
 		if first, ok := l.known[p.ID]; ok {
 			// The same id with other deltas is not a copy: do not acknowledge it with the first.
 			if first.fingerprint != p.fingerprint {
-				first.rivals = append(first.rivals, p)
+				c := first.with()
+				c.rivals = append(c.rivals, p)
 				return
 			}
 			l.a.stats.duplicates.Add(1)
@@ -87,7 +91,7 @@ func (l *loop) done(h *held) {
 		return
 	}
 	delete(l.holding, h)
-	if l.heldBytes -= h.bytes; len(l.holding) == 0 {
+	if l.heldMemory -= h.memory; len(l.holding) == 0 {
 		l.measure()
 	}
 	if h.letter != "" {
@@ -99,10 +103,9 @@ func (l *loop) done(h *held) {
 
 // follow lets the followers of a head that was applied into the window.
 func (l *loop) follow(head *part) {
-	for _, p := range head.followers {
+	for _, p := range head.takeFollowers() {
 		l.admit(p)
 	}
-	head.followers = nil
 }
 
 // forget ends the process of a part; rivals that waited for it have their turn.
@@ -111,10 +114,9 @@ func (l *loop) forget(p *part) {
 		return
 	}
 	delete(l.known, p.ID)
-	for _, rival := range p.rivals {
+	for _, rival := range p.takeRivals() {
 		l.admit(rival)
 	}
-	p.rivals = nil
 }
 
 // dropExpired sets the parts of a job aside that are beyond the deduplication window. It is

@@ -36,8 +36,10 @@ type exhumed struct {
 }
 
 const (
-	// replayPage is how many letters are held at most, of wire.MaxBatch bytes each.
-	replayPage = 10
+	// An aggregator holds at most replayPage letters. Beyond Config.HeldMemory they may need a
+	// replayShare-th of it, and the memory of one more letter.
+	replayPage  = 10
+	replayShare = 8
 	// replayEvery is how long a round waits for the next, half of it at random: of
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
@@ -130,7 +132,11 @@ func (l *loop) endRound() {
 // replayAll takes letters in, up to the first of a version that is newer still and that
 // nobody asked for, and reports whether there may be more.
 func (l *loop) replayAll(letters []Dead) bool {
+	before := l.heldMemory
 	for i := range letters {
+		if l.heldMemory-before > l.a.cfg.HeldMemory/replayShare {
+			return true // the rest is read again when these are settled
+		}
 		d := &letters[i]
 		_, asked := AskedFor(d.Key)
 		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
@@ -145,7 +151,7 @@ func (l *loop) replayAll(letters []Dead) bool {
 			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
-		h := &held{letter: d.Key, source: d.Source, bytes: len(d.Payload), time: d.Time, maybe: d.Maybe}
+		h := &held{letter: d.Key, source: d.Source, memory: memoryOf(len(d.Payload), batch), time: d.Time, maybe: d.Maybe}
 		h.born = d.Time
 		// The letter stays in the store until its parts are settled.
 		l.replay.open++

@@ -190,6 +190,32 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 	})
 }
 
+// The memory of letters that are replayed is bounded too. One letter alone always fits.
+func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
+	for held, want := range map[int]int64{1: 1, 8 * 3000: 3, 1 << 20: 10} {
+		t.Run(fmt.Sprint(held), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := large(t)
+				var payloads [][]byte
+				for i := range 20 {
+					payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", int64(i+1)))))
+				}
+				aside(t, store, payloads...)
+				gate := make(chan struct{})
+				store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				r := run(t, store, aggregator.Config{Decode: upTo(2), HeldMemory: held, CommitTimeout: time.Hour})
+				settle(time.Minute)
+				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
+					t.Errorf("%d letters of %d bytes held, want %d of 1,400 to 1,600 each", got.HeldMessages, got.HeldMemory, want)
+				}
+				close(gate)
+				settle(10 * time.Minute)
+				r.want(t, map[string]int64{"a": 20 * 21 / 2})
+			})
+		})
+	}
+}
+
 func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})

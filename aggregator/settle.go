@@ -66,10 +66,9 @@ func (d *Dead) IDTaken() bool { return d.Reason == idReused }
 // asked about its rivals any more.
 func (l *loop) applied(p *part) {
 	p.holder.final = p.holder.final || !p.marked
-	for _, rival := range p.rivals {
+	for _, rival := range p.takeRivals() {
 		l.refuse(rival, idReused, false)
 	}
-	p.rivals = nil
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)

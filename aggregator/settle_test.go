@@ -18,9 +18,9 @@ import (
 func testJob(l *loop, n int) *job {
 	j := &job{}
 	for range n {
-		h := &held{msg: message.NewMessage("", nil), open: 1, bytes: 10, time: time.Now()}
+		h := &held{msg: message.NewMessage("", nil), open: 1, memory: 10, time: time.Now()}
 		l.holding[h] = struct{}{}
-		l.heldBytes += h.bytes
+		l.heldMemory += h.memory
 		p := &part{marked: true, holder: h, at: time.Now(), from: time.Now(), Part: wire.Part{
 			ID: wire.PartID{byte(len(l.holding))}, Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
 		l.known[p.ID] = p
@@ -148,8 +148,8 @@ func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 			t.Error("the store has answered, and is still taken to be away")
 		}
 		l.settle(outcome{job: j, applied: parts[3:]})
-		if !acked(parts[3]) || len(l.holding) != 2 || l.heldBytes != 20 { // the letter's and the waiting one's
-			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldBytes)
+		if !acked(parts[3]) || len(l.holding) != 2 || l.heldMemory != 20 { // the letter's and the waiting one's
+			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldMemory)
 		}
 	})
 }
@@ -312,7 +312,7 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			l.outcomes <- outcome{job: j, applied: j.parts}
-			l.buried <- burial{letters: []*letter{{holders: []*held{bad}}}}
+			l.buried <- burial{letters: []*letter{{holders: []*held{bad}}}, dead: []Dead{{}}}
 		}()
 		if err := l.giveUp(); err != nil {
 			t.Errorf("giveUp: %v, though nothing is left", err)

@@ -22,8 +22,9 @@ type Stats struct {
 
 	EntitiesWritten, EntitiesRead int64
 
-	HeldMessages, HeldBytes int64 // not acknowledged yet, dead letters in replay among them
-	WaitingLetters          int64 // dead letters that are not written yet
+	HeldMessages   int64 // not acknowledged yet, dead letters in replay among them
+	HeldMemory     int64 // that they take, estimated in bytes
+	WaitingLetters int64 // dead letters that are not written yet
 
 	// Lag is the age of the oldest increment that is held uncommitted, and never less than how
 	// long one has been held. Dead letters in replay are apart: they were days old before.
@@ -45,7 +46,7 @@ type stats struct {
 
 	written, read atomic.Int64
 
-	heldMessages, heldBytes, waitingLetters, replaying atomic.Int64
+	heldMessages, heldMemory, waitingLetters, replaying atomic.Int64
 
 	widened atomic.Int64 // nanoseconds
 
@@ -75,7 +76,7 @@ func (a *Aggregator) Stats() Stats {
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
 		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
-		HeldMessages: s.heldMessages.Load(), HeldBytes: s.heldBytes.Load(),
+		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}

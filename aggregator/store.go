@@ -49,7 +49,7 @@ type Marker struct {
 	// store.Settings.ForgetBefore has passed At by store.MarkerSlack.
 	At time.Time
 	// ExpireAt is when a store whose technology removes by time may forget the marker:
-	// store.Settings.Expiry. Of At and ExpireAt a store need only keep the one that it goes by;
+	// store.Settings.Expiry. A store may keep one of the two times, At or ExpireAt;
 	// the other is then zero in what Applied returns.
 	ExpireAt time.Time
 }

@@ -8,7 +8,7 @@ import (
 type window struct {
 	parts    []*part
 	messages int
-	bytes    int
+	memory   int // of the messages, estimated
 	opened   time.Time
 	oldest   time.Time // when its oldest increment was added, by the clock of opened
 	counters hashSet   // of their places
@@ -39,7 +39,7 @@ func (w *window) holds(born time.Time) {
 
 // full reports whether the window closes before its linger.
 func (w *window) full(c *Config) bool {
-	return w.messages >= c.WindowMessages || w.counters.n+w.markers >= c.WindowCounters || w.bytes >= c.WindowBytes
+	return w.messages >= c.WindowMessages || w.counters.n+w.markers >= c.WindowCounters || w.memory >= c.WindowMemory
 }
 
 // take empties the window and returns its parts.

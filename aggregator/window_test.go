@@ -18,7 +18,7 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	}{
 		"messages":             {aggregator.Config{WindowMessages: 10}, 11},
 		"counters and markers": {aggregator.Config{WindowCounters: 21}, 21},
-		"bytes":                {aggregator.Config{WindowBytes: 400}, 12},
+		"memory":               {aggregator.Config{WindowMemory: 15_000}, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

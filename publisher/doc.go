@@ -53,5 +53,6 @@
 // at most 2*MaxEntries of them, and MaxBytes or, where more are in the open batch, a quarter
 // more than that. The memory that a seal was made in is used for the next. All in all: under six times MaxBytes at
 // worst, and it takes a full open batch behind a full seal after a flood of other names
-// to get there. Idempotency-Keys are remembered as 16 bytes each.
+// to get there. Idempotency-Keys are remembered as 16 bytes each. Each call that waits counts with
+// its request; the memory of its goroutine is the caller's.
 package publisher

@@ -192,7 +192,7 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 
 func (r *request) measure(incs []countmill.Increment) {
 	r.increments = int64(len(incs))
-	r.bytes = r.increments * entryCost
+	r.bytes = requestCost + r.increments*entryCost
 	for _, inc := range incs {
 		r.bytes += int64(len(inc.Counter) + len(inc.ID))
 	}

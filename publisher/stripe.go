@@ -26,6 +26,10 @@ const (
 	// entryCost is roughly what an entry takes beside its names: a cell, its slots and
 	// its place in a list.
 	entryCost = 160
+
+	// requestCost is roughly the memory of a call that waits, beside its increments and without
+	// its goroutine. Some of it is for the head of a request with a key.
+	requestCost = 320
 )
 
 func cost(counter string) int64 { return int64(len(counter) + entryCost) }

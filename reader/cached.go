@@ -33,6 +33,9 @@ func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness 
 func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
 	cached, _ := r.cache.get(ctx, counters) // an error is a miss of what is not there
 	totals = make([]Total, len(counters))
+	if r.checked.other.Load() {
+		return totals, 0
+	}
 	for _, c := range cached {
 		// The name is checked: a cache can mix answers up, and a name asked for is
 		// what its key, a hash, cannot tell.

@@ -53,6 +53,109 @@ func TestCacheServesWhatIsYoungEnough(t *testing.T) {
 	})
 }
 
+// Once a check finds another database the cache serves nothing, until a check finds the right one:
+// an error that says less changes nothing.
+func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		store.put("d", 1)
+		r := newReader(t, store, cache, reader.Config{})
+		one(t, r, "c", time.Hour)
+		check := func(what string, fails error, source string) {
+			t.Helper()
+			store.mu.Lock()
+			store.foreign = fails
+			store.mu.Unlock()
+			_, _ = r.Ready(t.Context())
+			got, err := r.Totals(t.Context(), []string{"c"}, time.Hour)
+			if source == "" && !errors.Is(err, countmill.ErrUnavailable) || source != "" && (err != nil || got[0].Source != source) {
+				t.Errorf("%s: got %+v, %v, want %q", what, got, err, source)
+			}
+		}
+		check("away", errAway, reader.SourceCache)
+		check("another", fmt.Errorf("%w: the id has changed", reader.ErrOtherDatabase), "")
+		check("another, and away", errAway, "")
+		check("back", nil, reader.SourceCache)
+	})
+}
+
+// A refresh that finds another database leaves nothing to serve.
+func TestAReadThatIsToldOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	for name, age := range map[string]time.Duration{"refreshes": 55 * time.Minute, "finds nothing": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, cache := &fakeStore{}, &fakeCache{}
+				store.put("c", 1)
+				r := newReader(t, store, cache, reader.Config{})
+				one(t, r, "c", time.Hour)
+				time.Sleep(age)
+				store.foreign = reader.ErrOtherDatabase
+				if got, err := r.Totals(t.Context(), []string{"c"}, time.Hour); !errors.Is(err, countmill.ErrUnavailable) {
+					t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
+				}
+			})
+		})
+	}
+}
+
+// The check comes while a call waits for another process to fill the cache.
+func TestAWaitForTheCacheIsToldOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		r := newReader(t, store, cache, reader.Config{})
+		one(t, r, "c", 0)
+		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
+			t.Fatalf("Lock: %t, %v", won, err)
+		}
+		answered := make(chan error)
+		go func() {
+			_, err := r.Totals(t.Context(), []string{"c"}, time.Hour)
+			answered <- err
+		}()
+		time.Sleep(15 * time.Millisecond)
+		store.mu.Lock()
+		store.foreign = reader.ErrOtherDatabase
+		store.mu.Unlock()
+		_, _ = r.Ready(t.Context())
+		if err := cache.Set(t.Context(), []reader.Cached{{Counter: "c", Total: 1, AsOf: time.Now()}}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+// A call after the check joins no read that began before.
+func TestAReadOfAnotherDatabaseIsNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
+		store.put("c", 1)
+		r := newReader(t, store, &fakeCache{}, reader.Config{})
+		one(t, r, "c", 0)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond)
+		}()
+		time.Sleep(time.Millisecond)
+		store.mu.Lock()
+		store.foreign = reader.ErrOtherDatabase
+		store.mu.Unlock()
+		_, _ = r.Ready(t.Context())
+		if got, err := r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
+		}
+		<-done
+	})
+}
+
 func TestCacheIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -47,7 +47,8 @@
 //	-------------------------------  -----------------------------------------------
 //	the store, or it is too slow     cached totals that are young enough; for the
 //	                                 rest countmill.ErrUnavailable, after Timeout
-//	the store is another database    countmill.ErrUnavailable, within CheckEvery
+//	the store is another database    countmill.ErrUnavailable, within CheckEvery; from then
+//	                                 on cached totals are not served either
 //	a counter overflowed             *OverflowError of the calls that name it; List
 //	                                 leaves it out and names it
 //	the cache, or it is too slow     nothing but time: every error is a miss, and

@@ -20,6 +20,7 @@ var errAway = errors.New("store is away")
 type fakeStore struct {
 	keys int           // Keys; 1,000 for 0
 	skew time.Duration // its clock minus ours
+	own  bool          // Check says that its clock is the machine's
 
 	// before runs before the n-th look-up (from 1) of all views, unlocked; an error is
 	// the look-up's. It may change the store: what it changes is in no view that has
@@ -117,6 +118,9 @@ func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
+	if s.own {
+		return store.Checked{}, errors.Join(s.foreign, ctx.Err())
+	}
 	return store.Checked{At: time.Now().Add(s.skew)}, errors.Join(s.foreign, ctx.Err())
 }
 

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/countmill/countmill/internal/storetime"
 )
 
 const (
@@ -47,13 +49,13 @@ func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 // Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
 // store cannot be read it is what is still fresh of the last reading.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
-	if !r.clock.Known() {
-		_ = r.checkStore(ctx) // whose records are fresh is known by the store's time
+	if !r.workers.clock.Known() {
+		_ = r.checkStore(ctx)
 	}
-	p, due := r.workers.look(time.Now(), r.clock.Now())
+	p, due := r.workers.look(time.Now(), r.workers.clock.Now())
 	if due {
 		r.fetchWorkers(ctx)
-		p, _ = r.workers.look(time.Now(), r.clock.Now())
+		p, _ = r.workers.look(time.Now(), r.workers.clock.Now())
 	}
 	return p
 }
@@ -88,6 +90,9 @@ type roster struct {
 	every    time.Duration
 	flights  flights[struct{}]
 	fetching busy // once there was a reading
+	// clock is what aggregators go by: they learn from Check, and not from views, whose moments
+	// may be ahead where they never go back.
+	clock storetime.Clock
 
 	mu      sync.Mutex
 	tried   time.Time // the last reading, of our clock

@@ -110,6 +110,21 @@ func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 	})
 }
 
+// The moments of views may be ahead of the clock that aggregators go by, where that was set back.
+func TestLagWhereMomentsAreAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{own: true, skew: time.Hour}
+		store.put("c", 1)
+		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(10 * time.Second)})
+		r := newReader(t, store, nil, reader.Config{})
+		one(t, r, "c", 0)
+		if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
+			t.Errorf("lag %s, known %t, want 1s", lag, known)
+		}
+	})
+}
+
 func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func New(store Store, cache Cache, cfg Config) (*Reader, error) {
 	}
 	r := &Reader{store: store, cfg: cfg.withDefaults()}
 	r.workers.every = r.cfg.LagEvery
-	r.clock.Env = r.cfg.Env
+	r.clock.Env, r.workers.clock.Env = r.cfg.Env, r.cfg.Env
 	r.flights.env, r.workers.flights.env = r.cfg.Env, r.cfg.Env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {
@@ -99,8 +99,9 @@ func atIndex(err error, i, of int) error {
 
 // find returns the totals of counters, which are sorted and distinct, in their order.
 func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
-	if maxStaleness == 0 {
-		// A read of its own: any other may have begun before this call.
+	if maxStaleness == 0 || r.checked.other.Load() {
+		// A read of its own: any other may have begun before this call, or before a check found
+		// another database.
 		return r.readTotals(ctx, counters)
 	}
 	if r.cache != nil && !r.clock.Known() {
@@ -109,6 +110,9 @@ func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.
 	found, n := r.fromCache(ctx, counters, maxStaleness)
 	if n == len(counters) {
 		place(found, counters, r.refresh(ctx, counters, found, maxStaleness))
+		if r.checked.other.Load() { // the refresh found out
+			return r.readTotals(ctx, counters)
+		}
 		return found, nil
 	}
 	// Into places of our own: others who shared the read have the same totals.

@@ -2,8 +2,10 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -44,6 +46,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 		return r.storeError(ctx, "checking the store", err)
 	}
 	r.clock.Learn(checked.At, began)
+	r.workers.clock.Learn(checked.At, began)
 	return nil
 }
 
@@ -53,6 +56,9 @@ type checker struct {
 	good    time.Time // when the store was last found to be the right one
 	bad     error     // of the last check; nil where it was good
 	pending bool      // somebody is asking
+	// other: since the last good check one said ErrOtherDatabase. Totals in the cache are not
+	// served then.
+	other atomic.Bool
 }
 
 // checkStore makes sure that no total comes out of another database: one that was
@@ -95,4 +101,5 @@ func (c *checker) note(now time.Time, err error) {
 	if c.bad = err; err == nil {
 		c.good = now
 	}
+	c.other.Store(err != nil && c.other.Load() || errors.Is(err, ErrOtherDatabase))
 }

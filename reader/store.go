@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -79,6 +80,10 @@ type Worker struct {
 	Settings int64
 }
 
+// ErrOtherDatabase is an error of Check: this is not the database that was opened. No total is
+// served from then on until a Check finds the right one, from a cache neither.
+var ErrOtherDatabase = errors.New("another database")
+
 // A Store is where totals are read. Concurrent calls are allowed.
 type Store interface {
 	// Keys is the most keys of one Lookup; at least 1,000.
@@ -90,9 +95,9 @@ type Store interface {
 	// Workers returns the records of all aggregators, stale ones too.
 	Workers(ctx context.Context) ([]Worker, error)
 
-	// Check reports whether this is still the database that was opened. It returns the
-	// store's time, or a zero time where that is the machine's own, and the settings that are
-	// in effect.
+	// Check reports whether this is still the database that was opened, with ErrOtherDatabase
+	// if it certainly is not. It returns the store's time, or a zero time where that is the
+	// machine's own, and the settings that are in effect.
 	Check(ctx context.Context) (store.Checked, error)
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -64,7 +65,20 @@ func Decode(payload []byte) (*Batch, error) {
 	if len(b.Parts) == 0 {
 		return nil, invalid("batch: has no parts")
 	}
+	b.share(entries)
 	return b, nil
+}
+
+// share has all parts refer to one array that is not much larger than it has to be, entries, which
+// holds theirs in order. It may have grown: then the first parts refer to one of those before.
+func (b *Batch) share(entries []Entry) {
+	if 4*len(entries) < 3*cap(entries) {
+		entries = slices.Clone(entries)
+	}
+	for i := range b.Parts {
+		n := len(b.Parts[i].Entries)
+		b.Parts[i].Entries, entries = entries[:n:n], entries[n:]
+	}
 }
 
 // decodePart appends the part's entries to the array that all parts of a batch share.

@@ -90,8 +90,8 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 	checkLook(t, s, "nobody's", admin.Sum{Exists: true, Sum: 1})
 }
 
-// A reset that has not seen the last one is refused, whichever looked later: its sum may hold
-// less than what is removed already.
+// A reset that has not seen the last one is refused, whichever looked later: its sum may be
+// older than the baseline.
 func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	s := su.open(t)
 	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})

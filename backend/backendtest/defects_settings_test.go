@@ -90,7 +90,7 @@ func (c *counting) SetWindow(ctx context.Context, window time.Duration) (store.S
 // stale goes by settings that it read before.
 type stale struct {
 	*fakestore.Store
-	keeps bool // what it read first
+	keeps bool // the first settings that it read
 
 	mu   sync.Mutex
 	read store.Settings
@@ -128,3 +128,15 @@ func (s *stale) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	s.read = next
 	return next, nil
 }
+
+// drawing has another store's identity.
+type drawing struct {
+	*fakestore.Store
+	other *fakestore.Store
+}
+
+var everybody = fakestore.New(fakestore.Options{})
+
+func (d drawing) below() *fakestore.Store { return d.Store }
+
+func (d drawing) CacheIdentity() (prefix string, key [32]byte) { return d.other.CacheIdentity() }

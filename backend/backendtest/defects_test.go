@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +83,7 @@ var defects = map[string]*defect{
 	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
 	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) backendtest.Store { return &turning{Store: s} }},
 	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
 	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
 	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) backendtest.Store { return &gravedigger{Store: s} }},
@@ -113,14 +115,16 @@ var defects = map[string]*defect{
 		}
 		return x
 	})},
-	"counts every call":             {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
-	"sets any window":               {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
-	"sets what it read before":      {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
-	"remembers what it was told":    {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
-	"expires markers an hour early": {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
-	"keeps markers for ever":        {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
-	"drops markers by the clock":    {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
-	"believes the clock":            {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
+	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},
+	"remembers what it was told":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early":   {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":          {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":      {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"draws its identity at each open": {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
+	"has everybody's identity":        {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) backendtest.Store { return drawing{s, everybody} }},
+	"believes the clock":              {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // slow gives a defect between two calls the time that it has in a real store.
@@ -160,7 +164,12 @@ func TestDefectiveStore(t *testing.T) {
 		return defect.make(s)
 	}
 	open := func(*testing.T) backendtest.Store { return wrap(fakestore.New(defect.opts)) }
-	backendtest.RunStore(t, open, backendtest.Slow(),
+	set := func(s backendtest.Store, off time.Duration) {
+		if s, ok := s.(*turning); ok {
+			s.off.Store(int64(off))
+		}
+	}
+	backendtest.RunStore(t, open, backendtest.Slow(), backendtest.Clock(set),
 		backendtest.Durable(func(t *testing.T, _ backendtest.Store) backendtest.Store { return open(t) }),
 		backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return wrap(below(s)) }),
 		backendtest.RemovesByTime(defect.remove),
@@ -288,6 +297,21 @@ func loseSome(s *fakestore.Store) backendtest.Store {
 		return folded, err
 	}}
 }
+
+// turning shows the time by a clock that is set.
+type turning struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *turning) View() reader.View { return turned{s.Store.View(), s} }
+
+type turned struct {
+	reader.View
+	store *turning
+}
+
+func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
 
 func tellsAll(s *fakestore.Store) backendtest.Store {
 	n := int64(0)
@@ -500,7 +524,7 @@ func resetToPresent(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) { r.Look.Sum = s.Total(r.Counter) }}
 }
 
-// resetUnseen takes each look-up for one that has seen the last reset.
+// resetUnseen applies a reset whether or not its look-up has seen the last one.
 func resetUnseen(s *fakestore.Store) backendtest.Store {
 	return resetting{s, func(r *admin.Reset) {
 		v := s.View()

@@ -29,7 +29,7 @@ func RemovesByTime(remove func(t *testing.T, s Store)) Feature {
 
 // RemovesByForgetBefore says that the store goes by the clock of its machine, and removes
 // markers by Settings.ForgetBefore. open returns an empty store on that machine; it keeps
-// 8 days. sweep removes what may go.
+// 8 days. sweep removes all markers that may go.
 func RemovesByForgetBefore(open func(t *testing.T, m *Machine) Store, sweep func(t *testing.T, s Store)) Feature {
 	return func(su *suite) { su.machine, su.sweep = open, sweep }
 }
@@ -43,7 +43,7 @@ type Machine struct {
 
 func newMachine() *Machine { return &Machine{wall: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)} }
 
-// Now is what the machine's clock shows.
+// Now is the time by the machine's clock.
 func (m *Machine) Now() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func check(t testing.TB, s Store) store.Checked {
 	return checked
 }
 
-// setWindow repeats what may be repeated, and lets others come in between.
+// setWindow repeats the call after an unclear answer, and lets others come in between.
 func setWindow(t testing.TB, s Store, window time.Duration) store.Settings {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
@@ -103,7 +103,7 @@ func setWindow(t testing.TB, s Store, window time.Duration) store.Settings {
 	}
 }
 
-// wantSettings compares settings that a store has just said with what is right at the time at. A
+// wantSettings compares the settings that a store has just given with right, as of the time at. A
 // store that goes by its machine's clock may be behind.
 func wantSettings(t testing.TB, what string, got, right store.Settings, at time.Time) {
 	t.Helper()
@@ -236,6 +236,23 @@ func testSettingsAreShared(t *testing.T, su *suite) {
 			t.Errorf("set to the same by both: versions %d and %d, want %d", set.Version, same.Version, i+2)
 		}
 		a, b = b, a
+	}
+}
+
+func testCacheIdentityIsOfOneDatabase(t *testing.T, su *suite) {
+	s := su.open(t)
+	prefix, key := s.CacheIdentity()
+	if p, k := s.CacheIdentity(); p != prefix || k != key || len(prefix) > 128 || key == [32]byte{} {
+		t.Errorf("prefix %q, then %q; the keys are equal: %t, and zeros: %t", prefix, p, k == key, key == [32]byte{})
+	}
+	if p, k := su.open(t).CacheIdentity(); p == prefix || k == key {
+		t.Errorf("two databases have prefixes %q and %q; the keys are equal: %t", prefix, p, k == key)
+	}
+	if su.again == nil {
+		return
+	}
+	if p, k := su.again(t, s, day).CacheIdentity(); p != prefix || k != key {
+		t.Errorf("one database has prefixes %q and %q; the keys are equal: %t", prefix, p, k == key)
 	}
 }
 

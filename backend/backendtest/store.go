@@ -29,6 +29,10 @@ type Store interface {
 	// ones are left out.
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them; all stores that have this one open at once do.
+	CacheIdentity() (prefix string, key [32]byte)
+
 	// Close releases everything. Calls after it return errors.
 	Close() error
 }
@@ -56,6 +60,11 @@ func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d }
 // it. It is for emulators, for the same reason.
 func Unpinned() Feature { return func(su *suite) { su.unpinned = true } }
 
+// Clock says that the clock of a store can be set: to off from the right time.
+func Clock(set func(s Store, off time.Duration)) Feature {
+	return func(su *suite) { su.setClock = set }
+}
+
 type suite struct {
 	open     func(t *testing.T) Store
 	reopen   func(t *testing.T, s Store) Store
@@ -63,10 +72,11 @@ type suite struct {
 	settle   time.Duration
 	unpinned bool
 
-	again   func(t *testing.T, s Store, window time.Duration) Store
-	expire  func(t *testing.T, s Store)
-	machine func(t *testing.T, m *Machine) Store
-	sweep   func(t *testing.T, s Store)
+	again    func(t *testing.T, s Store, window time.Duration) Store
+	expire   func(t *testing.T, s Store)
+	machine  func(t *testing.T, m *Machine) Store
+	sweep    func(t *testing.T, s Store)
+	setClock func(s Store, off time.Duration)
 }
 
 // view opens a view beside commits that are under way.
@@ -129,6 +139,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"ViewBeginsAtFirstCall", testViewBeginsAtFirstCall},
 		{"ViewClosesTwice", testViewClosesTwice},
 		{"ReadTimeCoversFolds", testReadTimeCoversFolds},
+		{"ReadTimeNeverGoesBack", testReadTimeNeverGoesBack},
 		{"ListOrder", testListOrder},
 		{"ListPages", testListPages},
 		{"BuryIsIdempotent", testBuryIsIdempotent},
@@ -161,6 +172,7 @@ func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) 
 		{"SetWindowRefusesNonsense", testSetWindowRefusesNonsense},
 		{"ConcurrentSetWindow", testConcurrentSetWindow},
 		{"SettingsAreShared", testSettingsAreShared},
+		{"CacheIdentityIsOfOneDatabase", testCacheIdentityIsOfOneDatabase},
 		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
 		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
 		{"ReopenedSettings", testReopenedSettings},

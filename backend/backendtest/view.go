@@ -217,6 +217,37 @@ func testReadTimeCoversFolds(t *testing.T, su *suite) {
 	testReadTimeIsRecent(t, s)
 }
 
+// Read times never go back, also where the store's clock is set back, and over a restart. Each
+// covers the folds before it.
+func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
+	s := su.open(t)
+	var last time.Time
+	look := func(off time.Duration, again bool) {
+		t.Helper()
+		if su.setClock != nil {
+			su.setClock(s, off)
+		}
+		if again && su.reopen != nil {
+			s = su.reopen(t, s)
+		}
+		for range 3 {
+			before := sum(t, s, "a", 1)
+			mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
+			v := su.view(t, s)
+			su.settled(func() bool { return sumView(t, v, "a", 1) > before })
+			if got := sumView(t, v, "a", 1); got != before+1 || v.ReadTime().Before(last) {
+				t.Errorf("clock %s off, reopened %t: %d as of %s after %s; want %d, not earlier", off, again, got, v.ReadTime(), last, before+1)
+			}
+			last = v.ReadTime()
+			v.Close()
+		}
+	}
+	for _, off := range []time.Duration{0, -time.Second, -time.Hour, 2 * time.Hour, 0, -24 * time.Hour} {
+		look(off, false)
+		look(off-time.Minute, true)
+	}
+}
+
 // The read time is not far behind: it covers what was folded just now. And it is not
 // ahead: what is folded next is later.
 func testReadTimeIsRecent(t *testing.T, s Store) {

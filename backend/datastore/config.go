@@ -35,7 +35,7 @@ type Config struct {
 	// Namespace keeps counters of several deployments apart in one database. Default "".
 	Namespace string
 
-	// Window is for how long a new database recognises parts. One that exists goes by its
+	// Window is for how long a new database recognises parts. An existing database goes by its
 	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
 	Window time.Duration
 

@@ -44,7 +44,7 @@ func again(t *testing.T, s backendtest.Store, window time.Duration) backendtest.
 	return openStore(t, cfg)
 }
 
-// expire stands in for the TTL policy, which the emulator has not: it deletes every marker whose
+// expire does the work of a TTL policy, which the emulator has not: it deletes every marker whose
 // expire_at has come by the server's time, at once.
 func expire(t *testing.T, b backendtest.Store) {
 	t.Helper()

@@ -41,7 +41,7 @@
 // (store.Settings). ForgetBefore is worked out from the record and the service's time, and so
 // is written only where somebody changes the window. Markers go by expire_at: by a TTL policy, or
 // by Sweep, which looks at the service's clock too. That is enough for both, as ForgetBefore
-// moves by the same clock, and expire_at is what the settings promised when the marker was
+// moves by the same clock, and expire_at is the time that the settings promised when the marker was
 // written; store.Settings.Changed keeps ForgetBefore ahead of it while the window grows.
 //
 // # Resets

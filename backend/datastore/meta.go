@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -27,7 +28,7 @@ const (
 
 var metaRef = ref{kindMeta, "meta"}
 
-// A metaRecord is what the meta record says.
+// A metaRecord is the meta record.
 type metaRecord struct {
 	id string
 	// settings are as they were when they were written; Version is 0 in a record that was made
@@ -40,7 +41,7 @@ type metaRecord struct {
 func (m *metaRecord) complete() bool { return m.settings.Version > 0 && len(m.cacheKey) == 32 }
 
 // readMeta refuses a database that is not ours, makes the meta record where that was asked for,
-// and adds what one that was made before lacks.
+// and adds to one of an older version the properties that it lacks.
 func (s *Store) readMeta(ctx context.Context) error {
 	m, at, err := s.lookupMeta(ctx)
 	switch {
@@ -68,7 +69,7 @@ func (s *Store) incomplete() error {
 }
 
 // lookupMeta returns the meta record, one without an id where there is none, and the time of
-// the database, zero where it does not tell it.
+// the database, zero where the server does not give it.
 func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ error) {
 	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
@@ -138,7 +139,7 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 	return m, err
 }
 
-// supply adds what the record lacks to m and to the properties that are to be written.
+// supply adds missing settings, and a missing key, to m and to the properties that are to be written.
 func (s *Store) supply(m *metaRecord, properties map[string]*pb.Value, at time.Time) {
 	if m.settings.Version == 0 {
 		if at.IsZero() {
@@ -154,7 +155,7 @@ func (s *Store) supply(m *metaRecord, properties map[string]*pb.Value, at time.T
 	}
 }
 
-// completeMeta adds to a record of before what it lacks.
+// completeMeta adds to a record of an older version the properties that it lacks.
 func (s *Store) completeMeta(ctx context.Context) (m metaRecord, _ error) {
 	err := s.changeMeta(ctx, func(found metaRecord, when time.Time) (map[string]*pb.Value, error) {
 		m = found
@@ -195,7 +196,7 @@ func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when tim
 
 // Check compares the meta record with the one that was opened. One that is gone or has
 // changed is another database: an emulator that was restarted empty, a restored backup.
-// It returns the database's time, zero from a server that does not tell it, and the settings
+// It returns the database's time, zero from a server that does not give it, and the settings
 // as of then.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel, err := s.bound(ctx)
@@ -235,6 +236,6 @@ func (s *Store) compare(m *metaRecord) error {
 }
 
 func (s *Store) another(what string) error {
-	return fmt.Errorf("%w: the meta record of %s %s: this is another database than the one that was opened, or it was emptied; start again only if that is meant",
-		aggregator.ErrDeployment, s.cfg, what)
+	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; start again only if that is meant",
+		aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg, what)
 }

@@ -55,6 +55,9 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		case c.says != "" && (!errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("meta record %v: got error %v, want one that says %q", c.properties, err, c.says)
 		}
+		if other := c.says == "another database"; errors.Is(err, reader.ErrOtherDatabase) != other {
+			t.Errorf("meta record %v: got error %v, which is ErrOtherDatabase: %t", c.properties, err, !other)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 	return set, s.confirm(ctx, "set the window")
 }
 
-// settingsProperties are what the meta record says of the settings. Durations are as Go writes
+// settingsProperties are the properties of the meta record that hold settings. Durations are as Go writes
 // them; pace and pace_until are null where there are none.
 func settingsProperties(x store.Settings) map[string]*pb.Value {
 	properties := map[string]*pb.Value{
@@ -68,8 +68,8 @@ func settingsOf(f *fields) store.Settings {
 	return x
 }
 
-// An identity tells what is cached of this database from what is of any other. A database that
-// was copied has the id of the original, and another name.
+// An identity keeps cached totals of different databases apart. A database that was copied has
+// the id of the original, and another name.
 type identity struct {
 	prefix string
 	key    [sha256.Size]byte
@@ -85,7 +85,8 @@ func identityOf(cfg Config, m *metaRecord) (x identity) {
 	return x
 }
 
-// CacheIdentity is what a cache that is shared with other databases keeps totals of this one under.
+// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of their
+// checksums. It is the same in all processes.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 	return s.identity.prefix, s.identity.key
 }

@@ -69,7 +69,7 @@ func TestSettingsAreAdded(t *testing.T) {
 		}
 		_ = x.Close()
 	}
-	// What is there stays when something else is added.
+	// Settings stay when a key is added.
 	half := metaProperties(s.id)
 	delete(half, "cache_key")
 	half["window"] = text("77h0m0s")

@@ -48,7 +48,8 @@ type Config struct {
 	// from filling. Default 20,000.
 	MaxOutstanding int
 
-	// MaxBytes is the most bytes of messages held unacked. Default 256 MiB.
+	// MaxBytes is the most bytes of messages held unacked. A message that was delivered leaves
+	// its bytes to the subscriber, so this is also the most memory of the others. Default 128 MiB.
 	MaxBytes int
 
 	// PublishTimeout bounds a call of Publish, and how long after its error the message
@@ -78,7 +79,7 @@ func (c Config) withDefaults() Config {
 	c.EmulatorHost = cmp.Or(c.EmulatorHost, os.Getenv(emulatorVariable))
 	c.Create = (c.Create || c.EmulatorHost != "") && !c.AnyTopic
 	c.MaxOutstanding = cmp.Or(c.MaxOutstanding, 20_000)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 128<<20)
 	c.PublishTimeout = cmp.Or(c.PublishTimeout, 10*time.Second)
 	c.AckExtension = cmp.Or(c.AckExtension, 10*time.Second)
 	c.MaxExtension = cmp.Or(c.MaxExtension, time.Hour)

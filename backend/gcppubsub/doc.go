@@ -24,7 +24,8 @@
 // Watermill's subscriber alone gives back the first kind too, when it has not passed
 // the ack on yet (watermill#446).
 //
-// Payload and attributes are delivered as they are, whoever published them. Every
+// Payload and attributes are delivered as they are, whoever published them, and are then
+// the subscriber's alone: Pub/Sub's client keeps neither until the ack. Every
 // message carries Pub/Sub's id, topic and publish time under the names aggregator.Meta...
 //
 // # What is checked

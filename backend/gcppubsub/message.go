@@ -33,6 +33,7 @@ func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
 	out.Metadata.Set(aggregator.MetaTopic, u.topic)
 	out.Metadata.Set(aggregator.MetaPublished, m.PublishTime.UTC().Format(time.RFC3339Nano))
 	sayGivenUp(out.Metadata, m.Attributes)
+	m.Data, m.Attributes = nil, nil // the client keeps m until the ack, its subscriber need not
 	return out, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -34,6 +35,19 @@ func (s *subscription) hold() (m *message.Message, passed context.CancelFunc) {
 	ctx, passed := context.WithCancel(context.Background())
 	s.track(m, ctx)
 	return m, passed
+}
+
+// TestNothingIsKeptTwice: Pub/Sub's client keeps a message until its ack.
+func TestNothingIsKeptTwice(t *testing.T) {
+	t.Parallel()
+	got := &pubsub.Message{ID: "7", Data: []byte("x"), Attributes: map[string]string{"a": "b"}}
+	m, err := unmarshaler{stats: &stats{}}.Unmarshal(got)
+	if err != nil || string(m.Payload) != "x" || m.Metadata.Get("a") != "b" {
+		t.Errorf("got %+v, %v", m, err)
+	}
+	if got.Data != nil || got.Attributes != nil {
+		t.Errorf("the client keeps %d bytes and %v", len(got.Data), got.Attributes)
+	}
 }
 
 // TestAckWins: Watermill's subscriber chooses at random between an ack and its end when

@@ -18,9 +18,12 @@ type Config struct {
 	Servers []string
 
 	// Prefix begins every key: at most 128 bytes, no spaces, no control characters.
-	// Readers of different stores on one memcached need different ones, or they serve
-	// each other's totals. Default "cm:".
+	// Readers of different databases on one memcached need different ones, as they would
+	// replace each other's totals. Default "cm:".
 	Prefix string
+	// Key makes the checksum of each value. Readers of one database need the same one. Readers of
+	// different databases need different ones, or they serve each other's totals. Default zeros.
+	Key [32]byte
 
 	// Timeout bounds each call. Within it, it also bounds connecting and each exchange
 	// with a server. Default 100ms.

@@ -3,6 +3,9 @@
 //
 // # What is kept
 //
+// Each value begins with a checksum by [Config].Key, over all that follows: a value with a flipped
+// bit, of another database, or of over 1 KiB is an error, and the next Set replaces it.
+//
 // A total is one item. Its key is a hash of the counter's name, as names have up to 500
 // bytes of any kind; the name itself stands in the value and is compared on reading, as
 // gomemcache takes an answer for another key. A total is set only where memcached has
@@ -35,4 +38,5 @@
 //	outcome unknown                a set is repeated by whoever reads next; a lock may
 //	                               stay until its ttl has passed
 //	answers mixed up               an error, and the idle connections are closed
+//	a value that is not ours       an error, until a set has replaced it
 package memcached

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
 )
 
 func TestRestartRecovers(t *testing.T) {
@@ -220,15 +221,33 @@ func valueLine(key string, value []byte) string {
 
 // gomemcache takes an answer for another key. A total must never be served under the
 // name of another counter, whichever way it came.
+// sealedBy is a total as a process with that configuration keeps it.
+func sealedBy(t testing.TB, cfg Config, total reader.Cached) []byte {
+	t.Helper()
+	seal, err := newSealer(cfg.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := seal.encode(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func TestMixedUpAnswerIsAMiss(t *testing.T) {
 	t.Parallel()
 	var c *Cache
-	b := encode(total("b", 5, time.Now()))
+	b := sealedBy(t, Config{}, total("b", 5, time.Now()))
 	for name, answer := range map[string]func(asked string) string{
-		"another key":                  func(string) string { return valueLine(c.key(totalKind, "b"), b) },
-		"another counter's value":      func(asked string) string { return valueLine(asked, b) },
-		"another key with a's value":   func(string) string { return valueLine("x", encode(total("a", 5, time.Now()))) },
-		"not a total":                  func(asked string) string { return valueLine(asked, []byte("1")) },
+		"another key":                func(string) string { return valueLine(c.key(totalKind, "b"), b) },
+		"another counter's value":    func(asked string) string { return valueLine(asked, b) },
+		"another key with a's value": func(string) string { return valueLine("x", sealedBy(t, Config{}, total("a", 5, time.Now()))) },
+		"not a total":                func(asked string) string { return valueLine(asked, []byte("1")) },
+		"a total by another key": func(asked string) string {
+			return valueLine(asked, sealedBy(t, Config{Key: [32]byte{1}}, total("a", 5, time.Now())))
+		},
+		"more than a total can be":     func(asked string) string { return valueLine(asked, make([]byte, maxValue+1)) },
 		"nothing":                      func(string) string { return "END\r\n" },
 		"an error":                     func(string) string { return "SERVER_ERROR out of memory\r\n" },
 		"garbage":                      func(string) string { return "\x00\x01\r\n" },
@@ -244,7 +263,10 @@ func TestMixedUpAnswerIsAMiss(t *testing.T) {
 		if len(got) != 0 {
 			t.Errorf("%s: got %v, want a miss", name, got)
 		}
-		if harmless := name == "nothing" || name == "not a total"; (err == nil) != harmless {
+		if name == "more than a total can be" && !errors.Is(err, errLarge) {
+			t.Errorf("%s: got error %v, want %v", name, err, errLarge)
+		}
+		if harmless := name == "nothing"; (err == nil) != harmless {
 			t.Errorf("%s: got error %v", name, err)
 		}
 		if _, asked := strings.CutPrefix(name, "another"); asked && !errors.Is(err, errMixedUp) {
@@ -260,9 +282,9 @@ func TestMixedUpConnectionIsDropped(t *testing.T) {
 	var c *Cache
 	host := serve(t, func(line string) string {
 		if !answered.Swap(true) {
-			return valueLine(c.key(totalKind, "b"), encode(total("b", 1, time.Now()))) + "VALUE "
+			return valueLine(c.key(totalKind, "b"), sealedBy(t, Config{}, total("b", 1, time.Now()))) + "VALUE "
 		}
-		return valueLine(strings.TrimPrefix(line, "gets "), encode(total("a", 7, time.Now())))
+		return valueLine(strings.TrimPrefix(line, "gets "), sealedBy(t, Config{}, total("a", 7, time.Now())))
 	})
 	c = open(t, Config{Servers: []string{host}})
 	if _, err := c.Get(t.Context(), []string{"a"}); !errors.Is(err, errMixedUp) {

@@ -28,6 +28,7 @@ var errMixedUp = errors.New("the answer belongs to another key")
 // Config.Timeout.
 type Cache struct {
 	cfg   Config
+	seal  sealer
 	pool  *pool
 	locks locks
 }
@@ -41,7 +42,11 @@ func Open(cfg Config) (*Cache, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("memcached: %w", err)
 	}
-	return &Cache{cfg: cfg, pool: newPool(cfg)}, nil
+	seal, err := newSealer(cfg.Key)
+	if err != nil {
+		return nil, fmt.Errorf("memcached: Key: %w", err)
+	}
+	return &Cache{cfg: cfg, seal: seal, pool: newPool(cfg)}, nil
 }
 
 // Close waits for what runs, a few Timeouts at most, and closes the connections. Calls
@@ -55,20 +60,26 @@ func (c *Cache) Close() error {
 type entry struct {
 	item  *memcache.Item
 	total reader.Cached
-	valid bool // total is the counter's
+	bad   error // why the value is not a total of the counter; nil where it is
 }
 
-// Get returns the totals it has. Where some servers fail it returns those of the others,
-// and an error.
+// Get returns the totals it has. Where some servers fail, or values are not totals, it returns
+// the others, and an error.
 func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	entries, _, err := c.lookUp(ctx, counters)
 	found := make([]reader.Cached, 0, len(entries))
+	var bad []error
 	for _, e := range entries {
-		if e.valid {
+		if e.bad == nil {
 			found = append(found, e.total)
+			continue
 		}
+		bad = append(bad, e.bad)
+	}
+	if err == nil {
+		err = summary(bad)
 	}
 	return found, err
 }
@@ -131,18 +142,22 @@ func (c *Cache) lookUpShare(ctx context.Context, s *server, share share) (map[st
 		counter, ok := share[key]
 		if !ok {
 			mixed = true
+			err = errors.Join(err, fmt.Errorf("memcached %s: %w", s.id, errMixedUp))
 			continue
 		}
-		total, bad := decode(item.Value)
-		e := entry{item: item, total: total, valid: bad == nil && total.Counter == counter}
-		mixed = mixed || bad == nil && !e.valid
+		e := entry{item: item}
+		if e.total, e.bad = c.seal.decode(item.Value, counter); e.bad == nil && e.total.Counter != counter {
+			e.bad, mixed = errMixedUp, true
+		}
+		if e.bad != nil {
+			e.bad = fmt.Errorf("memcached %s: %w", s.id, e.bad)
+		}
 		entries[counter] = e
 	}
 	if mixed {
 		// A connection may be one answer behind: it went back to the idle ones, and would
 		// stay behind for ever.
 		_ = s.client.Close()
-		err = errors.Join(err, fmt.Errorf("memcached %s: %w", s.id, errMixedUp))
 	}
 	return entries, err
 }
@@ -224,9 +239,13 @@ func summary(errs []error) error {
 //	A  adds 12:00:01           B  adds 12:00:00: not stored
 //	                           B  gets 12:00:01, later than its own: done
 func (c *Cache) put(ctx context.Context, total reader.Cached, seconds int32, e entry) error {
-	item := &memcache.Item{Key: c.key(totalKind, total.Counter), Value: encode(total), Expiration: seconds}
+	value, err := c.seal.encode(total)
+	if err != nil {
+		return err
+	}
+	item := &memcache.Item{Key: c.key(totalKind, total.Counter), Value: value, Expiration: seconds}
 	for range attempts {
-		if e.valid && e.total.AsOf.After(total.AsOf) {
+		if e.item != nil && e.bad == nil && e.total.AsOf.After(total.AsOf) {
 			return nil
 		}
 		err := c.replace(ctx, item, e.item)

@@ -31,7 +31,7 @@ var ErrNoBackupRoot = errors.New("no directory of backups is configured")
 // the same database at an earlier moment, under the same id, and can be opened as it is.
 //
 // to is absolute or relative to the root; Backup returns it as an absolute path. It follows no
-// symbolic link below the root. Who can change directories there meanwhile can lead it astray.
+// symbolic link below the root. Nobody else may be able to change directories there.
 //
 // On the same file system Pebble makes links instead of copies. When ctx ends Backup returns
 // at once; what it made goes when Pebble is done, and until then there can be no other.
@@ -98,8 +98,8 @@ func (s *Store) checkBackupDir(to string) (string, error) {
 	return s.fs.PathJoin(root, below), nil
 }
 
-// checkBelow says what is wrong with a path below the root: its last directory is absent or
-// empty, those above are there, and none is a symbolic link.
+// checkBelow returns the fault of a path below the root, or "". The last directory must be
+// absent or empty, the directories above it must exist, and none may be a symbolic link.
 func (s *Store) checkBelow(root, below string) string {
 	at, names := root, strings.Split(below, string(filepath.Separator))
 	for i, name := range names {
@@ -160,7 +160,7 @@ func inside(dir, of string) bool {
 
 // backup makes the copy beside dir and gives it its name in the last step.
 func (s *Store) backup(ctx context.Context, dir string) (err error) {
-	sealed := seal{s.id, s.commits.synced.Load()}
+	sealed := seal{s.id, s.commits.synced.Load(), s.moments.newest()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced

@@ -154,7 +154,7 @@ func TestBackupRefusesDirectory(t *testing.T) {
 			t.Errorf("%s: got error %v, want one that says %q", to, err, says)
 			continue
 		}
-		_, shown, _ := strings.Cut(err.Error(), ErrBackupDir.Error()) // what comes before is the request's own
+		_, shown, _ := strings.Cut(err.Error(), ErrBackupDir.Error()) // the rest quotes the request
 		if strings.Contains(shown, "secret") || strings.Contains(shown, "outside") {
 			t.Errorf("%s: %q names what is outside", to, err)
 		}

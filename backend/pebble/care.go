@@ -215,7 +215,7 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 // Check fails while the disk refuses Pebble's background writes, for good once damaged
 // data was seen, and when the directory was removed or replaced: folds would then go to
 // files that nobody can open again. It notes down how many commits there are, and moves
-// ForgetBefore by what the process has run since the last call.
+// ForgetBefore by the time that the process has run since the last call.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
 		return store.Checked{}, err

@@ -72,7 +72,7 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
-	if err := plan(b, time.Now().UTC().Truncate(time.Microsecond)); err != nil || b.Empty() {
+	if err := plan(b, s.moments.next()); err != nil || b.Empty() {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

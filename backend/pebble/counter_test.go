@@ -10,9 +10,13 @@ import (
 
 func remove(t *testing.T, s *Store, counter string, sum int64) {
 	t.Helper()
-	_, err := s.ResetCounter(t.Context(), admin.Reset{
-		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: time.Now(),
-		Look: admin.Sum{Exists: true, Sum: sum, At: time.Now().UTC().Truncate(time.Microsecond)},
+	seen, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, counter))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ResetCounter(t.Context(), admin.Reset{
+		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: s.cfg.clock(),
+		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
 		t.Fatalf("ResetCounter: %v", err)

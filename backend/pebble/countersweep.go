@@ -55,7 +55,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 
 // due lists counters that were deleted that long ago, or are counters again.
 func (s *Store) due(ctx context.Context, after time.Duration) (names []string, err error) {
-	by := time.Now().Add(-after)
+	by := s.moments.next().Add(-after)
 	err = s.scan(kindGone, "", func(name string, _ []byte) (bool, error) {
 		r, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
 		if !r.DeletedAt.After(by) {
@@ -72,6 +72,7 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 	defer s.sweeping.Unlock()
 	b := s.db.NewBatch()
 	defer b.Close()
+	by := s.moments.next().Add(-after)
 	for _, name := range names {
 		r, exists, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
 		if err != nil {
@@ -83,7 +84,7 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 			}
 			continue
 		}
-		if r.DeletedAt.After(time.Now().Add(-after)) {
+		if r.DeletedAt.After(by) {
 			continue
 		}
 		found[name] = s.condemned[name] + 1

@@ -13,8 +13,9 @@ import (
 )
 
 // Fold applies the commit in one synced batch. The context is looked at before the
-// commit only: a context that has ended then means ErrNotApplied, and a disk that hangs makes Fold
-// hang. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
+// commit only: a context that has ended then means ErrNotApplied. A disk that hangs makes Fold hang,
+// and so does a directory that is removed or moved during the sync, until it is back or the store
+// closes. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	if err := s.enter(); err != nil {
 		return aggregator.Folded{}, err

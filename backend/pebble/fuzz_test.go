@@ -27,7 +27,7 @@ func FuzzStored(f *testing.F) {
 	for _, value := range [][]byte{
 		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
 		record{shards: 20, wasReset: true, Record: admin.Record{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
-		encodeMarker(nil, &aggregator.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5}.encode()), []byte(seal{"id", 5}.encode() + "x"),
+		encodeMarker(nil, &aggregator.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5, at}.encode()), []byte(seal{"id", 5, at}.encode() + "x"),
 	} {
 		f.Add(value)
 	}

@@ -1,19 +1,23 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/countmill/countmill/reader"
 )
 
 // A home is the directory that was opened, recognised by two files that stay in it: the
 // lock and the newest write-ahead log. While one of them is missing, or is another file of
 // the same name, a fold would go to files that nobody can open again.
 //
-// A nil home, and one that is not settled in, is always there.
+// A nil home is always there, and so is any home before settle.
 type home struct {
 	dir  string
 	lock atomic.Pointer[landmark]
@@ -88,11 +92,14 @@ func (h *home) same() error {
 
 func (h *home) look(at *landmark) error {
 	info, err := os.Stat(at.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data directory %s: %w", h.dir, err)
+	}
 	if err != nil {
-		return fmt.Errorf("data directory %s is gone: put it back, or restart: %w", h.dir, err)
+		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", reader.ErrOtherDatabase, h.dir, err)
 	}
 	if !os.SameFile(info, at.info) {
-		return fmt.Errorf("data directory %s was replaced while in use: put it back, or restart: %s is another file", h.dir, filepath.Base(at.path))
+		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", reader.ErrOtherDatabase, h.dir, filepath.Base(at.path))
 	}
 	return nil
 }

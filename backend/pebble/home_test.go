@@ -98,8 +98,8 @@ func TestFoldWaitsForItsDirectory(t *testing.T) {
 	}
 }
 
-// Close does not wait for a directory that never comes back, and leaves one that has its
-// name as it is.
+// Close does not wait for a directory that never comes back, and changes nothing in another
+// directory of the same name.
 func TestCloseWithoutTheDirectory(t *testing.T) {
 	t.Parallel()
 	s, dir := away(t)

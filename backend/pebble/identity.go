@@ -2,9 +2,9 @@ package pebble
 
 import "crypto/rand"
 
-// An identity tells what this process caches from what any other does. It is drawn at each
-// start and kept nowhere: a copy of the directory, or a backup that was restored, has the id of
-// the original, and totals of its own.
+// An identity keeps the cached totals of this process apart from all others. It is drawn at each
+// start and never written down: a copy of the directory, or a backup that was restored, has the
+// id of the original, and totals of its own.
 type identity struct {
 	prefix string
 	key    [32]byte
@@ -16,8 +16,8 @@ func newIdentity() (x identity) {
 	return x
 }
 
-// CacheIdentity is what a cache beside other processes keeps totals of this store under. The
-// price is that a cache has nothing of this store after a start.
+// CacheIdentity is the prefix under which a cache keeps totals of this store, and the key of their
+// checksums. The price is that a start finds nothing in the cache.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 	return s.identity.prefix, s.identity.key
 }

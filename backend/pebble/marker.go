@@ -62,7 +62,7 @@ func (s *Store) addEpochLocked(e epoch) {
 }
 
 // Sweep forgets markers whose epoch is over: Settings.ForgetBefore has passed its end by
-// store.MarkerSlack, whatever the machine's clock says. It also forgets workers that have been
+// store.MarkerSlack. The machine's clock has no say in it. Sweep also forgets workers that have been
 // silent for a day. Call it about every hour. A fold does it by itself after a day.
 func (s *Store) Sweep(ctx context.Context) error {
 	if err := s.enter(); err != nil {

@@ -49,8 +49,8 @@ func Open(cfg Config) (*Store, error) {
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
-		identity: newIdentity(),
-		views:    make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
+		identity: newIdentity(), moments: moments{clock: cfg.clock},
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
 	}
 	if cfg.FS == nil {
 		s.home = newHome(cfg.Dir)
@@ -88,6 +88,11 @@ func (s *Store) start() error {
 	}
 	s.commits.synced.Store(n)
 	s.commits.sealed = -1
+	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.moments.resume(sealed.moment)
 	if err := s.seal(); err != nil {
 		return err
 	}
@@ -224,7 +229,7 @@ const (
 	lastFormat  = 2
 )
 
-// readMeta refuses a database that is not ours, and writes what the meta record lacks.
+// readMeta refuses a database that is not ours, and completes the meta record.
 func (s *Store) readMeta() error {
 	m, err := getMeta(s.cfg.Dir, s.db)
 	if err != nil {
@@ -262,7 +267,7 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	return m, nil
 }
 
-// writeMeta adds to the record what it lacks, and makes the database ours where there is none.
+// writeMeta adds settings to the record, and makes the database ours where there is no record.
 func (s *Store) writeMeta(m meta) (meta, error) {
 	if m.ID == "" {
 		if err := s.checkEmpty(); err != nil {

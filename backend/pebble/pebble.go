@@ -44,7 +44,7 @@ type Config struct {
 	Namespace string
 	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
 	BackupRoot string
-	// Window is for how long a new database recognises parts. One that exists goes by its
+	// Window is for how long a new database recognises parts. An existing database goes by its
 	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
 	Window time.Duration
 	// Cache is the bytes of blocks kept in memory. Default 128 MiB.
@@ -118,6 +118,7 @@ type Store struct {
 	closed  bool
 
 	commits commits
+	moments moments
 	backing chan struct{} // has room for one backup
 	syncs   syncs
 

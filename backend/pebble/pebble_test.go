@@ -36,17 +36,25 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
+// clocked is a store whose clock can be set.
+type clocked struct {
+	*Store
+	clock *wrong
+}
+
 func TestStore(t *testing.T) {
 	t.Parallel()
 	backendtest.RunStore(t,
 		func(t *testing.T) backendtest.Store {
-			return open(t, Config{Dir: t.TempDir(), Namespace: "conformance"})
+			clock := &wrong{}
+			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
 		},
+		backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(clocked).clock.set(off) }),
 		backendtest.Durable(func(t *testing.T, s backendtest.Store) backendtest.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
-			return open(t, s.(*Store).cfg)
+			return clocked{open(t, s.(clocked).cfg), s.(clocked).clock}
 		}),
 		backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
 			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A privateFS makes files for their owner alone, whatever the umask says. Pebble would
+// A privateFS makes files that only their owner can read, with any umask. Pebble would
 // make them for everybody to read, and a backup is in a directory of the operator's.
 //
 // Where a mode cannot be changed, as on a file of another owner or on a file system

@@ -22,8 +22,8 @@ import (
 // Pebble takes damage near the end of its manifest or of its newest log for a write that
 // power was cut in, and opens what comes before it: days of folds can be gone without an
 // error. So each synced commit adds 1 to a key, and a file beside Pebble's says how many
-// there were. The file is written at each Check and when the store is opened and closed. A
-// directory with fewer commits than the file says has lost some that were on disk.
+// there were, and which moment was the last (moments). The file is written at each Check and when
+// the store is opened and closed. A directory with fewer commits than the file says has lost some that were on disk.
 //
 // It is no defence against somebody who takes the file away as well.
 const (
@@ -33,6 +33,9 @@ const (
 
 // sealEvery is the shortest time between two seals by Check: /readyz may be asked often.
 const sealEvery = time.Second
+
+// mostAhead is how far moments may be ahead of the clock before that is logged, once.
+const mostAhead = time.Minute
 
 var (
 	commitsKey = []byte("\x00countmill-commits")
@@ -45,7 +48,9 @@ type commits struct {
 
 	mu     sync.Mutex
 	sealed int64
+	moment time.Time // that is in the seal
 	at     time.Time
+	warned bool // that moments are ahead of the clock
 }
 
 // commit syncs a batch, and counts it. It begins nothing while the directory is gone.
@@ -77,21 +82,26 @@ func getCommits(from pebbledb.Reader) (int64, error) {
 	return n, err
 }
 
-// seal writes down how many commits there are, unless it did so before.
+// seal writes down how many commits there are, and the last moment, unless it did so before.
 func (s *Store) seal() error {
 	s.commits.mu.Lock()
 	defer s.commits.mu.Unlock()
-	n := s.commits.synced.Load()
-	if n == s.commits.sealed {
+	n, last := s.commits.synced.Load(), s.moments.newest()
+	if n == s.commits.sealed && last.Equal(s.commits.moment) {
 		return nil
 	}
 	if err := s.home.check(); err != nil { // another database's seal may be there
 		return err
 	}
-	if err := writeSeal(s.fs, s.cfg.Dir, seal{s.id, n}); err != nil {
+	if err := writeSeal(s.fs, s.cfg.Dir, seal{s.id, n, last}); err != nil {
 		return explain(s.cfg.Dir, err)
 	}
-	s.commits.sealed, s.commits.at = n, time.Now()
+	s.commits.sealed, s.commits.moment, s.commits.at = n, last, time.Now()
+	if ahead := last.Sub(s.cfg.clock()); ahead > mostAhead && !s.commits.warned {
+		s.commits.warned = true
+		s.cfg.Logger.Warn("the times of totals are ahead of the machine's clock, which was further ahead before: they never go back",
+			"dir", s.cfg.Dir, "last", last, "ahead", ahead.Round(time.Second))
+	}
 	return nil
 }
 
@@ -109,10 +119,11 @@ func (s *Store) sealNowAndThen() error {
 type seal struct {
 	id      string // of the database
 	commits int64
+	moment  time.Time // the last that a view or a reset was stamped with
 }
 
 func (x seal) encode() string {
-	text := fmt.Sprintf("%s %d", x.id, x.commits)
+	text := fmt.Sprintf("%s %d %d", x.id, x.commits, x.moment.UnixMicro())
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
@@ -147,7 +158,9 @@ func readSeal(files vfs.FS, dir string) (x seal, found bool, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return x, false, explain(dir, err)
 	}
-	_, err = fmt.Sscanf(string(text), "%s %d", &x.id, &x.commits)
+	var moment int64
+	_, err = fmt.Sscanf(string(text), "%s %d %d", &x.id, &x.commits, &moment)
+	x.moment = time.UnixMicro(moment).UTC()
 	if err != nil || x.encode() != string(text) {
 		return x, false, fmt.Errorf("data directory %s is damaged: %s holds %.100q: restore a backup, or remove that file if only that is damaged", dir, sealFile, text)
 	}

@@ -13,7 +13,7 @@ type syncs struct {
 	mu   sync.Mutex
 	open map[chan struct{}]struct{} // each closed when its commit is synced
 
-	// kept returns when what was synced can be found again; nil for at once.
+	// kept returns when the files of a synced commit are in their directory; nil: at once.
 	kept func() error
 }
 

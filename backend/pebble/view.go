@@ -47,9 +47,9 @@ func (v *view) pin(ctx context.Context) error {
 func (v *view) take() {
 	v.store.viewsMu.Lock()
 	defer v.store.viewsMu.Unlock()
-	// The clock first: a fold that returned by this moment is in the snapshot, one that
+	// The moment first: a fold that returned by this moment is in the snapshot, one that
 	// returns between the two may be.
-	v.at = time.Now().UTC().Truncate(time.Microsecond)
+	v.at = v.store.moments.next()
 	v.snapshot = v.store.db.NewSnapshot()
 	v.store.views[v] = struct{}{}
 	v.unsynced = v.store.syncs.underWay()

@@ -47,8 +47,8 @@ const (
 	maxTokens = 1000
 )
 
-// Parse reads the text of a file, which may hold no token. The error names the line, and nothing that stands in
-// it.
+// Parse reads the text of a file, which may hold no token. The error names the line, and
+// quotes nothing of it.
 func Parse(text []byte) ([]Token, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("it is over %d bytes", maxFile)

@@ -71,8 +71,9 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 	return &tokenSet{text, tokens}, nil
 }
 
-// ReadFile reads a file of tokens that its owner alone can write: who may write it may
-// call. It reads no more than such a file may hold, and nothing that could block.
+// ReadFile reads a file of tokens. It refuses a file that other users can write: they could
+// add tokens of their own. It reads at most the largest allowed size, and nothing that could
+// block.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -110,8 +111,7 @@ const againAfter = 500 * time.Millisecond
 
 // Watch reads the file again every so often until ctx ends. It is read, not asked for
 // its time: two versions can share a time and a size. A file that is not good changes
-// nothing but Err. One that holds no token, and still holds none a moment later, takes all
-// of them back.
+// nothing but Err. A file without tokens, seen twice, againAfter apart, revokes all of them.
 func (t *Tokens) Watch(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -157,7 +157,7 @@ func (t *Tokens) Reload(ctx context.Context) {
 	}
 }
 
-// warnEmpty reports whether there is nobody who may call.
+// warnEmpty logs and reports that no token is in force.
 func (t *Tokens) warnEmpty(ctx context.Context) bool {
 	if t.Len() > 0 {
 		return false

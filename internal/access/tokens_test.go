@@ -134,8 +134,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A file that holds no token lets nobody in. One that is empty for a moment, as an editor may
-// leave it while it saves, changes nothing.
+// A file without tokens lets nobody in. A file that is empty only for a moment, while an
+// editor saves it, changes nothing.
 func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "\n# all of them were taken back\n\n"} {
@@ -191,7 +191,7 @@ func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// A file that others can write is refused: who may write it may call.
+// A file that other users can write is refused: they could add tokens of their own.
 func TestFileThatOthersCanWrite(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

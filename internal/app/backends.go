@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -65,6 +63,9 @@ type store interface {
 	verify.Store
 	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
 	admin.Store
+	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
+	// their checksums. No other database has them.
+	CacheIdentity() (prefix string, key [32]byte)
 	Close() error
 }
 
@@ -116,7 +117,9 @@ func (b *backends) openPubSub(u backendURL, cfg Config) error {
 		Project: project, Topic: topic, Subscription: subscription, Create: cfg.Create,
 		DeadLetterTopic: u.params.Get("dead_letter"),
 		ReceiveOnly:     !cfg.Roles.Has(Publisher),
-		MaxOutstanding:  2 * cfg.WindowMessages, MaxBytes: 4 * cfg.WindowBytes, // what an aggregator holds
+		// As many messages as an aggregator holds, and more bytes than two windows: a message needs
+		// more memory than its bytes. One window is committed while the next one fills.
+		MaxOutstanding: 2 * cfg.WindowMessages, MaxBytes: 2 * cfg.WindowMemory,
 		Logger: cfg.Logger.With("backend", "pubsub"),
 	})
 	if err != nil {
@@ -138,7 +141,7 @@ func (b *backends) openGivenUp(ctx context.Context, project, subscription string
 	}
 	bus, err := gcppubsub.Open(ctx, gcppubsub.Config{
 		Project: project, Topic: subscription, Subscription: subscription, ReceiveOnly: true, AnyTopic: true,
-		MaxOutstanding: 10, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
+		MaxOutstanding: 10, MaxBytes: 16 << 20, ProbeEvery: time.Minute, // there is seldom anything, and no hurry
 		Logger: cfg.Logger.With("backend", "pubsub", "subscription", subscription),
 	})
 	if err != nil {
@@ -215,21 +218,15 @@ func (b *backends) openMemcached(u backendURL, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	prefix, key := b.store.CacheIdentity()
 	c, err := memcached.Open(memcached.Config{
-		Servers: servers, Prefix: cachePrefix(cfg.Store), Logger: cfg.Logger.With("backend", "memcached"),
+		Servers: servers, Prefix: prefix, Key: key, Logger: cfg.Logger.With("backend", "memcached"),
 	})
 	if err != nil {
 		return fmt.Errorf("--cache: %w", err)
 	}
 	b.cache, b.closeCache = c, c.Close
 	return nil
-}
-
-// cachePrefix keeps the totals of different stores apart in a cache that they share. It
-// goes by the store's URL: readers of one store that write it differently share none.
-func cachePrefix(store string) string {
-	sum := sha256.Sum256([]byte(store))
-	return "cm:" + base64.RawURLEncoding.EncodeToString(sum[:9]) + ":"
 }
 
 func (b *backends) closeLocalBus() {

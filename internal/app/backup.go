@@ -92,8 +92,8 @@ func (a *App) takeBackup(ctx context.Context, to string) (dir string, err error)
 	return dir, nil
 }
 
-// reason is what the system says of a backup that failed, without the files that the error
-// names: they may be of other directories.
+// reason is the system's reason for a failed backup. It leaves out the names of files, which
+// may be in other directories.
 func reason(err error) string {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number.Error() + " (the server's log says more)"

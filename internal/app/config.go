@@ -66,8 +66,9 @@ type Config struct {
 	// Staleness is how old an increment may be when it is counted. Default 0: the lingers
 	// decide.
 	Staleness time.Duration
-	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB.
-	WindowMessages, WindowCounters, WindowBytes int
+	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB. An aggregator holds
+	// twice as many messages, and four times the memory.
+	WindowMessages, WindowCounters, WindowMemory int
 	// Commits at once. Default 0: what the store gains from.
 	Commits int
 	// CommitTimeout bounds each call of the aggregator to the store. Default 10s.
@@ -107,7 +108,7 @@ func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, "memory:")
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
 	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
-	c.WindowBytes = cmp.Or(c.WindowBytes, 64<<20)
+	c.WindowMemory = cmp.Or(c.WindowMemory, 64<<20)
 	c.MaxShards = cmp.Or(c.MaxShards, 128)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)

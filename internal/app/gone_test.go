@@ -39,7 +39,7 @@ func TestNothingIsAcceptedWithoutTheDataDirectory(t *testing.T) {
 			a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir, RequestTimeout: 300 * time.Millisecond, ShutdownTimeout: time.Second})
 			must(t, err)
 			r := run(t, a)
-			defer func() { _ = r.end(t) }() // what it holds cannot be committed
+			defer func() { _ = r.end(t) }() // some increments cannot be committed
 			const event, keyed = `{"counter":"event","id":"e1"}`, `{"counter":"keyed"}`
 			r.incr(t, event)
 			r.incr(t, keyed, "Idempotency-Key", "k1")

@@ -132,7 +132,7 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
-		gauge("countmill_held_bytes", "Bytes of messages taken and not acknowledged.", float64(s.HeldBytes)),
+		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
 		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
 		gauge("countmill_replay_age_seconds", "How long the first of the dead letters that are being replayed has been; 0 where there are none.", s.ReplayAge.Seconds()),

@@ -57,7 +57,7 @@ func (a *App) aggregatorConfig() aggregator.Config {
 		Staleness:      a.cfg.Staleness,
 		WindowMessages: a.cfg.WindowMessages,
 		WindowCounters: a.cfg.WindowCounters,
-		WindowBytes:    a.cfg.WindowBytes,
+		WindowMemory:   a.cfg.WindowMemory,
 		Commits:        a.cfg.Commits,
 		CommitTimeout:  a.cfg.CommitTimeout,
 		Shards:         a.cfg.Shards,

@@ -14,10 +14,10 @@ var ErrStopped = errors.New("stopped while starting")
 // stopStart is how long Start lets New finish after its context ended.
 const stopStart = time.Second
 
-// Start is New for a process that may be told to stop meanwhile: a server may not answer,
-// and a directory may have a large log to read. When ctx ends, Start returns ErrStopped
-// within a second. What it was opening may then still be open: the process has to end,
-// which is safe, as opening survives a kill at any moment.
+// Start is New for a process that may get a signal to stop meanwhile: a server may not
+// answer, and a directory may have a large log to read. When ctx ends, Start returns
+// ErrStopped within a second. A backend may still be opening then, so the caller must end the
+// process. That is safe: opening survives a kill at any moment.
 func Start(ctx context.Context, cfg Config) (*App, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/backend/pebble"
 )
 
-// A start that is stopped does not wait for what it opens, and closes it if that is open
-// after all.
+// A start that is stopped does not wait for its backends, and closes them if they open after
+// all.
 func TestStartStops(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -18,8 +18,8 @@ func (a *App) startSweeps(ctx context.Context) {
 	}
 }
 
-// tokensEvery is how often the file of tokens is read again: who takes a token away waits
-// no longer, and who takes all of them away half a second more. A guess.
+// tokensEvery is how often the file of tokens is read again, and how long a removed token
+// stays in force at most. Removing all of them takes half a second more. A guess.
 const tokensEvery = time.Second
 
 // sweep forgets markers beyond the deduplication window, where the store does not do that by

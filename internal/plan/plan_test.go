@@ -337,7 +337,7 @@ func TestDefaultsAreTheProducts(t *testing.T) {
 	d := Defaults()
 	for name, want := range map[string]string{
 		"linger": d.Linger.String(), "window-linger": d.Window.String(), "max-staleness": d.MaxStaleness.String(),
-		"horizon": strings.TrimSuffix(d.Horizon.String(), "0m0s"), "window-messages": "10000", "window-counters": "100000", "window-bytes": "64MiB",
+		"horizon": strings.TrimSuffix(d.Horizon.String(), "0m0s"), "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
 		"open-entries": "2000000", "open-bytes": "256MiB",
 	} {
 		if is[name] != want {

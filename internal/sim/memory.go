@@ -1,5 +1,8 @@
 package sim
 
+// memoryEach is about an aggregator's estimate for a message. Some messages need more.
+const memoryEach = 3000
+
 // page is how many dead letters of a newer wire version an aggregator holds at once.
 const page = 10
 

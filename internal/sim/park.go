@@ -104,6 +104,7 @@ func (w *World) absorb() bool {
 	if len(arrived) > 0 {
 		w.pending = append(w.pending, arrived...)
 		slices.SortFunc(w.pending, compareSteps)
+		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 		for _, s := range arrived {
 			s.p.begin(s)
 		}

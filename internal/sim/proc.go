@@ -106,7 +106,7 @@ func (w *World) start(r role, slot int) *proc {
 	if r.has(aggregating) {
 		w.aggregate(p, aggregator.Config{
 			Linger: s.lingerOf(s.window), Staleness: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
-			HeldMessages: s.held, Commits: s.commits, CommitTimeout: s.timeout,
+			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
 			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,

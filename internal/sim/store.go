@@ -233,7 +233,7 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 	return workers, err
 }
 
-var errSwapped = errors.New("sim: this is another database")
+var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {

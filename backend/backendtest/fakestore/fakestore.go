@@ -10,6 +10,8 @@ package fakestore
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,7 +49,7 @@ type Options struct {
 	// Clock is the store's clock, before ClockOffset. Default time.Now.
 	Clock func() time.Time
 	// Age is how long the process has run. With it the store goes by the machine's clock, as
-	// Pebble does: ForgetBefore moves by what has run (Settings.Advance), Check tells no time,
+	// Pebble does: ForgetBefore moves by the time that has run (Settings.Advance), Check returns no time,
 	// and Forget goes by ForgetBefore. Default nil, as in Datastore.
 	Age func() time.Duration
 	// Latency is how long every call takes. Default 0.
@@ -118,6 +120,7 @@ type Store struct {
 	last     time.Time // the newest commit or read time given out
 	settings store.Settings
 	moved    time.Duration // Options.Age when ForgetBefore was moved
+	cacheKey [32]byte
 	shards   map[shardKey]history[int64]
 	told     map[shardKey]aggregator.Told
 	records  map[string]history[record]
@@ -137,7 +140,7 @@ func New(opts Options) *Store {
 	opts = opts.withDefaults()
 	settings := store.NewSettings(opts.Window, opts.now())
 	settings.ForgetBefore = opts.now().Add(-opts.Window) // also in a bubble, whose time begins in 2000
-	return &Store{
+	s := &Store{
 		opts:     opts,
 		settings: settings,
 		shards:   make(map[shardKey]history[int64]),
@@ -151,6 +154,13 @@ func New(opts Options) *Store {
 		hooks:    make(map[Op]func(int) Answer),
 		open:     make(map[any]struct{}),
 	}
+	_, _ = crand.Read(s.cacheKey[:])
+	return s
+}
+
+// CacheIdentity is drawn by New.
+func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
+	return "cm:" + hex.EncodeToString(s.cacheKey[:8]) + ":", s.cacheKey
 }
 
 // Limits returns what the options say.

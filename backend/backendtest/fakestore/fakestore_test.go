@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,17 @@ func TestStore(t *testing.T) {
 		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
 			t.Parallel()
 			open := func(t *testing.T, o fakestore.Options) backendtest.Store {
+				s := &clocked{}
+				if o.Clock == nil {
+					o.Clock = s.now
+				}
 				o.Errorf, o.Defer = t.Errorf, fakestore.DeferSome(0.3, 1)
-				return fakestore.New(o)
+				s.Store = fakestore.New(o)
+				return s
 			}
-			forget := func(_ *testing.T, s backendtest.Store) { s.(*fakestore.Store).Forget() }
+			forget := func(_ *testing.T, s backendtest.Store) { s.(*clocked).Forget() }
 			backendtest.RunStore(t, func(t *testing.T) backendtest.Store { return open(t, o) },
+				backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(*clocked).off.Store(int64(off)) }),
 				backendtest.Shared(func(_ *testing.T, s backendtest.Store, _ time.Duration) backendtest.Store { return s }),
 				backendtest.RemovesByTime(forget),
 				backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
@@ -38,6 +45,14 @@ func TestStore(t *testing.T) {
 		})
 	}
 }
+
+// clocked is a store whose clock can be set.
+type clocked struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *clocked) now() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
 	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}

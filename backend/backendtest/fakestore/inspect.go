@@ -90,7 +90,7 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
-// Now is what the store's clock shows.
+// Now is the store's time.
 func (s *Store) Now() time.Time { return s.opts.now() }
 
 // Ahead makes a counter's last reset one whose clock was ahead, and reports whether there was

@@ -1,0 +1,45 @@
+package memcached
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/reader"
+)
+
+// BenchmarkGet is 100 totals of a memcached on this machine.
+func BenchmarkGet(b *testing.B) {
+	c := open(b, Config{Servers: []string{emulator.Memcached(b).Host()}, Timeout: time.Minute})
+	names, totals := make([]string, 100), make([]reader.Cached, 100)
+	for i := range names {
+		names[i] = fmt.Sprintf("shop:product:%d:views", 1000+i)
+		totals[i] = total(names[i], int64(i)*1e6, time.Now())
+	}
+	if err := c.Set(b.Context(), totals, time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if got, err := c.Get(b.Context(), names); err != nil || len(got) != len(names) {
+			b.Fatalf("%d totals, %v", len(got), err)
+		}
+	}
+}
+
+// BenchmarkDecode is one value.
+func BenchmarkDecode(b *testing.B) {
+	seal, err := newSealer([32]byte{7})
+	if err != nil {
+		b.Fatal(err)
+	}
+	value, err := seal.encode(total("shop:product:1000:views", 123456789, time.Now()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := seal.decode(value, "shop:product:1000:views"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

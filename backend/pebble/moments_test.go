@@ -1,0 +1,118 @@
+package pebble
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/reader"
+)
+
+// A wrong clock is some time off.
+type wrong struct{ by atomic.Int64 }
+
+func (w *wrong) set(by time.Duration) { w.by.Store(int64(by)) }
+func (w *wrong) now() time.Time       { return time.Now().Add(time.Duration(w.by.Load())) }
+
+// Moments ascend, are never before the clock, and go on while the clock is behind them until it
+// has caught up.
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var clock wrong
+		m := moments{clock: clock.now}
+		began := time.Now()
+		for i, step := range []struct {
+			pass, off time.Duration
+			ahead     time.Duration // of the clock, then
+		}{
+			{0, 0, 0}, {0, 0, time.Microsecond}, {0, 0, 2 * time.Microsecond}, {time.Second, 0, 0},
+			{0, -time.Hour, time.Hour + time.Microsecond},
+			{16 * time.Minute, -time.Hour, 59*time.Minute + time.Microsecond},
+			{0, -2 * time.Hour, time.Hour + 59*time.Minute + 2*time.Microsecond},
+			{24 * time.Hour, -2 * time.Hour, 29*time.Minute + 2*time.Microsecond},
+			{24 * time.Hour, -2 * time.Hour, 0},
+			{0, 14 * 365 * 24 * time.Hour, 0},
+			{time.Minute, 0, 14*365*24*time.Hour + time.Minute - time.Minute/16 - time.Minute},
+		} {
+			time.Sleep(step.pass)
+			clock.set(step.off)
+			before := m.newest()
+			got := m.next()
+			if !got.After(before) || got.Before(clock.now().Truncate(time.Microsecond)) {
+				t.Errorf("step %d, after %s: %s follows %s, and the clock shows %s", i, time.Since(began), got, before, clock.now())
+			}
+			if ahead := got.Sub(clock.now()); (ahead - step.ahead).Abs() > time.Microsecond {
+				t.Errorf("step %d: %s ahead of the clock, want %s", i, ahead, step.ahead)
+			}
+		}
+	})
+}
+
+// However the machine's clock is set, a total that is taken for so old is at most a fifteenth
+// older. Readers learn the time from the views.
+func TestAgesByMoments(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var clock wrong
+			m := moments{clock: clock.now}
+			learned := storetime.Clock{Env: &env.Env{Wall: clock.now}}
+			type total struct{ asOf, read time.Time }
+			var kept []total
+			for range 300 {
+				time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+				if random.IntN(10) == 0 {
+					clock.set(time.Duration(random.IntN(20_000)-10_000) * time.Millisecond)
+				}
+				began, at := learned.Moment(), m.next()
+				learned.Learn(at, began)
+				kept = append(kept, total{at, time.Now()})
+				for _, k := range kept {
+					if says, is := learned.Now().Sub(k.asOf), time.Since(k.read); says < is-is/slower-time.Millisecond {
+						t.Fatalf("seed %d: a total is taken for %s old, and is %s", seed, says, is)
+					}
+				}
+			}
+		})
+	}
+}
+
+// asOf is the moment of a view that is taken now.
+func asOf(t *testing.T, s *Store) time.Time {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	return v.ReadTime()
+}
+
+// The last moment is in the seal, also where nothing was committed since the one before, and of a
+// process that was killed.
+func TestMomentsOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewCrashableMem()
+	s := open(t, Config{Dir: "d", FS: files})
+	if err := s.seal(); err != nil {
+		t.Fatal(err)
+	}
+	last := asOf(t, s)
+	if err := s.seal(); err != nil {
+		t.Fatal(err)
+	}
+	var clock wrong
+	clock.set(-time.Hour)
+	again := open(t, Config{Dir: "d", FS: files.CrashClone(vfs.CrashCloneCfg{}), clock: clock.now})
+	if got := asOf(t, again); !got.After(last) || got.After(last.Add(time.Minute)) {
+		t.Errorf("as of %s after %s in the process before", got, last)
+	}
+}
