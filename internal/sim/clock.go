@@ -52,8 +52,17 @@ func (p *proc) taught(began time.Time) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.learned || took <= time.Minute {
-		p.learned, p.doubt = true, min(p.doubt, took)
+		p.learned, p.doubt, p.setBack = true, min(p.doubt, took), min(p.setBack, took)
 	}
+}
+
+// suspended notes that time passed which only wall clocks see. Where the process's own was set
+// back since the store last answered, the process cannot tell: its wall clock shows less than its
+// other one. World.mu is held.
+func (p *proc) suspended(far time.Duration) {
+	unseen := min(far, p.setBack)
+	p.doubt += unseen
+	p.setBack -= unseen
 }
 
 // showed is when the store's clock showed at, by clocks that are right.

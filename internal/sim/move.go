@@ -133,10 +133,12 @@ func (w *World) happen(f Fault) bool {
 			if time.Since(p.set) < time.Minute {
 				return false
 			}
-			// By more, and then suspended before the store is asked again: nobody can tell.
 			to := p.skew + w.drawSkew(client)
 			p.set = time.Now()
-			w.setClocks(func() { p.skew = to })
+			w.setClocks(func() {
+				p.setBack = max(0, p.setBack+p.skew-to)
+				p.skew = to
+			})
 			w.say(p, "its clock is %s off from now on", p.skew)
 			return true
 		}

@@ -46,6 +46,7 @@ type proc struct {
 	late    int           // folds since
 	learned bool          // it was told the store's time
 	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
+	setBack time.Duration // how far its own clock was set back since the store last answered; guarded by World.mu
 	asking  int           // checks of the database under way
 	asked   time.Time     // when the last was answered
 	lag     time.Duration // that it said last; guarded by World.mu

@@ -150,7 +150,12 @@ func (w *World) jump(far time.Duration) {
 			w.bus.repeat(l)
 		}
 	}
-	w.setClocks(func() { w.jumped += far })
+	w.setClocks(func() {
+		w.jumped += far
+		for _, p := range w.procsAll {
+			p.suspended(far)
+		}
+	})
 	w.say(nil, "-- %s pass at once", far)
 	w.forget()
 }
