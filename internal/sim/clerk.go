@@ -159,10 +159,14 @@ func (w *World) finishLetter(o *op) {
 // toss notes the parts of discarded letters that are being removed.
 func (w *World) toss(keys []string) {
 	for _, d := range w.fake.Letters() {
-		if slices.Contains(keys, d.Key) {
-			for _, p := range partsIn(d) {
-				w.tossed[p.ID] = true
-			}
+		if !slices.Contains(keys, d.Key) {
+			continue
+		}
+		if !w.discarded(d.Key) {
+			w.gone = append(w.gone, d)
+		}
+		for _, p := range partsIn(d) {
+			w.tossed[p.ID] = true
 		}
 	}
 }
@@ -175,9 +179,10 @@ func (w *World) discarded(key string) bool {
 }
 
 // forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but
-// from another letter, or from a message that somebody holds or gets.
+// from another letter, which an aggregator may have read before somebody removed it, or from a
+// message that somebody holds or gets.
 func (w *World) forbid(d *aggregator.Dead) {
-	others := slices.DeleteFunc(w.fake.Letters(), func(o aggregator.Dead) bool {
+	others := slices.DeleteFunc(append(w.fake.Letters(), w.gone...), func(o aggregator.Dead) bool {
 		letter, _ := aggregator.AskedFor(o.Key)
 		return letter == d.Key
 	})

@@ -134,12 +134,11 @@ func (w *World) finishChange(o *op) {
 	}
 	key := counter + "/" + o.id
 	first, again := w.told[key]
-	if !again {
-		w.told[key] = answered{o.done, o.jumped}
-		return
+	if again && o.jumped < first.jumped {
+		return // a late answer about a reset that may be forgotten since
 	}
 	// Beyond the window it is another reset.
-	if first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
+	if again && first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
 		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
 			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
 	}

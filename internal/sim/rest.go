@@ -135,7 +135,7 @@ func (w *World) clearUp() {
 				w.kill(p)
 			}
 		}
-		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 && !w.lettersWait() {
+		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 && !w.lettersWait() && !w.held() {
 			w.check()
 			if w.shape.operator {
 				w.unreset = slices.Clone(counters[:2+w.shape.counters])
@@ -159,6 +159,13 @@ func (w *World) clearUp() {
 	}
 	w.settle()
 	w.move()
+}
+
+// held reports whether an aggregator has something to fold: also a letter that is removed already.
+func (w *World) held() bool {
+	return slices.ContainsFunc(w.lives(aggregating), func(p *proc) bool {
+		return p.agg.Stats().HeldMessages > 0
+	})
 }
 
 // readLast reads totals that have to be those of the ledger.

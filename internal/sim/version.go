@@ -112,6 +112,7 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 			w.toss([]string{d.Key})
 			continue
 		}
+		w.gone = append(w.gone, d)
 		letter, asked := aggregator.AskedFor(d.Key)
 		if !asked {
 			w.Replayed++

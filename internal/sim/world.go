@@ -89,6 +89,7 @@ type World struct {
 	// Parts of discarded letters, and since which step nobody may count them.
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
+	gone      []aggregator.Dead            // letters that were removed and not discarded
 	cured     int                          // the step from which on the store refuses no content; 0 for none
 	commits   map[*step]*aggregator.Commit // guarded by mu
 
