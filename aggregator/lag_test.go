@@ -71,6 +71,20 @@ func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 	}
 }
 
+// A message counts as soon as it is taken: the next worker's record may be written before the next
+// audit, and would say for seconds that nothing waits.
+func TestLagCoversWhatHasJustCome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := held(t, nil)
+		settle(time.Minute)
+		r.sendAt(t, time.Now().Add(-time.Hour), anonymous(one("a", 1)))
+		settle(0)
+		if got := r.agg.Stats().Lag; got != time.Hour {
+			t.Errorf("lag %s of a message that is an hour old and was just taken", got)
+		}
+	})
+}
+
 // All clocks are set while a message is held, or its machine is suspended for two hours.
 func TestLagWhileClocksAreSet(t *testing.T) {
 	for by, want := range map[time.Duration]time.Duration{
