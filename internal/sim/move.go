@@ -103,6 +103,9 @@ func (w *World) event() {
 	if len(enabled) == 0 {
 		return
 	}
+	if w.changing && w.rng.IntN(2) == 0 {
+		enabled = ofWindows
+	}
 	f := pick(w, enabled)
 	if w.happen(f) {
 		w.hit(f)
