@@ -119,6 +119,9 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case Swapped:
 		w.swapped = !w.swapped
+		for _, p := range w.lives(reading) {
+			w.probe(p)
+		}
 		return true
 	case KillPublisher, KillAggregator, KillReader:
 		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])

@@ -238,14 +238,11 @@ var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
 	began := s.w.wall()
+	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
-			if s.p.told.IsZero() {
-				s.p.told = time.Now()
-			}
 			return errSwapped
 		}
-		s.p.told, s.p.late = time.Time{}, 0
 		checked, _ = s.w.fake.Check(background)
 		checked.At = s.w.storeNow() // also where the store's clock is the machine's
 		s.w.setClocks(func() { s.p.goesBy = checked.Settings.Version })
