@@ -103,6 +103,9 @@ func (w *World) event() {
 	if len(enabled) == 0 {
 		return
 	}
+	if w.changing && w.rng.IntN(2) == 0 {
+		enabled = ofWindows
+	}
 	f := pick(w, enabled)
 	if w.happen(f) {
 		w.hit(f)
@@ -116,6 +119,9 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case Swapped:
 		w.swapped = !w.swapped
+		for _, p := range w.lives(reading) {
+			w.probe(p)
+		}
 		return true
 	case KillPublisher, KillAggregator, KillReader:
 		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])

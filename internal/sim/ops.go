@@ -105,6 +105,8 @@ func (w *World) finish(o *op) {
 		w.finishLetter(o)
 	case "flush", "close":
 		w.finishFlush(o)
+	case "ready":
+		w.finishProbe(o)
 	default:
 		w.finishSend(o)
 	}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +22,19 @@ func (p *proc) asks() { p.asking++ }
 func (p *proc) answered(at time.Time) {
 	p.asking--
 	p.asked = at
+}
+
+// hears notes which database the process has just been told that this is. An answer that came too
+// late may count for nothing.
+func (p *proc) hears(ctx context.Context, err error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	switch {
+	case err == nil:
+		p.told, p.late = time.Time{}, 0
+	case errors.Is(err, errSwapped) && p.told.IsZero() && ctx.Err() == nil:
+		p.told = time.Now()
+	}
 }
 
 // checkAsked: a process that folds or reads has asked not long ago which database it is,

@@ -67,6 +67,24 @@ func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 	return o
 }
 
+// probe asks a reader whether it is ready, as whoever runs it does all the time, and then for
+// totals that its cache may have.
+func (w *World) probe(p *proc) {
+	w.ask(w.newOp("ready"), p, func(ctx context.Context) error {
+		_, err := p.rdr.Ready(ctx)
+		return err
+	})
+}
+
+func (w *World) finishProbe(o *op) {
+	if o.p.dead || !w.stormy {
+		return
+	}
+	next := w.newOp("read")
+	next.names, next.staleness, next.doubt = counters[:1], 5*time.Second, o.p.doubt
+	w.totals(next, o.p)
+}
+
 // totals asks for totals.
 func (w *World) totals(o *op, p *proc) {
 	w.ask(o, p, func(ctx context.Context) (err error) {

@@ -238,6 +238,7 @@ var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
 	began := s.w.wall()
+	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
 			return errSwapped

@@ -7,24 +7,29 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	settings "github.com/countmill/countmill/store"
 )
 
 // windows are the deduplication windows that the database may have.
 var windows = []time.Duration{time.Hour, 3 * time.Hour, 24 * time.Hour, 8 * 24 * time.Hour}
+
+// ofWindows are the events that make a change of the window dangerous together.
+var ofWindows = []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten}
 
 // drawWindows draws the first one. In some schedules the window changes, time passes at once, and
 // parts come again.
 func (w *World) drawWindows() {
 	rng := rand.New(rand.NewPCG(w.seed, 0x77696e646f77))
 	w.windows = []time.Duration{windows[rng.IntN(len(windows))]}
-	if rng.IntN(4) > 0 {
+	if rng.IntN(3) > 0 {
 		return
 	}
-	for _, f := range []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten} {
+	for _, f := range ofWindows {
 		w.rates[f] = 0.5
 	}
 	w.changing = true
-	for _, f := range []Fault{Suspended, AnswerWaits} {
+	w.rates[AnswerWaits] = 0.8
+	for _, f := range []Fault{Suspended, PublishTwice} {
 		if rng.IntN(4) > 0 {
 			w.rates[f] = 0.5
 		}
@@ -78,10 +83,10 @@ func (w *World) noteSettings(p *proc, c *aggregator.Commit) {
 }
 
 // passWindow lets about as much time pass as ids are remembered for, or were by a window
-// before: to just before they are forgotten, to just after, and to when nobody's clock doubts
-// it.
+// before, or as it takes until a longer window has an effect: to just before they are
+// forgotten, to just after, and to when nobody's clock doubts it.
 func (w *World) passWindow() {
-	w.pass(pick(w, w.windows) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
+	w.pass(pick(w, append(slices.Clone(w.windows), settings.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
 }
 
 // longestFreeze is how long a call may be frozen on its way to the store: with what clocks are
