@@ -248,12 +248,8 @@ func (s *store) Check(ctx context.Context) (checked settings.Checked, err error)
 		s.w.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		return nil
 	})
-	switch {
-	case err == nil:
-		s.p.told, s.p.late = time.Time{}, 0
+	if err == nil {
 		s.p.taught(began)
-	case errors.Is(err, errSwapped) && s.p.told.IsZero():
-		s.p.told = time.Now()
 	}
 	return checked, err
 }
