@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 // A stage of the end of a schedule, when nothing breaks any more.
@@ -135,7 +138,11 @@ func (w *World) clearUp() {
 				w.kill(p)
 			}
 		}
-		if len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) == 0 && !w.lettersWait() && !w.held() {
+		switch {
+		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.lettersWait():
+		case w.inProcess():
+			w.forgetLetters()
+		default:
 			w.check()
 			if w.shape.operator {
 				w.unreset = slices.Clone(counters[:2+w.shape.counters])
@@ -161,11 +168,23 @@ func (w *World) clearUp() {
 	w.move()
 }
 
-// held reports whether an aggregator has something to fold: also a letter that is removed already.
-func (w *World) held() bool {
-	return slices.ContainsFunc(w.lives(aggregating), func(p *proc) bool {
-		return p.agg.Stats().HeldMessages > 0
+// inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
+// that had read it before.
+func (w *World) inProcess() bool {
+	return slices.ContainsFunc(w.gone, func(d aggregator.Dead) bool {
+		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
+			return !w.marked[p.ID] && !w.marked[wire.RenewedID(&p)]
+		})
 	})
+}
+
+// forgetLetters starts all aggregators again: what they have read is gone.
+func (w *World) forgetLetters() {
+	w.gone = nil
+	for _, p := range w.lives(aggregating) {
+		w.kill(p)
+		w.start(p.role, p.slot)
+	}
 }
 
 // readLast reads totals that have to be those of the ledger.
