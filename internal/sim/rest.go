@@ -62,6 +62,16 @@ func (w *World) close(p *proc) {
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
+// endPublishers ends publishers that were closed, also those that others have replaced: where the
+// time for it was up, they still publish.
+func (w *World) endPublishers() {
+	for _, p := range w.procsAll {
+		if p.role == publishing && p.pubClosed && !p.dead {
+			w.kill(p)
+		}
+	}
+}
+
 // supervise starts what has stopped again, as whoever runs processes does.
 func (w *World) supervise() (acted bool) {
 	for r := range w.alive {
@@ -130,6 +140,7 @@ func (w *World) clearUp() {
 		}
 	case closing:
 		if len(w.asked) == 0 {
+			w.endPublishers()
 			w.stage = folding
 		}
 	case folding:
