@@ -166,7 +166,7 @@ func (w *World) toss(keys []string) {
 			w.gone = append(w.gone, d)
 		}
 		for _, p := range partsIn(d) {
-			w.tossed[p.ID] = true
+			w.tossed[p.ID], w.tossed[wire.RenewedID(&p)] = true, true
 		}
 	}
 }
