@@ -122,7 +122,7 @@ var options = []option{
 		"Most HTTP connections open at once. One more closes the one that has waited longest for a request, or waits where there is none. auto: 10000, fewer where the system allows fewer open files.",
 		func(c *Config) pflag.Value { return countValue{to: &c.Connections, min: 1, max: 1_000_000, auto: true} }},
 	{"request-timeout", "DURATION", Up,
-		"How long a request may take before it is answered with an error. Increments that would have to wait for a quarter of it, by what was taken lately, are refused with 429.",
+		"How long a request may take before it is answered with an error. A request for increments that would wait for its turn for a quarter of it, by what was taken lately, is refused with 429.",
 		func(c *Config) pflag.Value {
 			return durationValue{to: &c.RequestTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}},

@@ -19,6 +19,14 @@
 // 400, 403, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
 // counted.
 //
+// # Shares
+//
+// Callers share the capacity of the bus. A caller is the name of a token or, without tokens, a
+// connection. Each caller has a line for the requests that wait, and the lines take turns
+// (queue). A caller with little under way passes the lines, and so does not wait for callers
+// with much. The memory for bodies is shared too. No caller, no share: nothing is kept of a
+// caller without requests.
+//
 // # Idempotency-Key
 //
 // The header's value, 1 to 128 bytes of UTF-8, names the request: repeats with the
