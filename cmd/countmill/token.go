@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -28,6 +29,7 @@ nowhere and cannot be shown again, and the line for the file that the server rea
   countmill token new web --scope publish --prefix page:
   countmill token new prometheus --scope read,metrics --file tokens
   countmill token new trial --scope read --expires 720h
+  countmill token new guest --scope publish --prefix guest: --new-counters-per-hour 1000
 
 NAME says who it is, in logs and in the ids of requests with an Idempotency-Key. A second
 token of the same NAME is another one of the same caller: add it, hand it out, and take the
@@ -43,6 +45,11 @@ first out of the file. Under another NAME, a request that is repeated counts aga
   --expires WHEN
       A time such as 2027-01-02T15:04:05Z, or how long from now, such as 720h or 90d.
       Default: never.
+  --increments-per-second N, --bytes-per-second SIZE, --new-counters-per-hour N
+      The most that the token may count in one process: increments, bytes of requests'
+      bodies, and counters that it has not named within the last hour. A request is
+      admitted while no limit is reached, however large it is; later ones wait for as long
+      as that takes to make up for, with 429 and Retry-After. Default: no limits.
   --file FILE
       Append the line to FILE, which is made if missing, and print the token only.
 `
@@ -57,6 +64,7 @@ func runToken(_ context.Context, c call) error {
 	scopes := set.StringSlice("scope", nil, "")
 	prefixes := set.StringArray("prefix", nil, "")
 	expires := set.String("expires", "", "")
+	limits := bindLimits(set)
 	file := set.String("file", "", "")
 	flags, args, err := splitArgs(set, c.args)
 	if err != nil {
@@ -78,7 +86,63 @@ func runToken(_ context.Context, c call) error {
 	if token.Expires, err = parseExpiry(*expires, time.Now()); err != nil {
 		return err
 	}
+	if token.Limits, err = limits.read(set); err != nil {
+		return err
+	}
 	return makeToken(c, token, *file)
+}
+
+// limitFlags are the flags of access.Limits.
+type limitFlags struct{ increments, bytes, newCounters *string }
+
+func bindLimits(set *pflag.FlagSet) limitFlags {
+	return limitFlags{
+		set.String("increments-per-second", "", ""), set.String("bytes-per-second", "", ""), set.String("new-counters-per-hour", "", ""),
+	}
+}
+
+func (f limitFlags) read(set *pflag.FlagSet) (l access.Limits, err error) {
+	for _, limit := range []struct {
+		flag  string
+		text  *string
+		to    *int64
+		bytes bool
+	}{
+		{"increments-per-second", f.increments, &l.Increments, false},
+		{"bytes-per-second", f.bytes, &l.Bytes, true},
+		{"new-counters-per-hour", f.newCounters, &l.NewCounters, false},
+	} {
+		if !set.Changed(limit.flag) {
+			continue
+		}
+		n, err := parseLimit(*limit.text, limit.bytes)
+		if err != nil || n < 1 {
+			like := "such as 1000"
+			if limit.bytes {
+				like = "or a size such as 64KiB"
+			}
+			return l, app.Usagef("--%s: must be an integer of at least 1, %s, got %q", limit.flag, like, *limit.text)
+		}
+		*limit.to = n
+	}
+	return l, nil
+}
+
+// parseLimit reads an integer, of bytes also with a unit.
+func parseLimit(text string, bytes bool) (int64, error) {
+	unit := int64(1)
+	if bytes {
+		for i, suffix := range []string{"KiB", "MiB", "GiB"} {
+			if digits, ok := strings.CutSuffix(text, suffix); ok {
+				text, unit = digits, 1<<(10*(i+1))
+			}
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && n > math.MaxInt64/unit {
+		return 0, strconv.ErrRange
+	}
+	return n * unit, err
 }
 
 var days = regexp.MustCompile(`^[1-9][0-9]{0,4}d$`)
@@ -101,7 +165,8 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 }
 
 // ofToken turns the fields of the file into what was written on the command line.
-var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag")
+var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
+	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 
 func makeToken(c call, token access.Token, file string) error {
 	secret, token, err := access.New(token)

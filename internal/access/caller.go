@@ -16,6 +16,7 @@ type Caller struct {
 
 	token  *Token
 	tokens *Tokens
+	quota  *quota // nil: no limits
 }
 
 // Has reports whether the caller may make calls of this scope.

@@ -30,6 +30,7 @@ type Tokens struct {
 	bad  atomic.Pointer[error] // what is wrong with the file now; nil for nothing
 
 	emptied atomic.Bool // the file was found without tokens, once so far
+	quotas  quotas
 }
 
 type tokenSet struct {
@@ -184,14 +185,15 @@ func (t *Tokens) Authenticate(secret string) (Caller, error) {
 		return Caller{}, ErrUnknown
 	}
 	hash := sha256.Sum256([]byte(secret))
-	found := t.set.Load().find(hash)
+	set := t.set.Load()
+	found := set.find(hash)
 	switch {
 	case found == nil:
 		return Caller{}, ErrUnknown
 	case found.expired(time.Now()):
 		return Caller{}, ErrExpired
 	}
-	return Caller{Name: found.Name, token: found, tokens: t}, nil
+	return Caller{Name: found.Name, token: found, tokens: t, quota: t.quotas.get(found, set.has)}, nil
 }
 
 // find compares with every token, and every one to its end.
@@ -205,6 +207,8 @@ func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 	}
 	return &s.tokens[at]
 }
+
+func (s *tokenSet) has(hash [sha256.Size]byte) bool { return s.find(hash) != nil }
 
 // current reports whether the token is in force with the rights it had.
 func (t *Tokens) current(token *Token) bool {

@@ -60,8 +60,9 @@ func (p *Problem) with(header, value string) *Problem {
 	return p
 }
 
+// retryAfter is in whole seconds, rounded up.
 func (p *Problem) retryAfter(d time.Duration) *Problem {
-	return p.with("Retry-After", strconv.Itoa(int(d/time.Second)))
+	return p.with("Retry-After", strconv.Itoa(int((d+time.Second-1)/time.Second)))
 }
 
 // AsProblem is the one place where errors become statuses. An error that says "maybe"
@@ -72,6 +73,9 @@ func AsProblem(err error) *Problem {
 	}
 	if outside, ok := errors.AsType[*access.OutsideError](err); ok {
 		return outsideProblem(outside)
+	}
+	if quota, ok := errors.AsType[*access.QuotaError](err); ok {
+		return quotaProblem(quota)
 	}
 	switch {
 	case errors.Is(err, countmill.ErrOutcomeUnknown):
@@ -108,6 +112,12 @@ func asProblemOf(r *http.Request, err error) *Problem {
 		return AsProblem(countmill.ErrUnavailable)
 	}
 	return AsProblem(countmill.ErrOutcomeUnknown)
+}
+
+func quotaProblem(err *access.QuotaError) *Problem {
+	p := NewProblem(http.StatusTooManyRequests, "quota", "quota", err.Error()+": nothing of this request was done, repeat it later")
+	p.Field, p.Limit = err.Field, strconv.FormatInt(err.Limit, 10)
+	return p.retryAfter(err.RetryAfter)
 }
 
 func invalidProblem(err error) *Problem {

@@ -11,7 +11,8 @@
 //	413  the body is over the limit
 //	415  Content-Type, charset or Content-Encoding; the problem names what is accepted
 //	422  the Idempotency-Key was used before with another body
-//	429  a bound on memory was reached, or it would wait too long; Retry-After
+//	429  a bound on memory was reached, or it would wait too long, or the token has reached a
+//	     limit of its own (quota); Retry-After
 //	503  the bus is away or the process is stopping; Retry-After
 //	504  outcome-unknown: maybe counted; repeat with ids or a key only
 //	500  a fault of countmill; the outcome is unknown as with 504

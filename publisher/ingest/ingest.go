@@ -205,6 +205,9 @@ type incoming struct {
 // than it takes must not spend itself on refusals. Small bodies, and bodies of unknown length,
 // are read first.
 func (h *Handler) admit(q *incoming, length int64) error {
+	if err := q.caller.Open(); err != nil {
+		return err
+	}
 	if length <= pooled || length > int64(h.cfg.MaxBody) {
 		return nil
 	}
@@ -223,6 +226,9 @@ func (h *Handler) send(ctx context.Context, q *incoming) (err error) {
 		return err
 	}
 	defer func() { h.queue.leave(t, err == nil, time.Now()) }()
+	if err := q.caller.Charge(q.incs, q.bytes); err != nil {
+		return err
+	}
 	if q.keyed {
 		return h.sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
 	}

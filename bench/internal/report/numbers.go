@@ -15,9 +15,9 @@ func Median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// Interval is an interval that holds the median of the numbers' distribution in 95 of 100
-// cases at least, whatever the distribution: between two of the numbers, by the binomial
-// distribution of how many are below the median. ok is false for fewer than 6 numbers.
+// Interval is a 95 % confidence interval of the median, for any distribution: it lies between
+// two of the numbers, because the count of numbers below the median is binomial. ok is false
+// for fewer than 6 numbers.
 func Interval(all []float64) (low, high float64, ok bool) {
 	all = slices.Sorted(slices.Values(all))
 	n, out := len(all), -1
