@@ -18,7 +18,7 @@ import (
 // The queue refuses a request that would wait too long. With a bound on memory alone, requests
 // time out one after the other, and all work is for callers that have gone.
 type queue struct {
-	most  time.Duration // the longest wait of a request here
+	most  time.Duration // the longest wait that is expected of a request
 	limit int           // most increments under way
 	bus   time.Duration // how long the sender takes for a single increment
 
@@ -58,9 +58,9 @@ type waiter struct {
 const (
 	// always increments may be under way: enough to learn the speed from.
 	always = 5_000
-	// Until the speed is known, first increments may be under way, and unknown may wait.
-	// Guesses: a low one, which keeps waits short, and a high one, which refuses little.
-	first, unknown = 50_000, 1_000_000
+	// Until the speed is known, first increments may be under way, and until it is settled,
+	// unknown may wait. Guesses: a fifth of a second of a fast machine, and many.
+	first, unknown = 250_000, 1_000_000
 	// costly bytes of a body cost as much as an increment.
 	costly = 64
 )
@@ -144,7 +144,7 @@ func (q *queue) littleLocked(room int) int { return (room/4 - q.pass.used) / 8 }
 func (q *queue) roomLocked() int {
 	room, least := first, always
 	if q.bus > 0 {
-		least = first
+		least = first / 5
 	}
 	if rate, known := q.speed.rate(); known {
 		room = max(int(rate*(q.bus+q.most/5).Seconds()), least)
@@ -160,7 +160,7 @@ func (q *queue) tooLongLocked(caller string) error {
 		own, lines = own+l.held, lines-1
 	}
 	most := unknown
-	if rate, known := q.speed.rate(); known {
+	if rate, known := q.speed.rate(); known && q.speed.settled {
 		most = int(rate * (q.most - q.most/5).Seconds())
 	}
 	if min(q.held, own*lines) >= most {
@@ -203,9 +203,9 @@ func (q *queue) partLocked(w *waiter) {
 	}
 }
 
-// wait waits for the request's turn.
+// wait waits for the request's turn, for longer than was estimated if need be.
 func (q *queue) wait(ctx context.Context, w *waiter) error {
-	limit := time.NewTimer(q.most)
+	limit := time.NewTimer(2 * q.most)
 	defer limit.Stop()
 	err := q.refusal()
 	select {

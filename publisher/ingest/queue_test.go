@@ -187,7 +187,7 @@ func TestWaitersLeave(t *testing.T) {
 			t.Errorf("a request whose client has gone: got %v", err)
 		}
 		if err := <-late; !errors.Is(err, countmill.ErrOverloaded) {
-			t.Errorf("a request that has waited for 2 s: got %v", err)
+			t.Errorf("a request that has waited for 4 s: got %v", err)
 		}
 		q.leave(first, true, time.Now())
 		if q.under != 0 || q.held != 0 || len(q.lines) != 0 {

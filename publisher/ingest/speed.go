@@ -5,8 +5,8 @@ import "time"
 const (
 	// A speed is that of the last lookBack of busy time at most, and of half of it at least.
 	lookBack = 4 * time.Second
-	// A speed is known after enough busy time. The first batches are small and meet cold
-	// caches: their speed is not that of longer lines.
+	// A speed is known after enough busy time. It is settled after lookBack: the first batches
+	// are small and meet cold caches, and would make lines look longer than they are.
 	enough = lookBack / 2
 )
 
@@ -17,6 +17,8 @@ type speed struct {
 	taken float64
 	busy  time.Duration
 	last  time.Time // when busy was added to
+
+	settled bool
 }
 
 // pass adds the time since the last call. plenty: there were plenty of increments.
@@ -26,6 +28,7 @@ func (s *speed) pass(now time.Time, plenty bool) {
 	}
 	for s.last = now; s.busy > lookBack; s.busy /= 2 {
 		s.taken /= 2
+		s.settled = true
 	}
 }
 
