@@ -23,7 +23,7 @@ type names struct {
 // probes is how many bits a name has. A filter has 8 bits for each name at least.
 const probes = 4
 
-// newNames has room for twice the limit: what is there at first and what comes in an hour.
+// newNames has room for twice the limit: the allowance at the start, and that of an hour.
 func newNames(limit int64) names {
 	most := max(2*int(limit), 8192)
 	return names{seed: maphash.MakeSeed(), most: most, size: 1 << bits.Len(uint(most/8-1))}

@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limits bound what a token may count; 0 is no limit. They hold for one process: two processes
-// let a token count twice as much.
+// Limits of a token; 0 is no limit. They hold for one process: on two processes a token may
+// count twice as much.
 type Limits struct {
 	Increments  int64 // a second
 	Bytes       int64 // of requests' bodies, a second
@@ -55,8 +55,7 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("this token has reached its limit %s (limit: %d)", e.Field, e.Limit)
 }
 
-// A bucket holds what may be used now. It may be overdrawn by one request, and is refilled
-// until it is full.
+// A bucket is the allowance of now. One request may overdraw it. Time refills it.
 type bucket struct {
 	level, full, perSecond float64
 }

@@ -39,8 +39,7 @@ func refusedBy(err error) (field string, retry time.Duration) {
 	return fmt.Sprint(err), 0
 }
 
-// A limit is kept over time, whatever the requests: it is exceeded by one second's and one
-// request at most.
+// Over time a limit is exceeded by the allowance of a second and one request at most.
 func TestQuotaIsKept(t *testing.T) {
 	t.Parallel()
 	const limit, largest, seconds = 1000, 5000, 600
@@ -99,7 +98,7 @@ func TestLargeRequestOverdraws(t *testing.T) {
 	})
 }
 
-// New counters are bounded, those that the token has are not.
+// New counters are bounded, known ones are not.
 func TestNewCountersAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +213,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// What a token has used stays used when the file is read again, and only then.
+// A reload of the file gives a token nothing back. New limits do, and removed tokens are
+// forgotten.
 func TestQuotasOutliveAReload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -60,8 +60,8 @@ func (p *Problem) with(header, value string) *Problem {
 	return p
 }
 
-// retryAfter is in whole seconds, rounded up.
-func (p *Problem) retryAfter(d time.Duration) *Problem {
+// RetryAfter says when to come again, in whole seconds, rounded up.
+func (p *Problem) RetryAfter(d time.Duration) *Problem {
 	return p.with("Retry-After", strconv.Itoa(int((d+time.Second-1)/time.Second)))
 }
 
@@ -87,13 +87,13 @@ func AsProblem(err error) *Problem {
 		return NewProblem(http.StatusUnprocessableEntity, "id-reused", "id reused", err.Error())
 	case errors.Is(err, countmill.ErrOverloaded):
 		return NewProblem(http.StatusTooManyRequests, "overloaded", "overloaded",
-			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").retryAfter(retryOverloaded)
+			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").RetryAfter(retryOverloaded)
 	case errors.Is(err, countmill.ErrUnavailable):
 		return NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
+			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrClosed):
 		return NewProblem(http.StatusServiceUnavailable, "closed", "closed",
-			"this process is stopping: nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
+			"this process is stopping: nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrOverflow):
 		return NewProblem(http.StatusInternalServerError, "overflow", "overflow", err.Error())
 	}
@@ -117,7 +117,7 @@ func asProblemOf(r *http.Request, err error) *Problem {
 func quotaProblem(err *access.QuotaError) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "quota", "quota", err.Error()+": nothing of this request was done, repeat it later")
 	p.Field, p.Limit = err.Field, strconv.FormatInt(err.Limit, 10)
-	return p.retryAfter(err.RetryAfter)
+	return p.RetryAfter(err.RetryAfter)
 }
 
 func invalidProblem(err error) *Problem {

@@ -75,6 +75,9 @@ func (m *metrics) collect(a *App) {
 	if a.tokens != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
 	}
+	if a.space != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.spaceSamples})
+	}
 	if a.backends.disk != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
 	}

@@ -14,11 +14,12 @@
 //	429  a bound on memory was reached, or it would wait too long, or the token has reached a
 //	     limit of its own (quota); Retry-After
 //	503  the bus is away or the process is stopping; Retry-After
+//	507  the disk of the counters is nearly full; Retry-After
 //	504  outcome-unknown: maybe counted; repeat with ids or a key only
 //	500  a fault of countmill; the outcome is unknown as with 504
 //
-// 400, 403, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
-// counted.
+// 400, 403, 408, 413, 415, 422, 429, 503 and 507 mean that nothing of the request was or will
+// be counted.
 //
 // # Shares
 //

@@ -60,9 +60,9 @@ type Config struct {
 	// ninths of it, and less beside others. Never below the need of one body. Default 64 MiB.
 	MaxPending int
 
-	// MaxWait is how long a request may wait for its turn, estimated by the Sender's
-	// latest speed: after a longer estimate the answer is 429. The Sender has at most a fifth
-	// of MaxWait of work; callers take turns with the rest. Default a quarter of Timeout.
+	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
+	// speed. The answer to a longer estimate is 429, and to a wait of twice MaxWait. The Sender has at most a fifth of MaxWait of work; callers take turns with the
+	// rest. Default a quarter of Timeout.
 	MaxWait time.Duration
 
 	// MaxSending bounds the increments that the Sender has at once, so that it refuses none. It
@@ -73,6 +73,9 @@ type Config struct {
 	// Bus is how long the Sender takes for a single increment: its linger, and a bus on
 	// another machine. Default 0.
 	Bus time.Duration
+
+	// Admit is asked before a body is read. Its error is the answer. Default admits all.
+	Admit func() error
 
 	// Logger gets what clients are not told. Default discards.
 	Logger *slog.Logger
@@ -89,6 +92,9 @@ func (c Config) withDefaults() Config {
 	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
 	c.MaxSending = positiveOr(c.MaxSending, 600_000)
 	c.Bus = max(c.Bus, 0)
+	if c.Admit == nil {
+		c.Admit = func() error { return nil }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -205,6 +211,9 @@ type incoming struct {
 // than it takes must not spend itself on refusals. Small bodies, and bodies of unknown length,
 // are read first.
 func (h *Handler) admit(q *incoming, length int64) error {
+	if err := h.cfg.Admit(); err != nil {
+		return err
+	}
 	if err := q.caller.Open(); err != nil {
 		return err
 	}

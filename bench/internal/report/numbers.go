@@ -15,8 +15,8 @@ func Median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// Interval is a 95 % confidence interval of the median, for any distribution: it lies between
-// two of the numbers, because the count of numbers below the median is binomial. ok is false
+// Interval is a 95 % confidence interval of the median, for any distribution. Its ends
+// are two of the numbers, because the count of numbers below the median is binomial. ok is false
 // for fewer than 6 numbers.
 func Interval(all []float64) (low, high float64, ok bool) {
 	all = slices.Sorted(slices.Values(all))
