@@ -43,6 +43,7 @@ func refusedBy(err error) (field string, retry time.Duration) {
 func TestQuotaIsKept(t *testing.T) {
 	t.Parallel()
 	const limit, largest, seconds = 1000, 5000, 600
+	all := named(0, largest)
 	for field, l := range map[string]Limits{"increments_per_second": {Increments: limit}, "bytes_per_second": {Bytes: limit}} {
 		synctest.Test(t, func(t *testing.T) {
 			c := limitedTo(t, l)
@@ -53,9 +54,9 @@ func TestQuotaIsKept(t *testing.T) {
 				if random.IntN(2) == 0 {
 					n = 1 + n/1000
 				}
-				incs, bytes := named(0, 1), n
+				incs, bytes := all[:1], n
 				if l.Increments > 0 {
-					incs, bytes = named(0, n), 0
+					incs, bytes = all[:n], 0
 				}
 				switch err := c.Charge(incs, bytes); {
 				case err == nil:
