@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -45,11 +44,11 @@ first out of the file. Under another NAME, a request that is repeated counts aga
   --expires WHEN
       A time such as 2027-01-02T15:04:05Z, or how long from now, such as 720h or 90d.
       Default: never.
-  --increments-per-second N, --bytes-per-second SIZE, --new-counters-per-hour N
+  --increments-per-second N, --bytes-per-second N, --new-counters-per-hour N
       The most that the token may count in one process: increments, bytes of requests'
       bodies, and counters that it has not named within the last hour. A request is
-      admitted while no limit is reached, however large it is; later ones wait for as long
-      as that takes to make up for, with 429 and Retry-After. Default: no limits.
+      admitted while no limit is reached, however large it is; later ones are
+      refused with 429 until that is made up for. Default: 0, no limit.
   --file FILE
       Append the line to FILE, which is made if missing, and print the token only.
 `
@@ -64,7 +63,10 @@ func runToken(_ context.Context, c call) error {
 	scopes := set.StringSlice("scope", nil, "")
 	prefixes := set.StringArray("prefix", nil, "")
 	expires := set.String("expires", "", "")
-	limits := bindLimits(set)
+	var limits access.Limits
+	set.Int64Var(&limits.Increments, "increments-per-second", 0, "")
+	set.Int64Var(&limits.Bytes, "bytes-per-second", 0, "")
+	set.Int64Var(&limits.NewCounters, "new-counters-per-hour", 0, "")
 	file := set.String("file", "", "")
 	flags, args, err := splitArgs(set, c.args)
 	if err != nil {
@@ -76,7 +78,7 @@ func runToken(_ context.Context, c call) error {
 	if len(args) != 2 || args[0] != "new" {
 		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
-	token := access.Token{Name: args[1]}
+	token := access.Token{Name: args[1], Limits: limits}
 	for _, s := range *scopes {
 		token.Scopes = append(token.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
@@ -86,63 +88,7 @@ func runToken(_ context.Context, c call) error {
 	if token.Expires, err = parseExpiry(*expires, time.Now()); err != nil {
 		return err
 	}
-	if token.Limits, err = limits.read(set); err != nil {
-		return err
-	}
 	return makeToken(c, token, *file)
-}
-
-// limitFlags are the flags of access.Limits.
-type limitFlags struct{ increments, bytes, newCounters *string }
-
-func bindLimits(set *pflag.FlagSet) limitFlags {
-	return limitFlags{
-		set.String("increments-per-second", "", ""), set.String("bytes-per-second", "", ""), set.String("new-counters-per-hour", "", ""),
-	}
-}
-
-func (f limitFlags) read(set *pflag.FlagSet) (l access.Limits, err error) {
-	for _, limit := range []struct {
-		flag  string
-		text  *string
-		to    *int64
-		bytes bool
-	}{
-		{"increments-per-second", f.increments, &l.Increments, false},
-		{"bytes-per-second", f.bytes, &l.Bytes, true},
-		{"new-counters-per-hour", f.newCounters, &l.NewCounters, false},
-	} {
-		if !set.Changed(limit.flag) {
-			continue
-		}
-		n, err := parseLimit(*limit.text, limit.bytes)
-		if err != nil || n < 1 {
-			like := "such as 1000"
-			if limit.bytes {
-				like = "or a size such as 64KiB"
-			}
-			return l, app.Usagef("--%s: must be an integer of at least 1, %s, got %q", limit.flag, like, *limit.text)
-		}
-		*limit.to = n
-	}
-	return l, nil
-}
-
-// parseLimit reads an integer, of bytes also with a unit.
-func parseLimit(text string, bytes bool) (int64, error) {
-	unit := int64(1)
-	if bytes {
-		for i, suffix := range []string{"KiB", "MiB", "GiB"} {
-			if digits, ok := strings.CutSuffix(text, suffix); ok {
-				text, unit = digits, 1<<(10*(i+1))
-			}
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && n > math.MaxInt64/unit {
-		return 0, strconv.ErrRange
-	}
-	return n * unit, err
 }
 
 var days = regexp.MustCompile(`^[1-9][0-9]{0,4}d$`)

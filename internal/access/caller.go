@@ -16,7 +16,6 @@ type Caller struct {
 
 	token  *Token
 	tokens *Tokens
-	quota  *quota // nil: no limits
 }
 
 // Has reports whether the caller may make calls of this scope.

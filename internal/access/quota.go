@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limits of a token; 0 is no limit. They hold for one process: on two processes a token may
-// count twice as much.
+// Limits of a token; 0 is no limit. Each process keeps them by itself: on two processes a
+// token counts twice as much.
 type Limits struct {
 	Increments  int64 // a second
 	Bytes       int64 // of requests' bodies, a second
@@ -153,63 +153,61 @@ func (q *quota) nameLocked(incs []countmill.Increment, now time.Time) error {
 	return nil
 }
 
-// quotas are those of tokens with limits, by their hashes. They outlive a reload of the file.
-type quotas struct {
-	mu sync.Mutex
-	of map[[sha256.Size]byte]*quota
-}
-
-// get returns the quota of a token; nil for one without limits. stays reports whether a token
-// is still in force: the quotas of others are forgotten.
-func (qs *quotas) get(t *Token, stays func(hash [sha256.Size]byte) bool) *quota {
-	if t.Limits == (Limits{}) {
-		return nil
-	}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.of[t.hash]; q != nil && q.limits == t.Limits {
-		return q
-	}
-	for hash := range qs.of {
-		if !stays(hash) {
-			delete(qs.of, hash)
+// keepQuotas gives each token with limits a quota: its last one, if its limits are the same.
+func (s *tokenSet) keepQuotas(was *tokenSet, now time.Time) {
+	had := make(map[[sha256.Size]byte]*quota)
+	if was != nil {
+		for _, t := range was.tokens {
+			had[t.hash] = t.quota
 		}
 	}
-	if qs.of == nil {
-		qs.of = make(map[[sha256.Size]byte]*quota)
+	for i := range s.tokens {
+		t := &s.tokens[i]
+		if t.Limits == (Limits{}) {
+			continue
+		}
+		if t.quota = had[t.hash]; t.quota == nil || t.quota.limits != t.Limits {
+			t.quota = newQuota(t.Limits, now)
+		}
 	}
-	qs.of[t.hash] = newQuota(t.Limits, time.Now())
-	return qs.of[t.hash]
 }
 
 // Open returns a *QuotaError while the caller may count nothing, before a request costs
 // anything.
 func (c Caller) Open() error {
-	if c.quota == nil {
+	q := c.quota()
+	if q == nil {
 		return nil
 	}
-	c.quota.mu.Lock()
-	defer c.quota.mu.Unlock()
-	return c.quota.openLocked(time.Now())
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.openLocked(time.Now())
 }
 
 // Charge counts a request towards the limits of the caller's token, or returns a *QuotaError.
 // While a limit is not reached any request is admitted, however large: later requests wait for
 // as long as it takes to make up for it.
 func (c Caller) Charge(incs []countmill.Increment, bytes int) error {
-	if c.quota == nil {
+	q := c.quota()
+	if q == nil {
 		return nil
 	}
-	return c.quota.charge(incs, bytes, time.Now())
+	return q.charge(incs, bytes, time.Now())
+}
+
+// quota is nil for a caller without limits.
+func (c Caller) quota() *quota {
+	if c.token == nil {
+		return nil
+	}
+	return c.token.quota
 }
 
 // Refused is how many requests the limits of tokens refused, by the tokens' names.
 func (t *Tokens) Refused() map[string]int64 {
 	all := make(map[string]int64)
-	set := t.set.Load()
-	for i := range set.tokens {
-		token := &set.tokens[i]
-		if q := t.quotas.get(token, set.has); q != nil {
+	for _, token := range t.set.Load().tokens {
+		if q := token.quota; q != nil {
 			q.mu.Lock()
 			all[token.Name] += q.refused
 			q.mu.Unlock()

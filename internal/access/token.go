@@ -29,6 +29,7 @@ type Token struct {
 	Expires  time.Time // zero: never
 	Limits   Limits    // zero: none
 	hash     [sha256.Size]byte
+	quota    *quota // of a token in force that has limits
 }
 
 // New makes a token. The secret is what its owner sends, and is kept nowhere. The error

@@ -30,7 +30,6 @@ type Tokens struct {
 	bad  atomic.Pointer[error] // what is wrong with the file now; nil for nothing
 
 	emptied atomic.Bool // the file was found without tokens, once so far
-	quotas  quotas
 }
 
 type tokenSet struct {
@@ -69,7 +68,9 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &tokenSet{text, tokens}, nil
+	set := &tokenSet{text, tokens}
+	set.keepQuotas(was, time.Now())
+	return set, nil
 }
 
 // ReadFile reads a file of tokens. It refuses a file that other users can write: they could
@@ -185,15 +186,14 @@ func (t *Tokens) Authenticate(secret string) (Caller, error) {
 		return Caller{}, ErrUnknown
 	}
 	hash := sha256.Sum256([]byte(secret))
-	set := t.set.Load()
-	found := set.find(hash)
+	found := t.set.Load().find(hash)
 	switch {
 	case found == nil:
 		return Caller{}, ErrUnknown
 	case found.expired(time.Now()):
 		return Caller{}, ErrExpired
 	}
-	return Caller{Name: found.Name, token: found, tokens: t, quota: t.quotas.get(found, set.has)}, nil
+	return Caller{Name: found.Name, token: found, tokens: t}, nil
 }
 
 // find compares with every token, and every one to its end.
@@ -207,8 +207,6 @@ func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 	}
 	return &s.tokens[at]
 }
-
-func (s *tokenSet) has(hash [sha256.Size]byte) bool { return s.find(hash) != nil }
 
 // current reports whether the token is in force with the rights it had.
 func (t *Tokens) current(token *Token) bool {

@@ -94,7 +94,7 @@ func (s *space) turnLocked(refused *bool, below uint64, what string) {
 	}
 }
 
-// state is what is refused now.
+// state returns the free bytes, and whether they are too few for increments and for folds.
 func (s *space) state() (free uint64, noPuts, noFolds bool) {
 	s.look(time.Now())
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *space) admit() error {
 		"the disk of this server is nearly full (--min-free): nothing of this request was done, repeat it when there is space").RetryAfter(retryStorage)
 }
 
-// degraded says what is refused; empty for nothing.
+// degraded is the reason for /readyz while increments are refused, else empty.
 func (s *space) degraded() string {
 	if s == nil || s.min == 0 {
 		return ""
@@ -127,8 +127,8 @@ func (s *space) degraded() string {
 	return fmt.Sprintf("increments are refused, as %d bytes of its disk are free and --min-free is %s", free, formatSize(int(s.min)))
 }
 
-// A roomyStore refuses folds while there is very little space. The aggregator holds what it
-// has, and tries again.
+// A roomyStore refuses folds while there is very little space. The aggregator keeps its
+// messages and tries again.
 type roomyStore struct {
 	store
 	space *space

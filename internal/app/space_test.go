@@ -128,7 +128,7 @@ func TestNearlyFullDiskRefusesIncrements(t *testing.T) {
 	}
 }
 
-// What was taken before is folded until half of the space is gone, held from then on, and
+// Accepted increments are folded until half of the space is gone, held from then on, and
 // folded when there is space again.
 func TestFoldingWaitsForSpace(t *testing.T) {
 	t.Parallel()

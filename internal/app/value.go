@@ -162,7 +162,7 @@ func (v durationValue) Set(s string) error {
 type sizeValue struct {
 	to       *int
 	min, max int
-	auto     bool // 0 is written auto, and what is written 0 is negative
+	auto     bool // 0 is written auto, and a negative number 0
 }
 
 func (v sizeValue) Type() string { return "size" }

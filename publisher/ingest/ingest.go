@@ -61,8 +61,9 @@ type Config struct {
 	MaxPending int
 
 	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
-	// speed. The answer to a longer estimate is 429, and to a wait of twice MaxWait. The Sender has at most a fifth of MaxWait of work; callers take turns with the
-	// rest. Default a quarter of Timeout.
+	// speed: after a longer estimate, or after twice that wait, the answer is 429. The Sender
+	// has at most a fifth of MaxWait of work; callers take turns with the rest. Default a
+	// quarter of Timeout.
 	MaxWait time.Duration
 
 	// MaxSending bounds the increments that the Sender has at once, so that it refuses none. It
@@ -181,9 +182,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 	if err := h.admit(q, r.ContentLength); err != nil {
 		return 0, err
 	}
-	err = h.read(w, r, q)
 	defer h.release(q)
-	if err != nil {
+	if err := h.read(w, r, q); err != nil {
 		return 0, err
 	}
 	if err := checkCounters(q.caller, q.incs, form); err != nil {
@@ -208,8 +208,8 @@ type incoming struct {
 }
 
 // admit refuses a request before its body costs anything: a process that is offered far more
-// than it takes must not spend itself on refusals. Small bodies, and bodies of unknown length,
-// are read first.
+// than it takes must not spend itself on refusals. It reads small bodies and bodies of unknown
+// length first: their callers may pass the lines.
 func (h *Handler) admit(q *incoming, length int64) error {
 	if err := h.cfg.Admit(); err != nil {
 		return err
