@@ -62,7 +62,7 @@ type Config struct {
 
 	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
 	// speed: after a longer estimate, or after twice that wait, the answer is 429. The Sender
-	// has at most a fifth of MaxWait of work; callers take turns with the rest. Default a
+	// has at most a tenth of MaxWait of work; callers take turns with the rest. Default a
 	// quarter of Timeout.
 	MaxWait time.Duration
 

@@ -11,8 +11,8 @@ import (
 )
 
 // A queue admits requests to the sender. The sender answers in order, so each new request
-// waits for everything before it. The queue therefore gives the sender no more than half a
-// second of work. Further requests wait in lines, one line for each caller, and the lines take
+// waits for everything before it. The queue therefore gives the sender no more than a
+// quarter of a second of work. Further requests wait in lines, one line for each caller, and the lines take
 // turns. A caller with little under way passes the lines.
 //
 // The queue refuses a request that would wait too long. With a bound on memory alone, requests
@@ -61,6 +61,9 @@ const (
 	// Until the speed is known, first increments may be under way, and until it is settled,
 	// unknown may wait. Guesses: a fifth of a second of a fast machine, and many.
 	first, unknown = 250_000, 1_000_000
+	// The sender has work for most/ahead. With half as much ahead, a small caller waits half as
+	// long beside bulk senders, who count no less.
+	ahead = 10
 	// costly bytes of a body cost as much as an increment.
 	costly = 64
 )
@@ -139,7 +142,7 @@ func (q *queue) fitsLocked(cost, room int) bool {
 func (q *queue) littleLocked(room int) int { return (room/4 - q.pass.used) / 8 }
 
 // roomLocked is how many increments may be under way, without pass: as many as the sender
-// takes in a fifth of most. The sender takes at least bus for any request, and that time is
+// takes in a part of most. The sender takes at least bus for any request, and that time is
 // added: with less under way than bus needs, a slow bus would look slower each time.
 func (q *queue) roomLocked() int {
 	room, least := first, always
@@ -147,7 +150,7 @@ func (q *queue) roomLocked() int {
 		least = first / 5
 	}
 	if rate, known := q.speed.rate(); known {
-		room = max(int(rate*(q.bus+q.most/5).Seconds()), least)
+		room = max(int(rate*(q.bus+q.most/ahead).Seconds()), least)
 	}
 	return min(room, q.limit)
 }
@@ -161,7 +164,7 @@ func (q *queue) tooLongLocked(caller string) error {
 	}
 	most := unknown
 	if rate, known := q.speed.rate(); known && q.speed.settled {
-		most = int(rate * (q.most - q.most/5).Seconds())
+		most = int(rate * (q.most - q.most/ahead).Seconds())
 	}
 	if min(q.held, own*lines) >= most {
 		return q.refusal()

@@ -82,8 +82,8 @@ func TestRoomFollowsTheSpeed(t *testing.T) {
 		{"nothing is known", func(*steadyQueue) {}, first, unknown},
 		{"too little is known", func(q *steadyQueue) { q.take(50_000, time.Second) }, first, unknown},
 		{"only little was taken", func(q *steadyQueue) { q.take(1_000, time.Minute) }, first, unknown},
-		{"slow", func(q *steadyQueue) { q.take(20_000, 10*time.Second) }, 10_000, 40_000},
-		{"medium", func(q *steadyQueue) { q.take(200_000, 10*time.Second) }, 100_000, 400_000},
+		{"slow", func(q *steadyQueue) { q.take(20_000, 10*time.Second) }, 5_000, 45_000},
+		{"medium", func(q *steadyQueue) { q.take(200_000, 10*time.Second) }, 50_000, 450_000},
 		{"fast", func(q *steadyQueue) { q.take(10_000_000, 10*time.Second) }, 600_000, 10_000_000},
 		{"very slow", func(q *steadyQueue) {
 			for range 10 {
@@ -92,11 +92,11 @@ func TestRoomFollowsTheSpeed(t *testing.T) {
 				q.leave(q.under[0], true, q.now)
 				q.under = nil
 			}
-		}, always, 10_000},
-		{"idle since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.now = q.now.Add(time.Hour) }, 10_000, 40_000},
-		{"little since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(1_000, time.Minute) }, 10_000, 40_000},
-		{"faster since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(200_000, 20*time.Second) }, 100_000, 400_000},
-		{"slower since", func(q *steadyQueue) { q.take(200_000, 10*time.Second); q.take(20_000, 20*time.Second) }, 10_000, 40_000},
+		}, always, 11_250},
+		{"idle since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.now = q.now.Add(time.Hour) }, 5_000, 45_000},
+		{"little since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(1_000, time.Minute) }, 5_000, 45_000},
+		{"faster since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(200_000, 20*time.Second) }, 50_000, 450_000},
+		{"slower since", func(q *steadyQueue) { q.take(200_000, 10*time.Second); q.take(20_000, 20*time.Second) }, 5_000, 45_000},
 	} {
 		q := &steadyQueue{t: t, now: time.Unix(1e9, 0)}
 		q.most, q.limit = 2500*time.Millisecond, 600_000
