@@ -5,6 +5,7 @@
 //	go run . -quick                        does everything work here?
 //	go run . -json peers.json              the real thing; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
+//	go run . -before OLD -only http/ndjson,http/one/64/up -rounds 20 -seconds 10
 //
 // Further commands measure other things; each has -h, -quick, and a make target:
 //
@@ -104,6 +105,7 @@ type config struct {
 	timeout         time.Duration
 	json, dir       string
 	countmill       string
+	before          string
 	cpuprofile      string
 }
 
@@ -127,6 +129,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
+	flags.StringVar(&c.before, "before", "", "path of another countmill: each system is measured with it as well, right before or after, and the ratios of these pairs are printed")
 	flags.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile of this process, which countmill's library runs in, to this file")
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -216,7 +219,7 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	if err := printTables(stdout, plan, results); err != nil {
+	if err := errors.Join(printTables(stdout, plan, results), printPairs(stdout, plan, results)); err != nil {
 		return err
 	}
 	if cfg.json != "" {

@@ -44,6 +44,7 @@ type result struct {
 	System     string             `json:"system"`
 	Load       string             `json:"load"`
 	Round      int                `json:"round"`
+	Before     bool               `json:"before,omitempty"` // with the countmill of -before
 	Increments int64              `json:"increments,omitempty"`
 	Seconds    float64            `json:"seconds,omitempty"`
 	Rate       float64            `json:"per_second,omitempty"`
@@ -95,12 +96,14 @@ func (m *measurer) all(ctx context.Context, plan []job, missing map[string]strin
 			if ctx.Err() != nil {
 				return results
 			}
-			r := result{System: j.system.Name, Load: j.load, Round: round, Missing: missing[j.system.Name]}
-			if r.Missing == "" {
-				m.one(ctx, j, &r)
+			for _, before := range m.order(round) {
+				r := result{System: j.system.Name, Load: j.load, Round: round, Before: before, Missing: missing[j.system.Name]}
+				if r.Missing == "" {
+					m.one(ctx, j, &r)
+				}
+				results = append(results, r)
+				fmt.Fprintf(m.log, "round %d of %d, %d of %d: %s\n", round, m.cfg.rounds, i+1, len(plan), r.line())
 			}
-			results = append(results, r)
-			fmt.Fprintf(m.log, "round %d of %d, %d of %d: %s\n", round, m.cfg.rounds, i+1, len(plan), r.line())
 		}
 	}
 	return results
@@ -113,7 +116,11 @@ func (m *measurer) one(ctx context.Context, j job, r *result) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.goal.Most+beside)
 	defer cancel()
 	run := load.NewRun(m.loads[j.load], m.cfg.goal)
-	if err := m.measure(ctx, j, run); err != nil {
+	countmill := m.countmill
+	if r.Before {
+		countmill = m.cfg.before
+	}
+	if err := m.measure(ctx, j, run, countmill); err != nil {
 		r.Error = err.Error()
 		return
 	}
@@ -122,7 +129,7 @@ func (m *measurer) one(ctx context.Context, j job, r *result) {
 	r.Rate = float64(n) / took.Seconds()
 }
 
-func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error) {
+func (m *measurer) measure(ctx context.Context, j job, run *load.Run, countmill string) (err error) {
 	dir, err := os.MkdirTemp(m.dir, "run-")
 	if err != nil {
 		return err
@@ -131,7 +138,7 @@ func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: m.countmill, Self: m.self})
+	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: countmill, Self: m.self})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -149,7 +156,11 @@ func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error
 }
 
 func (r result) line() string {
-	switch name := r.Load + " " + r.System; {
+	name := r.Load + " " + r.System
+	if r.Before {
+		name += ", before"
+	}
+	switch {
 	case r.Missing != "":
 		return name + ": missing: " + r.Missing
 	case r.Error != "":

@@ -198,6 +198,12 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// FileSystem returns how many bytes of the directory's file system are free, and its size.
+func (s *Store) FileSystem() (free, size uint64, err error) {
+	usage, err := s.fs.GetDiskUsage(s.cfg.Dir)
+	return usage.AvailBytes, usage.TotalBytes, err
+}
+
 // DiskUsage is the bytes that the store takes on disk, 0 when it is closed.
 func (s *Store) DiskUsage() uint64 {
 	if s.enter() != nil {

@@ -194,7 +194,8 @@ func classify(err error) (again, maybe bool) {
 		return true, false
 	case !errors.As(err, &problem):
 		return true, true // the connection broke, or no answer came
-	case problem.Status == http.StatusTooManyRequests || problem.Status == http.StatusServiceUnavailable:
+	case problem.Status == http.StatusTooManyRequests || problem.Status == http.StatusServiceUnavailable ||
+		problem.Status == http.StatusInsufficientStorage:
 		return true, false
 	}
 	// 504 is countmill's outcome unknown; 500 and 502 are not known to be anything.

@@ -28,6 +28,7 @@ nowhere and cannot be shown again, and the line for the file that the server rea
   countmill token new web --scope publish --prefix page:
   countmill token new prometheus --scope read,metrics --file tokens
   countmill token new trial --scope read --expires 720h
+  countmill token new guest --scope publish --prefix guest: --new-counters-per-hour 1000
 
 NAME says who it is, in logs and in the ids of requests with an Idempotency-Key. A second
 token of the same NAME is another one of the same caller: add it, hand it out, and take the
@@ -43,6 +44,11 @@ first out of the file. Under another NAME, a request that is repeated counts aga
   --expires WHEN
       A time such as 2027-01-02T15:04:05Z, or how long from now, such as 720h or 90d.
       Default: never.
+  --increments-per-second N, --bytes-per-second N, --new-counters-per-hour N
+      The most that the token may count in one process: increments, bytes of requests'
+      bodies, and counters that it has not named within the last hour. A request is
+      admitted while no limit is reached, however large it is; later ones are
+      refused with 429 until that is made up for. Default: 0, no limit.
   --file FILE
       Append the line to FILE, which is made if missing, and print the token only.
 `
@@ -57,6 +63,10 @@ func runToken(_ context.Context, c call) error {
 	scopes := set.StringSlice("scope", nil, "")
 	prefixes := set.StringArray("prefix", nil, "")
 	expires := set.String("expires", "", "")
+	var limits access.Limits
+	set.Int64Var(&limits.Increments, "increments-per-second", 0, "")
+	set.Int64Var(&limits.Bytes, "bytes-per-second", 0, "")
+	set.Int64Var(&limits.NewCounters, "new-counters-per-hour", 0, "")
 	file := set.String("file", "", "")
 	flags, args, err := splitArgs(set, c.args)
 	if err != nil {
@@ -68,7 +78,7 @@ func runToken(_ context.Context, c call) error {
 	if len(args) != 2 || args[0] != "new" {
 		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
-	token := access.Token{Name: args[1]}
+	token := access.Token{Name: args[1], Limits: limits}
 	for _, s := range *scopes {
 		token.Scopes = append(token.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
@@ -101,7 +111,8 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 }
 
 // ofToken turns the fields of the file into what was written on the command line.
-var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag")
+var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
+	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 
 func makeToken(c call, token access.Token, file string) error {
 	secret, token, err := access.New(token)

@@ -28,6 +28,11 @@ func TestTokenNew(t *testing.T) {
 	if !strings.HasPrefix(line, `{"name":"web","hash":"sha256:`) || !strings.HasSuffix(line, want) {
 		t.Errorf("got %s, want the name, a hash, and %s", line, want)
 	}
+	_, limited := madeToken(t, "web", "--scope", "publish", "--increments-per-second", "1000", "--bytes-per-second", "65536", "--new-counters-per-hour", "50")
+	const limits = `"scopes":["publish"],"increments_per_second":1000,"bytes_per_second":65536,"new_counters_per_hour":50}`
+	if !strings.HasSuffix(limited, limits) {
+		t.Errorf("got %s, want %s", limited, limits)
+	}
 	if strings.Contains(line, secret) {
 		t.Errorf("the line holds the token: %s", line)
 	}
@@ -91,6 +96,10 @@ func TestTokenRefuses(t *testing.T) {
 		{"token new a --scope read --prefix=", "--prefix: number 1 is empty; leave the flag out"},
 		{"token new a --scope read --expires 2001-01-01T00:00:00Z", "--expires: must be a time to come"},
 		{"token new a --scope read --expires -3h", "--expires: must be"},
+		{"token new a --scope publish --increments-per-second -1", "--increments-per-second: must be an integer from 1 to"},
+		{"token new a --scope publish --bytes-per-second 1TiB", "--bytes-per-second"},
+		{"token new a --scope publish --new-counters-per-hour 10000001", "--new-counters-per-hour: must be an integer from 1 to 10000000"},
+		{"token new a --scope read --increments-per-second 7", "--increments-per-second: bounds counting, and the scopes lack publish"},
 		{"token new a --scope read --colour", "unknown flag: --colour"},
 	} {
 		cli(t, nil, strings.Fields(tc.args)...).wantError(t, 2, tc.want)

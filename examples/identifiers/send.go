@@ -144,7 +144,7 @@ func (e *statusError) Error() string {
 // repeat reports whether the same request may succeed later.
 func (e *statusError) repeat() bool {
 	switch e.status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage:
 		return true
 	}
 	return false

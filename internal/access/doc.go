@@ -13,6 +13,9 @@
 //	prefixes  what names of counters must begin with; all counters where it is absent
 //	expires   RFC 3339; never where it is absent
 //
+//	increments_per_second, bytes_per_second  the most that the token may count in one process
+//	new_counters_per_hour                    and the most new names, kept for an hour
+//
 // Two lines with one name are two tokens of one caller: that is how a token is replaced
 // without a gap, and why the ids of requests (which hold the name) survive it.
 //

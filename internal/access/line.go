@@ -19,6 +19,17 @@ type line struct {
 	Scopes   []Scope        `json:"scopes"`
 	Prefixes jsontext.Value `json:"prefixes,omitzero"`
 	Expires  jsontext.Value `json:"expires,omitzero"`
+
+	Increments  jsontext.Value `json:"increments_per_second,omitzero"`
+	Bytes       jsontext.Value `json:"bytes_per_second,omitzero"`
+	NewCounters jsontext.Value `json:"new_counters_per_hour,omitzero"`
+}
+
+// limits are the fields of Limits, by their names.
+func (l *line) limits() map[string]*jsontext.Value {
+	return map[string]*jsontext.Value{
+		"increments_per_second": &l.Increments, "bytes_per_second": &l.Bytes, "new_counters_per_hour": &l.NewCounters,
+	}
 }
 
 // Line is the token as a line of the file, without the line's end.
@@ -30,6 +41,12 @@ func (t Token) Line() string {
 	if !t.Expires.IsZero() {
 		l.Expires = mustJSON(t.Expires.UTC().Format(time.RFC3339))
 	}
+	fields := l.limits()
+	t.Limits.named(func(field string, limit *int64, _ int64) {
+		if *limit != 0 {
+			*fields[field] = mustJSON(*limit)
+		}
+	})
 	return string(mustJSON(l))
 }
 
@@ -93,13 +110,32 @@ func parseLine(text []byte) (Token, error) {
 			return Token{}, errors.New("expires: must be like 2027-01-02T15:04:05Z")
 		}
 	}
+	if err := l.readLimits(&t.Limits); err != nil {
+		return Token{}, err
+	}
 	return t, t.check()
+}
+
+// readLimits reads the limits of the line. It refuses 0, which means no limit elsewhere.
+func (l *line) readLimits(limits *Limits) error {
+	var errs []error
+	fields := l.limits()
+	limits.named(func(field string, limit *int64, most int64) {
+		text := *fields[field]
+		if text == nil {
+			return
+		}
+		if err := json.Unmarshal(text, limit); err != nil || text.Kind() != '0' || *limit < 1 || *limit > most {
+			errs = append(errs, fmt.Errorf("%s: must be an integer from 1 to %d", field, most))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // lineError says what is wrong without showing what the line holds.
 func lineError(err error) error {
 	if errors.Is(err, json.ErrUnknownName) {
-		return errors.New("a field is not known (limit: name, hash, scopes, prefixes, expires)")
+		return errors.New("a field is not known (limit: name, hash, scopes, prefixes, expires, increments_per_second, bytes_per_second, new_counters_per_hour)")
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return errors.New("a field stands twice")

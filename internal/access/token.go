@@ -27,7 +27,9 @@ type Token struct {
 	Scopes   []Scope
 	Prefixes []string  // nil: all counters
 	Expires  time.Time // zero: never
+	Limits   Limits    // zero: none
 	hash     [sha256.Size]byte
+	quota    *quota // of a token in force that has limits
 }
 
 // New makes a token. The secret is what its owner sends, and is kept nowhere. The error
@@ -55,6 +57,9 @@ func (t Token) check() error {
 		return fmt.Errorf("name: looks like a token (begins with %s)", mark)
 	}
 	if err := checkScopes(t.Scopes); err != nil {
+		return err
+	}
+	if err := t.Limits.check(t.Scopes); err != nil {
 		return err
 	}
 	return checkPrefixes(t.Prefixes)

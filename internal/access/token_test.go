@@ -46,6 +46,8 @@ func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
 		{Name: "a", Scopes: []Scope{Publish}},
 		{Name: "A.b_c-9", Scopes: Scopes(), Prefixes: []string{"page:", "a \"b\" é\t", "#"}},
 		{Name: "a", Scopes: []Scope{Metrics}, Expires: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)},
+		{Name: "a", Scopes: []Scope{Publish}, Limits: Limits{Increments: 1, Bytes: maxPerSecond, NewCounters: maxNewCounters}},
+		{Name: "a", Scopes: []Scope{Read, Publish}, Limits: Limits{Bytes: 1 << 20}},
 	} {
 		_, want := newToken(t, want)
 		text := "# tokens\n\n  " + want.Line() + "\r\n"
@@ -63,19 +65,22 @@ func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	many := strings.Split(strings.Repeat("x,", 101), ",")[:101]
 	for want, token := range map[string]Token{
-		"name: must be 1 to 64":                    {Name: "", Scopes: []Scope{Read}},
-		"name: must be 1 to 64 of":                 {Name: "a b", Scopes: []Scope{Read}},
-		"name: must be 1 to 64 of A-Z":             {Name: strings.Repeat("a", 65), Scopes: []Scope{Read}},
-		"name: looks like a token":                 {Name: "cmtok_abc", Scopes: []Scope{Read}},
-		"scopes: none is there":                    {Name: "a"},
-		"scopes: number 2 is no scope (limit: pub": {Name: "a", Scopes: []Scope{Read, "write"}},
-		"scopes: read stands twice":                {Name: "a", Scopes: []Scope{Read, Read}},
-		"prefixes: are empty":                      {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{}},
-		"prefixes: number 2 is empty":              {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", ""}},
-		"prefixes: number 1 is too long":           {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{strings.Repeat("a", 501)}},
-		"prefixes: number 1 is not valid UTF":      {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"\xff"}},
-		"prefixes: number 2 stands twice":          {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", "a"}},
-		"prefixes: are 101":                        {Name: "a", Scopes: []Scope{Read}, Prefixes: many},
+		"name: must be 1 to 64":                                             {Name: "", Scopes: []Scope{Read}},
+		"name: must be 1 to 64 of":                                          {Name: "a b", Scopes: []Scope{Read}},
+		"name: must be 1 to 64 of A-Z":                                      {Name: strings.Repeat("a", 65), Scopes: []Scope{Read}},
+		"name: looks like a token":                                          {Name: "cmtok_abc", Scopes: []Scope{Read}},
+		"scopes: none is there":                                             {Name: "a"},
+		"scopes: number 2 is no scope (limit: pub":                          {Name: "a", Scopes: []Scope{Read, "write"}},
+		"scopes: read stands twice":                                         {Name: "a", Scopes: []Scope{Read, Read}},
+		"prefixes: are empty":                                               {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{}},
+		"prefixes: number 2 is empty":                                       {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", ""}},
+		"prefixes: number 1 is too long":                                    {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{strings.Repeat("a", 501)}},
+		"prefixes: number 1 is not valid UTF":                               {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"\xff"}},
+		"prefixes: number 2 stands twice":                                   {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", "a"}},
+		"prefixes: are 101":                                                 {Name: "a", Scopes: []Scope{Read}, Prefixes: many},
+		"increments_per_second: must be an integer from 1 to 1000000000000": {Name: "a", Scopes: []Scope{Publish}, Limits: Limits{Increments: -1}},
+		"new_counters_per_hour: must be an integer from 1 to 10000000":      {Name: "a", Scopes: []Scope{Publish}, Limits: Limits{NewCounters: maxNewCounters + 1}},
+		"bytes_per_second: bounds counting, and the scopes lack publish":    {Name: "a", Scopes: []Scope{Read}, Limits: Limits{Bytes: 1}},
 	} {
 		secret, _, err := New(token)
 		if err == nil || !strings.Contains(err.Error(), want) || secret != "" {
@@ -117,6 +122,12 @@ func TestParseRefuses(t *testing.T) {
 		{change(`["read"]`, `["read"],"prefixes":"`+secret+`"`), "prefixes: must be an array"},
 		{change(`["read"]`, `["read"],"expires":null`), "expires: must be like"},
 		{change(`["read"]`, `["read"],"expires":"2027-01-01"`), "expires: must be like"},
+		{change(`["read"]`, `["publish"],"increments_per_second":0`), "increments_per_second: must be an integer from 1"},
+		{change(`["read"]`, `["publish"],"bytes_per_second":null`), "bytes_per_second: must be an integer from 1"},
+		{change(`["read"]`, `["publish"],"bytes_per_second":"7"`), "bytes_per_second: must be an integer from 1"},
+		{change(`["read"]`, `["publish"],"new_counters_per_hour":1.5`), "new_counters_per_hour: must be an integer from 1"},
+		{change(`["read"]`, `["publish"],"new_counters_per_hour":10000001`), "new_counters_per_hour: must be an integer from 1 to 10000000"},
+		{change(`["read"]`, `["read"],"increments_per_second":7`), "increments_per_second: bounds counting"},
 		{good + "}", "line 1: is not a JSON object"},
 		{strings.Repeat("#", maxFile+1), "it is over 1048576 bytes"},
 	} {

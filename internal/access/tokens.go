@@ -68,7 +68,9 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &tokenSet{text, tokens}, nil
+	set := &tokenSet{text, tokens}
+	set.keepQuotas(was, time.Now())
+	return set, nil
 }
 
 // ReadFile reads a file of tokens. It refuses a file that other users can write: they could

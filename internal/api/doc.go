@@ -13,6 +13,8 @@
 //	id-reused               422  an Idempotency-Key was used with another body
 //	lower                   409  a counter's number of shards is never lowered
 //	overloaded              429  nothing was done, repeat after Retry-After
+//	quota                   429  a limit of the token; field names it; repeat after Retry-After
+//	insufficient-storage    507  the disk is nearly full; nothing was done, repeat after Retry-After
 //	unavailable             503  nothing was done, repeat after Retry-After
 //	closed                  503  this process is stopping: repeat after Retry-After
 //	outcome-unknown         504  maybe done: repeat only what a repeat cannot double

@@ -60,8 +60,9 @@ func (p *Problem) with(header, value string) *Problem {
 	return p
 }
 
-func (p *Problem) retryAfter(d time.Duration) *Problem {
-	return p.with("Retry-After", strconv.Itoa(int(d/time.Second)))
+// RetryAfter says when to come again, in whole seconds, rounded up.
+func (p *Problem) RetryAfter(d time.Duration) *Problem {
+	return p.with("Retry-After", strconv.Itoa(int((d+time.Second-1)/time.Second)))
 }
 
 // AsProblem is the one place where errors become statuses. An error that says "maybe"
@@ -73,6 +74,9 @@ func AsProblem(err error) *Problem {
 	if outside, ok := errors.AsType[*access.OutsideError](err); ok {
 		return outsideProblem(outside)
 	}
+	if quota, ok := errors.AsType[*access.QuotaError](err); ok {
+		return quotaProblem(quota)
+	}
 	switch {
 	case errors.Is(err, countmill.ErrOutcomeUnknown):
 		return NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
@@ -83,13 +87,13 @@ func AsProblem(err error) *Problem {
 		return NewProblem(http.StatusUnprocessableEntity, "id-reused", "id reused", err.Error())
 	case errors.Is(err, countmill.ErrOverloaded):
 		return NewProblem(http.StatusTooManyRequests, "overloaded", "overloaded",
-			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").retryAfter(retryOverloaded)
+			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").RetryAfter(retryOverloaded)
 	case errors.Is(err, countmill.ErrUnavailable):
 		return NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
+			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrClosed):
 		return NewProblem(http.StatusServiceUnavailable, "closed", "closed",
-			"this process is stopping: nothing of this request was done, repeat it later").retryAfter(retryUnavailable)
+			"this process is stopping: nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrOverflow):
 		return NewProblem(http.StatusInternalServerError, "overflow", "overflow", err.Error())
 	}
@@ -108,6 +112,12 @@ func asProblemOf(r *http.Request, err error) *Problem {
 		return AsProblem(countmill.ErrUnavailable)
 	}
 	return AsProblem(countmill.ErrOutcomeUnknown)
+}
+
+func quotaProblem(err *access.QuotaError) *Problem {
+	p := NewProblem(http.StatusTooManyRequests, "quota", "quota", err.Error()+": nothing of this request was done, repeat it later")
+	p.Field, p.Limit = err.Field, strconv.FormatInt(err.Limit, 10)
+	return p.RetryAfter(err.RetryAfter)
 }
 
 func invalidProblem(err error) *Problem {

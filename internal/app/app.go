@@ -35,6 +35,7 @@ type App struct {
 	admin      *admin.Admin // with the reader
 	intake     *aggregator.Intake
 
+	space    *space         // nil: the store is on no disk of this machine
 	tokens   *access.Tokens // nil: anybody may call
 	refused  api.Refusals
 	metrics  *metrics
@@ -97,6 +98,9 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	}
 	if err := a.setWindow(); err != nil {
 		return err
+	}
+	if a.backends.usage != nil {
+		a.space = newSpace(a.backends.usage, a.cfg.MinFree, a.log.With("dir", a.backends.dir))
 	}
 	a.metrics = newMetrics()
 	if err := a.makeRoles(); err != nil {

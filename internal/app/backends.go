@@ -45,6 +45,7 @@ type backends struct {
 
 	dir   string                                 // where the store keeps its data on this machine, or empty
 	disk  func() uint64                          // how much of it is used; nil where dir is empty
+	usage func() (free, size uint64, err error)  // of the file system that dir is on; nil where that is empty
 	sweep func(context.Context, time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
 	// backup copies the store to a directory of this machine, and returns its path; nil where
 	// it cannot.
@@ -192,7 +193,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 	if err != nil {
 		return err // it names the directory and what to do
 	}
-	b.store, b.dir, b.disk, b.backup = s, dir, s.DiskUsage, s.Backup
+	b.store, b.dir, b.disk, b.usage, b.backup = s, dir, s.DiskUsage, s.FileSystem, s.Backup
 	b.sweep = func(ctx context.Context, _ time.Time) error { return s.Sweep(ctx) }
 	return nil
 }

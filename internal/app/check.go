@@ -15,7 +15,15 @@ import (
 func (c Config) Check() error {
 	c = c.withDefaults()
 	_, err := checkBackends(c)
-	return errors.Join(err, checkListen(c.Listen), checkAccess(c), checkStaleness(c))
+	return errors.Join(err, checkListen(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c))
+}
+
+// checkMinFree refuses a limit for a disk that is not there.
+func checkMinFree(c Config) error {
+	if c.MinFree > 0 && !strings.HasPrefix(c.Store, "pebble:") {
+		return Usagef("--min-free: bounds the disk of a pebble: store, and --store is %s: leave it out", c.Store)
+	}
+	return nil
 }
 
 // checkStaleness refuses a budget that nothing would come of, and one for which callers of

@@ -82,6 +82,11 @@ type Config struct {
 	// 256 MiB.
 	OpenEntries, OpenBytes int
 
+	// MinFree is how many bytes of a pebble: store's file system have to be free for increments
+	// to be taken. Negative: none. Default 0: the smaller of 1 GiB and 5 % of the file system,
+	// none below 4 GiB.
+	MinFree int
+
 	// MaxStaleness is how old a total may be where the caller does not say. Negative:
 	// always read the store. Default: that with pebble:, else 2s.
 	MaxStaleness time.Duration

@@ -81,6 +81,9 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("reader: %w", err)
 		}
 	}
+	if full := a.space.degraded(); full != "" {
+		degraded = strings.TrimPrefix(degraded+"; store: "+full, "; ")
+	}
 	if tokens := a.tokensDegraded(); tokens != "" {
 		degraded = strings.TrimPrefix(degraded+"; tokens: "+tokens, "; ")
 	}

@@ -75,6 +75,9 @@ func (m *metrics) collect(a *App) {
 	if a.tokens != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
 	}
+	if a.space != nil {
+		m.registry.MustRegister(&statsCollector{gather: a.spaceSamples})
+	}
 	if a.backends.disk != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
 	}
@@ -231,12 +234,16 @@ func (a *App) accessSamples() []sample {
 	if a.tokens.Err() != nil {
 		valid = 0
 	}
-	return []sample{
+	samples := []sample{
 		gauge("countmill_tokens", "Tokens in force, expired ones included.", float64(a.tokens.Len())),
 		gauge("countmill_tokens_file_valid", "Whether the file of tokens is as it is in force; 0: it has a mistake, and its last good version is.", valid),
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Unauthorized.Load(), "status", "401"),
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Forbidden.Load(), "status", "403"),
 	}
+	for name, refused := range a.tokens.Refused() {
+		samples = append(samples, counter("countmill_quota_refused_requests_total", "Requests refused because of a limit of their token.", refused, "token", name))
+	}
+	return samples
 }
 
 func unixSeconds(t time.Time) float64 {

@@ -30,7 +30,7 @@ func find(t *testing.T, settings []Setting, name string) Setting {
 var other = map[string]string{
 	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
 	"backup-root": "b", "max-shards": "200", "shard-rate": "2.5",
-	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "window-linger": "4ms", "staleness": "3s",
+	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "staleness": "3s",
 	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
 	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",

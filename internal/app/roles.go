@@ -20,7 +20,11 @@ func (a *App) makeRoles() error {
 		}
 	}
 	if a.cfg.Roles.Has(Aggregator) {
-		if a.aggregator, err = aggregator.New(a.backends.bus, a.backends.store, a.aggregatorConfig()); err != nil {
+		folded := a.backends.store
+		if a.space != nil {
+			folded = roomyStore{folded, a.space}
+		}
+		if a.aggregator, err = aggregator.New(a.backends.bus, folded, a.aggregatorConfig()); err != nil {
 			return err
 		}
 		if a.backends.givenUp != nil {

@@ -32,9 +32,7 @@ func (a *App) routes() (*api.Router, error) {
 	}))
 	rt.Handle(http.MethodPost, "/v1/backup", access.Whole(access.Admin), http.HandlerFunc(a.backup))
 	if a.publisher != nil {
-		rt.Handle(http.MethodPost, "/v1/increments", access.PerCounter(access.Publish), a.ingest.guard(ingest.New(a.publisher, ingest.Config{
-			Timeout: a.cfg.RequestTimeout, HorizonFunc: a.window, Logger: a.log.With("route", "increments"),
-		})))
+		rt.Handle(http.MethodPost, "/v1/increments", access.PerCounter(access.Publish), a.ingest.guard(ingest.New(a.publisher, a.ingestConfig())))
 	}
 	if a.backends.store != nil {
 		a.lookAfter(rt)
@@ -50,6 +48,27 @@ func (a *App) routes() (*api.Router, error) {
 	q.Register(rt)
 	manage.New(a.admin, manage.Config{Logger: a.log.With("route", "admin")}).Register(rt)
 	return rt, nil
+}
+
+// busAway is how long a bus on another machine may take for a message without being thought
+// slow. A guess: Pub/Sub takes a tenth of it.
+const busAway = time.Second
+
+func (a *App) ingestConfig() ingest.Config {
+	cfg := ingest.Config{
+		Timeout: a.cfg.RequestTimeout, HorizonFunc: a.window, Logger: a.log.With("route", "increments"),
+		Admit: a.space.admit,
+		// Half of the publisher's open batch: 64 bytes of JSON take some 224 bytes there.
+		MaxSending: min(a.cfg.OpenEntries/2, a.cfg.OpenBytes/448),
+		Bus:        max(a.cfg.Linger, 0),
+	}
+	if a.cfg.Linger == 0 {
+		cfg.Bus = a.cfg.Staleness
+	}
+	if !a.backends.local {
+		cfg.Bus += busAway
+	}
+	return cfg
 }
 
 // lookAfter adds what a person does to the store. Aggregators serve it too: they have

@@ -162,12 +162,27 @@ func (v durationValue) Set(s string) error {
 type sizeValue struct {
 	to       *int
 	min, max int
+	auto     bool // 0 is written auto, and a negative number 0
 }
 
-func (v sizeValue) Type() string   { return "size" }
-func (v sizeValue) String() string { return formatSize(*v.to) }
+func (v sizeValue) Type() string { return "size" }
+
+func (v sizeValue) String() string {
+	if v.auto && *v.to == 0 {
+		return "auto"
+	}
+	return formatSize(max(*v.to, 0))
+}
 
 func (v sizeValue) Set(s string) error {
+	switch {
+	case v.auto && s == "auto":
+		*v.to = 0
+		return nil
+	case v.auto && s == "0":
+		*v.to = -1
+		return nil
+	}
 	digits, unit := s, 1
 	for suffix, size := range units {
 		if rest, ok := strings.CutSuffix(s, suffix); ok {
@@ -176,7 +191,7 @@ func (v sizeValue) Set(s string) error {
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || int(n) > v.max/unit || int(n)*unit < v.min {
-		return fmt.Errorf("must be a size such as 65536 or 64MiB from %s to %s", formatSize(v.min), formatSize(v.max))
+		return fmt.Errorf("must be a size such as 65536 or 64MiB from %s to %s%s", formatSize(v.min), formatSize(v.max), orAuto(v.auto))
 	}
 	*v.to = int(n) * unit
 	return nil

@@ -29,9 +29,15 @@ type reply struct {
 }
 
 // posting is the bytes that post body to the process at url.
-func posting(url, body string) []byte {
-	return fmt.Appendf(nil, "POST /v1/increments HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s",
-		strings.TrimPrefix(url, "http://"), len(body), body)
+func posting(url, body string) []byte { return postingAs(url, "", body) }
+
+// postingAs is posting with a token, unless that is empty.
+func postingAs(url, token, body string) []byte {
+	if token != "" {
+		token = "Authorization: Bearer " + token + "\r\n"
+	}
+	return fmt.Appendf(nil, "POST /v1/increments HTTP/1.1\r\nHost: %s\r\n%sContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s",
+		strings.TrimPrefix(url, "http://"), token, len(body), body)
 }
 
 // call connects to the process at url.

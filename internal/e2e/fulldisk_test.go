@@ -35,7 +35,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatalf("COUNTMILL_TEST_FULL_DISKS must be a number of at least 1, got %q", text)
 		}
 	}
-	dir := smallDisk(t)
+	dir := smallDisk(t, diskSize)
 	seed := seed(t)
 	r := mathrand.New(mathrand.NewPCG(seed, 1<<34))
 	k := &kills{t: t, rand: r, ledger: newLedger("full", true), up: keep(t, nil, "up", "--data", filepath.Join(dir, "data")), parent: os.Getppid()}
@@ -55,13 +55,13 @@ const diskSize = 400 << 20
 
 // smallDisk is a directory on a disk of its own, in memory. The disk belongs to a process
 // that has its own view of what is mounted, and is gone with it.
-func smallDisk(t *testing.T) string {
+func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux: a file system of its own size in a name space of its own")
 	}
 	at := t.TempDir()
-	script := fmt.Sprintf("mount -t tmpfs -o size=%d none %s && echo mounted && exec cat", diskSize, at)
+	script := fmt.Sprintf("mount -t tmpfs -o size=%d none %s && echo mounted && exec cat", size, at)
 	holder := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
 	in, err := holder.StdinPipe() // closed when the tests are gone: cat ends then
 	if err != nil {

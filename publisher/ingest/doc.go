@@ -11,13 +11,23 @@
 //	413  the body is over the limit
 //	415  Content-Type, charset or Content-Encoding; the problem names what is accepted
 //	422  the Idempotency-Key was used before with another body
-//	429  a bound on memory was reached, or it would wait too long; Retry-After
+//	429  a bound on memory was reached, or it would wait too long, or the token has reached a
+//	     limit of its own (quota); Retry-After
 //	503  the bus is away or the process is stopping; Retry-After
+//	507  the disk of the counters is nearly full; Retry-After
 //	504  outcome-unknown: maybe counted; repeat with ids or a key only
 //	500  a fault of countmill; the outcome is unknown as with 504
 //
-// 400, 403, 408, 413, 415, 422, 429 and 503 mean that nothing of the request was or will be
-// counted.
+// 400, 403, 408, 413, 415, 422, 429, 503 and 507 mean that nothing of the request was or will
+// be counted.
+//
+// # Shares
+//
+// Callers share the capacity of the bus. A caller is the name of a token or, without tokens, a
+// connection. Each caller has a line for the requests that wait, and the lines take turns
+// (queue). A caller with little under way passes the lines, and so does not wait for callers
+// with much. The memory for bodies is shared too. No caller, no share: nothing is kept of a
+// caller without requests.
 //
 // # Idempotency-Key
 //

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -56,13 +56,27 @@ type Config struct {
 
 	// MaxPending bounds what requests hold while they are read and sent, in bytes of
 	// bodies over 4 KiB: what would go over it is refused with 429. With the increments
-	// decoded from them, bodies need up to six times their size. Never below MaxBody.
-	// Default 64 MiB.
+	// decoded from them, bodies need up to six times their size. One caller has at most eight
+	// ninths of it, and less beside others. Never below the need of one body. Default 64 MiB.
 	MaxPending int
 
-	// MaxWait is how long increments may have to wait for the bus, by what it took lately:
-	// where it would be longer, requests are refused with 429. Default a quarter of Timeout.
+	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
+	// speed: after a longer estimate, or after twice that wait, the answer is 429. The Sender
+	// has at most a tenth of MaxWait of work; callers take turns with the rest. Default a
+	// quarter of Timeout.
 	MaxWait time.Duration
+
+	// MaxSending bounds the increments that the Sender has at once, so that it refuses none. It
+	// may have a quarter more, and one request. Default 600,000, which suits the defaults of
+	// publisher.Config.
+	MaxSending int
+
+	// Bus is how long the Sender takes for a single increment: its linger, and a bus on
+	// another machine. Default 0.
+	Bus time.Duration
+
+	// Admit is asked before a body is read. Its error is the answer. Default admits all.
+	Admit func() error
 
 	// Logger gets what clients are not told. Default discards.
 	Logger *slog.Logger
@@ -75,8 +89,13 @@ func (c Config) withDefaults() Config {
 		c.HorizonFunc = func() time.Duration { return countmill.DefaultHorizon }
 	}
 	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
-	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), c.MaxBody+1)
+	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), (c.MaxBody+1)/keen*(keen+1)+keen)
 	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
+	c.MaxSending = positiveOr(c.MaxSending, 600_000)
+	c.Bus = max(c.Bus, 0)
+	if c.Admit == nil {
+		c.Admit = func() error { return nil }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -95,8 +114,10 @@ type Handler struct {
 	sender  Sender
 	cfg     Config
 	queue   queue
-	pending atomic.Int64 // bytes of bodies beyond what pooled buffers hold, until their requests are answered
 	buffers sync.Pool
+
+	mu      sync.Mutex
+	pending shares // bytes of bodies beyond what pooled buffers hold, until their requests are answered
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -107,7 +128,7 @@ const pooled = 4 << 10
 // New returns a handler that hands increments to sender.
 func New(sender Sender, cfg Config) *Handler {
 	h := &Handler{sender: sender, cfg: cfg.withDefaults()}
-	h.queue.most = h.cfg.MaxWait
+	h.queue.most, h.queue.limit, h.queue.bus = h.cfg.MaxWait, h.cfg.MaxSending, h.cfg.Bus
 	h.buffers.New = func() any { return new([pooled]byte) }
 	return h
 }
@@ -156,38 +177,71 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 	if err := env.CheckClock(time.Now()); err != nil {
 		return 0, err
 	}
-	// Before its body costs anything: whoever is offered far more than it takes must not
-	// spend itself on what it refuses.
-	if err := h.queue.full(1, time.Now()); err != nil {
+	q := &incoming{caller: access.From(r.Context()), form: form, key: key, keyed: keyed}
+	q.sharesAs = cmp.Or(q.caller.Name, r.RemoteAddr)
+	if err := h.admit(q, r.ContentLength); err != nil {
 		return 0, err
 	}
-	if err := h.fits(r.ContentLength); err != nil {
+	defer h.release(q)
+	if err := h.read(w, r, q); err != nil {
 		return 0, err
 	}
-	incs, held, err := h.read(w, r, form)
-	defer h.pending.Add(-held)
-	if err != nil {
+	if err := checkCounters(q.caller, q.incs, form); err != nil {
 		return 0, err
 	}
-	caller := access.From(r.Context())
-	if err := checkCounters(caller, incs, form); err != nil {
-		return 0, err
+	return len(q.incs), place(h.send(r.Context(), q), form, len(q.incs))
+}
+
+// An incoming is a request as far as it was read.
+type incoming struct {
+	caller access.Caller
+	// sharesAs is the caller among which bounds are shared: the token's name or, without
+	// tokens, the connection.
+	sharesAs string
+	form     wire.Form
+	key      string
+	keyed    bool
+
+	incs    []countmill.Increment
+	bytes   int // of the body
+	pending int // bytes
+}
+
+// admit refuses a request before its body costs anything: a process that is offered far more
+// than it takes must not spend itself on refusals. It reads small bodies and bodies of unknown
+// length first: their callers may pass the lines.
+func (h *Handler) admit(q *incoming, length int64) error {
+	if err := h.cfg.Admit(); err != nil {
+		return err
 	}
-	return len(incs), place(h.send(r, caller.Name, key, keyed, incs), form, len(incs))
+	if err := q.caller.Open(); err != nil {
+		return err
+	}
+	if length <= pooled || length > int64(h.cfg.MaxBody) {
+		return nil
+	}
+	if err := h.queue.full(q.sharesAs, cost(1, int(length)), time.Now()); err != nil {
+		return err
+	}
+	return h.fits(q.sharesAs, int(length)-pooled)
 }
 
 // send waits until the bus has the increments, if that will be soon.
-func (h *Handler) send(r *http.Request, principal, key string, keyed bool, incs []countmill.Increment) (err error) {
-	if err := h.queue.enter(len(incs), time.Now()); err != nil {
+func (h *Handler) send(ctx context.Context, q *incoming) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	t, err := h.queue.enter(ctx, q.sharesAs, cost(len(q.incs), q.bytes), time.Now())
+	if err != nil {
 		return err
 	}
-	defer func() { h.queue.leave(len(incs), err == nil, time.Now()) }()
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
-	defer cancel()
-	if keyed {
-		return h.sender.PublishKeyed(ctx, principal, key, incs...)
+	defer func() { h.queue.leave(t, err == nil, time.Now()) }()
+	if err := q.caller.Charge(q.incs, q.bytes); err != nil {
+		return err
 	}
-	return h.sender.Publish(ctx, incs...)
+	if q.keyed {
+		return h.sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
+	}
+	return h.sender.Publish(ctx, q.incs...)
 }
 
 // idempotencyKey returns the request's key, if it has one.
@@ -202,40 +256,64 @@ func idempotencyKey(r *http.Request) (key string, keyed bool, err error) {
 	return "", false, &countmill.FieldError{Field: keyHeader, Problem: "stands " + strconv.Itoa(len(values)) + " times", Limit: "once"}
 }
 
-// read returns the increments of the body and how many pending bytes they stand for.
-// The body itself is not kept.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request, form wire.Form) (incs []countmill.Increment, held int64, err error) {
+// read reads the increments of the body. The body itself is not kept.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, q *incoming) error {
 	small := h.buffers.Get().(*[pooled]byte)
 	defer h.buffers.Put(small)
-	body := api.BodyReader{Max: h.cfg.MaxBody, Timeout: h.cfg.BodyTimeout, Grow: h.reserve}
+	body := api.BodyReader{Max: h.cfg.MaxBody, Timeout: h.cfg.BodyTimeout, Grow: func(n int) error { return h.reserve(q, n) }}
 	buf, err := body.Read(w, r, small[:])
-	held = int64(cap(buf) - pooled)
-	if err == nil {
-		incs, err = wire.DecodeJSON(buf, form, time.Now(), h.cfg.HorizonFunc())
+	if err != nil {
+		return err
 	}
-	return incs, held, err
+	q.bytes = len(buf)
+	q.incs, err = wire.DecodeJSON(buf, q.form, time.Now(), h.cfg.HorizonFunc())
+	return err
 }
 
-// fits refuses a body of a length, -1 where it is unknown, that reserve would refuse after a part
-// of it. It reserves nothing: that needs bytes, not the word of who may never send them.
-func (h *Handler) fits(length int64) error {
-	if length <= pooled || length > int64(h.cfg.MaxBody) || h.pending.Load()+length-pooled <= int64(h.cfg.MaxPending) {
-		return nil
-	}
-	return h.overfull()
+// keen bounds a caller's pending bytes: at most keen times the bytes that are free. One caller
+// alone gets keen/(keen+1) of MaxPending, two callers keen/(2*keen+1) each. However many there
+// are, some bytes stay free for a caller with few.
+const keen = 8
+
+// mostPendingLocked is the most pending bytes of a caller once n more are pending.
+func (h *Handler) mostPendingLocked(n int) int {
+	return keen * (h.cfg.MaxPending - h.pending.used - n)
 }
 
-// reserve counts n bytes more as pending.
-func (h *Handler) reserve(n int) error {
-	if h.pending.Add(int64(n)) > int64(h.cfg.MaxPending) {
-		h.pending.Add(-int64(n))
+// fits refuses a body that reserve would refuse after a part of it. It reserves nothing: only
+// bytes that have arrived are reserved, and a client may announce more than it sends.
+func (h *Handler) fits(caller string, n int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pending.by[caller]+n > h.mostPendingLocked(n) {
 		return h.overfull()
 	}
 	return nil
 }
 
+// reserve counts n bytes more of a request as pending.
+func (h *Handler) reserve(q *incoming, n int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.pending.take(q.sharesAs, n, h.mostPendingLocked(n)) {
+		return h.overfull()
+	}
+	q.pending += n
+	return nil
+}
+
+// release ends what reserve began.
+func (h *Handler) release(q *incoming) {
+	if q.pending == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending.give(q.sharesAs, q.pending)
+}
+
 func (h *Handler) overfull() error {
-	return fmt.Errorf("%w: bodies of over %d bytes are being read", countmill.ErrOverloaded, h.cfg.MaxPending)
+	return fmt.Errorf("%w: bodies that are being read come to %d bytes, with this one to more than this caller's share", countmill.ErrOverloaded, h.cfg.MaxPending)
 }
 
 // place turns the Index of the sender's error into the place in the request: in NDJSON

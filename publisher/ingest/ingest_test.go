@@ -300,7 +300,7 @@ func TestPendingIsBounded(t *testing.T) {
 	t.Parallel()
 	s := recorder{block: true}
 	const size = 100 << 10
-	h := New(&s, Config{Timeout: time.Hour, MaxBody: size, MaxPending: 3*size + 100})
+	h := New(&s, Config{Timeout: time.Hour, MaxBody: size, MaxPending: 3*size + 20_000})
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	begin := func(body string) {
@@ -309,6 +309,7 @@ func TestPendingIsBounded(t *testing.T) {
 			defer close(answered)
 			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/increments", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
+			r.RemoteAddr = fmt.Sprint("connection ", before)
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		})
 		for len(s.got()) == before {
@@ -342,11 +343,11 @@ func TestPendingIsBounded(t *testing.T) {
 			t.Errorf("length %d, by its word %d: got %d, read: %v; want %d, %v", len(tc.body), tc.length, w.Code, from.read, tc.want, tc.read)
 		}
 	}
-	begin(longBody(16_000)) // whose buffer still fits: it is the pooled one and 12 KiB
+	begin(longBody(8_000)) // whose buffer still fits: it is the pooled one and 4 KiB
 	cancel()
 	waiting.Wait()
-	if got := h.pending.Load(); got != 0 {
-		t.Errorf("%d bytes are still pending", got)
+	if h.pending.used != 0 || len(h.pending.by) != 0 {
+		t.Errorf("%v are still pending", h.pending)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/publisher/ingest"
@@ -41,6 +42,8 @@ func TestAnswersAreDocumented(t *testing.T) {
 		{"text/plain", "a", nil, 415},
 		{jsonType, `{"counter":"a"}`, countmill.ErrConflict, 422},
 		{jsonType, `{"counter":"a"}`, countmill.ErrOverloaded, 429},
+		{jsonType, `{"counter":"a"}`, &access.QuotaError{Field: "bytes_per_second", Limit: 7, RetryAfter: 1}, 429},
+		{jsonType, `{"counter":"a"}`, api.NewProblem(507, "insufficient-storage", "full", "").RetryAfter(1), 507},
 		{jsonType, `{"counter":"a"}`, fmt.Errorf("a fault"), 500},
 		{jsonType, `{"counter":"a"}`, countmill.ErrUnavailable, 503},
 		{jsonType, `{"counter":"a"}`, countmill.ErrClosed, 503},

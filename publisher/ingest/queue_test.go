@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,82 +17,191 @@ import (
 	"github.com/countmill/countmill/internal/env"
 )
 
-// takeSteadily has a queue take a number of increments a second, for as long as asked.
-func takeSteadily(t *testing.T, q *queue, now *time.Time, perSecond int, length time.Duration) {
-	t.Helper()
-	const step = 10 * time.Millisecond
-	n := perSecond / 100
-	for ; length > 0; length -= step {
-		if err := q.enter(n, *now); err != nil {
-			t.Fatalf("%d increments beside %d: %v", n, q.waiting, err)
+// A steadyQueue has requests under way, of which as many are taken a second as the test says.
+type steadyQueue struct {
+	queue
+	t     *testing.T
+	now   time.Time
+	under []ticket
+}
+
+// take has that many increments taken a second, in a hundred requests; a fifth of a second's
+// are under way, or a request.
+func (q *steadyQueue) take(perSecond int, length time.Duration) {
+	q.t.Helper()
+	for ; length > 0; length -= 10 * time.Millisecond {
+		n := max(perSecond/100, 1)
+		for len(q.under) < 20 && q.fitsLocked(n, q.roomLocked()) {
+			q.enter(n)
 		}
-		*now = now.Add(step)
-		q.leave(n, true, *now)
+		q.now = q.now.Add(10 * time.Millisecond)
+		q.leave(q.under[0], true, q.now)
+		q.under = q.under[1:]
 	}
+	for _, t := range q.under {
+		q.leave(t, false, q.now)
+	}
+	q.under = nil
 }
 
-// room is how many increments one at a time may wait.
-func room(q *queue, now time.Time, most int) (n int) {
-	for n < most && q.enter(100, now) == nil {
-		n += 100
+func (q *steadyQueue) enter(cost int) {
+	q.t.Helper()
+	ticket, err := q.queue.enter(q.t.Context(), "a", cost, q.now)
+	if err != nil {
+		q.t.Fatalf("%d increments beside %d: %v", cost, q.queue.under, err)
 	}
-	q.leave(n, false, now)
-	return n
+	q.under = append(q.under, ticket)
 }
 
-func TestQueueRefusesWhatWouldWaitTooLong(t *testing.T) {
+// rooms is how many increments may be under way, and how many may wait.
+func (q *steadyQueue) rooms() (under, wait int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tickLocked(q.now)
+	room := q.roomLocked()
+	for q.fitsLocked(100, room) {
+		q.queue.under += 100
+	}
+	under = q.queue.under
+	for wait < 10_000_000 && q.tooLongLocked("a") == nil {
+		q.joinLocked("a", 100)
+		wait += 100
+	}
+	return under, wait
+}
+
+// The bounds on increments under way and in lines follow the speed, which shows only while
+// there are plenty of increments.
+func TestRoomFollowsTheSpeed(t *testing.T) {
 	t.Parallel()
-	const most, plenty = 2500 * time.Millisecond, 1_000_000
 	for _, tc := range []struct {
-		name      string
-		happens   func(q *queue, now *time.Time)
-		want, off int
+		name        string
+		happens     func(q *steadyQueue)
+		under, wait int
 	}{
-		{"nothing is known", func(*queue, *time.Time) {}, plenty, 0},
-		{"too little is known", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 10_000, 100*time.Millisecond) }, plenty, 0},
-		{"the first batch was slow", func(q *queue, now *time.Time) {
-			for range 8 {
-				if err := q.enter(50_000, *now); err != nil {
-					t.Fatal(err)
-				}
+		{"nothing is known", func(*steadyQueue) {}, first, unknown},
+		{"too little is known", func(q *steadyQueue) { q.take(50_000, time.Second) }, first, unknown},
+		{"only little was taken", func(q *steadyQueue) { q.take(1_000, time.Minute) }, first, unknown},
+		{"slow", func(q *steadyQueue) { q.take(20_000, 10*time.Second) }, 5_000, 45_000},
+		{"medium", func(q *steadyQueue) { q.take(200_000, 10*time.Second) }, 50_000, 450_000},
+		{"fast", func(q *steadyQueue) { q.take(10_000_000, 10*time.Second) }, 600_000, 10_000_000},
+		{"very slow", func(q *steadyQueue) {
+			for range 10 {
+				q.enter(20_000) // nothing else is under way: one passes, however large
+				q.now = q.now.Add(4 * time.Second)
+				q.leave(q.under[0], true, q.now)
+				q.under = nil
 			}
-			*now = now.Add(1500 * time.Millisecond)
-			q.leave(50_000, true, *now)
-			q.leave(350_000, false, *now)
-		}, plenty, 0},
-		{"fast", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 100_000, 3*time.Second) }, 250_000, 200},
-		{"slow", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 10_000, 3*time.Second) }, 25_000, 200},
-		{"very slow", func(q *queue, now *time.Time) { takeSteadily(t, q, now, 100, 3*time.Second) }, always, 0},
-		{"idle since", func(q *queue, now *time.Time) {
-			takeSteadily(t, q, now, 10_000, 3*time.Second)
-			*now = now.Add(time.Hour)
-		}, 25_000, 200},
-		{"faster since", func(q *queue, now *time.Time) {
-			takeSteadily(t, q, now, 10_000, 20*time.Second)
-			takeSteadily(t, q, now, 100_000, 20*time.Second)
-		}, 250_000, 10_000},
-		{"stopped since", func(q *queue, now *time.Time) {
-			takeSteadily(t, q, now, 100_000, 3*time.Second)
-			if err := q.enter(1, *now); err != nil {
-				t.Fatal(err)
-			}
-			for range 300 {
-				*now = now.Add(100 * time.Millisecond)
-				_ = q.full(1, *now) // as others come and ask
-			}
-			q.leave(1, false, *now)
-		}, always, 0},
+		}, always, 11_250},
+		{"idle since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.now = q.now.Add(time.Hour) }, 5_000, 45_000},
+		{"little since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(1_000, time.Minute) }, 5_000, 45_000},
+		{"faster since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(200_000, 20*time.Second) }, 50_000, 450_000},
+		{"slower since", func(q *steadyQueue) { q.take(200_000, 10*time.Second); q.take(20_000, 20*time.Second) }, 5_000, 45_000},
 	} {
-		q, now := &queue{most: most}, time.Unix(1e9, 0)
-		tc.happens(q, &now)
-		if got := room(q, now, plenty); got < tc.want-tc.off || got > tc.want+tc.off {
-			t.Errorf("%s: %d may wait, want %d", tc.name, got, tc.want)
+		q := &steadyQueue{t: t, now: time.Unix(1e9, 0)}
+		q.most, q.limit = 2500*time.Millisecond, 600_000
+		q.tickLocked(q.now)
+		tc.happens(q)
+		under, wait := q.rooms()
+		if off := tc.under / 10; under < tc.under-off || under > tc.under+off {
+			t.Errorf("%s: %d may be under way, want %d", tc.name, under, tc.under)
 		}
-		if err := q.enter(plenty, now); err != nil {
-			t.Errorf("%s: one large request is refused where nothing waits: %v", tc.name, err)
+		if off := tc.wait / 10; wait < tc.wait-off || wait > tc.wait+off {
+			t.Errorf("%s: %d may wait, want %d", tc.name, wait, tc.wait)
 		}
-		if err := q.full(1, now); (err != nil) != (tc.want < plenty) || err != nil && !errors.Is(err, countmill.ErrOverloaded) {
-			t.Errorf("%s: one increment behind %d: got %v", tc.name, plenty, err)
+		if err := q.tooLongLocked("a"); err != nil && !errors.Is(err, countmill.ErrOverloaded) {
+			t.Errorf("%s: one more: got %v", tc.name, err)
+		}
+	}
+}
+
+// Lines have equal numbers of increments. A line that had more in one turn misses others.
+func TestLinesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const perTurn = 1000
+		q := &queue{most: time.Minute, limit: 1}
+		first, err := q.enter(t.Context(), "first", 10*always, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan ticket, 100)
+		var all sync.WaitGroup
+		for _, of := range []struct {
+			caller      string
+			cost, times int
+		}{{"large", 10 * perTurn, 2}, {"medium", perTurn, 20}, {"small", perTurn / 10, 200}} {
+			for range of.times {
+				all.Go(func() {
+					ticket, err := q.enter(t.Context(), of.caller, of.cost, time.Now())
+					if err != nil {
+						t.Error(err)
+					}
+					got <- ticket
+				})
+				synctest.Wait()
+			}
+		}
+		taken := make(map[string]int)
+		var turns []string
+		for range 222 {
+			q.leave(first, true, time.Now())
+			first = <-got
+			taken[first.caller] += first.cost
+			turns = append(turns, first.caller)
+			low, high := min(taken["small"], taken["medium"]), max(taken["small"], taken["medium"])
+			if low < 20*perTurn && (high-low > 2*perTurn || len(turns) > 3 && (taken["large"] > high+12*perTurn || taken["large"] < low-2*perTurn)) {
+				t.Errorf("lines had %v, in this order: %s", taken, turns)
+				break
+			}
+		}
+		q.leave(first, true, time.Now())
+		for len(turns) < 222 {
+			q.leave(<-got, true, time.Now())
+			turns = append(turns, "")
+		}
+		all.Wait()
+		if q.under != 0 || q.held != 0 || len(q.lines) != 0 || q.turns.Len() != 0 || len(q.pass.by) != 0 {
+			t.Errorf("something is left of callers who have gone: %d under way, %d held, lines %v", q.under, q.held, q.lines)
+		}
+	})
+}
+
+// Whoever stops waiting leaves nothing behind, and those behind it still have their turn.
+func TestWaitersLeave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{most: 2 * time.Second, limit: always}
+		first, err := q.enter(t.Context(), "a", 10*always, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone, late := make(chan error), make(chan error)
+		go func() { _, err := q.enter(ctx, "b", always, time.Now()); gone <- err }()
+		synctest.Wait()
+		go func() { _, err := q.enter(t.Context(), "b", always, time.Now()); late <- err }()
+		time.Sleep(time.Second)
+		cancel(errors.New("the client has gone"))
+		if err := <-gone; !errors.Is(err, countmill.ErrUnavailable) || !strings.Contains(err.Error(), "client has gone") {
+			t.Errorf("a request whose client has gone: got %v", err)
+		}
+		if err := <-late; !errors.Is(err, countmill.ErrOverloaded) {
+			t.Errorf("a request that has waited for 4 s: got %v", err)
+		}
+		q.leave(first, true, time.Now())
+		if q.under != 0 || q.held != 0 || len(q.lines) != 0 {
+			t.Errorf("%d under way, %d held, lines %v, want none", q.under, q.held, q.lines)
+		}
+	})
+}
+
+// Names that are long cost more.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	for _, tc := range [][3]int{{1, 20, 1}, {1, 500, 7}, {1000, 30_000, 1000}, {1000, 520_000, 8125}} {
+		if got := cost(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("%d increments in %d bytes cost %d, want %d", tc[0], tc[1], got, tc[2])
 		}
 	}
 }
@@ -141,6 +251,7 @@ func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 				w := httptest.NewRecorder()
 				r := httptest.NewRequest(http.MethodPost, "/v1/increments", from)
 				r.Header.Set("Content-Type", "application/x-ndjson")
+				r.ContentLength = int64(len(body))
 				h.ServeHTTP(w, r)
 				if w.Code == http.StatusTooManyRequests {
 					if !from.read {

@@ -1,0 +1,35 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
+)
+
+// A token's limits are read from the file, kept, and shown in /metrics.
+func TestTokensHaveLimits(t *testing.T) {
+	t.Parallel()
+	file, secrets := accesstest.File(t,
+		access.Token{Name: "guest", Scopes: []access.Scope{access.Publish, access.Metrics}, Limits: access.Limits{NewCounters: 2}},
+		access.Token{Name: "free", Scopes: []access.Scope{access.Publish}})
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	t.Cleanup(func() { r.stop(t) })
+	guest := []string{"Authorization", "Bearer " + secrets[0]}
+	r.incr(t, `[{"counter":"a"},{"counter":"b"},{"counter":"c"}]`, guest...)
+	status, text := r.call(t, "POST", "/v1/increments", `{"counter":"d"}`, guest...)
+	if status != 429 || !strings.Contains(text, `"type":"urn:countmill:problem:quota"`) || !strings.Contains(text, `"field":"new_counters_per_hour","limit":"2"`) {
+		t.Errorf("a new counter beyond the limit: got %d %s", status, text)
+	}
+	r.incr(t, `[{"counter":"a"},{"counter":"b"},{"counter":"c"}]`, guest...)
+	r.incr(t, `{"counter":"d"}`, "Authorization", "Bearer "+secrets[1])
+	_, metrics := r.call(t, "GET", "/metrics", "", guest...)
+	if want := "countmill_quota_refused_requests_total{token=\"guest\"} 1\n"; !strings.Contains(metrics, want) || strings.Contains(metrics, `token="free"`) {
+		t.Errorf("metrics lack %q, or have one of a token without limits", want)
+	}
+}
