@@ -29,7 +29,7 @@ type op struct {
 	limit   time.Duration
 	err     error
 	gaveUp  bool // its time was up before it was answered
-	flood   int  // of the flood, how many were added before
+	crowd   int  // how many of a crowd were added before
 
 	names     []string
 	final     bool // after all has come to rest
