@@ -148,6 +148,22 @@ func (w *World) suspendOld(s *step) {
 	}
 	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
 		w.hit(SuspendedOld)
+		if w.rng.IntN(2) == 0 {
+			w.recheck(s.p)
+		}
+	}
+}
+
+// recheck lets a process read the settings anew at once, before it goes on with anything else.
+func (w *World) recheck(p *proc) {
+	<-time.After(time.Second + 100*time.Millisecond)
+	w.settle()
+	for _, s := range w.pending {
+		if s.p == p && s.op == "check" && s.ready() {
+			w.release(s)
+			w.settle()
+			return
+		}
 	}
 }
 

@@ -67,7 +67,9 @@ func (w *World) turn(s *step) {
 		sub.idle = false
 	}
 	w.suspendOld(s)
-	w.release(s)
+	if slices.Contains(w.pending, s) {
+		w.release(s)
+	}
 }
 
 // advance lets time pass. What is due then happens then, each at its time.

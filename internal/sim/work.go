@@ -48,6 +48,8 @@ func (w *World) work() {
 		w.offer(p, "key")
 	case n < 16:
 		w.oddMessage()
+	case n < 17:
+		w.askPipeline()
 	default:
 		w.read()
 	}
