@@ -155,6 +155,8 @@ func (l *loop) audit() {
 	s := &l.a.stats
 	s.widened.Store(int64(l.pace.widened))
 	s.waitingLetters.Store(int64(len(l.letters)))
+	s.heldParts.Store(int64(len(l.known)))
+	s.jobs.Store(int64(len(l.jobs) + l.running))
 	l.a.state.Store(&state{reason: reason})
 	s.taking.Store(reason == nil && !l.draining)
 }

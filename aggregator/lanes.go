@@ -62,6 +62,7 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 		// A shard that no other commit of this process has.
 		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
+			// All or nothing: other commits may wait for the ones before.
 			l.giveBack(taken{adds[:i], shards[:i]}, answer{})
 			return taken{}, false
 		}
@@ -71,6 +72,14 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 		t.sort()
 	}
 	return t, true
+}
+
+// open is how many shards are in commits under way.
+func (l *lanes) open() int64 {
+	if l.policy == nil {
+		return 0
+	}
+	return int64(l.policy.Open())
 }
 
 // draw takes any shard.

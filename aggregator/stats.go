@@ -26,6 +26,10 @@ type Stats struct {
 	HeldMemory     int64 // that they take, estimated in bytes
 	WaitingLetters int64 // dead letters that are not written yet
 
+	HeldParts  int64 // with ids, in process
+	Jobs       int64 // commits that are under way or are to be tried
+	OpenShards int64 // that commits under way write
+
 	// Lag is the age of the oldest increment that is held uncommitted, and never less than how
 	// long one has been held. Dead letters in replay are apart: they were days old before.
 	Lag time.Duration
@@ -46,7 +50,7 @@ type stats struct {
 
 	written, read atomic.Int64
 
-	heldMessages, heldMemory, waitingLetters, replaying atomic.Int64
+	heldMessages, heldMemory, waitingLetters, replaying, heldParts, jobs atomic.Int64
 
 	widened atomic.Int64 // nanoseconds
 
@@ -78,6 +82,7 @@ func (a *Aggregator) Stats() Stats {
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
+		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
 	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()

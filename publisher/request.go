@@ -278,6 +278,7 @@ func (p *Publisher) withdraw(r *request) bool {
 	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
 	r.place = nil
+	// Its room is for others now.
 	p.open.add(-r.increments, -r.bytes)
 	if r.known != nil {
 		p.known.withdraw(r.known)

@@ -25,6 +25,8 @@ type Stats struct {
 	OpenBytes   int64 // in the open batch, roughly
 	InFlight    int64 // messages on their way
 	Queued      int64 // messages sealed that wait for a free call to the bus
+	Unsettled   int64 // batches sealed that the bus does not have whole yet
+	Waiting     int64 // calls of Publish and Flush in the open batch
 }
 
 // Stats is a snapshot. Open increments count when their batch is sealed.
@@ -35,6 +37,7 @@ func (p *Publisher) Stats() Stats {
 	s.Refused = p.refused.Load()
 	s.OpenEntries, s.OpenBytes = p.open.entries.Load(), p.open.bytes.Load()
 	s.InFlight, s.Queued = int64(p.inFlight), int64(len(p.queue))
+	s.Unsettled, s.Waiting = int64(len(p.seals)), int64(p.requests.Len())
 	return s
 }
 

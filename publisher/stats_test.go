@@ -116,7 +116,7 @@ func TestStatsSayWhatHappened(t *testing.T) {
 				synctest.Wait()
 				must(t, p.Add("a", 1))
 			},
-			want: Stats{Increments: 1500, InFlight: 1, Queued: 1, OpenEntries: 1, OpenBytes: counter},
+			want: Stats{Increments: 1500, InFlight: 1, Queued: 1, Unsettled: 1, OpenEntries: 1, OpenBytes: counter},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -217,6 +217,7 @@ func (s *stripe) harvest(h *harvest, last bool) {
 		c.wide, c.count = 0, 0
 		entries, bytes = entries+1, bytes+cost(c.counter)
 	}
+	// What spilled took room of its own, beside its counter's.
 	for _, it := range s.spills {
 		h.add(it)
 		entries, bytes = entries+1, bytes+cost(it.counter)

@@ -22,6 +22,12 @@ func (b *busy) begin(name string) bool {
 	return true
 }
 
+func (b *busy) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.names)
+}
+
 func (b *busy) end(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

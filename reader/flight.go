@@ -91,6 +91,13 @@ func (g *flights[T]) leave(key string, f *flight[T]) {
 	}
 }
 
+// len is how many reads can be joined.
+func (g *flights[T]) len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.running)
+}
+
 func (g *flights[T]) forget(key string, f *flight[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,6 +25,8 @@ type Stats struct {
 	Refreshes, LockWaits int64
 	// Overflows are totals that could not be given.
 	Overflows int64
+	// Reading is how many reads are under way that other calls may share, or leave alone.
+	Reading int64
 }
 
 // counts is Stats while they grow.
@@ -51,5 +53,6 @@ func (r *Reader) Stats() Stats {
 		Shared:    c.shared.Load(),
 		Refreshes: c.refreshes.Load(), LockWaits: c.lockWaits.Load(),
 		Overflows: c.overflows.Load(),
+		Reading:   int64(r.flights.len() + r.workers.flights.len() + r.refreshing.len() + r.workers.fetching.len()),
 	}
 }

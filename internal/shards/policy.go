@@ -82,6 +82,13 @@ func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool)
 	return 0, false
 }
 
+// Open is how many shards are under way.
+func (p *Policy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.busy)
+}
+
 func (p *Policy) firstLocked(counter string, n int) int {
 	if h := p.heat.get(counter); h != nil {
 		return h.next(n, p.cfg.Rate, p.cfg.Env)

@@ -51,7 +51,8 @@ type subscription struct {
 	ctx   context.Context
 	out   chan *message.Message
 	ended bool
-	idle  bool // did not take what it was offered; until something else has happened
+	next  *parcel // that it is to get before others; nil for most
+	idle  bool    // refused its last offer; until something else has happened
 }
 
 func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
@@ -180,6 +181,19 @@ func (b *broker) next() int {
 		}
 	}
 	return oldest
+}
+
+// deliver offers a message.
+func (w *World) deliver(s *subscription) {
+	i := w.bus.next()
+	if at := slices.Index(w.bus.queue, s.next); s.next != nil && at >= 0 {
+		i = at
+	}
+	l := w.bus.queue[i]
+	if w.bus.deliver(s, i) {
+		s.next = nil
+		w.lateCopy(s, l)
+	}
 }
 
 // deliver offers message i of the queue, and reports whether it was taken.

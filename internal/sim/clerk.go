@@ -97,8 +97,8 @@ const (
 func (w *World) lookAfter(kind string) bool {
 	lives := w.lives(reading)
 	all := w.readable(kind == discardOp)
-	if kind == discardOp { // the flood is counted by its sum
-		all = slices.DeleteFunc(all, func(d aggregator.Dead) bool { return hasCounter(partsIn(d), flood) })
+	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
+		all = slices.DeleteFunc(all, func(d aggregator.Dead) bool { return hasCounter(partsIn(d), w.crowd.counter) })
 	}
 	if len(lives) == 0 || len(all) == 0 {
 		return false
@@ -205,12 +205,9 @@ func (b *broker) mayFold(id wire.PartID) bool {
 	})
 }
 
-// ids returns the ids of the message's parts. A foreign message holds one increment.
+// ids returns the ids of the message's parts.
 func (l *parcel) ids() []wire.PartID {
-	if l.foreign {
-		return []wire.PartID{wire.MessageID("countmill", strconv.Itoa(l.n), 0)}
-	}
-	b, err := decode(l.payload)
+	b, err := l.batch()
 	if err != nil {
 		return nil
 	}
@@ -219,6 +216,18 @@ func (l *parcel) ids() []wire.PartID {
 		ids[i] = b.Parts[i].ID
 	}
 	return ids
+}
+
+// batch returns the parts of the message, however long it waited.
+func (l *parcel) batch() (*wire.Batch, error) {
+	if _, foreign := foreignEntry(l.payload); !foreign {
+		return decode(l.payload)
+	}
+	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, settings.MaxWindow)
+	if err != nil {
+		return nil, err
+	}
+	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
 }
 
 // allow notes that a message is delivered: its parts may be counted from it.

@@ -12,6 +12,7 @@ const (
 	PublishTwice
 	SubscribeFails
 	AckLost
+	LateCopy
 
 	FoldApplied
 	FoldNotApplied
@@ -82,17 +83,23 @@ const (
 	Foreign
 	Poison
 
-	// These are drawn apart (mail).
+	// These are drawn apart (mail, drawCrowd, ages).
 	GivenUp
 	ReplayAsked
 	AskedAsNew
 	LetterDiscarded
+	UnreadableAsked
+	Flood
+	Swarm
+	PastEvent
+	NearWindow
+	SuspendedOld
 
 	faultCount
 )
 
 var faultNames = [faultCount]string{
-	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost",
+	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "copy beside a younger message",
 	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
@@ -109,6 +116,9 @@ var faultNames = [faultCount]string{
 	"process of another wire version",
 	"foreign message", "refused content",
 	"message given up by the bus", "replay asked for", "replay as new asked for", "letter discarded",
+	"replay asked for of what nobody can read",
+	"counter driven beyond int64", "a million increments in a batch", "event of the past",
+	"just within the window", "suspended with old and young in a commit",
 }
 
 func (f Fault) String() string { return faultNames[f] }

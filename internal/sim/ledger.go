@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
@@ -12,8 +13,6 @@ const (
 	digits = 26
 	// poison is a counter whose commits the store refuses for their content.
 	poison = "poison"
-	// flood is a counter that is driven beyond int64.
-	flood = "flood"
 	// below is a counter of negative deltas.
 	below = "below"
 )
@@ -81,6 +80,9 @@ func letterSums(letters []aggregator.Dead) map[string][]int64 {
 // partsIn are the parts that a dead letter is about: all of a message that was not read, else
 // not the head that stands before one that follows it.
 func partsIn(d aggregator.Dead) []wire.Part {
+	if e, ok := foreignEntry(d.Payload); ok {
+		return []wire.Part{{Entries: []wire.Entry{e}}}
+	}
 	b, err := decode(d.Payload)
 	if err != nil {
 		return nil
@@ -92,6 +94,16 @@ func partsIn(d aggregator.Dead) []wire.Part {
 		return b.Parts[1:]
 	}
 	return b.Parts
+}
+
+// foreignEntry returns the increment of a message that no publisher made (oddMessage).
+func foreignEntry(payload []byte) (e wire.Entry, ok bool) {
+	var inc struct {
+		Counter string
+		Delta   int64
+	}
+	err := json.Unmarshal(payload, &inc)
+	return wire.Entry{Counter: inc.Counter, Delta: inc.Delta}, err == nil
 }
 
 // check compares the ledger with the store, when all has come to rest.
@@ -134,7 +146,7 @@ func (w *World) check() {
 
 // checkRest finds what nobody sent.
 func (w *World) checkRest(counter string, total int64) {
-	if counter == flood {
+	if w.crowd.is(counter) {
 		return
 	}
 	if counter == below {

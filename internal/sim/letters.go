@@ -34,6 +34,26 @@ func (w *World) mail() {
 	case 1:
 		w.rates[Poison], w.cured = 0.3, 1+rng.IntN(300)
 	}
+	if rng.IntN(3) == 0 {
+		w.rates[UnreadableAsked] = 0.3
+	}
+}
+
+// askUnreadable has a person ask for more letters that nobody can read than an aggregator looks
+// at together. They stay where they are, before most others, and so do the wishes.
+func (w *World) askUnreadable() bool {
+	if w.unreadable {
+		return false
+	}
+	w.unreadable = true
+	for i := range page + w.rng.IntN(3) {
+		d := aggregator.Dead{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: w.wall(), At: w.wall()}
+		wish := d
+		wish.Key = aggregator.AskKey(d.Key)
+		_ = w.fake.Bury(background, []aggregator.Dead{d, wish})
+	}
+	w.say(nil, "letters that nobody can read are asked for")
+	return true
 }
 
 // giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake

@@ -36,7 +36,7 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.bus.deliver(pick(w, open), w.bus.next())
+		w.deliver(pick(w, open))
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
@@ -66,7 +66,10 @@ func (w *World) turn(s *step) {
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
-	w.release(s)
+	w.suspendOld(s)
+	if slices.Contains(w.pending, s) {
+		w.release(s)
+	}
 }
 
 // advance lets time pass. What is due then happens then, each at its time.
@@ -107,6 +110,9 @@ func (w *World) event() {
 		enabled = ofWindows
 	}
 	f := pick(w, enabled)
+	if w.rates[NearWindow] > w.rng.Float64() {
+		f = NearWindow
+	}
 	if w.happen(f) {
 		w.hit(f)
 	}
@@ -158,6 +164,8 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case WindowLonger, WindowShorter:
 		return w.changeWindow(f == WindowLonger)
+	case NearWindow:
+		return w.nearWindow()
 	case DayPasses:
 		w.passDay()
 		return true
@@ -182,6 +190,8 @@ func (w *World) happen(f Fault) bool {
 			return w.lookAfter(replayOp)
 		}
 		return w.askReplay()
+	case UnreadableAsked:
+		return w.askUnreadable()
 	case AskedAsNew:
 		return w.lookAfter(asNewOp)
 	case LetterDiscarded:

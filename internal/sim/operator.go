@@ -250,7 +250,7 @@ func (w *World) passDay() {
 // checkRemoved: what resets have removed and what is left is together what was folded.
 func (w *World) checkRemoved() {
 	for counter, folded := range w.folded {
-		if left := w.fake.Left(counter); counter != flood && left+w.removed[counter] != folded {
+		if left := w.fake.Left(counter); !w.crowd.overflows(counter) && left+w.removed[counter] != folded {
 			w.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, w.removed[counter], left)
 		}
 	}

@@ -29,7 +29,7 @@ type op struct {
 	limit   time.Duration
 	err     error
 	gaveUp  bool // its time was up before it was answered
-	flood   int  // of the flood, how many were added before
+	crowd   int  // how many of a crowd were added before
 
 	names     []string
 	final     bool // after all has come to rest
@@ -37,6 +37,9 @@ type op struct {
 	from      time.Time     // when it was asked, by clocks that are right
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
+	pipeline  reader.Pipeline
+	knew      map[string]said // its process, then
+	guess     guess
 	id        string // of a reset
 	done      admin.Done
 	letter    aggregator.Dead // that a person looks after
@@ -105,6 +108,8 @@ func (w *World) finish(o *op) {
 		w.finishLetter(o)
 	case "flush", "close":
 		w.finishFlush(o)
+	case "pipeline":
+		w.checkPipeline(o)
 	case "ready":
 		w.finishProbe(o)
 	default:

@@ -69,6 +69,10 @@ func (w *World) park(s *step) bool {
 	return !s.fenced
 }
 
+// goesRound is how many calls show that a dead process tries the same for ever. From then on it waits
+// between two, or nothing else would have any time.
+const goesRound = 100_000
+
 // spawn starts a goroutine whose first step parks.
 func (w *World) spawn(p *proc, f func()) {
 	w.mu.Lock()
@@ -77,7 +81,9 @@ func (w *World) spawn(p *proc, f func()) {
 	w.mu.Unlock()
 	op := "go " + funcName(f)
 	go func() {
-		w.park(&step{p: p, op: op, n: n})
+		if !w.park(&step{p: p, op: op, n: n}) && n > goesRound {
+			<-time.After(time.Second)
+		}
 		f()
 	}()
 }

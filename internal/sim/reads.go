@@ -3,9 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
-	"math/big"
 	"math/rand/v2"
-	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -50,8 +48,8 @@ func (w *World) readFrom(p *proc, staleness time.Duration) *op {
 	if len(o.names) == 0 || w.rng.IntN(3) == 0 {
 		o.names = []string{"a"} // what many want at the same time
 	}
-	if w.shape.flood && (o.final || w.rng.IntN(3) == 0) {
-		o.names = []string{flood}
+	if w.crowd != nil && (o.final || w.rng.IntN(3) == 0) {
+		o.names = []string{w.crowd.counter}
 	}
 	if w.rng.IntN(8) == 0 {
 		o.kind = "list"
@@ -112,8 +110,8 @@ func (w *World) finishRead(o *op) {
 		staleness = 2 * time.Second
 	}
 	for _, t := range o.totals {
-		if t.Counter == flood {
-			w.checkFloodTotal(o, t.Total)
+		if w.crowd.is(t.Counter) {
+			w.checkCrowdTotal(o, t.Total)
 			continue
 		}
 		was, exists := w.fake.ServedAt(t.Counter, t.AsOf)
@@ -148,54 +146,9 @@ func (w *World) checkNoTotal(o *op) {
 		return
 	}
 	for _, name := range o.names {
-		if name == flood && w.floodMost > 1024 {
+		if w.crowd.overflows(name) {
 			return
 		}
 	}
 	w.violate("%s says that one of %q overflows", o.p.name, o.names)
-}
-
-// addFlood adds the largest delta very often.
-func (w *World) addFlood(p *proc) {
-	n := 0
-	for range 600 {
-		if p.pub.Add(flood, countmill.MaxDelta) != nil {
-			break
-		}
-		n++
-		synctest.Wait()
-	}
-	w.floodMost += n
-	w.floods[p] += n
-	w.trace("flood", p, flood, uint64(n))
-	w.say(p, "Add %d times %s%+d", n, flood, countmill.MaxDelta)
-}
-
-// flooded: a flush that was asked for after the flood made it durable.
-func (w *World) flooded(o *op) {
-	w.floodLeast += o.flood
-}
-
-// checkFloodTotal: it is a multiple of the increments that were sent.
-func (w *World) checkFloodTotal(o *op, total int64) {
-	n, rest := new(big.Int).DivMod(big.NewInt(total), big.NewInt(countmill.MaxDelta), new(big.Int))
-	if rest.Sign() != 0 || n.Int64() < 0 || n.Int64() > int64(w.floodMost) {
-		w.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", flood, total, w.floodMost)
-	}
-	if !o.final {
-		return
-	}
-	n.Add(n, w.floodInLetters())
-	if n.Int64() < int64(w.floodLeast) {
-		w.violate("the total of %s and its dead letters are %d increments, %d are durable", flood, n, w.floodLeast)
-	}
-}
-
-// floodInLetters is how many increments of the flood were set aside.
-func (w *World) floodInLetters() *big.Int {
-	n := new(big.Int)
-	for _, delta := range letterSums(w.fake.Letters())[flood] {
-		n.Add(n, big.NewInt(delta/countmill.MaxDelta))
-	}
-	return n
 }

@@ -20,6 +20,7 @@ const (
 	folding
 	lastResets
 	lastReads
+	idling
 )
 
 // drainOne stops a process in good order.
@@ -56,8 +57,8 @@ func (w *World) stop(p *proc) {
 func (w *World) close(p *proc) {
 	p.pubClosed = true
 	o := w.newOp("close")
-	o.sums, o.flood = p.sums, w.floods[p]
-	p.sums, w.floods[p] = nil, 0
+	o.sums, o.crowd = p.sums, w.crowd.take(p)
+	p.sums = nil
 	o.limit = time.Minute + time.Duration(o.n)*17
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
@@ -170,10 +171,14 @@ func (w *World) clearUp() {
 			break
 		}
 		if w.Calls >= leastCalls {
-			w.done = true
-			return
+			w.stage, w.rested = idling, time.Now()
+			break
 		}
 		w.readLast()
+	case idling:
+		if w.done = w.checkIdle(); w.done {
+			return
+		}
 	}
 	w.settle()
 	w.move()

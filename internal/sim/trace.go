@@ -93,13 +93,13 @@ func (w *World) verdict() {
 }
 
 // sumText names the increments that a delta is the sum of: a#0,3 are the first and the
-// fourth of counter a. Those of the flood are all the same, and so is what is wrong.
+// fourth of counter a. Those of a crowd are all the same, and so are wrong sums.
 func sumText(counter string, delta int64) string {
 	rest := delta
 	if counter == below {
 		rest = -rest
 	}
-	if counter == flood || rest <= 0 {
+	if counter == flood || counter == swarm || rest <= 0 {
 		return fmt.Sprintf("%s%+d", counter, delta)
 	}
 	var digits []string

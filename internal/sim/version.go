@@ -85,7 +85,7 @@ func (w *World) lettersWait() bool {
 	return slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
 		_, asked := aggregator.AskedFor(d.Key)
 		_, err := decode(d.Payload)
-		return asked || w.rates[TwoVersions] > 0 && err == nil && unread(&d)
+		return err == nil && (asked || w.rates[TwoVersions] > 0 && unread(&d))
 	})
 }
 

@@ -48,6 +48,8 @@ func (w *World) work() {
 		w.offer(p, "key")
 	case n < 16:
 		w.oddMessage()
+	case n < 17:
+		w.askPipeline()
 	default:
 		w.read()
 	}
@@ -75,8 +77,8 @@ func (w *World) counter() string {
 
 // add calls Add, now and then very often.
 func (w *World) add(p *proc) {
-	if w.shape.flood && w.rng.IntN(3) == 0 {
-		w.addFlood(p)
+	if w.crowd != nil && w.rng.IntN(3) == 0 {
+		w.addCrowd(p)
 		return
 	}
 	for range 1 + w.rng.IntN(4) {
@@ -97,8 +99,8 @@ func (w *World) add(p *proc) {
 // flush asks a publisher to send what Add took.
 func (w *World) flush(p *proc) {
 	o := w.newOp("flush")
-	o.sums, o.flood = p.sums, w.floods[p]
-	p.sums, w.floods[p] = nil, 0
+	o.sums, o.crowd = p.sums, w.crowd.take(p)
+	p.sums = nil
 	w.ask(o, p, p.pub.Flush)
 }
 
@@ -110,12 +112,12 @@ func (w *World) finishFlush(o *op) {
 	case o.p.dead:
 	case o.err != nil: // a later one may still say so
 		o.p.sums = append(o.p.sums, o.sums...)
-		w.floods[o.p] += o.flood
+		w.crowd.give(o.p, o.crowd)
 	default:
 		for _, s := range o.sums {
 			s.durable()
 		}
-		w.flooded(o)
+		w.crowd.prove(o.crowd)
 	}
 }
 
@@ -124,7 +126,7 @@ func (w *World) offer(p *proc, kind string) {
 	o := w.newOp(kind)
 	var at time.Time
 	if w.rng.IntN(2) == 0 {
-		at = w.wall()
+		at = w.pastEvent(w.wall())
 	}
 	if kind == "key" {
 		o.key = fmt.Sprint("key", o.n)
@@ -144,6 +146,9 @@ func (w *World) offer(p *proc, kind string) {
 		}
 		o.sums = append(o.sums, s)
 		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+		if !at.IsZero() {
+			inc.Time = w.pastEvent(at)
+		}
 		switch {
 		case kind == "key" && w.rng.IntN(4) == 0:
 			inc.ID = fmt.Sprint("in key", o.n, ":", i)
@@ -214,6 +219,10 @@ func (w *World) oddMessage() {
 		}
 		w.hit(Foreign)
 		s.durable()
-		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d}`, s.counter, s.delta()), true)
+		more := ""
+		if at := w.pastEvent(time.Time{}); !at.IsZero() {
+			more = fmt.Sprintf(`,"id":"foreign %s %d","time":%q`, s.counter, s.digit, at.UTC().Format(time.RFC3339Nano))
+		}
+		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d%s}`, s.counter, s.delta(), more), true)
 	}
 }

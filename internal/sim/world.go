@@ -96,6 +96,8 @@ type World struct {
 	procs    int
 	procsAll []*proc
 	stage    stage
+	rested   time.Time // since when nothing is left to do, and left is the same
+	left     string    // the holdings then
 	done     bool
 	clients  *proc
 	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
@@ -104,6 +106,7 @@ type World struct {
 	removed map[string]int64 // by resets
 	did     map[int]int64    // by each op
 	told    map[string]answered
+	records map[string]said // of aggregators, in the store
 
 	unreset   []string // counters that an operator has yet to reset at the end
 	lastReset *op
@@ -115,9 +118,8 @@ type World struct {
 	sealed     map[string]string
 	garbage    []string
 	replays    []aggregator.Dead // that were asked for
-	floods     map[*proc]int
-	floodLeast int
-	floodMost  int
+	unreadable bool              // letters were asked for
+	crowd      *crowd            // nil in most schedules
 	ops        int
 	asked      map[*op]struct{}
 	again      []*op
@@ -145,9 +147,9 @@ func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
-		asked: make(map[*op]struct{}), floods: make(map[*proc]int), marked: make(map[wire.PartID]bool), stormy: true,
+		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
-		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
+		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), records: make(map[string]said), did: make(map[int]int64),
 	}
 	w.Seed = seed
 	w.digest.Reset()
@@ -156,6 +158,8 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.drawWindows()
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
+	w.crowd = w.drawCrowd()
+	w.ages()
 	if w.embedded {
 		w.calm()
 	}
