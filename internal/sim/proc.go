@@ -60,6 +60,7 @@ type proc struct {
 	first        *parcel // that was delivered to it
 	pub          *publisher.Publisher
 	pubClosed    bool
+	cutShort     bool // by the time-out of Close
 	agg          *aggregator.Aggregator
 	stop         context.CancelFunc
 	rdr          *reader.Reader

@@ -63,11 +63,11 @@ func (w *World) close(p *proc) {
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
-// endPublishers ends publishers that were closed, also those that others have replaced: where the
-// time for it was up, they still publish.
+// endPublishers ends publishers whose Close was cut short, also those that others have replaced:
+// they still publish.
 func (w *World) endPublishers() {
 	for _, p := range w.procsAll {
-		if p.role == publishing && p.pubClosed && !p.dead {
+		if p.role == publishing && p.cutShort && !p.dead {
 			w.kill(p)
 		}
 	}

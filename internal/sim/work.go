@@ -111,7 +111,7 @@ func (w *World) finishFlush(o *op) {
 	switch {
 	case o.p.dead:
 	case o.err != nil: // a later one may still say so
-		o.p.sums = append(o.p.sums, o.sums...)
+		o.p.sums, o.p.cutShort = append(o.p.sums, o.sums...), o.kind == "close"
 		w.crowd.give(o.p, o.crowd)
 	default:
 		for _, s := range o.sums {
