@@ -34,12 +34,14 @@ func TestMinFreeKeepsTheProcessAlive(t *testing.T) {
 		for range 400 {
 			fmt.Fprintf(&body, "{\"counter\":\"%016x%s\"}\n", rand.Uint64(), strings.Repeat("x", 400))
 		}
-		statuses[post(up, body.String(), "")]++ // below 256 KiB: a refused body is read to its end
+		statuses[post(up, body.String(), "")]++
 	}
 	t.Logf("answers %v in %s", statuses, time.Since(began).Round(time.Second))
 	for status := range statuses {
-		if status != http.StatusAccepted && status != http.StatusInsufficientStorage && status != http.StatusTooManyRequests {
-			t.Errorf("got answers %v, want 202, 429 and 507 only", statuses)
+		// 0: the answer came before the body was written, and the connection closed meanwhile.
+		// 504: it was accepted, and folding stopped before its turn.
+		if status != 0 && status != http.StatusGatewayTimeout && status != http.StatusAccepted && status != http.StatusInsufficientStorage && status != http.StatusTooManyRequests {
+			t.Errorf("got answers %v, want 202, 429, 504 and 507 only", statuses)
 		}
 	}
 	if statuses[http.StatusInsufficientStorage] == 0 {
