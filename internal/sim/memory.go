@@ -16,6 +16,14 @@ func (w *World) checkMemory() {
 	}
 	for _, p := range w.lives(aggregating) {
 		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
+		p.checkReady()
+	}
+}
+
+// checkReady: an aggregator that was told that the database is another does not say that it is ready.
+func (p *proc) checkReady() {
+	if !p.told.IsZero() && p.agg.Ready() == nil {
+		p.w.violate("%s is ready, and was told that this is another database", p.name)
 	}
 }
 

@@ -38,8 +38,6 @@ type op struct {
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
 	pipeline  reader.Pipeline
-	knew      map[string]said // its process, then
-	guess     guess
 	id        string // of a reset
 	done      admin.Done
 	letter    aggregator.Dead // that a person looks after

@@ -35,24 +35,22 @@ type proc struct {
 	dead    bool // guarded by World.mu
 	calls   int  // guarded by World.mu
 	frozen  bool
-	leaving bool            // told to stop
-	left    bool            // and has
-	fell    bool            // ended by itself
-	unsure  bool            // the outcome of a fold was unknown to it
-	skew    time.Duration   // written under World.mu
-	set     time.Time       // when its clock was set last
-	image   uint64          // where its random numbers begin
-	told    time.Time       // when Check said that the database is another
-	late    int             // folds since
-	learned bool            // it was told the store's time
-	doubt   time.Duration   // how far it may be wrong about it since the store's clock was set; guarded by World.mu
-	setBack time.Duration   // how far its own clock was set back since the store last answered; guarded by World.mu
-	asking  int             // checks of the database under way
-	asked   time.Time       // when the last was answered
-	lag     time.Duration   // that it said last; guarded by World.mu
-	guess   guess           // guarded by World.mu
-	knows   map[string]said // the records of aggregators that it has read last; guarded by World.mu
-	goesBy  int64           // version of the settings that it was told last; guarded by World.mu
+	leaving bool          // told to stop
+	left    bool          // and has
+	fell    bool          // ended by itself
+	unsure  bool          // the outcome of a fold was unknown to it
+	skew    time.Duration // written under World.mu
+	set     time.Time     // when its clock was set last
+	image   uint64        // where its random numbers begin
+	told    time.Time     // when Check said that the database is another
+	late    int           // folds since
+	learned bool          // it was told the store's time
+	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
+	setBack time.Duration // how far its own clock was set back since the store last answered; guarded by World.mu
+	asking  int           // checks of the database under way
+	asked   time.Time     // when the last was answered
+	lag     time.Duration // that it said last; guarded by World.mu
+	goesBy  int64         // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -222,24 +221,15 @@ func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
 	s.w.mu.Lock()
 	s.p.lag = worker.Lag
 	s.w.mu.Unlock()
-	record := s.p.says(worker)
-	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error {
-		s.w.records[worker.ID] = record
-		return s.w.fake.Announce(background, worker)
-	})
+	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
 }
 
 // Workers reads them.
 func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error) {
-	var records map[string]said
 	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
-		records = maps.Clone(s.w.records)
 		workers, err = s.w.fake.Workers(background)
 		return err
 	})
-	if err == nil {
-		s.w.setClocks(func() { s.p.knows = records })
-	}
 	return workers, err
 }
 
@@ -260,8 +250,6 @@ func (s *store) Check(ctx context.Context) (checked settings.Checked, err error)
 	})
 	if err == nil {
 		s.p.taught(began)
-		took := s.w.wall().Sub(began)
-		s.w.setClocks(func() { s.p.guess.learns(took) })
 	}
 	return checked, err
 }

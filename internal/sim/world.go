@@ -106,7 +106,6 @@ type World struct {
 	removed map[string]int64 // by resets
 	did     map[int]int64    // by each op
 	told    map[string]answered
-	records map[string]said // of aggregators, in the store
 
 	unreset   []string // counters that an operator has yet to reset at the end
 	lastReset *op
@@ -149,7 +148,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
-		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), records: make(map[string]said), did: make(map[int]int64),
+		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
 	}
 	w.Seed = seed
 	w.digest.Reset()
