@@ -81,10 +81,18 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("reader: %w", err)
 		}
 	}
-	if tokens := a.tokensDegraded(); tokens != "" {
-		degraded = strings.TrimPrefix(degraded+"; tokens: "+tokens, "; ")
+	if a.aggregator != nil {
+		degraded = alsoDegraded(degraded, "aggregator", a.aggregator.Degraded())
 	}
-	return degraded, nil
+	return alsoDegraded(degraded, "tokens", a.tokensDegraded()), nil
+}
+
+// alsoDegraded adds what a part does without, which is empty for most.
+func alsoDegraded(degraded, part, without string) string {
+	if without == "" {
+		return degraded
+	}
+	return strings.TrimPrefix(degraded+"; "+part+": "+without, "; ")
 }
 
 func (a *App) tokensDegraded() string {

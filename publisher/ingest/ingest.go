@@ -30,8 +30,8 @@ const keyHeader = "Idempotency-Key"
 // A Sender puts increments on the bus. Concurrent calls are allowed. nil means that all
 // of them are durable; errors match the sentinels of package countmill, and one that
 // matches ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed means
-// that none of them was or will be counted. A *countmill.FieldError gives the Index in
-// incs.
+// that none of them was or will be counted. One that matches ErrIDsReused means that those it
+// names were not counted, and all others were. A *countmill.FieldError gives the Index in incs.
 type Sender interface {
 	Publish(ctx context.Context, incs ...countmill.Increment) error
 
@@ -181,7 +181,9 @@ func (h *Handler) send(r *http.Request, principal, key string, keyed bool, incs 
 	if err := h.queue.enter(len(incs), time.Now()); err != nil {
 		return err
 	}
-	defer func() { h.queue.leave(len(incs), err == nil, time.Now()) }()
+	defer func() {
+		h.queue.leave(len(incs), err == nil || errors.Is(err, countmill.ErrIDsReused), time.Now())
+	}()
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
 	defer cancel()
 	if keyed {

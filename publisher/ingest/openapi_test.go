@@ -40,6 +40,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 		{jsonType, strings.Repeat(" ", api.MaxBody+1), nil, 413},
 		{"text/plain", "a", nil, 415},
 		{jsonType, `{"counter":"a"}`, countmill.ErrConflict, 422},
+		{jsonType, `{"counter":"a","id":"x"}`, &countmill.ConflictsError{Conflicts: []countmill.Conflict{{ID: "x"}}}, 422},
 		{jsonType, `{"counter":"a"}`, countmill.ErrOverloaded, 429},
 		{jsonType, `{"counter":"a"}`, fmt.Errorf("a fault"), 500},
 		{jsonType, `{"counter":"a"}`, countmill.ErrUnavailable, 503},
