@@ -62,6 +62,7 @@ func (h *held) tell(p *part) bool {
 	if h.reply == nil || p.Kind == wire.Rest || p.Kind == wire.Anonymous {
 		return false
 	}
+	// Its sender drops it, and goes on.
 	h.reply.Add(wire.Use{ID: p.ID, Fingerprint: p.fingerprint})
 	return true
 }

@@ -83,6 +83,7 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	if err := p.send(ctx, r, now); err != nil {
 		return err
 	}
+	// Where the head was refused, nothing of the request is counted.
 	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
 		return p.forgetKey(r.known)
 	}

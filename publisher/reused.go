@@ -35,6 +35,7 @@ func (r *request) conflicts(incs []countmill.Increment) error {
 			continue
 		}
 		part := wire.CutIdentified(inc)
+		// Another delta may have been counted under this id, or this one.
 		if _, ok := r.reused[wire.Use{ID: part.ID, Fingerprint: part.Fingerprint()}]; ok {
 			found = append(found, countmill.Conflict{Position: i, ID: inc.ID})
 		}
