@@ -105,7 +105,7 @@ func (a *Aggregator) Ready() error {
 	return nil
 }
 
-// Degraded says what waits although the aggregator is ready; empty where nothing does.
+// Degraded returns what waits while the aggregator is ready; empty for nothing.
 func (a *Aggregator) Degraded() string { return a.state.Load().degraded }
 
 func randomName(random io.Reader) string {

@@ -160,7 +160,7 @@ func (l *loop) audit() {
 	s.taking.Store(reason == nil && !l.draining)
 }
 
-// degraded says what waits although the aggregator takes and folds messages.
+// degraded returns what waits while the aggregator takes and folds messages.
 func (l *loop) degraded() string {
 	if l.buryFails == 0 && !l.crowded() {
 		return ""

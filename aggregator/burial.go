@@ -10,7 +10,7 @@ import (
 
 // A burial is the answer to a write of dead letters.
 type burial struct {
-	letters [][]*letter // those that stand in one
+	letters [][]*letter // by the letter that they become
 	dead    []Dead      // as the store got them
 	err     error
 }
@@ -54,8 +54,8 @@ func (l *loop) bury(now time.Time) {
 func (l *loop) crowded() bool { return len(l.letters) > l.a.cfg.DeadLetterRate }
 
 // nextLetters takes up to n letters off the queue. If it is crowded, letters with the same reason are
-// joined to one: a sender who has thousands of parts refused in one request must not have other
-// messages wait behind their letters. While letters cannot be written, each goes alone.
+// joined to one: one request can have thousands of parts refused, and no other
+// message may wait behind their letters. While letters cannot be written, each goes alone.
 func (l *loop) nextLetters(n int) (batch [][]*letter) {
 	join := l.crowded() && l.buryFails == 0
 	open := make(map[cause]*joint)
@@ -112,8 +112,8 @@ func (j *joint) takes(d *letter) bool {
 // joinedTime is how many bytes a time of its own adds to a part, at most.
 const joinedTime = 12
 
-// joins reports whether a letter can stand in one with others. That of a rest of a request cannot: a
-// copy of the head has to stand before it.
+// joins reports whether a letter can be joined with others. That of a rest of a request cannot: it
+// needs a copy of the head before it.
 func (d *letter) joins() bool {
 	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
 		return false
@@ -186,7 +186,7 @@ func (l *loop) afterBurial(b burial) {
 	l.epitaph.write(l.a.cfg.Logger, time.Now())
 }
 
-// An epitaph is what the log says of letters that were written: one line a second.
+// An epitaph collects written letters for the log: one line a second.
 type epitaph struct {
 	letters int
 	first   Dead

@@ -43,8 +43,8 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 	}
 }
 
-// Each message is told of its own conflicts, also where two of them meet in one window; what shares
-// the message with them is counted, and there is no letter.
+// Each reply names the conflicts of its own message, also if two messages meet in one window. All
+// other parts of the message are counted, and there is no letter.
 func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
 	}
 }
 
-// A request with a key is told of its head, and nothing of it is counted, whichever of its messages
-// a part is in.
+// The reply to a request with a key names its head, and nothing of the request is counted,
+// whichever of its messages a part is in.
 func TestAPublisherThatWaitsIsToldOfAHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -162,7 +162,7 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 	})
 }
 
-// Letters of requests with a key, of single increments in them and of others stand in one, and each
+// Letters of requests with a key, of single increments in them and of others are joined, and each
 // part keeps its time.
 func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -55,8 +55,8 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	}
 }
 
-// tell notes in the reply of the message that a part was not counted, because its id was applied
-// with other increments. It reports false where nobody reads that. A rest of a request whose head
+// tell adds a part to the reply of the message: it was not counted, because its id was applied with
+// other increments. It reports false where nobody reads that. A rest of a request whose head
 // was applied has no id that its sender knows.
 func (h *held) tell(p *part) bool {
 	if h.reply == nil || p.Kind == wire.Rest || p.Kind == wire.Anonymous {

@@ -12,7 +12,7 @@ import (
 // removed then.
 type held struct {
 	msg    *message.Message
-	reply  *wire.Reply // to its publisher, who waits for the ack; nil for most
+	reply  *wire.Reply // for its publisher; nil unless that waits for the ack
 	letter string      // the dead letter's key; msg is nil then
 	source string      // its id, for dead letters
 	time   time.Time   // when its oldest increment was added

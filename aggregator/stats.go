@@ -15,7 +15,7 @@ type Stats struct {
 	Contended   int64 // of them that the store gave up because of others
 	Duplicates  int64 // parts that had been applied before, or were in process
 	Late        int64 // parts applied when they were older than Config.Staleness
-	Conflicts   int64 // parts whose ids had been applied with other increments, and whose senders were told so
+	Conflicts   int64 // parts named in replies: their ids had been applied with other increments
 	DeadLetters int64 // written
 	Replayed    int64 // dead letters that were asked for or can be read now, counted and removed
 	Raised      int64 // records of counters written

@@ -11,7 +11,7 @@ import (
 // errKeyUsed refuses a request with a key.
 var errKeyUsed = fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
 
-// addReused notes what a bus says of one of the messages.
+// addReused adds the reply to one of the messages.
 func (s *seal) addReused(uses map[wire.Use]struct{}) {
 	if len(uses) == 0 {
 		return

@@ -56,7 +56,7 @@ func wantConflicts(t *testing.T, what string, err error, want ...countmill.Confl
 	}
 }
 
-// Calls share a message, and use one id with different deltas: each is told of its own increments.
+// Calls share a message, and use one id with different deltas: each error names its own increments.
 func TestEachCallIsToldOfItsOwnConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 	})
 }
 
-// What was said of a try that failed means nothing: the next one tells.
+// The reply to a try that failed means nothing: the next one decides.
 func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

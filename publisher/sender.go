@@ -159,7 +159,7 @@ func (p *Publisher) dispatchLocked() {
 // deliver sends one message until the bus has it, or never will.
 func (p *Publisher) deliver(m *sealed) {
 	for try := 0; ; try++ {
-		// Each try has a reply of its own: what was said about one that failed means nothing.
+		// Each try has a reply of its own: that to a failed one means nothing.
 		reply := new(wire.Reply)
 		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferReply(p.life, reply)))
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil

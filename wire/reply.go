@@ -14,7 +14,7 @@ type Use struct {
 // it after the bus has said so.
 type Reply struct{ reused map[Use]struct{} }
 
-// Add notes a part that was not counted. A refused head stands for all parts that follow it.
+// Add notes a part that was not counted. A refused head includes all parts that follow it.
 func (r *Reply) Add(u Use) {
 	if r.reused == nil {
 		r.reused = make(map[Use]struct{})

@@ -140,7 +140,7 @@ type imported struct {
 	Reused    []string `json:"conflicting,omitempty"`
 }
 
-// print says what was done. It returns an error where rows were not counted, after all others were.
+// print reports the import. It returns an error if rows were dropped for their ids.
 func (d *imported) print(c call, asJSON bool) error {
 	write := d.text
 	if asJSON {

@@ -128,8 +128,8 @@ func TestOneIDCountsOnTwoCounters(t *testing.T) {
 	}
 }
 
-// A key with another body is refused, by the process that knows the key and by one that was started
-// since. The first counts in both cases, and may be repeated.
+// Every process refuses a key with another body, also one started since. The first body counts, and
+// may be repeated.
 func TestKeyWithAnotherBody(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

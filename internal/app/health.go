@@ -87,7 +87,7 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 	return alsoDegraded(degraded, "tokens", a.tokensDegraded()), nil
 }
 
-// alsoDegraded adds what a part does without, which is empty for most.
+// alsoDegraded adds a reason to the text, unless it is empty.
 func alsoDegraded(degraded, part, without string) string {
 	if without == "" {
 		return degraded

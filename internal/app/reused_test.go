@@ -31,8 +31,7 @@ func reusing(request, delta int) string {
 	return strings.TrimSuffix(b.String(), ",") + "]"
 }
 
-// Ids that come again with another delta are the business of who sends them: all others are
-// counted meanwhile.
+// Ids that come again with another delta stop nobody: all other requests are counted meanwhile.
 func TestReusedIDsStopNobody(t *testing.T) {
 	t.Parallel()
 	var lines logLines
@@ -82,7 +81,7 @@ func TestReusedIDsStopNobody(t *testing.T) {
 	}
 }
 
-// unhurried repeats what is refused because too much waits: the machine may be slow.
+// unhurried repeats a request after a 429: the machine may be slow.
 func (r *running) unhurried(method, path, body string) (status int, text string, err error) {
 	for deadline := time.Now().Add(patience); ; <-time.After(100 * time.Millisecond) {
 		status, text, err = r.try(method, path, body)

@@ -35,7 +35,7 @@ type parcel struct {
 	published time.Time
 	foreign   bool
 	acked     bool
-	// settled is told the outcome, where the publisher waits for it. from is the context of its message.
+	// settled gets the outcome, where the publisher waits for it. from is the context of its message.
 	settled func(error)
 	from    context.Context
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// finishConflicts takes in that a caller was told which increments of an op were not counted. All
+// finishConflicts takes in an answer that names the increments of an op that were not counted. All
 // others were.
 func (w *World) finishConflicts(o *op) {
 	var told *countmill.ConflictsError
@@ -32,7 +32,7 @@ func (w *World) finishConflicts(o *op) {
 	}
 }
 
-// conflicted notes that the caller of an increment was told that it was not counted, nor will be.
+// conflicted notes that an increment was refused for its id: it is not counted, nor will be.
 func (w *World) conflicted(s *sum) {
 	w.Conflicts++
 	if !s.reused {

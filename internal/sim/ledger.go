@@ -28,7 +28,7 @@ type sum struct {
 	reused  bool // another increment came under its id, or its request's key
 	renewed bool // it was asked for as new, as that one has its id
 	tossed  bool // a letter that it is in was to be discarded
-	refused bool // its caller was told that another one was counted under its id
+	refused bool // its answer was that another one was counted under its id
 }
 
 func (s *sum) delta() int64 {

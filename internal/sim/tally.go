@@ -14,7 +14,7 @@ type Tally struct {
 	Few       int // schedules that had fewer than leastCalls
 	Steps     int
 	Reads     int
-	Conflicts int // increments whose callers were told that their ids were counted with another delta
+	Conflicts int // increments refused because their ids were counted with another delta
 	Replayed  int // letters, asked for or of a newer wire version
 	Resets    int
 	Swept     int // counters
