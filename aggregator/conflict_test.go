@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +193,32 @@ func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 		t.Log(kinds, parts, len(store.Letters()))
 		if parts[wire.Head] == 0 || parts[wire.Rest] != 1 || parts[wire.IdentifiedRest]+parts[wire.Identified] != 3 {
 			t.Errorf("the letters hold %v", parts)
+		}
+	})
+}
+
+// Letters that wait are seen, although everything else is taken and folded.
+func TestLettersThatWaitAreSeen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		r.send(t, identified("x", 1))
+		settle(time.Minute)
+		if got := r.agg.Degraded(); got != "" {
+			t.Errorf("nothing waits: got %q", got)
+		}
+		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		waiting := r.send(t, identified("x", 2))
+		r.send(t, anonymous(one("b", 1)))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1, "b": 1})
+		if got := r.agg.Degraded(); !strings.Contains(got, "1 dead letters are not written yet") && !strings.Contains(got, "0 dead letters") || r.agg.Ready() != nil {
+			t.Errorf("degraded %q, ready %v; want a letter that waits, and ready", got, r.agg.Ready())
+		}
+		store.On(fakestore.Bury, fakestore.Script())
+		settle(time.Minute)
+		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(store.Letters()) != 1 {
+			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(store.Letters()))
 		}
 	})
 }
