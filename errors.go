@@ -15,6 +15,10 @@ var (
 	// this request was counted.
 	ErrConflict = errors.New("id reused")
 
+	// ErrIDsReused: some increments have ids that were counted before with other deltas. Those were
+	// not counted, and all others of the call were. The error is a *ConflictsError that names them.
+	ErrIDsReused = errors.New("ids reused")
+
 	// ErrOverloaded: certainly not counted, because a bound on memory, or on what may
 	// wait, was reached. Repeat later.
 	ErrOverloaded = errors.New("overloaded")
@@ -33,6 +37,27 @@ var (
 	// ErrOverflow: a total or a shard does not fit a signed 64-bit integer.
 	ErrOverflow = errors.New("total does not fit 64 bits")
 )
+
+// A Conflict is an increment that was not counted, because another delta was counted under its id.
+type Conflict struct {
+	Position int    `json:"position"` // in the request, from 0
+	ID       string `json:"id"`
+}
+
+// A ConflictsError names the increments of a request that were not counted. All others were
+// counted. Do not repeat any of them; a repeat with the same ids gets the same answer. It matches
+// ErrIDsReused.
+type ConflictsError struct{ Conflicts []Conflict }
+
+// Error is one line about all of them.
+func (e *ConflictsError) Error() string {
+	first := e.Conflicts[0]
+	return "increments not counted, because their ids were counted before with other deltas: " + strconv.Itoa(len(e.Conflicts)) +
+		" (first: position " + strconv.Itoa(first.Position) + ", id " + strconv.Quote(first.ID) + "); all others of the request were counted"
+}
+
+// Is makes errors.Is(err, ErrIDsReused) true.
+func (e *ConflictsError) Is(target error) bool { return target == ErrIDsReused }
 
 // A FieldError says which field of the input is wrong and what its limit is. It
 // matches ErrInvalid.

@@ -88,7 +88,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 const maxSkew = time.Minute
 
 // A state is why the aggregator is not ready; a nil reason means that it is.
-type state struct{ reason error }
+type state struct {
+	reason   error
+	degraded string
+}
 
 // Ready returns nil while the aggregator takes and folds messages, else the reason why
 // it does not.
@@ -101,6 +104,9 @@ func (a *Aggregator) Ready() error {
 	}
 	return nil
 }
+
+// Degraded returns what waits while the aggregator is ready; empty for nothing.
+func (a *Aggregator) Degraded() string { return a.state.Load().degraded }
 
 func randomName(random io.Reader) string {
 	var b [8]byte

@@ -157,8 +157,17 @@ func (l *loop) audit() {
 	s.waitingLetters.Store(int64(len(l.letters)))
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
-	l.a.state.Store(&state{reason: reason})
+	l.a.state.Store(&state{reason: reason, degraded: l.degraded()})
+	l.epitaph.write(l.a.cfg.Logger, l.audited)
 	s.taking.Store(reason == nil && !l.draining)
+}
+
+// degraded returns what waits while the aggregator takes and folds messages.
+func (l *loop) degraded() string {
+	if l.buryFails == 0 && !l.crowded() {
+		return ""
+	}
+	return fmt.Sprintf("%d dead letters are not written yet, and their messages wait", len(l.letters))
 }
 
 func (l *loop) reason() error {
@@ -173,7 +182,7 @@ func (l *loop) reason() error {
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
 		return fmt.Errorf("the last %d commits got nowhere", l.failures)
-	case l.full() && (l.buryFails > 0 || len(l.letters) > l.a.cfg.DeadLetterRate):
+	case l.full() && (l.buryFails > 0 || l.crowded()):
 		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")

@@ -48,6 +48,7 @@ type Intake struct {
 	cfg     IntakeConfig
 	limiter *rate.Limiter
 	taken   atomic.Int64
+	epitaph epitaph
 }
 
 // NewIntake returns an intake from bus into morgue.
@@ -80,13 +81,18 @@ func (in *Intake) Run(ctx context.Context) error {
 		}
 		in.pause(ctx, attempts)
 	}
+	in.epitaph.write(in.cfg.Logger, in.epitaph.next)
 	return nil
 }
 
 // takeAll returns when the channel is closed or ctx ends.
 func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	for {
 		select {
+		case <-second.C:
+			in.epitaph.write(in.cfg.Logger, time.Now())
 		case m, ok := <-messages:
 			if !ok {
 				return
@@ -110,7 +116,8 @@ func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 			continue
 		}
 		in.taken.Add(1)
-		in.cfg.Logger.Error("dead letter", "source", d.Source, "reason", d.Reason, "key", d.Key)
+		in.epitaph.add(&d)
+		in.epitaph.write(in.cfg.Logger, time.Now())
 		m.Ack()
 		return true
 	}

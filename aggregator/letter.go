@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -29,13 +27,44 @@ type letter struct {
 // refuse sets a part aside for good. Followers of a head share its fate and its
 // letter: a request that was refused has nothing of it counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	parts := append([]*part{p}, p.takeFollowers()...)
-	dead := &letter{unmarked: !p.marked, parts: parts, dead: Dead{Time: p.from, Reason: reason, Maybe: maybe}}
-	for _, q := range parts {
-		q.eachHolder(func(h *held) { dead.holders = append(dead.holders, h) })
+	dead := &letter{unmarked: !p.marked, dead: Dead{Time: p.from, Reason: reason, Maybe: maybe}}
+	var told []*held
+	for _, q := range append([]*part{p}, p.takeFollowers()...) {
+		waiting := len(dead.holders)
+		q.eachHolder(func(h *held) {
+			// A conflict that the publisher hears of needs no letter; all others do.
+			if reason == idReused && h.tell(p) {
+				told = append(told, h)
+				return
+			}
+			dead.holders = append(dead.holders, h)
+		})
+		if len(dead.holders) > waiting {
+			dead.parts = append(dead.parts, q)
+		}
 	}
 	l.forget(p)
-	l.setAside(dead)
+	if len(told) > 0 {
+		l.a.stats.conflicts.Add(1)
+	}
+	for _, h := range told {
+		l.done(h)
+	}
+	if len(dead.parts) > 0 {
+		l.setAside(dead)
+	}
+}
+
+// tell adds a part to the reply of the message: it was not counted, because its id was applied with
+// other increments. It reports false where nobody reads that. A rest of a request whose head
+// was applied has no id that its sender knows.
+func (h *held) tell(p *part) bool {
+	if h.reply == nil || p.Kind == wire.Rest || p.Kind == wire.Anonymous {
+		return false
+	}
+	// Its sender drops it, and goes on.
+	h.reply.Add(wire.Use{ID: p.ID, Fingerprint: p.fingerprint})
+	return true
 }
 
 // complete returns the letter as the store gets it. A letter of parts is encoded only now:
@@ -46,12 +75,17 @@ func (d *letter) complete() Dead {
 	}
 	kept, full := distinct(d.parts), d.dead
 	full.Source, full.Payload = kept[0].ID.String(), batchOf(kept...)
-	cause := full.Reason
+	full.Key = partsKey(&full, kept)
+	return full
+}
+
+// partsKey is the key of a letter that holds these parts.
+func partsKey(d *Dead, kept []*part) string {
+	cause := d.Reason
 	if strings.HasPrefix(cause, beyondWindow) {
 		cause = beyondWindow // the same whatever the window is
 	}
-	full.Key = letterKey(full.Source, cause, content(kept))
-	return full
+	return letterKey(d.Source, cause, content(kept))
 }
 
 // distinct leaves out the copies that followers of copies of a head are.
@@ -92,11 +126,6 @@ func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	})
 }
 
-func (l *loop) setAside(dead *letter) {
-	dead.dead.At = l.a.clock.Now()
-	l.letters = append(l.letters, dead)
-}
-
 // letterKey is the same for the same thing set aside for the same reason. The source
 // alone does not tell things apart: one id may be reused with ever other deltas, and
 // every message of a request begins with a copy of its head.
@@ -105,70 +134,10 @@ func letterKey(source, reason string, content []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// A burial is the answer to a write of dead letters.
-type burial struct {
-	letters []*letter
-	dead    []Dead // as the store got them
-	err     error
-}
-
-// maxBurial is how many letters are written in one call.
-const maxBurial = 10
-
-// bury writes dead letters, as many as the rate allows; the rest is held. A flood of
-// them is then loud (lag, held messages) and does not fill the store.
-func (l *loop) bury(now time.Time) {
-	if l.burying || len(l.letters) == 0 || now.Before(l.buryAfter) {
-		return
-	}
-	n := min(len(l.letters), maxBurial, int(l.limiter.TokensAt(now)))
-	if l.buryFails > 0 {
-		n = min(n, 1) // it may be one of them that cannot be written
-	}
-	if n < 1 {
-		l.buryAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
-		return
-	}
-	l.limiter.AllowN(now, n)
-	batch := slices.Clone(l.letters[:n])
-	for _, dead := range batch {
-		if dead.unmarked {
-			dead.holders[0].final = true // whatever the answer to the write will be
-		}
-	}
-	l.letters, l.burying = slices.Delete(l.letters, 0, n), true
-	l.a.cfg.Env.Go(func() { l.buried <- l.a.buryAll(batch) })
-}
-
-func (a *Aggregator) buryAll(batch []*letter) burial {
-	dead := make([]Dead, len(batch))
-	for i := range batch {
-		dead[i] = batch[i].complete()
-	}
-	ctx, cancel := a.callContext()
-	defer cancel()
-	return burial{batch, dead, a.store.Bury(ctx, dead)}
-}
-
-func (l *loop) afterBurial(b burial) {
-	l.burying = false
-	if b.err != nil {
-		l.buryFails++
-		l.letters = append(l.letters, b.letters...) // at the end: they hold up no others
-		l.buryAfter = time.Now().Add(l.backoff(l.buryFails))
-		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.letters), "err", b.err)
-		return
-	}
-	l.buryFails = 0
-	l.a.stats.deadLetters.Add(int64(len(b.letters)))
-	for i, d := range b.dead {
-		// Not before: the rate keeps a flood out of the log as well.
-		l.a.cfg.Logger.Error("dead letter", "source", d.Source, "reason", d.Reason, "key", d.Key)
-		for _, h := range b.letters[i].holders {
-			h.stays = h.stays || h.letter == AskKey(d.Key)
-			l.done(h)
-		}
-	}
+// setAside queues a letter.
+func (l *loop) setAside(dead *letter) {
+	dead.dead.At = l.a.clock.Now()
+	l.letters = append(l.letters, dead)
 }
 
 // sourceOf names a message: the broker's id where there is one, else Watermill's, which

@@ -45,6 +45,7 @@ type loop struct {
 	buried    chan burial
 	buryFails int
 	buryAfter time.Time
+	epitaph   epitaph
 	limiter   *rate.Limiter
 
 	replay replay
@@ -190,6 +191,7 @@ func (l *loop) waitAttempts() {
 	if l.burying {
 		l.afterBurial(<-l.buried)
 	}
+	l.epitaph.write(l.a.cfg.Logger, l.epitaph.next)
 	if l.replay.calling {
 		<-l.replay.answers
 	}

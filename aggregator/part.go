@@ -12,9 +12,10 @@ import (
 // removed then.
 type held struct {
 	msg    *message.Message
-	letter string    // the dead letter's key; msg is nil then
-	source string    // its id, for dead letters
-	time   time.Time // when its oldest increment was added
+	reply  *wire.Reply // for its publisher; nil unless that waits for the ack
+	letter string      // the dead letter's key; msg is nil then
+	source string      // its id, for dead letters
+	time   time.Time   // when its oldest increment was added
 	wait
 	memory int // that it takes, estimated
 	open   int // parts that are not settled

@@ -11,7 +11,7 @@ import (
 
 // receive takes a message in: its parts go into the window, or it becomes a dead letter.
 func (l *loop) receive(m *message.Message) {
-	h := &held{msg: m, source: sourceOf(m), time: l.a.clock.Now()}
+	h := &held{msg: m, reply: wire.ReplyOf(m.Context()), source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
 	if err == nil {
 		h.time = published

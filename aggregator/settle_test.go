@@ -312,7 +312,7 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			l.outcomes <- outcome{job: j, applied: j.parts}
-			l.buried <- burial{letters: []*letter{{holders: []*held{bad}}}, dead: []Dead{{}}}
+			l.buried <- burial{letters: [][]*letter{{{holders: []*held{bad}}}}, dead: []Dead{{}}}
 		}()
 		if err := l.giveUp(); err != nil {
 			t.Errorf("giveUp: %v, though nothing is left", err)

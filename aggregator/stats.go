@@ -15,6 +15,7 @@ type Stats struct {
 	Contended   int64 // of them that the store gave up because of others
 	Duplicates  int64 // parts that had been applied before, or were in process
 	Late        int64 // parts applied when they were older than Config.Staleness
+	Conflicts   int64 // parts named in replies: their ids had been applied with other increments
 	DeadLetters int64 // written
 	Replayed    int64 // dead letters that were asked for or can be read now, counted and removed
 	Raised      int64 // records of counters written
@@ -46,7 +47,7 @@ type Stats struct {
 }
 
 type stats struct {
-	messages, parts, entries, commits, retries, duplicates, late, deadLetters, replayed, raised, contended, grown atomic.Int64
+	messages, parts, entries, commits, retries, duplicates, late, conflicts, deadLetters, replayed, raised, contended, grown atomic.Int64
 
 	written, read atomic.Int64
 
@@ -78,7 +79,7 @@ func (a *Aggregator) Stats() Stats {
 	got := Stats{
 		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
-		DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
+		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),

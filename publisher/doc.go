@@ -38,6 +38,9 @@
 //	                              of Flush and Close
 //	the key was used before with  -                   ErrConflict, nothing of the call is counted
 //	    another body
+//	an id was counted before with -                   ErrIDsReused names the increment, all others of
+//	    another delta, and the bus                    the call are counted
+//	    says so
 //	the publisher is closed       ErrClosed           ErrClosed
 //	the process ends              what was not on     the caller has no answer: repeat with ids or
 //	                              the bus is lost     a key

@@ -49,9 +49,14 @@ func (k *knownKeys) admit(head *wire.Part) *knownKey {
 // one, so that the caller may use it for another body.
 func (k *knownKeys) withdraw(known *knownKey) {
 	known.copies--
-	if known.copies > 0 {
-		return
+	if known.copies == 0 {
+		k.forget(known)
 	}
+}
+
+// forget drops a key that was used before with another request, as a store has found out: its
+// first request must not be refused for the second.
+func (k *knownKeys) forget(known *knownKey) {
 	if current, ok := k.lru.Peek(known.id); ok && current == known {
 		k.lru.Remove(known.id)
 	}

@@ -27,6 +27,9 @@ type request struct {
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // readable after done
+	// reused are parts of its seal whose ids were applied with other increments; readable after
+	// done. They may be of other requests.
+	reused map[wire.Use]struct{}
 }
 
 // Publish sends increments and returns nil when the bus has all of them durably. The
@@ -35,6 +38,10 @@ type request struct {
 // ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed, or
 // this machine's clock cannot be right; nothing is or will be counted. ErrOutcomeUnknown:
 // ctx ended later, or the bus was closed; repeat only with the same ids.
+//
+// Where the bus says what became of a message, an error that matches ErrIDsReused names the
+// increments that were not counted, because their ids were counted with other deltas. All
+// others were counted. Other buses make dead letters of those.
 //
 // Increments without an ID are merged with all others; calls that wait at the same
 // time share messages, and wait for each other's.
@@ -47,14 +54,17 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 	if err != nil {
 		return err
 	}
-	return p.send(ctx, r, now)
+	if err := p.send(ctx, r, now); err != nil {
+		return err
+	}
+	return r.conflicts(incs)
 }
 
 // PublishKeyed is Publish for a request with an Idempotency-Key: repeated with the same
 // principal, key and increments it is counted once, however often and from wherever it
 // is sent, within the horizon. principal is who sent it, empty where callers are not
 // told apart. The error matches countmill.ErrConflict when this process knows the key
-// with other increments; nothing of the call is then counted.
+// with other increments, or the bus says so; nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
 	now := p.cfg.Env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
@@ -70,7 +80,14 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
 	r.measure(incs)
-	return p.send(ctx, r, now)
+	if err := p.send(ctx, r, now); err != nil {
+		return err
+	}
+	// Where the head was refused, nothing of the request is counted.
+	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
+		return p.forgetKey(r.known)
+	}
+	return r.conflicts(incs)
 }
 
 // Flush sends what was added before the call, without linger, and returns nil when the
@@ -243,7 +260,7 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	}
 	keyed := len(r.parts) > 0 && r.parts[0].Kind == wire.Head
 	if keyed && p.known.conflicts(&r.parts[0]) {
-		return false, fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
+		return false, errKeyUsed
 	}
 	// Requests count against the bounds of the open batch, as Add does.
 	if !p.open.reserve(r.increments, r.bytes) {

@@ -21,6 +21,7 @@ type seal struct {
 
 	unsent int   // messages the bus does not have; under Publisher.mu
 	err    error // why the outcome is unknown; readable after done
+	reused map[wire.Use]struct{}
 	done   chan struct{}
 }
 
@@ -175,7 +176,7 @@ func (p *Publisher) settleLocked(s *seal) {
 		p.lostAdds += s.added
 	}
 	for _, r := range s.requests {
-		r.err = s.err
+		r.err, r.reused = s.err, s.reused
 		close(r.done)
 	}
 	close(s.done)

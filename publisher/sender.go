@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
 )
 
 const (
@@ -158,16 +159,18 @@ func (p *Publisher) dispatchLocked() {
 // deliver sends one message until the bus has it, or never will.
 func (p *Publisher) deliver(m *sealed) {
 	for try := 0; ; try++ {
-		err := p.bus.Publish(p.cfg.Topic, m.message(p.life))
+		// Each try has a reply of its own: that to a failed one means nothing.
+		reply := new(wire.Reply)
+		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferReply(p.life, reply)))
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
 		p.note(m, err, try)
 		if err == nil || final {
-			p.settle(m, err)
+			p.settle(m, err, reply)
 			return
 		}
 		// Send the same bytes again: with the same part ids they count once.
 		if !sleep(p.life, p.backoff(try)) {
-			p.settle(m, err)
+			p.settle(m, err, reply)
 			return
 		}
 	}
@@ -178,16 +181,17 @@ func (m *sealed) message(ctx context.Context) *message.Message {
 	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
 }
 
-func (p *Publisher) settle(m *sealed, err error) {
+func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 	p.mu.Lock()
 	p.inFlight--
-	p.settleMessageLocked(m, err)
+	p.settleMessageLocked(m, err, reply)
 	p.mu.Unlock()
 	p.signal()
 }
 
-func (p *Publisher) settleMessageLocked(m *sealed, err error) {
+func (p *Publisher) settleMessageLocked(m *sealed, err error, reply *wire.Reply) {
 	if err == nil {
+		m.seal.addReused(reply.Reused())
 		p.stats.Messages++
 		p.stats.Bytes += int64(len(m.payload))
 		p.stats.Entries += int64(m.entries)

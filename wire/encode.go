@@ -47,7 +47,7 @@ func Pack(t time.Time, parts []Part, limit int) [][]byte {
 		if p.Kind == Head {
 			head, inOpen = i, true
 		}
-		size := sizePart(p)
+		size := SizePart(p)
 		if open != nil && len(open)+size > limit {
 			batches = append(batches, open)
 			open, inOpen = nil, p.Kind == Head
@@ -71,7 +71,7 @@ func Pack(t time.Time, parts []Part, limit int) [][]byte {
 func openCapacity(parts []Part, limit int) int {
 	n := 16
 	for i := range parts {
-		if n += sizePart(&parts[i]); n >= limit {
+		if n += SizePart(&parts[i]); n >= limit {
 			return limit
 		}
 	}
@@ -85,8 +85,8 @@ func appendHeader(dst []byte, t time.Time) []byte {
 	return protowire.AppendVarint(dst, uint64(t.UnixMicro()))
 }
 
-// sizePart is what appendPart adds.
-func sizePart(p *Part) int {
+// SizePart is how many bytes a part adds to a batch.
+func SizePart(p *Part) int {
 	body := bodySize(p)
 	return 1 + protowire.SizeBytes(body)
 }

@@ -21,6 +21,9 @@
 //	ErrClosed                     the bus was closed, or the subscriber that had the
 //	                              message ended without settling it: maybe applied
 //
+// It hands the reply of a message (package wire) to the subscriber: with the ack the publisher knows
+// which parts were not counted.
+//
 // A message that a subscriber holds is never delivered a second time, and there is no
 // deadline for its ack: who folds from this bus writes no markers for anonymous parts.
 // That is why the end of a subscriber is ErrClosed and not an error that makes a

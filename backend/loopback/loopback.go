@@ -59,8 +59,9 @@ type delivery struct {
 	msg   *message.Message
 	topic *topic
 	size  int64
-	place *list.Element // nil while a subscriber holds it, and once settled
-	done  chan error    // gets the outcome, once
+	place *list.Element   // nil while a subscriber holds it, and once settled
+	from  context.Context // of the message that was published, where its publisher waits for the ack
+	done  chan error      // gets the outcome, once
 }
 
 var (
@@ -110,7 +111,10 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 
 // enqueue waits for room and puts a copy of the message in line.
 func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
-	d := &delivery{msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1)}
+	d := &delivery{msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1), from: context.Background()}
+	if b.cfg.WaitForAck {
+		d.from = m.Context()
+	}
 	for {
 		b.mu.Lock()
 		switch {

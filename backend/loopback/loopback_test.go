@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -237,4 +238,26 @@ func TestSubscribersComeAndGo(t *testing.T) {
 		done()
 	}
 	_ = bus.Close()
+}
+
+// Only a publisher that waits for the ack gets the reply: another could not read it in time.
+func TestRepliesAreForPublishersThatWait(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := open(t, loopback.Config{WaitForAck: wait})
+			defer bus.Close()
+			messages := subscribe(t, bus, t.Context())
+			offered := new(wire.Reply)
+			answer := publish(bus, wire.OfferReply(t.Context(), offered), 1)
+			m := <-messages
+			if got := wire.ReplyOf(m.Context()); (got == offered) != wait || (got != nil) != wait {
+				t.Errorf("WaitForAck %t: the message has the reply: %t", wait, got == offered)
+			}
+			m.Ack()
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

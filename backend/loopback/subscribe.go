@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
 )
 
 // A subscription is a channel that messages may go to until ctx ends.
@@ -79,7 +80,7 @@ func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *su
 			// A message lives for one delivery: every offer is a copy of its own.
 			copies[i] = d.msg.Copy()
 			held, release := context.WithCancel(s.ctx)
-			copies[i].SetContext(held)
+			copies[i].SetContext(wire.PassReply(held, d.from))
 			releases[i] = release
 			send.Chan, send.Send = reflect.ValueOf(s.out), reflect.ValueOf(copies[i])
 		}

@@ -29,8 +29,8 @@ first, simple versions of each. It never writes to Datastore.
 It reads all shards, keeps their sums in the file SNAPSHOT, and imports that file: see
 "countmill help import". Run again, it imports the same file, and nothing counts twice,
 whatever the source has become. Stopped while it reads, it reads anew. Without SNAPSHOT,
-within the horizon, a counter is still not counted again: a sum that has changed becomes a
-dead letter, "id reused".
+within the horizon, a counter is still not counted again: a sum that has changed is named as
+a conflict, or becomes a dead letter, "id reused", where the server cannot say so at once.
 
 While the application still counts with the old code, a sum is what the shards were when
 each was read. To move without a gap:

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -62,11 +63,22 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // An apiError is a problem that the server answered with.
 type apiError struct {
-	Status     int    `json:"status"`
-	Type       string `json:"type"`
-	Title      string `json:"title"`
-	Detail     string `json:"detail"`
+	Status     int                  `json:"status"`
+	Type       string               `json:"type"`
+	Title      string               `json:"title"`
+	Detail     string               `json:"detail"`
+	Conflicts  []countmill.Conflict `json:"conflicts"`
 	retryAfter time.Duration
+}
+
+// idsReused is the problem that names the increments of a request that were not counted, and says
+// that all others were; nil for any other error.
+func idsReused(err error) *apiError {
+	problem, ok := errors.AsType[*apiError](err)
+	if ok && problem.Type == "urn:countmill:problem:ids-reused" && len(problem.Conflicts) > 0 {
+		return problem
+	}
+	return nil
 }
 
 func (e *apiError) Error() string {
@@ -174,7 +186,7 @@ func (c *client) do(req *http.Request) (*http.Response, error) {
 	}
 	defer res.Body.Close()
 	problem := &apiError{Status: res.StatusCode}
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	_ = json.Unmarshal(text, problem) // another server's error need not be JSON
 	problem.Status = res.StatusCode
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -44,6 +45,9 @@ again. Remove that file only if the rows are to count again. Without it, as with
 rows count again after the horizon.
 
 - and whatever else is no plain file is first copied to a temporary file, of at most 4 GiB.
+
+A row whose id was counted before with another delta is not counted. If the server says so, the
+import goes on with all other rows, and names some of those at its end.
 
 Exit code 0: all rows are counted, but those that --skip-bad left out. 1: not all are, and
 the error says how many. 2: the command line is wrong, and none is.
@@ -131,12 +135,29 @@ type imported struct {
 	Accepted int64     `json:"accepted"`
 	LeftOut  int64     `json:"left_out"`
 	Rejects  string    `json:"rejects,omitempty"`
+
+	Conflicts int64    `json:"conflicts,omitempty"` // rows that were not counted: other deltas were under their ids
+	Reused    []string `json:"conflicting,omitempty"`
 }
 
+// print reports the import. It returns an error if rows were dropped for their ids.
 func (d *imported) print(c call, asJSON bool) error {
+	write := d.text
 	if asJSON {
-		return json.NewEncoder(c.stdout).Encode(d)
+		write = func(c call) error { return json.NewEncoder(c.stdout).Encode(d) }
 	}
+	if err := write(c); err != nil || d.Conflicts == 0 {
+		return err
+	}
+	more := ""
+	if d.Conflicts > int64(len(d.Reused)) {
+		more = "; ..."
+	}
+	return fmt.Errorf("%s: not counted, because other deltas were counted under their ids: %d of %d rows (%s%s)",
+		d.File, d.Conflicts, d.Rows, strings.Join(d.Reused, "; "), more)
+}
+
+func (d *imported) text(c call) error {
 	if d.Accepted == 1 {
 		fmt.Fprintf(c.stdout, "%s: 1 row is counted, once", d.File)
 	} else {

@@ -443,3 +443,54 @@ func TestProgressInALog(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Rows whose ids are taken are dropped and named, and the import goes on.
+func TestImportGoesOnWithoutReusedIDs(t *testing.T) {
+	t.Parallel()
+	var text, conflicts strings.Builder
+	text.WriteString("id,counter,delta\n,plain,1\n")
+	for i := range 10_050 {
+		fmt.Fprintf(&text, "e%d,a,1\n", i)
+	}
+	for i := range 12 {
+		fmt.Fprintf(&conflicts, `,{"position":%d,"id":"e%d"}`, 2*i, 2*i)
+	}
+	problem := fmt.Sprintf(`{"type":"urn:countmill:problem:ids-reused","detail":"some","conflicts":[%s]}`, conflicts.String()[1:])
+	sent := func(s *ingestServer) (n int) {
+		for _, bodies := range s.bodies {
+			n += len(bodies)
+		}
+		return n
+	}
+	for _, asJSON := range []bool{false, true} {
+		path := importFile(t, "a.csv", text.String())
+		s := newIngestServer(t)
+		work := s.Config.Handler
+		var once sync.Once
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			first := false
+			if r.Header.Get("Idempotency-Key") == "" && r.ContentLength > 10_000 {
+				once.Do(func() { first = true })
+			}
+			if first {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				io.WriteString(w, problem)
+				return
+			}
+			work.ServeHTTP(w, r)
+		})
+		args := []string{"import", path, "--server", s.URL}
+		out := path + ": 10039 rows are counted, each once\n"
+		if asJSON {
+			args, out = append(args, "--json"), `"accepted":10039,"left_out":0,"conflicts":12,`
+		}
+		got := cli(t, nil, args...)
+		want := `not counted, because other deltas were counted under their ids: 12 of 10051 rows (counter "a", id "e0"; counter "a", id "e2"; `
+		if got.code != 1 || !strings.Contains(got.out, out) || !strings.Contains(got.errOut, want) || !strings.Contains(got.errOut, `id "e18"; ...)`) || strings.Contains(got.errOut, "e20") {
+			t.Errorf("got %+v, want exit 1, %q and %q", got, out, want)
+		}
+		if sent(s) < 2 {
+			t.Errorf("%d further requests, want the rest of the file", sent(s))
+		}
+	}
+}

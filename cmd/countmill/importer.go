@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,8 @@ type importer struct {
 	state importState
 	fresh bool // this is the first import of the file
 	done  imported
+
+	mu sync.Mutex // for what done says of conflicts, while blocks are sent
 
 	progress *progress
 	accepted atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/rows"
 )
 
@@ -44,6 +45,10 @@ func (im *importer) sendRows(ctx context.Context, b *rows.Block, key string, bod
 		if err == nil {
 			err = checkAccepted(answer, n)
 		}
+		if problem := idsReused(err); problem != nil && key == "" {
+			err = im.dropReused(b, problem.Conflicts)
+			n -= len(problem.Conflicts)
+		}
 		if err == nil {
 			im.accepted.Add(int64(n))
 			return nil
@@ -62,6 +67,24 @@ func (im *importer) sendRows(ctx context.Context, b *rows.Block, key string, bod
 			return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.timeout, err)
 		}
 	}
+}
+
+// dropReused notes the rows of a block that were not counted, because other deltas were counted under
+// their ids. All others of the request were.
+func (im *importer) dropReused(b *rows.Block, conflicts []countmill.Conflict) error {
+	sent := b.WithIDs()
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	for _, c := range conflicts {
+		if c.Position < 0 || c.Position >= len(sent) {
+			return errNoCountmill
+		}
+		im.done.Conflicts++
+		if inc := sent[c.Position]; len(im.done.Reused) < badShown {
+			im.done.Reused = append(im.done.Reused, fmt.Sprintf("counter %q, id %q", inc.Counter, inc.ID))
+		}
+	}
+	return nil
 }
 
 var errNoCountmill = errors.New("the server answered with something else than what it accepted; is that a countmill?")

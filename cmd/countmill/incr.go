@@ -178,7 +178,8 @@ func sendSafely(ctx context.Context, cl *client, timeout time.Duration, key stri
 			return answer, nil
 		}
 		again, applied := classify(err)
-		maybe = maybe || applied
+		// Another delta has the id, so no earlier try was counted either.
+		maybe = (maybe || applied) && idsReused(err) == nil
 		if !again || try+1 == maxTries || !pause(ctx, try, err) {
 			return nil, &sendError{err, maybe}
 		}

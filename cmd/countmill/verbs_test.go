@@ -109,6 +109,7 @@ func TestIncrSaysWhetherItWasCounted(t *testing.T) {
 		"refused":      {[]http.HandlerFunc{answer(400, `{"detail":"delta is 0"}`)}, "not counted: delta is 0 (HTTP 400)", 1},
 		"key reused":   {[]http.HandlerFunc{answer(422, `{"detail":"id reused"}`)}, "not counted: id reused", 1},
 		"full disk":    {[]http.HandlerFunc{answer(507, `{"detail":"full"}`)}, "not counted: full (HTTP 507)", 2},
+		"id reused":    {[]http.HandlerFunc{answer(504, `{}`), answer(422, `{"type":"urn:countmill:problem:ids-reused","detail":"taken","conflicts":[{"position":0,"id":"x"}]}`)}, "not counted: taken", 2},
 		"unavailable":  {[]http.HandlerFunc{answer(503, `{"detail":"away"}`)}, "not counted: away (HTTP 503)", 2},
 		"unknown":      {[]http.HandlerFunc{answer(504, `{"detail":"who knows"}`)}, "maybe counted: who knows (HTTP 504); to repeat it safely add --key ", 2},
 		"unknown once": {[]http.HandlerFunc{answer(504, `{}`), answer(503, `{"detail":"away"}`)}, "maybe counted: away", 2},

@@ -11,6 +11,8 @@
 //
 //	invalid                 400  the request can never succeed: mend it
 //	id-reused               422  an Idempotency-Key was used with another body
+//	ids-reused              422  the increments in "conflicts" (position in the request, from 0, and
+//	                             id) were not counted, all others were; repeat none of them
 //	lower                   409  a counter's number of shards is never lowered
 //	overloaded              429  nothing was done, repeat after Retry-After
 //	quota                   429  a limit of the token; field names it; repeat after Retry-After

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,6 +35,9 @@ type Problem struct {
 	Line  *int   `json:"line,omitempty"`
 	Field string `json:"field,omitempty"`
 	Limit string `json:"limit,omitempty"`
+
+	// Conflicts are the increments of the request that were not counted; all others were.
+	Conflicts []countmill.Conflict `json:"conflicts,omitempty"`
 
 	// Header is sent along: Allow, Retry-After, Accept.
 	Header http.Header `json:"-"`
@@ -83,6 +87,8 @@ func AsProblem(err error) *Problem {
 			"this was maybe counted: repeat it only with the same ids or the same Idempotency-Key")
 	case errors.Is(err, countmill.ErrInvalid):
 		return invalidProblem(err)
+	case errors.Is(err, countmill.ErrIDsReused):
+		return reusedProblem(err)
 	case errors.Is(err, countmill.ErrConflict):
 		return NewProblem(http.StatusUnprocessableEntity, "id-reused", "id reused", err.Error())
 	case errors.Is(err, countmill.ErrOverloaded):
@@ -125,6 +131,17 @@ func invalidProblem(err error) *Problem {
 	if f, ok := errors.AsType[*countmill.FieldError](err); ok {
 		p.Detail = f.Error()
 		p.Index, p.Line, p.Field, p.Limit = f.Index, f.Line, f.Field, f.Limit
+	}
+	return p
+}
+
+func reusedProblem(err error) *Problem {
+	p := NewProblem(http.StatusUnprocessableEntity, "ids-reused", "ids reused", err.Error())
+	if c, ok := errors.AsType[*countmill.ConflictsError](err); ok {
+		p.Detail, p.Conflicts = c.Error(), slices.Clone(c.Conflicts)
+		for i := range p.Conflicts {
+			p.Conflicts[i].ID = access.Redact(p.Conflicts[i].ID)
+		}
 	}
 	return p
 }

@@ -81,13 +81,19 @@ func (a *App) ready(ctx context.Context) (degraded string, err error) {
 			return "", fmt.Errorf("reader: %w", err)
 		}
 	}
-	if full := a.space.degraded(); full != "" {
-		degraded = strings.TrimPrefix(degraded+"; store: "+full, "; ")
+	if a.aggregator != nil {
+		degraded = alsoDegraded(degraded, "aggregator", a.aggregator.Degraded())
 	}
-	if tokens := a.tokensDegraded(); tokens != "" {
-		degraded = strings.TrimPrefix(degraded+"; tokens: "+tokens, "; ")
+	degraded = alsoDegraded(degraded, "store", a.space.degraded())
+	return alsoDegraded(degraded, "tokens", a.tokensDegraded()), nil
+}
+
+// alsoDegraded adds a reason to the text, unless it is empty.
+func alsoDegraded(degraded, part, without string) string {
+	if without == "" {
+		return degraded
 	}
-	return degraded, nil
+	return strings.TrimPrefix(degraded+"; "+part+": "+without, "; ")
 }
 
 func (a *App) tokensDegraded() string {

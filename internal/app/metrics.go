@@ -128,6 +128,7 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_commits_contended_total", "Attempts to commit that the store gave up because of others that wrote the same shards.", s.Contended),
 		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
 		counter("countmill_late_parts_total", "Parts that were applied later than --staleness says.", s.Late),
+		counter("countmill_conflicting_parts_total", "Parts not applied, as their senders were told: their ids had been with other increments.", s.Conflicts),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
 		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed, asked for or of a newer wire version, and removed.", s.Replayed),
 		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),

@@ -133,17 +133,24 @@ func (b *Block) Keyed(began time.Time) (body []byte, n int) {
 // keeps its time, or has the time began: in a request with a key it would be as young as
 // the youngest, and could be counted again where an older marker is forgotten.
 func (b *Block) Identified(began time.Time) (body []byte, n int) {
-	for _, inc := range b.Good {
-		if inc.ID == "" {
-			continue
-		}
+	incs := b.WithIDs()
+	for _, inc := range incs {
 		if inc.Time.IsZero() {
 			inc.Time = began
 		}
 		body = appendRow(body, inc)
-		n++
 	}
-	return body, n
+	return body, len(incs)
+}
+
+// WithIDs are the increments with ids, in the order of that body.
+func (b *Block) WithIDs() (incs []countmill.Increment) {
+	for _, inc := range b.Good {
+		if inc.ID != "" {
+			incs = append(incs, inc)
+		}
+	}
+	return incs
 }
 
 func appendRow(b []byte, inc countmill.Increment) []byte {

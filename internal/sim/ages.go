@@ -45,9 +45,9 @@ func (w *World) pastEvent(at time.Time) time.Time {
 	return w.wall().Add(-[]time.Duration{time.Minute, h / 3, h / 2, h - 5*time.Minute}[w.rng.IntN(4)])
 }
 
-// from is the time of the oldest part in the message, from which its window counts. It is zero
+// begins is the time of the oldest part in the message, from which its window counts. It is zero
 // where the message cannot be read, or will not come twice.
-func (l *parcel) from() (from time.Time) {
+func (l *parcel) begins() (from time.Time) {
 	batch, err := l.batch()
 	if err != nil || l.settled != nil {
 		return from
@@ -69,7 +69,7 @@ func (l *parcel) from() (from time.Time) {
 func (w *World) oldest(messages []*parcel) (found *parcel) {
 	bound := w.storeNow().Add(-w.window())
 	for _, l := range messages {
-		if at := l.from(); at.After(bound) && (found == nil || at.Before(found.from())) {
+		if at := l.begins(); at.After(bound) && (found == nil || at.Before(found.begins())) {
 			found = l
 		}
 	}
@@ -91,7 +91,7 @@ func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
 
 // lasts is how long it takes until the message is so much older than the window.
 func (w *World) lasts(l *parcel, beyond time.Duration) time.Duration {
-	return l.from().Add(w.window() + beyond).Sub(w.storeNow())
+	return l.begins().Add(w.window() + beyond).Sub(w.storeNow())
 }
 
 // nearWindow lets the oldest message wait until shortly before it is beyond the window: what
@@ -109,7 +109,7 @@ const soonOver = time.Hour
 
 // outlives reports whether the one message is still within the window when no marker is kept
 // any more of the other.
-func outlives(young, old *parcel) bool { return young.from().Sub(old.from()) > markerGone+soonOver }
+func outlives(young, old *parcel) bool { return young.begins().Sub(old.begins()) > markerGone+soonOver }
 
 // lateCopy lets the oldest message that was acknowledged come once more, as brokers may, to a
 // subscriber that has just been given a younger one.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 // A broker keeps messages until they are acknowledged. Order means nothing to it.
@@ -34,8 +35,9 @@ type parcel struct {
 	published time.Time
 	foreign   bool
 	acked     bool
-	// settled is told the outcome, where the publisher waits for it.
+	// settled gets the outcome, where the publisher waits for it. from is the context of its message.
 	settled func(error)
+	from    context.Context
 }
 
 // A delivery is a message that a subscriber holds.
@@ -204,6 +206,9 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		m.Metadata.Set(aggregator.MetaBrokerID, strconv.Itoa(l.n))
 		m.Metadata.Set(aggregator.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
+	if l.from != nil {
+		m.SetContext(wire.PassReply(background, l.from))
+	}
 	select {
 	case s.out <- m:
 	default:
@@ -248,7 +253,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
 	var settled chan error
 	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
-		settled, err = b.w.publish(b.p, uuid, payload, f)
+		settled, err = b.w.publish(b.p, m.Context(), uuid, payload, f)
 	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
 		return fmt.Errorf("sim: %w", countmill.ErrClosed)
 	}
@@ -258,7 +263,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	return err
 }
 
-func (w *World) publish(p *proc, uuid string, payload []byte, f fate) (chan error, error) {
+func (w *World) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
 	w.checkSealed(uuid, payload)
 	put := func() error { w.bus.put(uuid, payload, false); return nil }
 	if w.embedded {
@@ -267,6 +272,7 @@ func (w *World) publish(p *proc, uuid string, payload []byte, f fate) (chan erro
 		}
 		settled := make(chan error, 1)
 		l := w.bus.put(uuid, payload, false)
+		l.from = from
 		l.settled = func(err error) { settled <- err }
 		p.waiting = append(p.waiting, l)
 		return settled, nil

@@ -27,6 +27,7 @@ type sum struct {
 	reused  bool // another increment came under its id, or its request's key
 	renewed bool // it was asked for as new, as that one has its id
 	tossed  bool // a letter that it is in was to be discarded
+	refused bool // its answer was that another one was counted under its id
 }
 
 func (s *sum) delta() int64 {
@@ -141,6 +142,7 @@ func (w *World) check() {
 	}
 	w.checkRemoved()
 	w.checkRivals(totals)
+	w.checkRefused(totals)
 	w.checkLetters(letters, totals)
 }
 

@@ -160,7 +160,7 @@ func (o *op) stale(w *World) bool {
 
 func outcomeName(err error) string {
 	for _, known := range []error{countmill.ErrOutcomeUnknown, countmill.ErrUnavailable, countmill.ErrOverloaded,
-		countmill.ErrConflict, countmill.ErrClosed, countmill.ErrInvalid, countmill.ErrOverflow} {
+		countmill.ErrConflict, countmill.ErrIDsReused, countmill.ErrClosed, countmill.ErrInvalid, countmill.ErrOverflow} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -184,6 +184,9 @@ func (w *World) finishSend(o *op) {
 			s.maybe()
 		}
 	case o.err == nil:
+	case errors.Is(o.err, countmill.ErrIDsReused):
+		w.finishConflicts(o)
+		return
 	case !errors.Is(o.err, countmill.ErrUnavailable) && !errors.Is(o.err, countmill.ErrOverloaded) &&
 		!errors.Is(o.err, countmill.ErrClosed):
 		return // refused for good: conflict, beyond the window

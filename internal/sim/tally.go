@@ -14,6 +14,7 @@ type Tally struct {
 	Few       int // schedules that had fewer than leastCalls
 	Steps     int
 	Reads     int
+	Conflicts int // increments refused because their ids were counted with another delta
 	Replayed  int // letters, asked for or of a newer wire version
 	Resets    int
 	Swept     int // counters
@@ -40,7 +41,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
-		Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
+		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows,
 	}
 	if len(r.Violations) > 0 {
@@ -64,6 +65,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Few += o.Few
 	t.Steps += o.Steps
 	t.Reads += o.Reads
+	t.Conflicts += o.Conflicts
 	t.Replayed += o.Replayed
 	t.Resets += o.Resets
 	t.Swept += o.Swept
@@ -109,6 +111,7 @@ func (t *Tally) Table(wall time.Duration) string {
 	row(fmt.Sprintf("schedules with fewer than %d calls", leastCalls), t.Few)
 	row("steps", t.Steps)
 	row("reads checked", t.Reads)
+	row("conflicts that callers were told of", t.Conflicts)
 	row("letters counted after all", t.Replayed)
 	row("resets and deletes applied", t.Resets)
 	row("deleted counters swept", t.Swept)

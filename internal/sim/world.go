@@ -28,6 +28,7 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
+	Conflicts  int // increments refused because their ids were counted with another delta
 	Replayed   int // letters, asked for or of a newer wire version, at their removal
 	Resets     int // that were applied
 	Swept      int // counters

@@ -10,7 +10,8 @@
 //	408  the body did not arrive in time
 //	413  the body is over the limit
 //	415  Content-Type, charset or Content-Encoding; the problem names what is accepted
-//	422  the Idempotency-Key was used before with another body
+//	422  id-reused: the Idempotency-Key was used before with another body
+//	422  ids-reused: the increments in conflicts were not counted, all others of the request were
 //	429  a bound on memory was reached, or it would wait too long, or the token has reached a
 //	     limit of its own (quota); Retry-After
 //	503  the bus is away or the process is stopping; Retry-After
@@ -18,7 +19,7 @@
 //	504  outcome-unknown: maybe counted; repeat with ids or a key only
 //	500  a fault of countmill; the outcome is unknown as with 504
 //
-// 400, 403, 408, 413, 415, 422, 429, 503 and 507 mean that nothing of the request was or will
+// 400, 403, 408, 413, 415, 429, 503, 507 and id-reused mean that nothing of the request was or will
 // be counted.
 //
 // # Shares

@@ -30,8 +30,8 @@ const keyHeader = "Idempotency-Key"
 // A Sender puts increments on the bus. Concurrent calls are allowed. nil means that all
 // of them are durable; errors match the sentinels of package countmill, and one that
 // matches ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed means
-// that none of them was or will be counted. A *countmill.FieldError gives the Index in
-// incs.
+// that none of them was or will be counted. One that matches ErrIDsReused names the increments
+// that were not counted; all others were. A *countmill.FieldError gives the Index in incs.
 type Sender interface {
 	Publish(ctx context.Context, incs ...countmill.Increment) error
 
@@ -234,7 +234,9 @@ func (h *Handler) send(ctx context.Context, q *incoming) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { h.queue.leave(t, err == nil, time.Now()) }()
+	defer func() {
+		h.queue.leave(t, err == nil || errors.Is(err, countmill.ErrIDsReused), time.Now())
+	}()
 	if err := q.caller.Charge(q.incs, q.bytes); err != nil {
 		return err
 	}

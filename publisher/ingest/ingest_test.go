@@ -154,6 +154,7 @@ func TestSenderErrorsAreAnswered(t *testing.T) {
 	}{
 		{countmill.ErrInvalid, 400, "invalid", false},
 		{countmill.ErrConflict, 422, "id-reused", false},
+		{&countmill.ConflictsError{Conflicts: []countmill.Conflict{{ID: "x"}}}, 422, "ids-reused", false},
 		{countmill.ErrOverloaded, 429, "overloaded", true},
 		{countmill.ErrUnavailable, 503, "unavailable", true},
 		{countmill.ErrClosed, 503, "closed", true},

@@ -41,6 +41,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 		{jsonType, strings.Repeat(" ", api.MaxBody+1), nil, 413},
 		{"text/plain", "a", nil, 415},
 		{jsonType, `{"counter":"a"}`, countmill.ErrConflict, 422},
+		{jsonType, `{"counter":"a","id":"x"}`, &countmill.ConflictsError{Conflicts: []countmill.Conflict{{ID: "x"}}}, 422},
 		{jsonType, `{"counter":"a"}`, countmill.ErrOverloaded, 429},
 		{jsonType, `{"counter":"a"}`, &access.QuotaError{Field: "bytes_per_second", Limit: 7, RetryAfter: 1}, 429},
 		{jsonType, `{"counter":"a"}`, api.NewProblem(507, "insufficient-storage", "full", "").RetryAfter(1), 507},

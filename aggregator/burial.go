@@ -1,0 +1,209 @@
+package aggregator
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A burial is the answer to a write of dead letters.
+type burial struct {
+	letters [][]*letter // by the letter that they become
+	dead    []Dead      // as the store got them
+	err     error
+}
+
+const (
+	// maxBurial is how many letters are written in one call.
+	maxBurial = 10
+	// maxJoined is how many letters are joined to one. It bounds the work for a person who looks at
+	// it, and is a guess.
+	maxJoined = 1000
+)
+
+// bury writes dead letters, as many as the rate allows; the rest is held. A flood of messages that
+// nobody can read is then loud (lag, held messages) and does not fill the store.
+func (l *loop) bury(now time.Time) {
+	if l.burying || len(l.letters) == 0 || now.Before(l.buryAfter) {
+		return
+	}
+	n := min(maxBurial, int(l.limiter.TokensAt(now)))
+	if l.buryFails > 0 {
+		n = min(n, 1) // it may be one of them that cannot be written
+	}
+	if n < 1 {
+		l.buryAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
+		return
+	}
+	batch := l.nextLetters(n)
+	l.limiter.AllowN(now, len(batch))
+	for _, joined := range batch {
+		for _, dead := range joined {
+			if dead.unmarked {
+				dead.holders[0].final = true // whatever the answer to the write will be
+			}
+		}
+	}
+	l.burying = true
+	l.a.cfg.Env.Go(func() { l.buried <- l.a.buryAll(batch) })
+}
+
+// crowded reports whether more letters wait than can be written within a second.
+func (l *loop) crowded() bool { return len(l.letters) > l.a.cfg.DeadLetterRate }
+
+// nextLetters takes up to n letters off the queue. If it is crowded, letters with the same reason are
+// joined to one: one request can have thousands of parts refused, and no other
+// message may wait behind their letters. While letters cannot be written, each goes alone.
+func (l *loop) nextLetters(n int) (batch [][]*letter) {
+	join := l.crowded() && l.buryFails == 0
+	open := make(map[cause]*joint)
+	taken := 0
+	for _, d := range l.letters {
+		j := open[d.cause()]
+		switch {
+		case join && j != nil && j.takes(d):
+			batch[j.at] = append(batch[j.at], d)
+			taken++
+			continue
+		case len(batch) == n:
+			l.letters = slices.Delete(l.letters, 0, taken)
+			return batch
+		case join && d.joins():
+			j = &joint{at: len(batch)}
+			open[d.cause()] = j
+			j.takes(d)
+		}
+		batch = append(batch, []*letter{d})
+		taken++
+	}
+	l.letters = slices.Delete(l.letters, 0, taken)
+	return batch
+}
+
+// A cause is what letters that are joined have in common.
+type cause struct {
+	reason string
+	maybe  bool
+}
+
+func (d *letter) cause() cause { return cause{d.dead.Reason, d.dead.Maybe} }
+
+// A joint is a letter that others can join.
+type joint struct{ at, letters, bytes int }
+
+// takes counts a letter in, if it can join and has room.
+func (j *joint) takes(d *letter) bool {
+	if j.letters == maxJoined || !d.joins() {
+		return false
+	}
+	bytes := j.bytes
+	for _, p := range d.parts {
+		bytes += wire.SizePart(&p.Part) + joinedTime
+	}
+	if j.letters > 0 && bytes > wire.MaxBatch {
+		return false
+	}
+	j.letters, j.bytes = j.letters+1, bytes
+	return true
+}
+
+// joinedTime is how many bytes a time of its own adds to a part, at most.
+const joinedTime = 12
+
+// joins reports whether a letter can be joined with others. That of a rest of a request cannot: it
+// needs a copy of the head before it.
+func (d *letter) joins() bool {
+	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
+		return false
+	}
+	// A part has no time of 1970.
+	return !slices.ContainsFunc(d.parts, func(p *part) bool { return p.at.UnixMicro() <= 0 })
+}
+
+// joined is one letter of several, as the store gets it. Each part brings its time along.
+func joined(letters []*letter) Dead {
+	full, batch := letters[0].dead, wire.Batch{Time: letters[0].parts[0].holder.time}
+	var all []*part
+	seen := make(map[wire.Use]struct{}, len(letters))
+	for _, d := range letters {
+		use := wire.Use{ID: d.parts[0].ID, Fingerprint: d.parts[0].fingerprint}
+		if _, ok := seen[use]; ok && len(d.parts) == 1 {
+			continue // another copy of it
+		}
+		seen[use] = struct{}{}
+		if d.dead.Time.Before(full.Time) {
+			full.Time = d.dead.Time
+		}
+		for _, p := range distinct(d.parts) {
+			q := p.Part
+			q.Time = p.at
+			// Its head was counted, and it needs none any more.
+			if q.Kind == wire.IdentifiedRest && p == d.parts[0] {
+				q.Kind, q.Request = wire.Identified, 0
+			}
+			all, batch.Parts = append(all, p), append(batch.Parts, q)
+		}
+	}
+	full.Source, full.Payload = all[0].ID.String(), wire.Append(nil, &batch)
+	full.Key = partsKey(&full, all)
+	return full
+}
+
+func (a *Aggregator) buryAll(batch [][]*letter) burial {
+	dead := make([]Dead, len(batch))
+	for i, letters := range batch {
+		if dead[i] = letters[0].complete(); len(letters) > 1 {
+			dead[i] = joined(letters)
+		}
+	}
+	ctx, cancel := a.callContext()
+	defer cancel()
+	return burial{batch, dead, a.store.Bury(ctx, dead)}
+}
+
+func (l *loop) afterBurial(b burial) {
+	l.burying = false
+	if b.err != nil {
+		l.buryFails++
+		l.letters = append(l.letters, slices.Concat(b.letters...)...) // at the end: they hold up no others
+		l.buryAfter = time.Now().Add(l.backoff(l.buryFails))
+		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.dead), "err", b.err)
+		return
+	}
+	l.buryFails = 0
+	l.a.stats.deadLetters.Add(int64(len(b.dead)))
+	for i := range b.dead {
+		l.epitaph.add(&b.dead[i])
+		for _, d := range b.letters[i] {
+			for _, h := range d.holders {
+				h.stays = h.stays || h.letter == AskKey(b.dead[i].Key)
+				l.done(h)
+			}
+		}
+	}
+	l.epitaph.write(l.a.cfg.Logger, time.Now())
+}
+
+// An epitaph collects written letters for the log: one line a second.
+type epitaph struct {
+	letters int
+	first   Dead
+	next    time.Time // when the next line may be written
+}
+
+func (e *epitaph) add(d *Dead) {
+	if e.letters++; e.letters == 1 {
+		e.first = Dead{Source: d.Source, Reason: d.Reason, Key: d.Key}
+	}
+}
+
+// write writes the line if there is something to say, and it is time.
+func (e *epitaph) write(log *slog.Logger, now time.Time) {
+	if e.letters == 0 || now.Before(e.next) {
+		return
+	}
+	log.Error("dead letters", "letters", e.letters, "source", e.first.Source, "reason", e.first.Reason, "key", e.first.Key)
+	*e = epitaph{next: now.Add(time.Second)}
+}

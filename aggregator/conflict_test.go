@@ -1,0 +1,224 @@
+package aggregator_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// ask delivers a batch whose publisher waits, and returns the message with its reply.
+func (r *rig) ask(t *testing.T, parts ...wire.Part) (*message.Message, *wire.Reply) {
+	t.Helper()
+	reply := new(wire.Reply)
+	m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: parts}))
+	m.SetContext(wire.PassReply(t.Context(), wire.OfferReply(context.Background(), reply)))
+	select {
+	case r.out <- m:
+	case <-time.After(time.Hour):
+		t.Fatal("the aggregator does not take the message")
+	}
+	return m, reply
+}
+
+func use(p wire.Part) wire.Use { return wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()} }
+
+func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part) {
+	t.Helper()
+	uses := make(map[wire.Use]struct{})
+	for _, p := range want {
+		uses[use(p)] = struct{}{}
+	}
+	if got := reply.Reused(); !maps.Equal(got, uses) && len(got)+len(uses) > 0 {
+		t.Errorf("%s: told of %v, want %v", what, got, uses)
+	}
+}
+
+// Each reply names the conflicts of its own message, also if two messages meet in one window. All
+// other parts of the message are counted, and there is no letter.
+func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
+	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := run(t, large(t), aggregator.Config{})
+				first, won := r.ask(t, identified("x", 1), identified("y", 2))
+				settle(between)
+				second, lost := r.ask(t, identified("x", 10), identified("y", 2), identified("z", 4), identified("x", 20))
+				other, none := r.ask(t, anonymous(one("b", 1)))
+				settle(time.Minute)
+				r.want(t, map[string]int64{"a": 7, "b": 1})
+				wantReused(t, "first", won)
+				wantReused(t, "second", lost, identified("x", 10), identified("x", 20))
+				wantReused(t, "other", none)
+				if !acked(first) || !acked(second) || !acked(other) || len(r.store.Letters()) != 0 {
+					t.Errorf("acknowledged %v %v %v, letters %q, want all and none", acked(first), acked(second), acked(other), r.reasons())
+				}
+				if got := r.agg.Stats().Conflicts; got != 2 {
+					t.Errorf("%d conflicts in the stats, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+// The reply to a request with a key names its head, and nothing of the request is counted,
+// whichever of its messages a part is in.
+func TestAPublisherThatWaitsIsToldOfAHead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.ask(t, keyed(t, "k", 1, 1)...)
+		settle(time.Minute)
+		parts := keyed(t, "k", 30, 7, "x")
+		m, whole := r.ask(t, parts...)
+		_, one := r.ask(t, parts[0], parts[1])
+		settle(time.Minute)
+		r.want(t, map[string]int64{"c0": 1})
+		wantReused(t, "whole", whole, parts[0])
+		wantReused(t, "one", one, parts[0])
+		if !acked(m) || len(r.store.Letters()) != 0 {
+			t.Errorf("acknowledged %v, letters %q, want true and none", acked(m), r.reasons())
+		}
+	})
+}
+
+// In a request with a key an id of its own may be taken although the key is not.
+func TestAPublisherThatWaitsIsToldOfAnIDBesideAKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.ask(t, wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: 1, ID: "x"}))
+		settle(time.Minute)
+		for range 2 {
+			parts := keyed(t, "k", 1, 7, "x", "y")
+			_, reply := r.ask(t, parts...)
+			settle(time.Minute)
+			r.want(t, map[string]int64{"c0": 7, "ids": 8})
+			wantReused(t, "keyed", reply, wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: 7, ID: "x"}))
+		}
+	})
+}
+
+// Of two copies of one part, one message's publisher waits and the other's does not.
+func TestWhoDoesNotWaitGetsALetterBesideWhoDoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, identified("x", 1))
+		settle(time.Minute)
+		_, reply := r.ask(t, identified("x", 2))
+		r.send(t, identified("x", 2))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1})
+		wantReused(t, "second", reply, identified("x", 2))
+		if got := r.buried(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
+			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.Letters()), got)
+		}
+	})
+}
+
+// many are increments with ids, each with that delta.
+func many(n int, delta int64) []wire.Part {
+	parts := make([]wire.Part, n)
+	for i := range parts {
+		parts[i] = identified(fmt.Sprint("e", i), delta)
+	}
+	return parts
+}
+
+// Letters that wait are joined, so that neither the messages that they are of nor others wait for
+// long; none is lost, and each can be read and counted as new.
+func TestLettersInACrowdAreJoined(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = 5000
+		r := run(t, large(t), aggregator.Config{})
+		r.send(t, many(n, 1)...)
+		settle(time.Minute)
+		began := time.Now()
+		reused := r.send(t, append(many(n, 10), identified("fresh", 7))...)
+		other := r.send(t, anonymous(one("b", 1)))
+		for !acked(reused) || !acked(other) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the messages waited %s for their letters", took)
+		}
+		r.want(t, map[string]int64{"a": n + 7, "b": 1})
+		letters := r.store.Letters()
+		if got := r.buried(t)["a"]; got != 10*n || len(letters) > n/500 {
+			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
+		}
+		for _, d := range letters {
+			if b, err := wire.Decode(d.Payload); err != nil || len(d.Payload) > wire.MaxBatch || d.Source != b.Parts[0].ID.String() || !d.IDTaken() {
+				t.Errorf("letter %s: %v, %d bytes, source %s, reason %q", d.Key, err, len(d.Payload), d.Source, d.Reason)
+			}
+		}
+	})
+}
+
+// Letters of requests with a key, of single increments in them and of others are joined, and each
+// part keeps its time.
+func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
+		r.send(t, append(keyed(t, "k1", 1, 1), keyed(t, "k2", 1, 1, "x")...)...)
+		settle(time.Minute)
+		store := r.store
+		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied)) // so that all of them wait
+		sent := time.Now()
+		r.send(t, append(keyed(t, "k1", 30, 7, "in"), identified("late", 3))...)
+		r.send(t, append(keyed(t, "k3", 1, 9, "x"), identified("late", 4))...)
+		settle(time.Hour)
+		parts := make(map[wire.Kind]int)
+		for _, d := range store.Letters() {
+			b, err := wire.Decode(d.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range b.Parts {
+				parts[p.Kind]++
+				if at := p.Time; len(b.Parts) > 3 && at.Sub(sent).Abs() > time.Second {
+					t.Errorf("part of %v has the time %s, sent at %s", p.Kind, at, sent)
+				}
+			}
+		}
+		kinds := slices.Sorted(maps.Keys(parts))
+		t.Log(kinds, parts, len(store.Letters()))
+		if parts[wire.Head] == 0 || parts[wire.Rest] != 1 || parts[wire.IdentifiedRest]+parts[wire.Identified] != 3 {
+			t.Errorf("the letters hold %v", parts)
+		}
+	})
+}
+
+// Letters that wait are seen, although everything else is taken and folded.
+func TestLettersThatWaitAreSeen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		r := run(t, store, aggregator.Config{})
+		r.send(t, identified("x", 1))
+		settle(time.Minute)
+		if got := r.agg.Degraded(); got != "" {
+			t.Errorf("nothing waits: got %q", got)
+		}
+		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		waiting := r.send(t, identified("x", 2))
+		r.send(t, anonymous(one("b", 1)))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1, "b": 1})
+		if got := r.agg.Degraded(); !strings.Contains(got, "1 dead letters are not written yet") && !strings.Contains(got, "0 dead letters") || r.agg.Ready() != nil {
+			t.Errorf("degraded %q, ready %v; want a letter that waits, and ready", got, r.agg.Ready())
+		}
+		store.On(fakestore.Bury, fakestore.Script())
+		settle(time.Minute)
+		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(store.Letters()) != 1 {
+			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(store.Letters()))
+		}
+	})
+}

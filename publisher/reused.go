@@ -1,0 +1,55 @@
+package publisher
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// errKeyUsed refuses a request with a key.
+var errKeyUsed = fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
+
+// addReused adds the reply to one of the messages.
+func (s *seal) addReused(uses map[wire.Use]struct{}) {
+	if len(uses) == 0 {
+		return
+	}
+	if s.reused == nil {
+		s.reused = make(map[wire.Use]struct{})
+	}
+	maps.Copy(s.reused, uses)
+}
+
+// conflicts is the error that names the request's increments among the reused parts, nil for none.
+// Requests share messages, and one id may be in several with different deltas: the fingerprint says
+// which of them was not counted.
+func (r *request) conflicts(incs []countmill.Increment) error {
+	if len(r.reused) == 0 {
+		return nil
+	}
+	var found []countmill.Conflict
+	for i, inc := range incs {
+		if inc.ID == "" {
+			continue
+		}
+		part := wire.CutIdentified(inc)
+		// Another delta may have been counted under this id, or this one.
+		if _, ok := r.reused[wire.Use{ID: part.ID, Fingerprint: part.Fingerprint()}]; ok {
+			found = append(found, countmill.Conflict{Position: i, ID: inc.ID})
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &countmill.ConflictsError{Conflicts: found}
+}
+
+// forgetKey is the answer to a request whose key the store has with another one.
+func (p *Publisher) forgetKey(known *knownKey) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known.forget(known)
+	return errKeyUsed
+}

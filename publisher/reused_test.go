@@ -1,0 +1,146 @@
+package publisher
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// telling is a bus that says of some parts that their ids are taken, as one does whose subscriber
+// acknowledges them.
+func telling(t *testing.T, taken ...wire.Part) *fakeBus {
+	bus := newBus(t)
+	bus.answer = func(_ int, m *message.Message) (bool, error) {
+		reply := wire.ReplyOf(wire.PassReply(t.Context(), m.Context()))
+		b, err := wire.Decode(m.Payload)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range b.Parts {
+			for _, other := range taken {
+				if p.ID == other.ID && p.Fingerprint() != other.Fingerprint() {
+					reply.Add(wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
+				}
+			}
+		}
+		return true, nil
+	}
+	return bus
+}
+
+func identified(counter, id string, delta int64) countmill.Increment {
+	return countmill.Increment{Counter: counter, ID: id, Delta: delta}
+}
+
+func wantConflicts(t *testing.T, what string, err error, want ...countmill.Conflict) {
+	t.Helper()
+	got, ok := errors.AsType[*countmill.ConflictsError](err)
+	switch {
+	case len(want) == 0 && err != nil:
+		t.Errorf("%s: got %v, want no error", what, err)
+	case len(want) == 0:
+	case !ok || !errors.Is(err, countmill.ErrIDsReused) || errors.Is(err, countmill.ErrConflict):
+		t.Errorf("%s: got %v, want conflicts %v", what, err, want)
+	default:
+		if diff := cmp.Diff(want, got.Conflicts); diff != "" {
+			t.Errorf("%s: conflicts (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+// Calls share a message, and use one id with different deltas: each error names its own increments.
+func TestEachCallIsToldOfItsOwnConflicts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := telling(t, wire.CutIdentified(identified("a", "x", 1)), wire.CutIdentified(identified("b", "y", 1)))
+		p, err := New(bus, Config{Linger: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := []struct {
+			incs []countmill.Increment
+			want []countmill.Conflict
+		}{
+			{[]countmill.Increment{identified("a", "x", 1)}, nil},
+			{[]countmill.Increment{identified("a", "", 5), identified("a", "x", 2), identified("b", "x", 2), identified("a", "x", 2)}, []countmill.Conflict{{Position: 1, ID: "x"}, {Position: 3, ID: "x"}}},
+			{[]countmill.Increment{identified("a", "x", 3), identified("b", "y", 3)}, []countmill.Conflict{{Position: 0, ID: "x"}, {Position: 1, ID: "y"}}},
+			{[]countmill.Increment{identified("b", "y", 1), identified("a", "z", 2)}, nil},
+			{[]countmill.Increment{identified("a", "", 2)}, nil},
+		}
+		for range 2 { // a repeat gets the same answer
+			var all sync.WaitGroup
+			before := bus.messages
+			for i, c := range calls {
+				all.Go(func() { wantConflicts(t, string(rune('A'+i)), p.Publish(t.Context(), c.incs...), c.want...) })
+			}
+			all.Wait()
+			if bus.messages != before+1 {
+				t.Errorf("%d messages, want one that all calls share", bus.messages-before)
+			}
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that a store has with another request refuses all of it, and does not refuse its first.
+func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, err := wire.CutRequest("", "k", []countmill.Increment{identified("a", "", 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(telling(t, first[0], wire.CutIdentified(identified("a", "x", 1))), Config{Linger: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2), identified("a", "x", 2))
+			if !errors.Is(err, countmill.ErrConflict) || errors.Is(err, countmill.ErrIDsReused) {
+				t.Errorf("another body: got %v, want %v", err, countmill.ErrConflict)
+			}
+		}
+		wantConflicts(t, "first body", p.PublishKeyed(t.Context(), "", "k", identified("a", "", 1)))
+		if err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2)); !errors.Is(err, countmill.ErrConflict) {
+			t.Errorf("another body after the first: got %v, want %v", err, countmill.ErrConflict)
+		}
+		wantConflicts(t, "an id beside a key", p.PublishKeyed(t.Context(), "", "other", identified("a", "", 2), identified("a", "x", 2)), countmill.Conflict{Position: 1, ID: "x"})
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The reply to a try that failed means nothing: the next one decides.
+func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		bus.answer = func(call int, m *message.Message) (bool, error) {
+			if call > 0 {
+				return true, nil
+			}
+			part := wire.CutIdentified(identified("a", "x", 1))
+			wire.ReplyOf(wire.PassReply(t.Context(), m.Context())).Add(wire.Use{ID: part.ID, Fingerprint: part.Fingerprint()})
+			return false, errors.New("nacked")
+		}
+		p, err := New(bus, Config{Linger: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantConflicts(t, "second try", p.Publish(t.Context(), identified("a", "x", 1)))
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package wire
+
+import "context"
+
+// A Use is one use of a part's id. The same id with another fingerprint is another use.
+type Use struct {
+	ID          PartID
+	Fingerprint Fingerprint
+}
+
+// A Reply carries to the publisher of a message which of its parts were not counted, because their
+// ids had been applied with other increments. An aggregator that has it writes no dead letter for
+// such a part. The aggregator adds to it until it acknowledges the message, and the publisher reads
+// it after the bus has said so.
+type Reply struct{ reused map[Use]struct{} }
+
+// Add notes a part that was not counted. A refused head includes all parts that follow it.
+func (r *Reply) Add(u Use) {
+	if r.reused == nil {
+		r.reused = make(map[Use]struct{})
+	}
+	r.reused[u] = struct{}{}
+}
+
+// Reused are the parts that were not counted; nil for none.
+func (r *Reply) Reused() map[Use]struct{} { return r.reused }
+
+type (
+	offeredReply struct{}
+	heldReply    struct{}
+)
+
+// OfferReply puts a reply into the context of a message that is published.
+func OfferReply(ctx context.Context, r *Reply) context.Context {
+	return context.WithValue(ctx, offeredReply{}, r)
+}
+
+// PassReply takes the reply over from the context of a published message into that of its delivery.
+// Only a bus does this whose Publish returns nil if the message was acknowledged, and not otherwise: else
+// an aggregator would leave out a dead letter, and nobody would read the reply.
+func PassReply(delivered, published context.Context) context.Context {
+	if r, ok := published.Value(offeredReply{}).(*Reply); ok {
+		return context.WithValue(delivered, heldReply{}, r)
+	}
+	return delivered
+}
+
+// ReplyOf is the reply that a delivered message has, nil for none.
+func ReplyOf(ctx context.Context) *Reply {
+	r, _ := ctx.Value(heldReply{}).(*Reply)
+	return r
+}
