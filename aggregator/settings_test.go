@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,21 +121,20 @@ func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 		l := &laptop{}
 		store := l.store(t, time.Hour)
 		p, at := anonymous(one("a", 1)), l.now()
-		suspends := false
+		var suspends atomic.Bool
 		seen := hanging{store, func() {}, func() {
-			if suspends {
+			if suspends.CompareAndSwap(true, false) {
 				l.suspend(4 * time.Hour)
 				store.Expire(l.now())
-				suspends = false
 			}
 		}}
 		r := runOver(t, store, seen, aggregator.Config{Env: l.env()})
 		r.sendAt(t, at, p)
 		settle(9 * time.Second)
 		r.want(t, map[string]int64{"a": 1})
-		suspends = true
+		suspends.Store(true)
 		settle(1500 * time.Millisecond) // the second check was answered, and the machine suspended
-		if suspends {
+		if suspends.Load() {
 			t.Fatal("no check")
 		}
 		m := r.sendAt(t, at, p)
@@ -150,15 +150,15 @@ func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		hangs := false
+		var hangs atomic.Bool
 		seen := hanging{store, func() {
-			if hangs {
+			if hangs.Load() {
 				time.Sleep(3 * time.Minute)
 			}
 		}, func() {}}
 		r := runOver(t, store, seen, aggregator.Config{CommitTimeout: 5 * time.Minute, Linger: -1})
 		settle(time.Second)
-		hangs = true
+		hangs.Store(true)
 		settle(50 * time.Second)
 		in := r.send(t, anonymous(one("a", 1)))
 		settle(8 * time.Second)
@@ -171,7 +171,7 @@ func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 		if err := r.agg.Ready(); acked(late) || err == nil || !strings.Contains(err.Error(), "settings of the database") {
 			t.Errorf("acknowledged %v by settings of two minutes; ready: %v", acked(late), err)
 		}
-		hangs = false
+		hangs.Store(false)
 		settle(2 * time.Minute)
 		if err := r.agg.Ready(); !acked(late) || err != nil {
 			t.Errorf("acknowledged %v after the check was answered; ready: %v", acked(late), err)
