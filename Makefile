@@ -132,8 +132,8 @@ fulldisk: ## fill the disk of countmill up DISKS (20) times under load, seeded b
 planted-processes: ## build countmill with planted bugs, one at a time: chaos, kills and full disks have to find each
 	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/e2e
 
-planted: ## plant bugs, one at a time: the simulator and the power cuts have to find each in 5 runs of 5
-	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim ./backend/pebble
+planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites have to find each in 5 runs of 5
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim ./backend/pebble ./backend/datastore
 
 powercut: ## CUTS (10000) losses of power on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)

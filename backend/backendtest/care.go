@@ -239,7 +239,7 @@ func testCheckIsFine(t *testing.T, su *suite) {
 }
 
 // readTime is the moment of a read that is made now.
-func readTime(t *testing.T, s Store) time.Time {
+func readTime(t testing.TB, s Store) time.Time {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
@@ -249,7 +249,7 @@ func readTime(t *testing.T, s Store) time.Time {
 	return v.ReadTime()
 }
 
-// calls is every call that takes a context, with arguments that a healthy store takes.
+// calls is every call that takes a context, with arguments that a healthy store takes at about m.At.
 func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) error {
 	first := func(_ any, err error) error { return err }
 	return map[string]func(ctx context.Context) error{
@@ -270,7 +270,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"RaiseCounter":  func(ctx context.Context) error { return first(s.RaiseCounter(ctx, "b", 1)) },
 		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
 		"ResetCounter": func(ctx context.Context) error {
-			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: time.Now()}, At: m.At, ExpireAt: m.ExpireAt}))
+			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
 		},
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
@@ -290,6 +290,7 @@ func testCancelledContext(t *testing.T, su *suite) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := marker()
+	m.At = readTime(t, s)
 	for name, call := range calls(s, m) {
 		err := call(ctx)
 		if err == nil {

@@ -115,6 +115,9 @@ var defects = map[string]*defect{
 		}
 		return x
 	})},
+	"dates a change by another clock": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
+		return before.Changed(x.Window, x.Since.Add(30*24*time.Hour))
+	})},
 	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) backendtest.Store { return &counting{Store: s} }},
 	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
 	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) backendtest.Store { return &stale{Store: s} }, opts: slow},

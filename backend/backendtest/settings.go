@@ -122,14 +122,19 @@ func wantSettings(t testing.TB, what string, got, right store.Settings, at time.
 	}
 }
 
-func testNewStoreHasItsWindow(t *testing.T, su *suite) {
-	s := su.open(t)
-	now := readTime(t, s)
-	checked := check(t, s)
-	since := checked.Settings.Since
-	if ago := now.Sub(since); ago < -time.Minute || ago > time.Hour {
+// checkSince checks that a window holds since just now by the store's clock.
+func checkSince(t *testing.T, s Store, since time.Time) {
+	t.Helper()
+	if ago := readTime(t, s).Sub(since); ago < -time.Minute || ago > time.Hour {
 		t.Errorf("the window holds since %s, for %s", since, ago)
 	}
+}
+
+func testNewStoreHasItsWindow(t *testing.T, su *suite) {
+	s := su.open(t)
+	checked := check(t, s)
+	since := checked.Settings.Since
+	checkSince(t, s, since)
 	wantSettings(t, "new", checked.Settings, store.NewSettings(countmill.DefaultHorizon, since), checked.At)
 }
 
@@ -138,6 +143,7 @@ func testWindowChanges(t *testing.T, su *suite) {
 	before := check(t, s).Settings
 	for i, window := range []time.Duration{16 * day, day, 4 * day, 2 * day, 12 * time.Hour, 30 * day} {
 		set := setWindow(t, s, window)
+		checkSince(t, s, set.Since)
 		checked := check(t, s)
 		right := before.At(set.Since).Changed(window, set.Since)
 		at := set.Since

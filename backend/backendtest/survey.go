@@ -28,7 +28,7 @@ func pages(t testing.TB, s Store, prefix string, limit int) (all []string) {
 		if len(page.Shards) > limit {
 			t.Fatalf("a page of %d shards, limit %d", len(page.Shards), limit)
 		}
-		if now := time.Now(); page.At.Before(now.Add(-time.Hour)) || page.At.After(now.Add(time.Hour)) {
+		if now := readTime(t, s); page.At.Before(now.Add(-time.Hour)) || page.At.After(now.Add(time.Hour)) {
 			t.Errorf("a page as of %s", page.At)
 		}
 		all = append(all, lines(page)...)
@@ -91,7 +91,7 @@ func testShardPages(t *testing.T, su *suite) {
 
 func testShardsOf(t *testing.T, su *suite) {
 	s := su.open(t)
-	before := time.Now().Add(-time.Minute)
+	before := readTime(t, s).Add(-time.Minute)
 	raise(t, s, aggregator.Raise{Counter: "a", Shards: 3}, aggregator.Raise{Counter: "a:1", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 1, -5), add("a", 0, 3), add("a", countmill.MaxShards-1, 7), add("a:1", 0, 100)))
 	for i := range 4 {

@@ -36,6 +36,7 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 		chunks, head := s.letter(&letters[i])
 		mutations, heads = append(mutations, chunks...), append(heads, head)
 	}
+	// The letters last: their pieces are there then.
 	if err := s.commitLots(ctx, append(mutations, heads...)); err != nil {
 		return s.explain("bury", err)
 	}
@@ -96,6 +97,7 @@ func (s *Store) Discard(ctx context.Context, keys []string) error {
 			return s.explain("look dead letters up", err)
 		}
 		for _, key := range lot {
+			// The letter first: it is not there any more when its pieces go.
 			mutations = append(mutations, s.remove(ref{kindDead, key}))
 			refs, err := chunksOf(key, heads[ref{kindDead, key}])
 			if err != nil {

@@ -3,6 +3,7 @@ package datastore
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,51 @@ func TestDeadLetterWithoutAPiece(t *testing.T) {
 	if got, err := s.Dead(t.Context(), "", 10); err == nil {
 		t.Errorf("got %d letters and no error", len(got))
 	}
+}
+
+// A process that ends within a burial or a discard leaves letters that can be read: each that is
+// there has all of its pieces.
+func TestDeadLettersOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	calls := &tap{}
+	cfg := fresh(t)
+	cfg.DialOptions = append(cfg.DialOptions, calls.option())
+	s := openStore(t, cfg)
+	s.entities = 1 // so that it may end between any two
+	const all = 7  // letters and pieces
+	for commits := range all + 1 {
+		keys := []string{fmt.Sprint("a", commits), fmt.Sprint("b", commits), fmt.Sprint("c", commits)}
+		letters := make([]aggregator.Dead, len(keys))
+		for i, key := range keys {
+			letters[i] = aggregator.Dead{Key: key, Payload: payload(maxPayload + 1 - i%2), At: now()}
+		}
+		bury := func() error { return s.Bury(t.Context(), letters) }
+		calls.endAfter(commits, bury)
+		left, err := s.DeadByKey(t.Context(), keys)
+		if err != nil || (len(left) == len(keys)) != (commits == all) {
+			t.Errorf("after %d commits of a burial there are %d letters; %v", commits, len(left), err)
+		}
+		if err := bury(); err != nil {
+			t.Fatal(err)
+		}
+		calls.endAfter(commits, func() error { return s.Discard(t.Context(), keys) })
+		left, err = s.DeadByKey(t.Context(), keys)
+		if err != nil || (len(left) == 0) != (commits >= all-2) {
+			t.Errorf("after %d commits of a discard there are %d letters; %v", commits, len(left), err)
+		}
+	}
+}
+
+// endAfter has a call come to its end after some commits, as if its process were killed.
+func (p *tap) endAfter(commits int, call func() error) {
+	p.set(func(method string, _, _ any) (bool, error) {
+		if method == "/google.datastore.v1.Datastore/Commit" {
+			commits--
+		}
+		return commits < 0, statusOf("Unavailable")
+	})
+	_ = call()
+	p.set(nil)
 }
 
 // Who only reads totals may still look after dead letters.

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"sync"
 	"testing"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
@@ -50,6 +52,46 @@ func (p *tap) set(answer func(method string, req, reply any) (bool, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
+}
+
+// ahead is a server whose clock is by off ahead of the machine's: requests name moments of that
+// clock, and so do the answers.
+func ahead(off time.Duration) grpc.DialOption {
+	moved := func(t *timestamppb.Timestamp, by time.Duration) *timestamppb.Timestamp {
+		if t == nil {
+			return nil
+		}
+		return timestamppb.New(t.AsTime().Add(by))
+	}
+	read := func(o *pb.ReadOptions) *pb.ReadOptions {
+		if o.GetReadTime() == nil {
+			return o
+		}
+		return at(moved(o.GetReadTime(), -off))
+	}
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		switch r := req.(type) {
+		case *pb.LookupRequest:
+			r.ReadOptions = read(r.ReadOptions)
+		case *pb.RunQueryRequest:
+			r.ReadOptions = read(r.ReadOptions)
+		}
+		if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+			return err
+		}
+		switch r := reply.(type) {
+		case *pb.LookupResponse:
+			r.ReadTime = moved(r.ReadTime, off)
+		case *pb.RunQueryResponse:
+			r.Batch.ReadTime = moved(r.Batch.GetReadTime(), off)
+			for _, e := range r.GetBatch().GetEntityResults() {
+				e.UpdateTime = moved(e.UpdateTime, off)
+			}
+		case *pb.CommitResponse:
+			r.CommitTime = moved(r.CommitTime, off)
+		}
+		return nil
+	})
 }
 
 // fresh is a database of the test's own on the Firestore emulator.

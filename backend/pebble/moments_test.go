@@ -96,6 +96,33 @@ func asOf(t *testing.T, s *Store) time.Time {
 	return v.ReadTime()
 }
 
+// A view that says as of when it is shows every fold that had returned by then, also one that
+// comes while the view is taken.
+func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
+	t.Parallel()
+	var between atomic.Pointer[func()] // what happens when the clock is asked next
+	s := open(t, Config{Dir: t.TempDir(), clock: func() time.Time {
+		if f := between.Swap(nil); f != nil {
+			(*f)()
+		}
+		return time.Now()
+	}})
+	for want := int64(1); want < 4; want++ {
+		var returned time.Time
+		f := func() {
+			fold(t, s, nil, "a", 1)
+			returned = time.Now().Truncate(time.Microsecond)
+		}
+		between.Store(&f)
+		v := s.View()
+		got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}})
+		if err != nil || returned.IsZero() || v.ReadTime().Before(returned) || got[0].Value != want {
+			t.Errorf("as of %s: got %d, %v; want %d, as the last fold returned at %s", v.ReadTime(), got[0].Value, err, want, returned)
+		}
+		v.Close()
+	}
+}
+
 // The last moment is in the seal, also where nothing was committed since the one before, and of a
 // process that was killed.
 func TestMomentsOfAKilledProcess(t *testing.T) {

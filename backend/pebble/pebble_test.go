@@ -112,6 +112,18 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 }
 
+// A store that is read for years keeps nothing of a view that was closed.
+func TestClosedViewsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir()})
+	for range 3 {
+		total(t, s, "a")
+	}
+	if len(s.views) != 0 {
+		t.Errorf("%d views are kept, and all are closed", len(s.views))
+	}
+}
+
 func TestSweepDropsSilentWorkers(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()

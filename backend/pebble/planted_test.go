@@ -15,8 +15,13 @@ import (
 // Every bug can still be planted.
 func TestBugsCanBePlanted(t *testing.T) {
 	t.Parallel()
-	bugtest.Check(t, bugtest.Read(t, "testdata/bugs"))
+	bugtest.Check(t, append(bugtest.Read(t, "testdata/bugs"), bugtest.Read(t, suiteBugs)...))
 }
+
+// suiteBugs are found without a loss of power, each by a test of its own.
+const suiteBugs = "testdata/suitebugs"
+
+func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t, suiteBugs) }
 
 // plantedCuts is within how many power cuts each bug has to be found each time.
 const plantedCuts = 10_000

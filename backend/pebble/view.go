@@ -136,8 +136,8 @@ func (v *view) closeLocked() {
 	if v.snapshot == nil {
 		return
 	}
-	delete(v.store.views, v)
-	_ = v.snapshot.Close() // nil, unless it is closed already
+	delete(v.store.views, v) // The store closes the others when it closes.
+	_ = v.snapshot.Close()   // nil, unless it is closed already
 	v.snapshot = nil
 }
 

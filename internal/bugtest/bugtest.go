@@ -16,6 +16,7 @@
 //
 // The first line describes the mistake. The others:
 //
+//	found: TEST          the test that has to fail with the bug, for those of [Found]
 //	in: PACKAGE NAME     a function of the package in that directory; a method comes after
 //	                     its type: loop.launch. A constant or a variable works too.
 //	at: WORDS            an anchor: the statement that a comment in that function is about
@@ -53,6 +54,7 @@ const root = "../.."
 // A Bug is a mistake that could have been made in the product.
 type Bug struct {
 	Name, What string
+	Found      string // the test that has to find it; empty where a search does
 	edits      []edit
 }
 

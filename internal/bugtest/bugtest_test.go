@@ -182,6 +182,7 @@ func TestBadBugsAreFound(t *testing.T) {
 		"# what\nin: a b\nbefore:\n", "# what\nin: a b\ndelete:\n\tx\n", "# what\nin: a b\nbefore: x\n\ty\n", "# what\nin: a b\nat:\ndelete:\n",
 		"# what\nin: a b\nchange: x\n", "# what\nin: a b\nchange: x -> y\n\tz\n", "# what\nin: a b\nimport:\n", "# what\nin: a b\n\tx\n",
 		"# what\nin: a b\nforget:\n", "# what\nin: a b\ndelete:\nx\n", "# what\n# what\nin: a b\ndelete:\n",
+		"# what\nfound:\nin: a b\ndelete:\n", "# what\nfound: x\nfound: y\nin: a b\ndelete:\n",
 	} {
 		if _, err := parse(text); err == nil {
 			t.Errorf("is taken for a bug: %q", text)

@@ -54,6 +54,9 @@ func (b *Bug) parseLine(open *edit, line string) error {
 	switch e.do = key; {
 	case !ok:
 		return errors.New("it is out of place")
+	case key == "found" && value != "" && b.Found == "":
+		b.Found = value
+		return nil
 	case key == "in":
 		*open = edit{}
 		if open.pkg, open.fn, ok = strings.Cut(value, " "); !ok {

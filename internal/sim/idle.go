@@ -11,20 +11,27 @@ import (
 // it holds every second, and a round of letters that failed waits for the next.
 const idleWithin = 2 * time.Minute
 
+// readyWithin is how long an aggregator may be not ready, when nothing breaks any more: it checks
+// the database every 10 s, for as long as a call may take.
+const readyWithin = 20 * time.Minute
+
 // checkIdle reports whether all processes have given back all that they took: bytes, slots,
-// parts, jobs, letters, shards. A leak shows only here, as a role goes on with
-// less room and is right about every increment.
+// parts, jobs, letters, shards; and whether all that are able are ready. A leak shows only here, as
+// a role goes on with less room and is right about every increment.
 func (w *World) checkIdle() bool {
 	for _, p := range w.everybody() {
-		left := p.unreturned()
+		left, within := p.unreturned(), idleWithin
+		if left == "" {
+			left, within = p.unready(), readyWithin
+		}
 		if left == "" {
 			continue
 		}
-		if left != w.left {
+		if left = p.name + " has nothing left to do and still " + left; left != w.left {
 			w.left, w.rested = left, time.Now()
 		}
-		if time.Since(w.rested) > idleWithin {
-			w.violate("%s has nothing left to do and still holds %s", p.name, left)
+		if time.Since(w.rested) > within {
+			w.violate("%s", left)
 		}
 		return false
 	}
@@ -40,7 +47,23 @@ func (p *proc) unreturned() string {
 			left = append(left, fmt.Sprint(h.what, " ", h.n))
 		}
 	}
-	return strings.Join(left, ", ")
+	if len(left) == 0 {
+		return ""
+	}
+	return "holds " + strings.Join(left, ", ")
+}
+
+// unready is why an aggregator says that it is not ready; "" if it says that it is, or cannot be.
+// The simulator's clocks stay wrong. A reader's readiness has no memory: each answer asks the store.
+func (p *proc) unready() string {
+	if p.agg == nil || p.leaving {
+		return ""
+	}
+	err := p.agg.Ready()
+	if err == nil || strings.HasPrefix(err.Error(), "the local clock") {
+		return ""
+	}
+	return "is not ready: " + err.Error()
 }
 
 // A holding is how many of something a process holds.

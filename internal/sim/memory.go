@@ -13,6 +13,10 @@ func (w *World) checkMemory() {
 		bounded(p, "increments open", s.OpenEntries, w.shape.maxEntries)
 		bounded(p, "bytes open", s.OpenBytes, w.shape.maxBytes)
 		bounded(p, "messages on their way", s.InFlight, w.shape.inFlight)
+		if err := p.pub.Ready(); err != nil && s.InFlight+s.Queued == 0 && !p.pubClosed {
+			// It tries each message until the bus takes it: its last call was a success.
+			w.violate("%s is not ready, and the bus took all that it had: %v", p.name, err)
+		}
 	}
 	for _, p := range w.lives(aggregating) {
 		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)

@@ -1,0 +1,17 @@
+package datastore
+
+import (
+	"testing"
+
+	"github.com/countmill/countmill/internal/bugtest"
+)
+
+const suiteBugs = "testdata/suitebugs"
+
+// Every bug can still be planted.
+func TestBugsCanBePlanted(t *testing.T) {
+	t.Parallel()
+	bugtest.Check(t, bugtest.Read(t, suiteBugs))
+}
+
+func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t, suiteBugs) }

@@ -1,0 +1,37 @@
+package bugtest
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Found plants the bugs in a directory, one at a time, and runs the test of the package in the
+// working directory that has to find each: COUNTMILL_TEST_PLANTED times, and it has to fail each
+// time.
+func Found(t *testing.T, dir string) {
+	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
+	if err != nil {
+		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take a minute")
+	}
+	for _, b := range Read(t, dir) {
+		t.Run(b.Name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), b.Build(t), "-test.v", "-test.timeout", "5m",
+				"-test.count", strconv.Itoa(runs), "-test.run", pattern(b.Found))
+			out, err := cmd.CombinedOutput()
+			if strings.Contains(string(out), "--- SKIP: "+b.Found+" ") {
+				t.Skipf("%s was skipped:\n%.4000s", b.Found, out)
+			}
+			if n := strings.Count(string(out), "--- FAIL: "+b.Found+" "); n != runs {
+				t.Errorf("%s: %s failed %d times of %d (%v):\n%.4000s", b.What, b.Found, n, runs, err, out)
+			}
+		})
+	}
+}
+
+// pattern matches a test, or a test in a test, and no other.
+func pattern(name string) string {
+	return "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
+}
