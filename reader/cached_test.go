@@ -456,7 +456,7 @@ func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
 	})
 }
 
-// Who shares a read that began before, and takes long, must not get what is too old by then.
+// A shared read may take longer than the age that its callers permit.
 func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

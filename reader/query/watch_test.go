@@ -188,7 +188,7 @@ func (r heldReader) Totals(ctx context.Context, counters []string, maxStaleness 
 	return totals, err
 }
 
-// A read that the end of the server cuts short is no problem of the counter.
+// A server that ends cuts a read short, which is no problem event.
 func TestWatchEndsInTheMiddleOfARead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		srv, h := watched(t, heldReader{newFake()}, query.Config{})
