@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race coverage lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -29,6 +29,9 @@ test: ## all tests
 
 race: ## all tests under the race detector
 	go test -race ./...
+
+coverage: ## the statements of the roles that no test covers, beside tools/coverage/explained.txt; half a minute
+	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi

@@ -290,3 +290,12 @@ func TestAFateIsDecidedOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestFatesOfNothingAskNobody(t *testing.T) {
+	t.Parallel()
+	store := large(t)
+	fates, err := aggregator.Fates(t.Context(), store, nil)
+	if err != nil || len(fates) != 0 || store.Calls(fakestore.Applied) != 0 {
+		t.Errorf("got %v, %v after %d calls, want nothing after none", fates, err, store.Calls(fakestore.Applied))
+	}
+}

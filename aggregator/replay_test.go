@@ -304,6 +304,28 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	})
 }
 
+// A store's answer about letters has to come before Run ends, also when the drain's time is up: the store
+// is closed then.
+func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := large(t)
+		gate := make(chan struct{})
+		store.On(fakestore.Dead, func(int) fakestore.Answer { <-gate; return fakestore.OK })
+		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		settle(15 * time.Second)
+		var ended atomic.Bool
+		go func() { _ = r.finish(); ended.Store(true) }()
+		settle(5 * time.Second)
+		if ended.Load() {
+			t.Error("Run ended in the middle of a read")
+		}
+		close(gate)
+		if err := r.wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Keys of other letters are not touched, also those that come behind in the order of keys.
 func TestOtherLettersAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {

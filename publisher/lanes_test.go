@@ -24,6 +24,20 @@ func (p *Publisher) contend(counter string) {
 	}
 }
 
+// An add that has seen lanes may come after the seal that took them away, or emptied them.
+func TestLanesThatAreNotTheCellsTakeNothing(t *testing.T) {
+	t.Parallel()
+	gone, sealed := &cell{}, &cell{}
+	gone.word.Store(listed | spread)
+	sealed.word.Store(listed | spread)
+	sealed.lanes.Store(new(lanes))
+	for name, c := range map[string]*cell{"gone": gone, "sealed": sealed} {
+		if c.add(1) {
+			t.Errorf("%s: the increment was taken, want it to go the slow way", name)
+		}
+	}
+}
+
 // A counter whose adds meet has lanes from the next batch on, every increment counts once
 // wherever it was added, and a batch with few of them takes the lanes away.
 func TestLanes(t *testing.T) {

@@ -288,6 +288,36 @@ func TestInvalidRequestNamesTheIncrement(t *testing.T) {
 	bus.wantTotals(map[string]int64{})
 }
 
+func TestAHandleHasAValidCounter(t *testing.T) {
+	t.Parallel()
+	p := open(t, newBus(t), Config{})
+	if _, err := p.Counter(""); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("a handle without a name: got %v, want ErrInvalid", err)
+	}
+	c, err := p.Counter("a")
+	must(t, err)
+	if c.Name() != "a" {
+		t.Errorf("the handle of a is of %q", c.Name())
+	}
+	closeNow(t, p)
+}
+
+// How old an increment may be can change while the publisher runs.
+func TestHorizonFuncIsAskedForEachRequest(t *testing.T) {
+	t.Parallel()
+	bus := newBus(t)
+	horizon := time.Hour
+	p := open(t, bus, Config{Linger: -1, HorizonFunc: func() time.Duration { return horizon }})
+	old := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: time.Now().Add(-2 * time.Hour)}
+	if err := p.Publish(ctx, old); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("two hours old with a horizon of one: got %v, want ErrInvalid", err)
+	}
+	horizon = 3 * time.Hour
+	must(t, p.Publish(ctx, old))
+	closeNow(t, p)
+	bus.wantTotals(map[string]int64{"a": 1})
+}
+
 func TestOverloadCountsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

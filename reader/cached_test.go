@@ -437,6 +437,48 @@ func TestLockHolderThatDies(t *testing.T) {
 	})
 }
 
+// A caller that gives up does not go on waiting for another process.
+func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, cache := &fakeStore{}, &fakeCache{}
+		store.put("c", 1)
+		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
+			t.Fatal(won, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
+		defer cancel()
+		_, err := newReader(t, store, cache, reader.Config{}).Totals(ctx, []string{"c"}, time.Second)
+		synctest.Wait()
+		if gets := cache.calls["get"]; !errors.Is(err, countmill.ErrUnavailable) || gets != 2 {
+			t.Errorf("got %v after asking the cache %d times, want ErrUnavailable after 2", err, gets)
+		}
+	})
+}
+
+// A shared read may take longer than the age that its callers permit.
+func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		store.put("c", 1, 2)
+		store.before = func(_ context.Context, n int) error {
+			if n == 2 { // for the shards that nobody knew of
+				time.Sleep(1500 * time.Millisecond)
+			}
+			return nil
+		}
+		r := newReader(t, store, &fakeCache{}, reader.Config{Guess: 1})
+		var first sync.WaitGroup
+		first.Go(func() { one(t, r, "c", time.Second) })
+		time.Sleep(800 * time.Millisecond)
+		if got := one(t, r, "c", time.Second); got.Total != 3 || time.Since(got.AsOf) > time.Second {
+			t.Errorf("got %+v, which is %s old, with 1s permitted", got, time.Since(got.AsOf))
+		}
+		first.Wait()
+	})
+}
+
 // Another process put a total into the cache half a minute ago, and our clock is as much
 // behind: by it the total is young.
 func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {

@@ -170,7 +170,9 @@ func TestRates(t *testing.T) {
 			{[]reader.Worker{at("a", 20, 1200, 35), at("b", 20, 10, 10)}, reader.Pipeline{Workers: 2, Entries: 21, Commits: 2, RatesKnown: true}},
 			{[]reader.Worker{at("a", 25, 3, 1), at("b", 25, 15, 15)}, reader.Pipeline{Workers: 2}}, // a started anew
 			{[]reader.Worker{at("a", 30, 3, 2), at("b", 30, 15, 15)}, reader.Pipeline{Workers: 2, Commits: 0.2, RatesKnown: true}},
-			{[]reader.Worker{at("a", 35, 9, 1), at("b", 35, 15, 15)}, reader.Pipeline{Workers: 2}}, // and again, with more entries
+			{[]reader.Worker{at("a", 35, 9, 1), at("b", 35, 15, 15)}, reader.Pipeline{Workers: 2}},  // and again, with more entries
+			{[]reader.Worker{at("a", 34, 20, 9), at("b", 40, 15, 15)}, reader.Pipeline{Workers: 2}}, // the clock of a was set back
+			{[]reader.Worker{at("a", 44, 120, 19), at("b", 45, 15, 15)}, reader.Pipeline{Workers: 2, Entries: 10, Commits: 1, RatesKnown: true}},
 		} {
 			store.announce(step.workers...)
 			if diff := cmp.Diff(step.want, r.Pipeline(t.Context())); diff != "" {

@@ -63,6 +63,10 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	if !errors.As(err, &field) || field.Index == nil || *field.Index != 1 || !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("error is %v, want a FieldError at 1", err)
 	}
+	_, err = r.Totals(t.Context(), []string{""}, 0)
+	if !errors.As(err, &field) || field.Index != nil {
+		t.Errorf("of one name: error is %v, want a FieldError without an index", err)
+	}
 }
 
 func TestTotalsOfNothingAskNobody(t *testing.T) {
@@ -367,7 +371,11 @@ func TestReady(t *testing.T) {
 	}
 	cache.err = errors.New("connection refused")
 	if degraded, err := r.Ready(t.Context()); !strings.Contains(degraded, "connection refused") || err != nil {
-		t.Errorf("Ready without cache = %q, %v; want degraded with the reason", degraded, err)
+		t.Errorf("Ready with a broken cache = %q, %v; want degraded with the reason", degraded, err)
+	}
+	r = newReader(t, &fakeStore{}, nil, reader.Config{})
+	if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
+		t.Errorf("Ready without a cache = %q, %v; want all well", degraded, err)
 	}
 }
 

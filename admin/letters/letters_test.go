@@ -111,6 +111,12 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 	now := time.Now().Truncate(time.Microsecond)
 	old := now.Add(-200 * time.Hour)
 	part := anonymous(entry("a", 1), entry("b", 2))
+	later := part
+	later.Time = now.Add(25 * time.Hour)
+	cancelled, err := wire.CutRequest("", "key", []countmill.Increment{{Counter: "a", Delta: 1}, {Counter: "a", Delta: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	newer := encode(now, part)
 	newer[1] = 9
 	for name, test := range map[string]struct {
@@ -127,6 +133,8 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 		"that, and asked for":         {letters.Letter{Payload: encode(now, part), Time: now, Taken: true, Asked: true, Source: part.ID.String()}, "its id was counted with other increments", "new id"},
 		"far ahead":                   {letters.Letter{Payload: encode(now.Add(25*time.Hour), part), Time: now.Add(25 * time.Hour)}, "its time is more than 24h0m0s ahead; it can only", "new"},
 		"far ahead, not on the bus":   {letters.Letter{Payload: encode(now.Add(25*time.Hour), part), Time: now}, "its time is more than 24h0m0s ahead; it can only", "new"},
+		"a part that is far ahead":    {letters.Letter{Payload: encode(now, later), Time: now}, "its time is more than 24h0m0s ahead; it can only", "new"},
+		"no increments":               {letters.Letter{Payload: encode(old, cancelled...), Time: old}, "beyond the deduplication window of 192h0m0s", "it holds no increments"},
 		"a little ahead":              {letters.Letter{Payload: encode(now.Add(23*time.Hour), part), Time: now}, "as it is", "as it is"},
 		"newer":                       {letters.Letter{Payload: newer, Time: now}, "counts it by itself", "counts it by itself"},
 		"garbage":                     {letters.Letter{Payload: []byte("garbage"), Time: now}, "batch: ", "batch: "},

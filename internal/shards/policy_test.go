@@ -303,6 +303,19 @@ func TestGrown(t *testing.T) {
 	}
 }
 
+// A counter whose commits are mostly lost shows little of its load: it goes up in large steps.
+func TestStepsAreLargerWhereMoreIsLost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lost float64
+		want int
+	}{{0, 10}, {0.1, 13}, {0.5, 14}, {0.8, 20}, {0.94, 20}, {0.95, 40}} {
+		if got := next(10, 70, 100, c.lost); got != c.want {
+			t.Errorf("%g of the tries were lost: %d shards, want %d", c.lost, got, c.want)
+		}
+	}
+}
+
 // Shards below may be loaded by aggregators that do not know of those above.
 func TestOnlyTheUpperHalfCounts(t *testing.T) {
 	t.Parallel()

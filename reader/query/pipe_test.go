@@ -153,6 +153,32 @@ func TestMetricsForThoseWhoReadThem(t *testing.T) {
 	})
 }
 
+// Metrics that clients do not read are refused to others when they take much memory, until they are given up.
+func TestUnreadMetricsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		for i := range query.MaxMetrics {
+			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
+		}
+		s, _ := watched(t, n, query.Config{})
+		s.WriteTimeout = time.Hour
+		path := fmt.Sprintf("/metrics/counters?match=page:*&limit=%d", query.MaxMetrics)
+		refused := 0
+		for range 20 {
+			if resp := s.get(t, "GET", path); resp.StatusCode == 429 {
+				refused++
+			}
+		}
+		if refused == 0 || refused == 20 {
+			t.Errorf("%d of 20 answers of 5 MB were refused, want those that do not fit 64 MiB", refused)
+		}
+		time.Sleep(time.Minute)
+		if status, _, _ := s.call(t, "GET", path); status != 200 {
+			t.Errorf("after clients that did not read were given up: got %d, want 200", status)
+		}
+	})
+}
+
 // Each counter is read once, however often and by whatever prefixes it is asked for.
 func TestMetricsReadCoveredPrefixesOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -190,9 +190,6 @@ func ratesOf(p reader.Pipeline) *rates {
 func (wa *watcher) show(f frame, err error) error {
 	name, data, essence := "totals", []byte(nil), []byte(nil)
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return err
-		}
 		name, data = "problem", encode(api.AsProblem(err))
 		essence = data
 	} else {

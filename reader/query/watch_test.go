@@ -176,6 +176,36 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 	})
 }
 
+// A heldReader's reads end with their context, but the first.
+type heldReader struct{ *fakeReader }
+
+func (r heldReader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
+	totals, err := r.fakeReader.Totals(ctx, counters, maxStaleness)
+	if r.reads > 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return totals, err
+}
+
+// A server that ends cuts a read short, which is no problem event.
+func TestWatchEndsInTheMiddleOfARead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		srv, h := watched(t, heldReader{newFake()}, query.Config{})
+		s := srv.watch(t, "/v1/watch?counter=a&interval=1s")
+		s.next()
+		time.Sleep(2 * time.Second) // the second read is under way
+		h.Close()
+		if got := s.next(); got != "" || s.scan.Err() != nil {
+			t.Errorf("at the end: %q, %v; want a clean end", got, s.scan.Err())
+		}
+		synctest.Wait()
+		if n := h.Watchers(); n != 0 {
+			t.Errorf("%d watchers are left, want none", n)
+		}
+	})
+}
+
 // A client that does not read is dropped.
 func TestSlowWatcherIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -1,0 +1,54 @@
+package aggregator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// setAside is a letter about a part of one entry.
+func setAside(id byte, counter string, at time.Time) *letter {
+	p := &part{at: at, from: at, holder: &held{time: at}, Part: wire.Part{
+		ID: wire.PartID{id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
+	return &letter{dead: Dead{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
+}
+
+// The window of a letter is judged by its time, so that it must be its oldest part's.
+func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Truncate(time.Microsecond)
+	old := at.Add(-time.Hour)
+	d := joined([]*letter{setAside(1, "a", at), setAside(2, "b", old), setAside(1, "a", at), setAside(3, "c", at)})
+	if !d.Time.Equal(old) {
+		t.Errorf("the letter is of %s, want %s", d.Time, old)
+	}
+	b, err := wire.Decode(d.Payload)
+	if err != nil || len(b.Parts) != 3 {
+		t.Fatalf("got %+v, %v; want three parts", b, err)
+	}
+	for i, want := range []time.Time{at, old, at} {
+		if got := b.Parts[i].Time; !got.Equal(want) && !(got.IsZero() && b.Time.Equal(want)) {
+			t.Errorf("part %d is of %s in a batch of %s, want %s", i, got, b.Time, want)
+		}
+	}
+}
+
+func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
+	t.Parallel()
+	large := func(id byte) *letter {
+		d := setAside(id, strings.Repeat("n", 1000), time.Now())
+		for range 300 {
+			d.parts[0].Entries = append(d.parts[0].Entries, d.parts[0].Entries[0])
+		}
+		return d
+	}
+	var j joint
+	if !j.takes(large(1)) || j.takes(large(2)) || !j.takes(setAside(3, "a", time.Now())) {
+		t.Errorf("%d letters of %d bytes were joined, want a large and a small one", j.letters, j.bytes)
+	}
+	if j.letters != 2 || j.bytes > wire.MaxBatch {
+		t.Errorf("%d letters of %d bytes are one, want 2 with at most %d", j.letters, j.bytes, wire.MaxBatch)
+	}
+}
