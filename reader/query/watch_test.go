@@ -188,7 +188,7 @@ func (r heldReader) Totals(ctx context.Context, counters []string, maxStaleness 
 	return totals, err
 }
 
-// A server that ends cuts a read short, which is no problem event.
+// The stream has no problem event for a read that the shutdown cancels.
 func TestWatchEndsInTheMiddleOfARead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		srv, h := watched(t, heldReader{newFake()}, query.Config{})

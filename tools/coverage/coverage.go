@@ -83,7 +83,7 @@ func readProfile(r io.Reader) ([]*block, error) {
 	return blocks, nil
 }
 
-// describe reads from the sources in which functions the blocks are, and what they do.
+// describe finds the function and the code of each block in the sources.
 func describe(root string, blocks []*block) error {
 	files := map[string]*source{}
 	same := map[string][]*block{}

@@ -33,7 +33,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// measure runs the tests. No variable that changes what they do comes through.
+// measure runs the tests, without environment variables that change them.
 func measure(t *testing.T, root string) []*block {
 	t.Helper()
 	profile := filepath.Join(t.TempDir(), "profile")

@@ -69,7 +69,7 @@ func makesError(s ast.Stmt, failed bool) bool {
 	return false
 }
 
-// isError reports whether an expression is an error whatever came before.
+// isError reports whether an expression is an error, judged by itself.
 func isError(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -63,9 +63,9 @@ func cutLast(s string) (before, after string, ok bool) {
 	return strings.TrimSpace(s[:i]), strings.TrimSpace(s[i+3:]), true
 }
 
-// A result is what a list says about the blocks of a profile.
+// A result compares a list with the blocks of a profile.
 type result struct {
-	statements, covered int // without error texts; what is covered by chance is not covered
+	statements, covered int // without error texts; code that is covered by chance counts as not covered
 	problems            []string
 }
 
