@@ -230,7 +230,7 @@ func (l *parcel) batch() (*wire.Batch, error) {
 	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
 }
 
-// allow notes that a message is delivered: its parts may be counted from it.
+// allow notes that a message is delivered, or becomes a letter: its parts may be counted from it.
 func (w *World) allow(l *parcel) {
 	if len(w.forbidden) == 0 {
 		return
