@@ -174,8 +174,20 @@ func (w *World) toss(keys []string) {
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (w *World) discarded(key string) bool {
 	letter, _ := aggregator.AskedFor(key)
-	m, ok := w.fake.Marker(wire.LetterID(letter))
-	return ok && aggregator.Fate(m.Fingerprint) == aggregator.Discarded
+	if m, ok := w.fake.Marker(wire.LetterID(letter)); ok {
+		return aggregator.Fate(m.Fingerprint) == aggregator.Discarded
+	}
+	return w.doomed[letter]
+}
+
+// doom notes which letters are decided to be discarded, before the store forgets the decisions:
+// who has read one may still act on it.
+func (w *World) doom() {
+	for _, d := range w.fake.Letters() {
+		if letter, _ := aggregator.AskedFor(d.Key); w.discarded(letter) {
+			w.doomed[letter] = true
+		}
+	}
 }
 
 // forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but

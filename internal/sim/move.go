@@ -87,7 +87,10 @@ func (w *World) advance() {
 }
 
 // forget lets the store drop the markers that have expired: at once, the worst case.
-func (w *World) forget() { w.fake.Forget() }
+func (w *World) forget() {
+	w.doom()
+	w.fake.Forget()
+}
 
 // away reports whether something is away, for a while since an event.
 func (w *World) away(f Fault) bool { return w.stormy && time.Now().Before(w.until[f]) }

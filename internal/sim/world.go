@@ -91,6 +91,7 @@ type World struct {
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
 	gone      []aggregator.Dead            // letters that were removed and not discarded
+	doomed    map[string]bool              // letters that were to be discarded when the store forgot it, by key
 	cured     int                          // the step from which on the store refuses no content; 0 for none
 	commits   map[*step]*aggregator.Commit // guarded by mu
 
@@ -148,7 +149,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
-		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
+		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
 		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
 	}
 	w.Seed = seed
