@@ -21,6 +21,7 @@ type Clock struct {
 	offset time.Duration // the store's time minus ours
 	stored time.Time     // the store's time at the latest lesson, or the latest shown since
 	at     time.Time     // that moment, by a clock that nobody sets
+	asked  time.Time     // when the call of the latest lesson began, by the same clock
 }
 
 // A Moment is one by both clocks of the machine: the wall clock, and one that nobody sets.
@@ -39,13 +40,17 @@ const slowest = time.Minute
 // offset no further than that proves it wrong: a slow call proves little, and
 // the first one nothing if it is very slow. How long the call
 // took is what passed by the clock that went further: the answer may have been there when
-// the machine was suspended, and be read only now. A zero time means that the store's clock
-// is the machine's.
+// the machine was suspended, and be read only now. An answer teaches nothing once a call that began
+// later has taught: the store's clock may have been set in between. A zero time means that the
+// store's clock is the machine's.
 func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if stored.IsZero() {
 		c.known = true
+		return
+	}
+	if began.at.Before(c.asked) {
 		return
 	}
 	at := time.Now()
@@ -58,7 +63,7 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 		}
 		c.offset = (least + most) / 2
 	}
-	c.known = true
+	c.known, c.asked = true, began.at
 	c.offset = min(max(c.offset, least), most)
 	c.stored, c.at = ended.Add(c.offset), at
 }

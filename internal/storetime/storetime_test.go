@@ -126,6 +126,21 @@ func TestAnAnswerReadAfterASuspension(t *testing.T) {
 }
 
 // The first answer of all says nothing where nobody knows when it was given.
+// The store's clock is set forward, and the answer to a call from before is read last.
+func TestAnOldAnswerTeachesNothingAfterANewOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), b.Moment())
+		old, stored := b.Moment(), b.store()
+		time.Sleep(time.Second)
+		b.ahead = time.Minute
+		b.Learn(b.store(), b.Moment())
+		b.Learn(stored, old)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s", off)
+		}
+	})
+}
+
 func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		began, stored := b.Moment(), b.store()
