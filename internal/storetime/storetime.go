@@ -22,6 +22,7 @@ type Clock struct {
 	stored time.Time     // the store's time at the latest lesson, or the latest shown since
 	at     time.Time     // that moment, by a clock that nobody sets
 	asked  time.Time     // when the call of the latest lesson began, by the same clock
+	told   time.Time     // the store's time in its answer
 }
 
 // A Moment is one by both clocks of the machine: the wall clock, and one that nobody sets.
@@ -40,8 +41,8 @@ const slowest = time.Minute
 // offset no further than that proves it wrong: a slow call proves little, and
 // the first one nothing if it is very slow. How long the call
 // took is what passed by the clock that went further: the answer may have been there when
-// the machine was suspended, and be read only now. An answer teaches nothing once a call that began
-// later has taught: the store's clock may have been set in between. A zero time means that the
+// the machine was suspended, and be read only now. An answer of an earlier time teaches nothing
+// once a call that began later has taught: the store's clock may have been set in between. A zero time means that the
 // store's clock is the machine's.
 func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.mu.Lock()
@@ -50,7 +51,7 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 		c.known = true
 		return
 	}
-	if began.at.Before(c.asked) {
+	if began.at.Before(c.asked) && stored.Before(c.told) {
 		return
 	}
 	at := time.Now()
@@ -63,7 +64,7 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 		}
 		c.offset = (least + most) / 2
 	}
-	c.known, c.asked = true, began.at
+	c.known, c.asked, c.told = true, began.at, stored
 	c.offset = min(max(c.offset, least), most)
 	c.stored, c.at = ended.Add(c.offset), at
 }

@@ -141,6 +141,21 @@ func TestAnOldAnswerTeachesNothingAfterANewOne(t *testing.T) {
 	})
 }
 
+// Two calls overlap, and the one that began first has the later time.
+func TestAnAnswerOfALaterTimeTeaches(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.Learn(b.store(), b.Moment())
+		first := b.Moment()
+		time.Sleep(time.Second)
+		b.Learn(b.store(), b.Moment())
+		b.ahead = time.Minute
+		b.Learn(b.store(), first)
+		if off := b.off(); off != 0 {
+			t.Errorf("off by %s", off)
+		}
+	})
+}
+
 func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		began, stored := b.Moment(), b.store()
