@@ -118,6 +118,10 @@ func (d *letter) joins() bool {
 	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
 		return false
 	}
+	// A person who asked for a letter finds it again by its key.
+	if slices.ContainsFunc(d.holders, func(h *held) bool { return h.letter != "" }) {
+		return false
+	}
 	// A part has no time of 1970.
 	return !slices.ContainsFunc(d.parts, func(p *part) bool { return p.at.UnixMicro() <= 0 })
 }

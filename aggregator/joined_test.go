@@ -52,3 +52,17 @@ func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 		t.Errorf("%d letters of %d bytes are one, want 2 with at most %d", j.letters, j.bytes, wire.MaxBatch)
 	}
 }
+
+// A letter that was asked for, and cannot be counted, keeps its key. In a joined letter it would
+// have another, and a second wish for it would be lost.
+func TestALetterThatWasAskedForIsNotJoined(t *testing.T) {
+	t.Parallel()
+	asked := setAside(2, "b", time.Now())
+	asked.holders[0].letter = AskKey("k")
+	l := loop{a: &Aggregator{cfg: Config{DeadLetterRate: 1}}}
+	l.letters = []*letter{setAside(1, "a", time.Now()), asked, setAside(3, "c", time.Now())}
+	batch := l.nextLetters(10)
+	if len(batch) != 2 || len(batch[0]) != 2 || len(batch[1]) != 1 || batch[1][0] != asked {
+		t.Errorf("the letters are written as %v, want the first and the last as one", batch)
+	}
+}
