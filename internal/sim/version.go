@@ -128,8 +128,9 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 	}
 }
 
+// holdPart reports whether a letter holds the part, or the part that it is another id of.
 func holdPart(letters []aggregator.Dead, id wire.PartID) bool {
 	return slices.ContainsFunc(letters, func(d aggregator.Dead) bool {
-		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id })
+		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id || wire.RenewedID(&p) == id })
 	})
 }
