@@ -86,14 +86,16 @@ func (w *World) resetLast() bool {
 			w.unreset, w.lastReset, w.tries = w.unreset[1:], nil, 0
 			continue
 		}
+		lives := w.lives(reading)
+		if len(lives) == 0 {
+			return false
+		}
 		if w.tries++; w.tries > mostTries {
 			w.violate("%s cannot be reset: %v", counter, w.lastReset.err)
 			return true
 		}
-		if lives := w.lives(reading); len(lives) > 0 {
-			w.putAhead(counter)
-			w.lastReset = w.askReset(pick(w, lives), counter, "")
-		}
+		w.putAhead(counter)
+		w.lastReset = w.askReset(pick(w, lives), counter, "")
 		return false
 	}
 	return true
