@@ -158,7 +158,7 @@ func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 // randomID lets a reset without an id be tried again: the marker tells what became of it.
 func (a *Admin) randomID() wire.PartID {
 	var id [1]wire.PartID
-	wire.RandomIDs(a.cfg.Env, id[:])
+	wire.RandomIDs(a.cfg.Env, wire.ResetClass, id[:])
 	return id[0]
 }
 

@@ -74,7 +74,7 @@ func (c *counters) add(t *testing.T, counter string, delta int64) {
 	if err := c.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	add := aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, 0), Delta: delta}
+	add := aggregator.NewAdd(counter, 0, delta)
 	if _, err := c.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add}}); err != nil {
 		t.Fatal(err)
 	}

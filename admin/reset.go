@@ -11,7 +11,7 @@ import (
 
 // A Reset sets a counter's baseline to what a look-up has found.
 type Reset struct {
-	// ID is what the marker is kept under.
+	// ID is that of the marker, of wire.ResetClass.
 	ID      wire.PartID
 	Counter string
 	// Look is what was found.
@@ -23,7 +23,7 @@ type Reset struct {
 	At, ExpireAt time.Time
 }
 
-// A Done is what a reset did.
+// A Done is what a reset did. The marker of the reset holds it.
 type Done struct {
 	// Removed is what it took off the total: all that was folded by At and not taken off
 	// before.
@@ -89,14 +89,4 @@ func less(a, b int64) (int64, error) {
 		return 0, countmill.ErrOverflow
 	}
 	return d, nil
-}
-
-// Marker is what the done is kept as in a marker, whose fields are two numbers.
-func (d Done) Marker() (wire.Fingerprint, uint64) {
-	return wire.Fingerprint(d.Removed), uint64(d.At.UnixMicro())
-}
-
-// DoneOf is what the marker of a reset says.
-func DoneOf(f wire.Fingerprint, fold uint64) Done {
-	return Done{Removed: int64(f), At: time.UnixMicro(int64(fold)).UTC()}
 }

@@ -168,7 +168,7 @@ func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		newer := aggregator.Dead{Key: "aa", Payload: versioned(2, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
+		newer := aggregator.Dead{Key: "aa", Payload: versioned(3, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
 		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
 		for _, d := range []aggregator.Dead{newer, other} {
 			buryAll(t, store, d)
@@ -178,7 +178,7 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"b": 1})
 		r.wantKeys(t, "aa", aggregator.AskKey("aa"))
-		run(t, store, aggregator.Config{Decode: upTo(2)})
+		run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 1})
 		r.wantKeys(t)
@@ -189,14 +189,14 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 func TestAWishCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1))))
+		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1))))
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
 		buryAll(t, store, d)
 		ask(t, store, d)
 		if err := store.Discard(t.Context(), []string{aggregator.AskKey("aa")}); err != nil {
 			t.Fatal(err)
 		}
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		r.wantKeys(t, "aa")
@@ -216,7 +216,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 				store := large(t)
 				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
 				if test.newer {
-					aside(t, store, versioned(2, time.Now(), anonymous(one("a", 7))))
+					aside(t, store, versioned(3, time.Now(), anonymous(one("a", 7))))
 					d = store.Letters()[0]
 				} else {
 					buryAll(t, store, d)
@@ -230,7 +230,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 					}
 					return fakestore.OK
 				})
-				r := run(t, store, aggregator.Config{Decode: upTo(2), CommitTimeout: time.Hour})
+				r := run(t, store, aggregator.Config{Decode: upTo(3), CommitTimeout: time.Hour})
 				<-reached
 				fate, err := decide(t, store, d.Key, aggregator.Discarded)
 				if err != nil {

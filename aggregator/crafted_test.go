@@ -159,8 +159,7 @@ func TestMergeCraftedNames(t *testing.T) {
 	for i := range parts {
 		parts[i] = &part{Part: wire.Part{Entries: []wire.Entry{{Counter: counters[0], Delta: 1}, {Counter: counters[1], Delta: 10}}}}
 	}
-	hash := wire.HashCounter(counters[0])
-	want := []Add{{Counter: counters[0], Hash: hash, Delta: 3}, {Counter: counters[1], Hash: hash, Delta: 30}}
+	want := []Add{NewAdd(counters[0], 0, 3), NewAdd(counters[1], 0, 30)}
 	if got, ok := merge(parts); !ok || !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

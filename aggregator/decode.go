@@ -27,7 +27,7 @@ const (
 // decode reads a message: a batch of ours, or JSON that somebody put on the topic.
 func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	if !isJSON(m.Payload) {
-		return a.cfg.Decode(m.Payload)
+		return fromBus(a.cfg.Decode(m.Payload))
 	}
 	id := m.Metadata.Get(MetaBrokerID)
 	if id == "" {
@@ -47,6 +47,19 @@ func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	}
 	topic := cmp.Or(m.Metadata.Get(MetaTopic), a.cfg.Topic)
 	return wire.CutMessage(topic, id, published, incs)
+}
+
+// fromBus refuses a batch with parts of kinds that only dead letters have.
+func fromBus(b *wire.Batch, err error) (*wire.Batch, error) {
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Parts {
+		if kind := b.Parts[i].Kind; kind.Local() {
+			return nil, fmt.Errorf("%w: part %d: a %s part on a bus", countmill.ErrInvalid, i, kind)
+		}
+	}
+	return b, nil
 }
 
 // A tooOld error refuses a message that another window would let through: an earlier

@@ -11,7 +11,7 @@ import (
 // setAside is a letter about a part of one entry.
 func setAside(id byte, counter string, at time.Time) *letter {
 	p := &part{at: at, from: at, holder: &held{time: at}, Part: wire.Part{
-		ID: wire.PartID{id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
+		ID: wire.PartID{byte(wire.AnonymousClass) << 4, id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
 	return &letter{dead: Dead{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
 }
 

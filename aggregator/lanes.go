@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,6 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 	l.picking.Lock()
 	defer l.picking.Unlock()
 	now := l.now()
-	moved := false
 	for i := range adds {
 		// A shard that no other commit of this process has.
 		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
@@ -66,10 +64,7 @@ func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
 			l.giveBack(taken{adds[:i], shards[:i]}, answer{})
 			return taken{}, false
 		}
-		moved = l.put(&adds[i], shard) || moved
-	}
-	if moved {
-		t.sort()
+		put(&adds[i], shard)
 	}
 	return t, true
 }
@@ -84,39 +79,16 @@ func (l *lanes) open() int64 {
 
 // draw takes any shard.
 func (l *lanes) draw(t taken) {
-	moved := false
 	for i, n := range t.known {
 		if n > 1 {
-			moved = l.put(&t.adds[i], l.env.IntN(n)) || moved
+			put(&t.adds[i], l.env.IntN(n))
 		}
 	}
-	if moved {
-		t.sort()
-	}
 }
 
-// put reports whether the add has another place in the order of keys now.
-func (l *lanes) put(a *Add, shard int) bool {
-	if a.Shard = shard; shard > 0 {
-		a.Hash = wire.SpreadHash(a.Hash, shard)
-	}
-	return shard > 0
-}
-
-// sort puts the adds in key order, and what is known with them.
-func (t taken) sort() {
-	type one struct {
-		add   Add
-		known int
-	}
-	all := make([]one, len(t.adds))
-	for i := range all {
-		all[i] = one{t.adds[i], t.known[i]}
-	}
-	slices.SortFunc(all, func(a, b one) int { return compareAdds(a.add, b.add) })
-	for i := range all {
-		t.adds[i], t.known[i] = all[i].add, all[i].known
-	}
+// put changes the shard of an add to shard 0. Its place among the adds stays.
+func put(a *Add, shard int) {
+	a.Shard, a.Hash = shard, wire.SpreadHash(a.Hash, shard)
 }
 
 // An answer is how the store answered a commit; the zero one: it was not asked.

@@ -20,7 +20,7 @@ func testLanes(cfg Config) *lanes {
 func (l *lanes) free(counter string, shards int) (n int) {
 	var all []taken
 	for {
-		t, ok := l.acquire([]Add{{Counter: counter, Hash: wire.HashCounter(counter)}}, []int{shards})
+		t, ok := l.acquire([]Add{NewAdd(counter, 0, 0)}, []int{shards})
 		if !ok {
 			break
 		}
@@ -39,7 +39,7 @@ func TestLanesUseAllShards(t *testing.T) {
 	for _, shards := range []int{1, 2, 7} {
 		seen := make(map[int]bool)
 		for range 200 {
-			adds := []Add{{Counter: "a", Hash: wire.HashCounter("a")}}
+			adds := []Add{NewAdd("a", 0, 0)}
 			got, ok := l.acquire(adds, []int{shards})
 			if !ok {
 				t.Fatal("no shard although none is taken")
@@ -140,7 +140,7 @@ func TestLanesKeepKeyOrder(t *testing.T) {
 			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
 			var adds []Add
 			for c := range known {
-				adds = append(adds, Add{Counter: c, Hash: wire.HashCounter(c)})
+				adds = append(adds, NewAdd(c, 0, 0))
 			}
 			slices.SortFunc(adds, compareAdds)
 			var shards []int

@@ -112,7 +112,7 @@ func BenchmarkNames(b *testing.B) {
 	adds := make([]Add, 1_000_000)
 	for i := range adds {
 		c := fmt.Sprintf("counter-name-%07d", i)
-		adds[i] = Add{Counter: c, Hash: wire.HashCounter(c)}
+		adds[i] = NewAdd(c, 0, 0)
 	}
 	names := newNames()
 	for commit := range slices.Chunk(adds, size) {

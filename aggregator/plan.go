@@ -29,14 +29,14 @@ func (j *job) marked() bool {
 	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.marked })
 }
 
-// pack cuts a window into jobs that fit the store: whole parts, in hash order, so that
-// parts that overlap share the entities of their counters. limit is in entities, 0 for
+// pack cuts a window into jobs that fit the store: whole parts, in the order in which publishers
+// cut them, so that parts that overlap share the entities of their counters. limit is in entities, 0 for
 // none. Every part fits alone: at most 24 counters and a marker.
 func pack(parts []*part, limit int) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
 	}
-	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(firstHash(a), firstHash(b)) })
+	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(firstOrder(a), firstOrder(b)) })
 	var jobs []*job
 	var open *job
 	entities := 0
@@ -58,12 +58,12 @@ func pack(parts []*part, limit int) []*job {
 	return jobs
 }
 
-// firstHash orders parts: publishers cut them in hash order.
-func firstHash(p *part) uint64 {
+// firstOrder orders parts as their entries are.
+func firstOrder(p *part) uint64 {
 	if len(p.Entries) == 0 {
 		return 0
 	}
-	return wire.HashCounter(p.Entries[0].Counter)
+	return wire.Order(p.Entries[0].Counter)
 }
 
 // countNew is how many entities p adds to a commit that writes counters already.
@@ -103,7 +103,7 @@ func (j *job) singles() []*job {
 	return jobs
 }
 
-// merge sums the entries of the parts by counter, in hash order, Shard 0 throughout.
+// merge sums the entries of the parts by counter, in wire.Order, Shard 0 throughout.
 // Deltas that cancel out leave no add. It reports false when a sum does not fit int64:
 // the job has to be split.
 func merge(parts []*part) ([]Add, bool) {
@@ -116,7 +116,8 @@ func merge(parts []*part) ([]Add, bool) {
 	for _, p := range parts {
 		for i := range p.Entries {
 			e := &p.Entries[i]
-			a := Add{Counter: e.Counter, Hash: wire.HashCounter(e.Counter), Delta: e.Delta}
+			a := Add{Counter: e.Counter, Delta: e.Delta}
+			a.Order, a.Hash = wire.Hashes(e.Counter)
 			if len(adds) == 0 || compareAdds(adds[len(adds)-1], a) > 0 {
 				runs = append(runs, len(adds))
 			}
@@ -130,7 +131,7 @@ func merge(parts []*part) ([]Add, bool) {
 const shortRun = 256
 
 // sortRuns sorts adds that ascend from the beginning of each run to the next. Publishers cut a
-// batch and a request in hash order, so that a commit has few runs: neighbours are merged until
+// batch and a request in one order, so that a commit has few runs: neighbours are merged until
 // one is left (Knuth, The Art of Computer Programming, volume 3, 5.2.4, natural merge sort).
 func sortRuns(adds []Add, runs []int) []Add {
 	if len(runs) < 2 {
@@ -176,7 +177,7 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 	merged := adds[:0]
 	for i := 0; i < len(adds); {
 		sum := adds[i]
-		for i++; i < len(adds) && adds[i].Hash == sum.Hash && adds[i].Counter == sum.Counter; i++ {
+		for i++; i < len(adds) && adds[i].Order == sum.Order && adds[i].Counter == sum.Counter; i++ {
 			total := sum.Delta + adds[i].Delta
 			// The sum has wrapped.
 			if (total > sum.Delta) != (adds[i].Delta > 0) {
@@ -191,9 +192,9 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 	return merged, true
 }
 
-// compareAdds is the order of shard keys in the store.
+// compareAdds is the order of the adds of a commit.
 func compareAdds(a, b Add) int {
-	if c := cmp.Compare(a.Hash, b.Hash); c != 0 {
+	if c := cmp.Compare(a.Order, b.Order); c != 0 {
 		return c
 	}
 	if c := strings.Compare(a.Counter, b.Counter); c != 0 {

@@ -143,7 +143,7 @@ func TestSortRuns(t *testing.T) {
 		for range rng.IntN(12) {
 			run := make([]Add, 1+rng.IntN(1<<rng.IntN(13)))
 			for i := range run {
-				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Hash: rng.Uint64N(1000), Delta: rng.Int64()}
+				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Order: rng.Uint64N(1000), Delta: rng.Int64()}
 			}
 			slices.SortFunc(run, compareAdds)
 			runs = append(runs, len(adds))
@@ -190,8 +190,8 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 	l := testLanes(Config{})
 	add := func() []Add {
 		return []Add{
-			{Counter: "a", Hash: wire.HashCounter("a"), Delta: 1},
-			{Counter: "b", Hash: wire.HashCounter("b"), Delta: 1},
+			NewAdd("a", 0, 1),
+			NewAdd("b", 0, 1),
 		}
 	}
 	var open []taken
@@ -253,7 +253,7 @@ func (f *fakeRecorder) Raise(_ context.Context, raises []Raise) error {
 func toShard0(counters ...string) []Add {
 	adds := make([]Add, len(counters))
 	for i, c := range counters {
-		adds[i] = Add{Counter: c, Hash: wire.HashCounter(c)}
+		adds[i] = NewAdd(c, 0, 0)
 	}
 	return adds
 }

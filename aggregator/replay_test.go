@@ -52,16 +52,16 @@ func TestLettersOfANewerVersionAreCountedByWhoCanReadThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
 		aside(t, store,
-			versioned(3, time.Now(), anonymous(one("three", 1))),
-			versioned(2, time.Now(), anonymous(one("a", 1)), identified("x", 10)),
-			versioned(2, time.Now(), keyed(t, "k", 30, 7)...),
+			versioned(4, time.Now(), anonymous(one("three", 1))),
+			versioned(3, time.Now(), anonymous(one("a", 1)), identified("x", 10)),
+			versioned(3, time.Now(), keyed(t, "k", 30, 7)...),
 			[]byte("garbage"))
 		old := run(t, store, aggregator.Config{})
 		settle(time.Hour)
 		if len(store.Letters()) != 4 || old.finish() != nil {
 			t.Fatalf("dead letters %q after an hour of an aggregator that reads no more, want all 4", old.reasons())
 		}
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(3 * time.Minute)
 		if got := store.Totals(); got["a"] != 11 || got["c0"] != 7 || got["c29"] != 7 || got["three"] != 0 {
 			t.Errorf("totals %v, want 11 of a, 7 of c0 to c29, and nothing of version 3", got)
@@ -79,11 +79,11 @@ func TestLettersOfANewerVersionAreCountedByWhoCanReadThem(t *testing.T) {
 func TestALetterThatComesBackCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		payload := versioned(2, time.Now(), anonymous(one("a", 1)))
+		payload := versioned(3, time.Now(), anonymous(one("a", 1)))
 		aside(t, store, payload)
 		letters := store.Letters()
 		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownApplied))
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(2 * time.Minute)
 		if err := store.Bury(t.Context(), letters); err != nil {
 			t.Fatal(err)
@@ -102,9 +102,9 @@ func TestALetterThatComesBackCountsOnce(t *testing.T) {
 func TestALettersPartsHaveMarkers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1))))
+		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1))))
 		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{Decode: upTo(2), SkipAnonymousMarkers: true})
+		r := run(t, store, aggregator.Config{Decode: upTo(3), SkipAnonymousMarkers: true})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		if got := r.reasons(); len(got) != 0 {
@@ -126,9 +126,9 @@ func onAdds(answer func() fakestore.Answer) func(int, *aggregator.Commit) fakest
 func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(2, time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
+		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
 		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
-		r := run(t, store, aggregator.Config{Decode: upTo(2), DrainTimeout: time.Second})
+		r := run(t, store, aggregator.Config{Decode: upTo(3), DrainTimeout: time.Second})
 		settle(10 * time.Minute)
 		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
 			t.Errorf("dead letters %q before the fold is done, want the one", r.reasons())
@@ -147,9 +147,9 @@ func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := windowed(t, time.Hour)
 		at := time.Now()
-		aside(t, store, versioned(2, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(2, at, anonymous(one("a", 1))))
+		aside(t, store, versioned(3, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(3, at, anonymous(one("a", 1))))
 		settle(time.Hour)
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(3 * time.Minute)
 		r.want(t, map[string]int64{})
 		want := "beyond the deduplication window of 1h0m0s"
@@ -165,10 +165,10 @@ func TestALetterThatIsInvalidBecomesAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
 		aside(t, store, []byte{8, 2, 'x'})
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(3 * time.Minute)
 		letters := store.Letters()
-		if len(letters) != 1 || letters[0].Reason == "newer wire version 2, this is version 1" || len(letters[0].Payload) != 3 {
+		if len(letters) != 1 || letters[0].Reason == "newer wire version 3, this is version 2" || len(letters[0].Payload) != 3 {
 			t.Errorf("dead letters %q, want one with the bytes and another reason", r.reasons())
 		}
 	})
@@ -180,12 +180,12 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 		store := large(t)
 		var payloads [][]byte
 		for i := range 55 {
-			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", int64(i+1)))))
+			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", int64(i+1)))))
 		}
 		aside(t, store, payloads...)
 		gate := make(chan struct{})
 		store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-		r := run(t, store, aggregator.Config{Decode: upTo(2), DeadLetterRate: 1, CommitTimeout: time.Hour})
+		r := run(t, store, aggregator.Config{Decode: upTo(3), DeadLetterRate: 1, CommitTimeout: time.Hour})
 		settle(2 * time.Minute)
 		if got := r.agg.Stats().HeldMessages; got != 10 {
 			t.Errorf("%d letters held, want a page of 10", got)
@@ -208,12 +208,12 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 				store := large(t)
 				var payloads [][]byte
 				for i := range 20 {
-					payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", int64(i+1)))))
+					payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", int64(i+1)))))
 				}
 				aside(t, store, payloads...)
 				gate := make(chan struct{})
 				store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-				r := run(t, store, aggregator.Config{Decode: upTo(2), HeldMemory: held, CommitTimeout: time.Hour})
+				r := run(t, store, aggregator.Config{Decode: upTo(3), HeldMemory: held, CommitTimeout: time.Hour})
 				settle(time.Minute)
 				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
 					t.Errorf("%d letters of %d bytes held, want %d of 1,400 to 1,600 each", got.HeldMessages, got.HeldMemory, want)
@@ -231,11 +231,11 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 		store := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
 		var payloads [][]byte
 		for i := range 30 {
-			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
+			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
 		}
 		aside(t, store, payloads...)
 		for range 3 {
-			run(t, store, aggregator.Config{Decode: upTo(2)})
+			run(t, store, aggregator.Config{Decode: upTo(3)})
 		}
 		settle(5 * time.Minute)
 		if got := store.Total("a"); got != 30 || len(store.Letters()) != 0 {
@@ -248,8 +248,8 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, append(versioned(2, time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		aside(t, store, append(versioned(3, time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(time.Hour)
 		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
 			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), store.Calls(fakestore.Discard))
@@ -261,9 +261,9 @@ func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1))))
+		aside(t, store, versioned(4, time.Now(), anonymous(one("a", 1))))
 		before := store.Calls(fakestore.Dead)
-		run(t, store, aggregator.Config{Decode: upTo(2)})
+		run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(10 * time.Minute)
 		if got := store.Calls(fakestore.Dead) - before; got < 25 || got > 65 {
 			t.Errorf("letters were read %d times in ten minutes, want every 10 to 20 s", got)
@@ -275,9 +275,9 @@ func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		payloads := [][]byte{versioned(2, time.Now(), anonymous(one("slow", 1)))}
+		payloads := [][]byte{versioned(3, time.Now(), anonymous(one("slow", 1)))}
 		for range 14 {
-			payloads = append(payloads, versioned(2, time.Now(), anonymous(one("a", 1))))
+			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", 1))))
 		}
 		aside(t, store, payloads...)
 		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
@@ -289,7 +289,7 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 			return fakestore.OK
 		})
 		before := store.Calls(fakestore.Dead)
-		r := run(t, store, aggregator.Config{Decode: upTo(2)})
+		r := run(t, store, aggregator.Config{Decode: upTo(3)})
 		settle(time.Hour)
 		first := store.Total("slow") == 0 && store.Total("a") < 14 // slow is in the first page, or comes in the second
 		if pages := store.Calls(fakestore.Dead) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {

@@ -57,16 +57,23 @@ type Marker struct {
 // An Add adds Delta to one shard.
 type Add struct {
 	Counter string
+	Order   uint64 // wire.Order(Counter)
 	Hash    uint64 // wire.ShardHash(Counter, Shard)
 	Shard   int
 	Delta   int64 // never 0
+}
+
+// NewAdd is an add with its Order and Hash.
+func NewAdd(counter string, shard int, delta int64) Add {
+	order, hash := wire.Hashes(counter)
+	return Add{Counter: counter, Order: order, Hash: wire.SpreadHash(hash, shard), Shard: shard, Delta: delta}
 }
 
 // A Commit is applied whole or not at all.
 type Commit struct {
 	// Markers are inserted: one that is there already refuses the commit. No id twice.
 	Markers []Marker
-	// Adds are sorted by Hash, Counter, Shard. No shard twice.
+	// Adds are sorted by Order, Counter, Shard. No shard twice.
 	Adds []Add
 	// Known is how many shards the counter of each add has as far as its aggregator knows,
 	// which its record names. nil says nothing.

@@ -22,7 +22,7 @@ import (
 // one CPU finds the cell without taking the line from another that adds to it.
 type cell struct {
 	word  atomic.Int64
-	hash  uint64 // where its entry stands in a part
+	order uint64 // wire.Order of its counter
 	wide  int64  // under the stripe's lock
 	count int64  // under the stripe's lock
 	lanes atomic.Pointer[lanes]
@@ -36,14 +36,14 @@ type cell struct {
 // newCell copies the counter: the caller's string may be a piece of something large. Most
 // names lie beside their cell, where a look-up that compares them has just been.
 func newCell(counter string) *cell {
-	hash := wire.HashCounter(counter)
+	order := wire.Order(counter)
 	if len(counter) > shortName {
-		return &cell{hash: hash, counter: strings.Clone(counter)}
+		return &cell{order: order, counter: strings.Clone(counter)}
 	}
 	both := &struct {
 		cell
 		name [shortName]byte
-	}{cell: cell{hash: hash}}
+	}{cell: cell{order: order}}
 	copy(both.name[:], counter)
 	both.counter = unsafe.String(&both.name[0], len(counter))
 	return &both.cell
@@ -106,9 +106,9 @@ func (c *cell) mayOverflow(delta int64) bool {
 	return overflows(c.wide, max(delta, 0)+words) || overflows(c.wide, min(delta, 0)-words)
 }
 
-// An item is an entry on its way into a seal, with the hash that orders it.
+// An item is an entry on its way into a seal, with its wire.Order.
 type item struct {
-	hash    uint64
+	order   uint64
 	counter string
 	delta   int64
 }

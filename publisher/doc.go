@@ -6,7 +6,7 @@
 //	PublishKeyed ──────> requests, cut already ────┘
 //	                                               │  linger, or a flush, and a free slot
 //	                                               v
-//	                        seal: sums in hash order, cut into parts, packed
+//	                        seal: sums in wire.Order, cut into parts, packed
 //	                                               │  bytes that never change again
 //	                                               v
 //	                        at most MaxInFlight messages on their way to the bus

@@ -141,6 +141,7 @@ type Publisher struct {
 	mu       sync.Mutex // for all below; taken alone or before a stripe's, never after
 	closed   bool
 	final    *harvest           // what Close took out of the stripes, until it is sealed
+	past     []*harvest         // what turnLocked took out of them, oldest first
 	requests *list.List         // of *request, admitted and not sealed, oldest first
 	urgent   bool               // a Flush waits, or Close: no linger
 	known    *knownKeys         // keys admitted
@@ -241,6 +242,9 @@ func (p *Publisher) unsettled(cause error) error {
 	}
 	if p.final != nil {
 		n += p.final.increments
+	}
+	for _, h := range p.past {
+		n += h.increments
 	}
 	if n == 0 {
 		return nil

@@ -532,7 +532,7 @@ func TestEntriesAreInHashOrder(t *testing.T) {
 	}
 	last := uint64(0)
 	for _, e := range entries {
-		if h := wire.HashCounter(e.Counter); h < last {
+		if h := wire.Order(e.Counter); h < last {
 			t.Fatal("entries are not in hash order")
 		} else {
 			last = h

@@ -18,6 +18,7 @@ import (
 // A request is a call of Publish, PublishKeyed or Flush that waits for its seal.
 type request struct {
 	items      []item      // increments to merge
+	timed      []timed     // the same, with event times
 	parts      []wire.Part // parts of their own, in an order that is kept
 	known      *knownKey   // of a request with a key
 	at         time.Time   // admitted; zero for a Flush, which holds nothing
@@ -30,6 +31,12 @@ type request struct {
 	// reused are parts of its seal whose ids were applied with other increments; readable after
 	// done. They may be of other requests.
 	reused map[wire.Use]struct{}
+}
+
+// A timed item counts at a minute of its own.
+type timed struct {
+	item
+	minute wire.Minute
 }
 
 // Publish sends increments and returns nil when the bus has all of them durably. The
@@ -69,6 +76,11 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	now := p.cfg.Env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
 		return err
+	}
+	if principal != "" {
+		if err := countmill.CheckID("principal", principal); err != nil {
+			return err
+		}
 	}
 	if err := p.check(now, incs); err != nil {
 		return err
@@ -179,10 +191,7 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 	r := &request{}
 	for i, inc := range incs {
 		if inc.ID == "" {
-			if r.items == nil {
-				r.items = make([]item, 0, len(incs)-i)
-			}
-			r.items = append(r.items, item{wire.HashCounter(inc.Counter), inc.Counter, inc.Delta})
+			r.add(inc, len(incs)-i)
 			continue
 		}
 		if seen == nil {
@@ -204,6 +213,19 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 	}
 	r.measure(incs)
 	return r, nil
+}
+
+// add takes an increment without an id; there are at most so many left.
+func (r *request) add(inc countmill.Increment, left int) {
+	it := item{wire.Order(inc.Counter), inc.Counter, inc.Delta}
+	if !inc.Time.IsZero() {
+		r.timed = append(r.timed, timed{it, wire.MinuteOf(inc.Time)})
+		return
+	}
+	if r.items == nil {
+		r.items = make([]item, 0, left)
+	}
+	r.items = append(r.items, it)
 }
 
 func (r *request) measure(incs []countmill.Increment) {

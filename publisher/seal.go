@@ -35,14 +35,21 @@ type sealed struct {
 
 // takeLocked takes everything that is open. From here on it is sent, whatever the
 // callers do.
-func (p *Publisher) takeLocked() (*seal, *harvest) {
+func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	h := p.final
 	p.final = nil
 	if h == nil {
 		h = p.harvest(&p.taken, p.closed)
 	}
-	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now(), oldest: h.oldest, increments: h.increments, added: h.increments}
-	var entries, bytes int64
+	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now()}
+	h.minute = wire.MinuteOf(s.taken) // for requests, where it is empty
+	all := append([]*harvest{h}, p.past...)
+	p.past = nil
+	var held size
+	for _, h := range all {
+		s.add(h)
+		held = held.plus(h.held)
+	}
 	for e := p.requests.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
 		r.place = nil
@@ -51,19 +58,30 @@ func (p *Publisher) takeLocked() (*seal, *harvest) {
 		if !r.at.IsZero() {
 			s.oldest = earlier(s.oldest, r.at)
 		}
-		entries, bytes = entries+r.increments, bytes+r.bytes
+		held = held.plus(size{int(r.increments), r.bytes})
 	}
-	p.open.add(-entries, -bytes)
+	p.open.add(-int64(held.counters), -held.bytes)
 	p.requests.Init()
 	p.urgent = p.closed
 	p.sealed++
 	s.n = p.sealed
 	p.seals[s] = struct{}{}
 	p.stats.Increments += s.increments
-	return s, h
+	return s, all
 }
 
-// harvest takes what Add left in the stripes.
+// add notes what a harvest holds.
+func (s *seal) add(h *harvest) {
+	s.increments += h.increments
+	s.added += h.increments
+	if !h.oldest.IsZero() {
+		s.oldest = earlier(s.oldest, h.oldest)
+		h.minute = wire.MinuteOf(h.oldest)
+	}
+}
+
+// harvest takes what Add left in the stripes. It stays in the bounds of the open batch until the
+// caller takes h.held off.
 func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	for i := range p.stripes {
 		p.stripes[i].harvest(h, last)
@@ -71,36 +89,104 @@ func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	return h
 }
 
-// pack merges, sorts, cuts and encodes what was taken.
-func (p *Publisher) pack(s *seal, h *harvest) []*sealed {
-	var own []wire.Part
-	for _, r := range s.requests {
-		for _, it := range r.items {
-			h.add(it)
-		}
-		own = append(own, r.parts...)
-		r.items, r.parts = nil, nil
+// turnLocked divides what Add left in the stripes from what comes in another minute, so that each
+// counts at its own. It may wait for the bus for many minutes.
+func (p *Publisher) turnLocked(now time.Time) {
+	if since := p.sinceStripes(); since.IsZero() || p.final != nil || wire.MinuteOf(since) == wire.MinuteOf(now) {
+		return
 	}
+	p.past = append(p.past, p.harvest(new(harvest), p.closed))
+}
+
+// untilTurn is how long the sender may sleep before turnLocked has something to do.
+func (p *Publisher) untilTurn(now time.Time) time.Duration {
+	if p.sinceStripes().IsZero() {
+		return time.Hour
+	}
+	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
+}
+
+// sinceStripes is when the oldest increment came that is in the stripes, zero for none.
+func (p *Publisher) sinceStripes() (oldest time.Time) {
+	for i := range p.stripes {
+		if us := p.stripes[i].since.Load(); us != 0 {
+			oldest = earlier(oldest, time.UnixMicro(us))
+		}
+	}
+	return oldest
+}
+
+// pack merges, sorts, cuts and encodes what was taken.
+func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
+	strays, own := s.sort(all)
 	var parts []wire.Part
-	for _, entries := range h.layers() {
-		// The ids come from the system: a restored machine image would repeat a seeded generator.
-		parts = append(parts, wire.CutAnonymous(p.cfg.Env, entries)...)
+	cut := func(minute wire.Minute, layers [][]wire.Entry) {
+		if minute == wire.MinuteOf(s.oldest) {
+			minute = 0 // the batch says so
+		}
+		for _, entries := range layers {
+			// The ids come from the system: a restored machine image would repeat a seeded generator.
+			for _, part := range wire.CutAnonymous(p.cfg.Env, entries) {
+				part.Minute = minute
+				parts = append(parts, part)
+			}
+		}
+	}
+	for _, h := range all {
+		cut(h.minute, h.layers())
+	}
+	for _, items := range byMinute(strays) {
+		cut(items[0].minute, layersOf(items))
 	}
 	// A further part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
-	payloads := wire.Pack(s.oldest, parts, wire.MaxBatch)
-	ids := make([]wire.PartID, len(payloads))
-	wire.RandomIDs(p.cfg.Env, ids)
+	id := wire.NewSealID(p.cfg.Env)
+	payloads := wire.Pack(s.oldest, id, parts, wire.MaxBatch)
 	messages := make([]*sealed, len(payloads))
 	for i, payload := range payloads {
-		messages[i] = &sealed{seal: s, uuid: ids[i].String(), payload: payload}
+		messages[i] = &sealed{seal: s, uuid: id.MessageUUID(i), payload: payload}
 	}
 	b := wire.Batch{Parts: parts}
 	if s.entries = b.Entries(); len(messages) > 0 {
 		messages[0].entries = s.entries // statistics need no more
 	}
-	h.reset()
+	all[0].reset() // its memory is used again
 	return messages
+}
+
+// sort adds the increments of requests to the harvests of their minutes. It returns the increments
+// whose minutes have none, and the parts that requests have already.
+func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
+	of := make(map[wire.Minute]*harvest, len(all))
+	for _, h := range all {
+		of[h.minute] = h
+	}
+	for _, r := range s.requests {
+		came := wire.MinuteOf(r.at)
+		h := of[came]
+		for _, it := range r.items {
+			if h == nil {
+				r.timed = append(r.timed, timed{it, came})
+				continue
+			}
+			h.add(it)
+		}
+		for _, it := range r.timed {
+			if h := of[it.minute]; h != nil {
+				h.add(it.item)
+				continue
+			}
+			strays = append(strays, it)
+		}
+		for i := range r.parts {
+			if p := &r.parts[i]; p.Minute == 0 && p.Time.IsZero() && came != wire.MinuteOf(s.oldest) {
+				p.Minute = came
+			}
+		}
+		own = append(own, r.parts...)
+		r.items, r.timed, r.parts = nil, nil, nil
+	}
+	return strays, own
 }
 
 // layers sums the items of one counter and drops what sums to 0, in the order of
@@ -121,9 +207,37 @@ func (h *harvest) layers() [][]wire.Entry {
 	return all
 }
 
+// byMinute divides increments with event times.
+func byMinute(all []timed) [][]timed {
+	slices.SortFunc(all, func(a, b timed) int {
+		if a.minute != b.minute {
+			return cmp.Compare(a.minute, b.minute)
+		}
+		return compareItems(a.item, b.item)
+	})
+	var minutes [][]timed
+	for len(all) > 0 {
+		end := 1
+		for end < len(all) && all[end].minute == all[0].minute {
+			end++
+		}
+		minutes, all = append(minutes, all[:end]), all[end:]
+	}
+	return minutes
+}
+
+// layersOf is layers for the sorted items of one minute.
+func layersOf(sorted []timed) [][]wire.Entry {
+	items := make([]item, len(sorted))
+	for i := range sorted {
+		items[i] = sorted[i].item
+	}
+	return sumItems(make([][]wire.Entry, 1), items)
+}
+
 func compareItems(a, b item) int {
-	if a.hash != b.hash {
-		return cmp.Compare(a.hash, b.hash)
+	if a.order != b.order {
+		return cmp.Compare(a.order, b.order)
 	}
 	if c := strings.Compare(a.counter, b.counter); c != 0 {
 		return c
@@ -134,8 +248,8 @@ func compareItems(a, b item) int {
 func sumItems(all [][]wire.Entry, sorted []item) [][]wire.Entry {
 	for i := 0; i < len(sorted); {
 		end := i + 1
-		// Hashes first: names lie anywhere in memory.
-		for end < len(sorted) && sorted[end].hash == sorted[i].hash && sorted[end].counter == sorted[i].counter {
+		// The order first: names lie anywhere in memory.
+		for end < len(sorted) && sorted[end].order == sorted[i].order && sorted[end].counter == sorted[i].counter {
 			end++
 		}
 		layer, sum := 0, int64(0)

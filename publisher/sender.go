@@ -70,6 +70,8 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			return time.Hour, false // run ends
 		}
 		p.dispatchLocked()
+		now := p.cfg.Env.Now()
+		p.turnLocked(now)
 		due, ok := p.dueLocked()
 		if !ok {
 			p.urgent = p.closed
@@ -79,26 +81,24 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 		}
 		if len(p.queue) > 0 || p.inFlight >= p.cfg.MaxInFlight {
 			p.mu.Unlock()
-			return time.Hour, false // a delivery's end wakes the sender
+			return p.untilTurn(now), false // a delivery's end wakes the sender
 		}
 		// Longer than the linger: the clock was set back since the first increment came.
-		if wait = due.Sub(p.cfg.Env.Now()); wait > 0 && wait <= p.lingerLocked() {
+		if wait = due.Sub(now); wait > 0 && wait <= p.lingerLocked() {
 			p.mu.Unlock()
-			return wait, false
+			return min(wait, p.untilTurn(now)), false
 		}
-		s, h := p.takeLocked()
+		s, all := p.takeLocked()
 		p.mu.Unlock()
-		p.enqueue(s, p.pack(s, h))
+		p.enqueue(s, p.pack(s, all))
 	}
 }
 
 // dueLocked is when the open batch is to be sealed; false if it is empty.
 func (p *Publisher) dueLocked() (time.Time, bool) {
-	var oldest time.Time
-	for i := range p.stripes {
-		if us := p.stripes[i].since.Load(); us != 0 {
-			oldest = earlier(oldest, time.UnixMicro(us))
-		}
+	oldest := p.sinceStripes()
+	for _, h := range p.past {
+		oldest = earlier(oldest, h.oldest)
 	}
 	if e := p.requests.Front(); e != nil && !e.Value.(*request).at.IsZero() {
 		oldest = earlier(oldest, e.Value.(*request).at)

@@ -40,6 +40,8 @@ type size struct {
 	bytes    int64
 }
 
+func (a size) plus(b size) size { return size{a.counters + b.counters, a.bytes + b.bytes} }
+
 func (a size) within(b size) bool { return a.counters < b.counters && a.bytes < b.bytes }
 
 // A stripe holds the counters whose places begin with its number. Increments of listed
@@ -140,7 +142,7 @@ func (s *stripe) addWideLocked(c *cell, delta, count int64) {
 	c.count += count
 	if overflows(c.wide, delta) {
 		s.open.add(1, cost(c.counter))
-		s.spills = append(s.spills, item{c.hash, c.counter, c.wide})
+		s.spills = append(s.spills, item{c.order, c.counter, c.wide})
 		c.wide = 0
 	}
 	c.wide += delta
@@ -208,23 +210,21 @@ func (s *stripe) harvest(h *harvest, last bool) {
 		return
 	}
 	h.oldest = earlier(h.oldest, time.UnixMicro(s.since.Load()))
-	var entries, bytes int64
 	for _, c := range s.listed {
 		s.drainLocked(c, 0)
-		h.add(item{c.hash, c.counter, c.wide})
+		h.add(item{c.order, c.counter, c.wide})
 		h.increments += c.count
 		s.spreadLocked(c)
 		c.wide, c.count = 0, 0
-		entries, bytes = entries+1, bytes+cost(c.counter)
+		h.held = h.held.plus(size{1, cost(c.counter)})
 	}
 	// What spilled took room of its own, beside its counter's.
 	for _, it := range s.spills {
 		h.add(it)
-		entries, bytes = entries+1, bytes+cost(it.counter)
+		h.held = h.held.plus(size{1, cost(it.counter)})
 	}
 	s.listed, s.spills = reuse(s.listed), nil
 	s.since.Store(0)
-	s.open.add(-entries, -bytes)
 	if s.cells.counters > minCells && time.Since(s.swept) > sweepEvery {
 		s.sweepLocked()
 	}
@@ -262,9 +262,11 @@ func (g *gauge) filled() bool {
 	return 4*g.entries.Load() > 3*g.maxEntries || 4*g.bytes.Load() > 3*g.maxBytes
 }
 
-// A harvest is what was taken out of the open batch.
+// A harvest is what was taken out of the open batch, all of one minute.
 type harvest struct {
-	items      [1 << harvestBits][]item // by the first bits of their hashes, which is the order of entries
+	minute     wire.Minute
+	held       size                     // in the bounds of the open batch
+	items      [1 << harvestBits][]item // by the first bits of their order
 	oldest     time.Time
 	increments int64
 	entries    []wire.Entry // of the first layer
@@ -277,7 +279,7 @@ func (h *harvest) reset() {
 		h.items[i] = reuse(items)
 	}
 	h.entries = reuse(h.entries)
-	h.oldest, h.increments = time.Time{}, 0
+	h.minute, h.held, h.oldest, h.increments = 0, size{}, time.Time{}, 0
 }
 
 // reuse returns the slice without elements, or none where less than a quarter of it was used.
@@ -291,7 +293,7 @@ func reuse[T any](s []T) []T {
 
 func (h *harvest) add(it item) {
 	if it.delta != 0 {
-		at := it.hash >> (64 - harvestBits)
+		at := it.order >> (64 - harvestBits)
 		h.items[at] = append(h.items[at], it)
 	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,25 +11,26 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Identified is how one increment with an id becomes a part.
+// CutIdentified makes a part of one increment with an id.
 func CutIdentified(inc countmill.Increment) Part {
 	return Part{
 		ID:      IncrementID(inc.Counter, inc.ID),
 		Kind:    Identified,
+		Event:   inc.ID,
 		Time:    inc.Time,
 		Entries: []Entry{{Counter: inc.Counter, Delta: inc.Delta}},
 	}
 }
 
-// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries with
-// ids from random (see RandomIDs). The parts share the array of entries.
+// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries
+// with ids from random (see RandomIDs). The parts share the array of entries.
 func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	parts := make([]Part, 0, (len(entries)+MaxEntries-1)/MaxEntries)
 	for chunk := range slices.Chunk(entries, MaxEntries) {
 		parts = append(parts, Part{Kind: Anonymous, Entries: chunk})
 	}
 	ids := make([]PartID, len(parts))
-	RandomIDs(random, ids)
+	RandomIDs(random, AnonymousClass, ids)
 	for i := range parts {
 		parts[i].ID = ids[i]
 	}
@@ -39,46 +41,50 @@ func CutAnonymous(random io.Reader, entries []Entry) []Part {
 // request gives the same parts in every version and on every machine, whatever times
 // its increments carry, because a repeat that was cut in another way would be lost or
 // counted twice where the cuts differ. Increments without ids are summed by counter,
-// put in hash order and cut every MaxEntries; each increment with an id is a part of
-// its own. The first part is the head, even where it has no entries.
+// put in the order of SortEntries and cut every MaxEntries; each increment with an id is a
+// part of its own. The first part is the head, even where it has no entries.
 //
-// A part's time is the newest event time in the request, or zero when no increment has
+// The parts count at the minute of the oldest event time in the request, but an increment with an
+// id and a time counts at its own. A part's time is the newest event time in the request, or zero when no increment has
 // one. A part with an id has its own where the increment has one: beside younger ones it
 // must not look younger than its marker. The error is a *FieldError: a sum left +-MaxSum,
 // or one id was used twice with different deltas.
 func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, error) {
-	sums, err := sumAnonymous(incs)
+	all, err := sumAnonymous(incs, atOnce)
 	if err != nil {
 		return nil, err
 	}
+	sums := all[0]
 	ids, err := identified(incs)
 	if err != nil {
 		return nil, err
 	}
-	request, newest := fingerprintRequest(sums, ids), newestTime(incs)
-	parts := cutNumbered(sums, func(n int) PartID { return KeyID(principal, key, n) })
-	if len(parts) == 0 {
-		parts = append(parts, Part{ID: KeyID(principal, key, 0)})
+	request := fingerprintRequest(sums, ids)
+	newest, minute := timesOf(incs)
+	head := Part{Kind: Head, ID: KeyID(principal, key, 0), Key: &Key{principal, key}, Request: request, Time: newest, Minute: minute}
+	head.Entries = sums[:min(len(sums), MaxEntries):min(len(sums), MaxEntries)]
+	parts := append(make([]Part, 0, 1+len(sums)/MaxEntries+len(ids)), head)
+	for chunk := range slices.Chunk(sums[len(head.Entries):], MaxEntries) {
+		n := len(parts)
+		parts = append(parts, Part{
+			Kind: Rest, ID: KeyID(principal, key, n), Number: int32(n), Request: request, Time: newest, Minute: minute, Entries: chunk,
+		})
 	}
-	for i := range parts {
-		parts[i].Kind, parts[i].Request, parts[i].Time = Rest, request, newest
-	}
-	parts[0].Kind = Head
 	for _, inc := range ids {
 		p := CutIdentified(inc)
 		if p.Kind, p.Request = IdentifiedRest, request; p.Time.IsZero() {
-			p.Time = newest
+			p.Time, p.Minute = newest, minute
 		}
 		parts = append(parts, p)
 	}
 	return parts, nil
 }
 
-// CutMessage cuts a message that another language put on the topic. Its identity is
+// CutMessage cuts a message that a program in another language put on the topic. Its identity is
 // the broker's message id; published is the broker's publish time. Increments with ids
-// are parts of their own.
+// are parts of their own; the others are summed by minute and counter.
 func CutMessage(topic, brokerID string, published time.Time, incs []countmill.Increment) (*Batch, error) {
-	sums, err := sumAnonymous(incs)
+	sums, err := sumAnonymous(incs, atItsTime)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +92,11 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 	if err != nil {
 		return nil, err
 	}
-	parts := cutNumbered(sums, func(n int) PartID { return MessageID(topic, brokerID, n) })
-	for i := range parts {
-		parts[i].Kind = Anonymous
+	var parts []Part
+	for _, minute := range slices.Sorted(maps.Keys(sums)) {
+		for chunk := range slices.Chunk(sums[minute], MaxEntries) {
+			parts = append(parts, Part{ID: MessageID(topic, brokerID, len(parts)), Kind: Foreign, Minute: minute, Entries: chunk})
+		}
 	}
 	for _, inc := range ids {
 		parts = append(parts, CutIdentified(inc))
@@ -96,21 +104,22 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 	return &Batch{Time: published.Truncate(time.Microsecond), Parts: parts}, nil
 }
 
-func cutNumbered(sums []Entry, id func(int) PartID) []Part {
-	var parts []Part
-	for chunk := range slices.Chunk(sums, MaxEntries) {
-		parts = append(parts, Part{ID: id(len(parts)), Entries: chunk})
-	}
-	return parts
-}
-
-// sumAnonymous sums the increments without ids by counter, drops what sums to 0 and
-// puts the rest in hash order.
-func sumAnonymous(incs []countmill.Increment) ([]Entry, error) {
-	sums := make(map[string]int64)
-	for i, inc := range incs {
+// sumAnonymous sums the increments without ids by the minute that at says and by counter, drops
+// sums of 0 and sorts the rest. A minute without any entries may be left.
+func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minute) (map[Minute][]Entry, error) {
+	all := make(map[Minute]map[string]int64)
+	var sums map[string]int64 // of the minute of the last increment
+	var last Minute
+	for i := range incs {
+		inc := &incs[i]
 		if inc.ID != "" {
 			continue
+		}
+		if m := at(inc); sums == nil || m != last {
+			if sums, last = all[m], m; sums == nil {
+				sums = make(map[string]int64)
+				all[m] = sums
+			}
 		}
 		sum := sums[inc.Counter] + inc.Delta // cannot wrap: +-2^62 and +-2^53
 		if sum > MaxSum || sum < -MaxSum {
@@ -121,6 +130,14 @@ func sumAnonymous(incs []countmill.Increment) ([]Entry, error) {
 		}
 		sums[inc.Counter] = sum
 	}
+	entries := make(map[Minute][]Entry, len(all))
+	for m, sums := range all {
+		entries[m] = sortedEntries(sums)
+	}
+	return entries, nil
+}
+
+func sortedEntries(sums map[string]int64) []Entry {
 	entries := make([]Entry, 0, len(sums))
 	for counter, sum := range sums {
 		if sum != 0 {
@@ -128,7 +145,18 @@ func sumAnonymous(incs []countmill.Increment) ([]Entry, error) {
 		}
 	}
 	SortEntries(entries)
-	return entries, nil
+	return entries
+}
+
+// atOnce is for a request whose parts all count at one minute.
+func atOnce(*countmill.Increment) Minute { return 0 }
+
+// atItsTime is for increments that count at their own times; 0 for one without.
+func atItsTime(inc *countmill.Increment) Minute {
+	if inc.Time.IsZero() {
+		return 0
+	}
+	return MinuteOf(inc.Time)
 }
 
 // identified is the increments with ids, each (counter, id) once, ordered by counter
@@ -165,8 +193,11 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 	return ids, nil
 }
 
+// fingerprintRequest covers the size of parts: a program that cut the request at another size would
+// make other parts under the same ids.
 func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
 	d := newDigest()
+	d.entry("entries a part", MaxEntries)
 	for _, e := range sums {
 		d.entry(e.Counter, e.Delta)
 	}
@@ -178,12 +209,22 @@ func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
 	return d.fingerprint()
 }
 
-func newestTime(incs []countmill.Increment) time.Time {
-	var newest time.Time
+// timesOf returns the newest event time, and the minute of the oldest one where that is another.
+func timesOf(incs []countmill.Increment) (newest time.Time, minute Minute) {
+	var oldest time.Time
 	for _, inc := range incs {
+		if inc.Time.IsZero() {
+			continue
+		}
 		if inc.Time.After(newest) {
 			newest = inc.Time
 		}
+		if oldest.IsZero() || inc.Time.Before(oldest) {
+			oldest = inc.Time
+		}
 	}
-	return newest
+	if oldest.IsZero() || MinuteOf(oldest) == MinuteOf(newest) {
+		return newest, 0
+	}
+	return newest, MinuteOf(oldest)
 }

@@ -49,7 +49,7 @@ func TestSortEntries(t *testing.T) {
 				if seen[e.Delta] = true; e.Counter != fmt.Sprint("c", e.Delta%(3*MaxEntries)) {
 					t.Errorf("%d entries: %v is none of them", n, e)
 				}
-				if i > 0 && HashCounter(entries[i-1].Counter) > HashCounter(e.Counter) {
+				if i > 0 && Order(entries[i-1].Counter) > Order(e.Counter) {
 					t.Errorf("%d entries: %v comes before %v", n, entries[i-1], e)
 				}
 			}
@@ -78,13 +78,14 @@ func BenchmarkCutRequest(b *testing.B) {
 func TestCutMessage(t *testing.T) {
 	t.Parallel()
 	identified := countmill.Increment{Counter: "b", Delta: 3, ID: "x", Time: epoch}
-	incs := []countmill.Increment{{Counter: "a", Delta: 1}, identified, {Counter: "a", Delta: 1}}
+	incs := []countmill.Increment{{Counter: "a", Delta: 1}, identified, {Counter: "a", Delta: -2, Time: epoch}, {Counter: "a", Delta: 1}}
 	got, err := CutMessage("topic", "7", epoch.Add(999), incs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Batch{Time: epoch, Parts: []Part{
-		{ID: MessageID("topic", "7", 0), Entries: []Entry{{"a", 2}}},
+		{ID: MessageID("topic", "7", 0), Kind: Foreign, Entries: []Entry{{"a", 2}}},
+		{ID: MessageID("topic", "7", 1), Kind: Foreign, Minute: MinuteOf(epoch), Entries: []Entry{{"a", -2}}},
 		CutIdentified(identified),
 	}}
 	if diff := cmp.Diff(want, got, sameBatch); diff != "" {

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -22,51 +23,84 @@ func (e NewerError) Error() string {
 // Decode reads a batch. Every error but a NewerError matches
 // countmill.ErrInvalid: the bytes can never be counted. Names in the result share one
 // copy of payload; payload itself is not kept.
+//
+// It computes the ids of parts that have a name: an increment's id or an Idempotency-Key. So no
+// batch can have another name under the id of one. It cannot see whose name that is.
 func Decode(payload []byte) (*Batch, error) {
 	text := string(payload) // the one copy, so that names cost no allocation each
 	fields := cursor{bytes: payload, text: text}
-	version, err := fields.varint(batchVersion)
-	if err != nil {
-		return nil, invalid("batch: %w", err)
-	}
-	if version > Version {
-		return nil, NewerError{version}
-	}
-	if version != Version {
-		return nil, invalid("batch: wire version %d", version)
-	}
-	us, err := fields.varint(batchTime)
-	if err != nil {
-		return nil, invalid("batch: %w", err)
-	}
 	b := &Batch{}
-	if b.Time, err = timeOf(us); err != nil {
-		return nil, invalid("batch: %w", err)
+	if err := decodeHeader(&fields, b); err != nil {
+		return nil, err
 	}
-	entries := make([]Entry, 0, len(payload)/24)
-	head := -1 // the nearest before the part at hand
+	d := partsDecoder{entries: make([]Entry, 0, len(payload)/24)}
 	for !fields.done() {
 		body, err := fields.message(batchParts)
 		if err != nil {
 			return nil, invalid("part %d: %w", len(b.Parts), err)
 		}
-		var p Part
-		if entries, err = decodePart(body, &p, entries); err != nil {
+		p, err := d.part(body)
+		if err != nil {
 			return nil, invalid("part %d: %w", len(b.Parts), err)
-		}
-		if p.Kind == Head {
-			head = len(b.Parts)
-		}
-		if p.Kind.Follows() && (head < 0 || b.Parts[head].Request != p.Request) {
-			return nil, invalid("part %d: follows no head of its request", len(b.Parts))
 		}
 		b.Parts = append(b.Parts, p)
 	}
 	if len(b.Parts) == 0 {
 		return nil, invalid("batch: has no parts")
 	}
-	b.share(entries)
+	b.share(d.entries)
 	return b, nil
+}
+
+func decodeHeader(fields *cursor, b *Batch) error {
+	version, err := fields.varint(batchVersion)
+	if err != nil {
+		return invalid("batch: %w", err)
+	}
+	if version > Version {
+		return NewerError{version}
+	}
+	if version != Version {
+		return invalid("batch: wire version %d, this is version %d", version, Version)
+	}
+	us, err := fields.varint(batchTime)
+	if err != nil {
+		return invalid("batch: %w", err)
+	}
+	if b.Time, err = timeOf(us); err != nil {
+		return invalid("batch: %w", err)
+	}
+	if err := decodeSeal(fields, b); err != nil {
+		return invalid("batch: %w", err)
+	}
+	return nil
+}
+
+func decodeSeal(fields *cursor, b *Batch) error {
+	if !fields.next(batchSeal) {
+		return nil
+	}
+	seal, err := fields.message(batchSeal)
+	if err != nil {
+		return err
+	}
+	if len(seal.bytes) != len(b.Seal) {
+		return fmt.Errorf("seal of %d bytes", len(seal.bytes))
+	}
+	if copy(b.Seal[:], seal.bytes); b.Seal == (SealID{}) {
+		return errors.New("seal of zeros")
+	}
+	if fields.next(batchNumber) {
+		number, err := fields.varint(batchNumber)
+		if err != nil {
+			return err
+		}
+		if number == 0 || number > math.MaxInt32 {
+			return fmt.Errorf("message number %d of its seal", number)
+		}
+		b.Number = int(number)
+	}
+	return nil
 }
 
 // share has all parts refer to one array that is not much larger than it has to be, entries, which
@@ -81,33 +115,110 @@ func (b *Batch) share(entries []Entry) {
 	}
 }
 
-// decodePart appends the part's entries to the array that all parts of a batch share.
-func decodePart(body cursor, p *Part, entries []Entry) ([]Entry, error) {
-	id, err := body.message(partID)
+// A partsDecoder reads the parts of a batch.
+type partsDecoder struct {
+	entries []Entry // of all parts
+	request request // that the nearest head before the part at hand began
+}
+
+// part reads a part. Its entries are the last of d.entries.
+func (d *partsDecoder) part(body cursor) (p Part, err error) {
+	carried, err := decodeID(&body, &p)
 	if err != nil {
-		return entries, err
+		return p, err
 	}
-	if len(id.bytes) != len(p.ID) {
-		return entries, fmt.Errorf("id of %d bytes", len(id.bytes))
+	if err := decodePartHeader(&body, &p); err != nil {
+		return p, err
 	}
-	copy(p.ID[:], id.bytes)
-	if err := decodePartHeader(&body, p); err != nil {
-		return entries, err
+	if err := decodeNames(&body, &p); err != nil {
+		return p, err
 	}
-	first := len(entries)
+	first := len(d.entries)
 	for !body.done() {
 		entry, err := body.message(partEntries)
 		if err != nil {
-			return entries, err
+			return p, err
 		}
 		e, err := decodeEntry(entry)
 		if err != nil {
-			return entries, fmt.Errorf("entry %d: %w", len(entries)-first, err)
+			return p, fmt.Errorf("entry %d: %w", len(d.entries)-first, err)
 		}
-		entries = append(entries, e)
+		d.entries = append(d.entries, e)
 	}
-	p.Entries = entries[first:len(entries):len(entries)]
-	return entries, checkEntries(p)
+	p.Entries = d.entries[first:len(d.entries):len(d.entries)]
+	if err := checkEntries(&p); err != nil {
+		return p, err
+	}
+	if err := d.request.take(&p); err != nil {
+		return p, err
+	}
+	return p, d.identify(&p, carried)
+}
+
+// identify computes the part's id, or checks the one that it carries.
+func (d *partsDecoder) identify(p *Part, carried bool) error {
+	if carried != p.Kind.carriesID() {
+		return fmt.Errorf("%s: with an id on the wire: %t", p.Kind, carried)
+	}
+	switch p.Kind.Class() {
+	case IdentifiedClass:
+		p.ID = IncrementID(p.Entries[0].Counter, p.Event)
+	case KeyClass:
+		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, int(p.Number))
+	}
+	if p.ID.Class() != p.Kind.Class() {
+		return fmt.Errorf("%s with an id of class %d", p.Kind, p.ID.Class())
+	}
+	return nil
+}
+
+// A request checks the parts of one request with a key that are in a batch.
+type request struct {
+	key         *Key // nil before the first head
+	fingerprint Fingerprint
+	last        int32 // the highest number of a part so far
+	full        bool  // it has MaxEntries
+}
+
+// take refuses a follower without its head, and a request that was cut at another size: only the
+// last of its numbered parts may have less than MaxEntries.
+func (r *request) take(p *Part) error {
+	full := len(p.Entries) == MaxEntries
+	if p.Kind == Head {
+		// A dead letter may have a copy of a head without its entries, for its marker alone.
+		*r = request{p.Key, p.Request, 0, full || len(p.Entries) == 0}
+		return nil
+	}
+	if !p.Kind.Follows() {
+		return nil
+	}
+	if r.key == nil || r.fingerprint != p.Request {
+		return errors.New("follows no head of its request")
+	}
+	switch {
+	case p.Kind != Rest:
+		return nil
+	case p.Number > r.last && !r.full, p.Number < r.last && !full:
+		return fmt.Errorf("part %d of its request: one before the last has less than %d entries", p.Number, MaxEntries)
+	case p.Number > r.last:
+		r.last, r.full = p.Number, full
+	}
+	return nil
+}
+
+func decodeID(body *cursor, p *Part) (carried bool, err error) {
+	if !body.next(partID) {
+		return false, nil
+	}
+	id, err := body.message(partID)
+	if err != nil {
+		return false, err
+	}
+	if len(id.bytes) != len(p.ID) {
+		return false, fmt.Errorf("id of %d bytes", len(id.bytes))
+	}
+	copy(p.ID[:], id.bytes)
+	return true, nil
 }
 
 func decodePartHeader(body *cursor, p *Part) error {
@@ -116,7 +227,7 @@ func decodePartHeader(body *cursor, p *Part) error {
 		if err != nil {
 			return err
 		}
-		if kind == 0 || kind > uint64(IdentifiedRest) {
+		if kind == 0 || kind > uint64(Renewed) {
 			return fmt.Errorf("kind %d", kind)
 		}
 		p.Kind = Kind(kind)
@@ -131,6 +242,10 @@ func decodePartHeader(body *cursor, p *Part) error {
 		}
 		p.Request = Fingerprint(request)
 	}
+	return decodeTimes(body, p)
+}
+
+func decodeTimes(body *cursor, p *Part) error {
 	if body.next(partTime) {
 		us, err := body.varint(partTime)
 		if err != nil {
@@ -139,8 +254,49 @@ func decodePartHeader(body *cursor, p *Part) error {
 		if us == 0 { // other readers take it for no time
 			return errors.New("time_us 0")
 		}
-		p.Time, err = timeOf(us)
+		if p.Time, err = timeOf(us); err != nil {
+			return err
+		}
+	}
+	if body.next(partMinute) {
+		minute, err := body.varint(partMinute)
+		if err != nil {
+			return err
+		}
+		if minute == 0 || minute >= uint64(MinuteOf(MaxTime)) {
+			return fmt.Errorf("minute %d is out of range (limit: 1 to %d)", minute, MinuteOf(MaxTime)-1)
+		}
+		p.Minute = Minute(minute)
+	}
+	return nil
+}
+
+// decodeNames reads the fields that an id is computed from. Each kind has its own, and all of them.
+func decodeNames(body *cursor, p *Part) (err error) {
+	if p.Kind.Class() == IdentifiedClass {
+		if p.Event, err = body.name(partEvent, "id"); err != nil {
+			return err
+		}
+	}
+	if p.Kind == Head {
+		p.Key = new(Key)
+		if body.next(partPrincipal) {
+			if p.Key.Principal, err = body.name(partPrincipal, "principal"); err != nil {
+				return err
+			}
+		}
+		p.Key.Key, err = body.name(partKey, "Idempotency-Key")
 		return err
+	}
+	if p.Kind == Rest {
+		number, err := body.varint(partNumber)
+		if err != nil {
+			return err
+		}
+		if number == 0 || number > math.MaxInt32 {
+			return fmt.Errorf("rest with number %d", number)
+		}
+		p.Number = int32(number)
 	}
 	return nil
 }
@@ -159,7 +315,7 @@ func checkEntries(p *Part) error {
 		return errors.New("has no entries")
 	case n > MaxEntries:
 		return fmt.Errorf("has %d entries, at most %d", n, MaxEntries)
-	case n > 1 && (p.Kind == Identified || p.Kind == IdentifiedRest):
+	case n > 1 && p.Kind.Class() == IdentifiedClass:
 		return fmt.Errorf("%s with %d entries", p.Kind, n)
 	}
 	if ascend(p.Entries) {
@@ -175,16 +331,16 @@ func checkEntries(p *Part) error {
 	return nil
 }
 
-// ascend reports whether the hashes of the entries' counters do, as publishers cut them. Then no
-// counter stands twice.
+// ascend reports whether the entries are in the order in which publishers cut them, and no two
+// have one Order. Then no counter is there twice.
 func ascend(entries []Entry) bool {
 	var last uint64
 	for i := range entries {
-		hash := HashCounter(entries[i].Counter)
-		if i > 0 && hash <= last {
+		order := Order(entries[i].Counter)
+		if i > 0 && order <= last {
 			return false
 		}
-		last = hash
+		last = order
 	}
 	return true
 }
@@ -283,4 +439,14 @@ func (c *cursor) message(number protowire.Number) (cursor, error) {
 	inner := cursor{bytes: v, text: c.text[n-len(v) : n]}
 	c.skip(n)
 	return inner, nil
+}
+
+// name is the content of a field that must be an id as countmill.CheckID has it; what names it in
+// errors.
+func (c *cursor) name(number protowire.Number, what string) (string, error) {
+	m, err := c.message(number)
+	if err != nil {
+		return "", err
+	}
+	return m.text, countmill.CheckID(what, m.text)
 }

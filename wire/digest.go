@@ -56,3 +56,15 @@ func (d *digest) fingerprint() Fingerprint {
 	sum := d.sum()
 	return Fingerprint(binary.BigEndian.Uint64(sum[:]))
 }
+
+// fingerprintEntries does not depend on the order of the entries.
+func fingerprintEntries(entries []Entry) Fingerprint {
+	var space [MaxEntries]Entry
+	sorted := append(space[:0], entries...)
+	SortEntries(sorted)
+	d := newDigest()
+	for _, e := range sorted {
+		d.entry(e.Counter, e.Delta)
+	}
+	return d.fingerprint()
+}

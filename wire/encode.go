@@ -10,13 +10,20 @@ import (
 const (
 	batchVersion = 1
 	batchTime    = 2
-	batchParts   = 3
+	batchSeal    = 3
+	batchNumber  = 4
+	batchParts   = 7
 
-	partID      = 1
-	partKind    = 2
-	partRequest = 3
-	partTime    = 4
-	partEntries = 5
+	partID        = 1
+	partKind      = 2
+	partRequest   = 3
+	partTime      = 4
+	partMinute    = 5
+	partEvent     = 6
+	partPrincipal = 7
+	partKey       = 8
+	partNumber    = 9
+	partEntries   = 11
 
 	entryCounter = 1
 	entryDelta   = 2
@@ -25,21 +32,20 @@ const (
 // Append appends the encoded batch to dst. It does not check the batch and does not
 // split it: Pack does.
 func Append(dst []byte, b *Batch) []byte {
-	dst = appendHeader(dst, b.Time)
+	dst = appendHeader(dst, b)
 	for i := range b.Parts {
 		dst = appendPart(dst, &b.Parts[i])
 	}
 	return dst
 }
 
-// Pack encodes parts as batches of at most limit bytes (MaxBatch unless a test says
-// otherwise), in order. Where a request with a key goes on in a further batch, that
-// batch begins with a copy of the request's head. A single part always fits: 24
+// Pack encodes parts as the messages of a seal, in order, each a batch of at most limit bytes
+// (MaxBatch unless a test says otherwise). Where a request with a key goes on in a further
+// batch, that batch begins with a copy of the request's head. A single part always fits: 24
 // entries are at most 13 KiB.
-func Pack(t time.Time, parts []Part, limit int) [][]byte {
+func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
 	var batches [][]byte
 	var open []byte
-	header := appendHeader(nil, t)
 	head := -1 // the head that the parts at hand may follow
 	inOpen := false
 	for i := range parts {
@@ -53,7 +59,7 @@ func Pack(t time.Time, parts []Part, limit int) [][]byte {
 			open, inOpen = nil, p.Kind == Head
 		}
 		if open == nil {
-			open = append(make([]byte, 0, openCapacity(parts[i:], limit)), header...)
+			open = appendHeader(make([]byte, 0, openCapacity(parts[i:], limit)), &Batch{Time: t, Seal: seal, Number: len(batches)})
 		}
 		if p.Kind.Follows() && !inOpen && head >= 0 {
 			open = appendPart(open, &parts[head])
@@ -69,7 +75,7 @@ func Pack(t time.Time, parts []Part, limit int) [][]byte {
 
 // openCapacity guesses how large a batch of these parts becomes.
 func openCapacity(parts []Part, limit int) int {
-	n := 16
+	n := 40
 	for i := range parts {
 		if n += SizePart(&parts[i]); n >= limit {
 			return limit
@@ -78,11 +84,26 @@ func openCapacity(parts []Part, limit int) int {
 	return n
 }
 
-func appendHeader(dst []byte, t time.Time) []byte {
-	dst = protowire.AppendTag(dst, batchVersion, protowire.VarintType)
-	dst = protowire.AppendVarint(dst, Version)
-	dst = protowire.AppendTag(dst, batchTime, protowire.VarintType)
-	return protowire.AppendVarint(dst, uint64(t.UnixMicro()))
+func appendHeader(dst []byte, b *Batch) []byte {
+	dst = appendVarint(dst, batchVersion, Version)
+	dst = appendVarint(dst, batchTime, uint64(b.Time.UnixMicro()))
+	if b.Seal == (SealID{}) {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, batchSeal, protowire.BytesType)
+	dst = protowire.AppendBytes(dst, b.Seal[:])
+	if b.Number != 0 {
+		dst = appendVarint(dst, batchNumber, uint64(b.Number))
+	}
+	return dst
+}
+
+func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), v)
+}
+
+func appendString(dst []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
 // SizePart is how many bytes a part adds to a batch.
@@ -92,7 +113,10 @@ func SizePart(p *Part) int {
 }
 
 func bodySize(p *Part) int {
-	n := 1 + 1 + len(p.ID)
+	n := 0
+	if p.Kind.carriesID() {
+		n += 1 + 1 + len(p.ID)
+	}
 	if p.Kind != Anonymous {
 		n += 2
 	}
@@ -101,6 +125,21 @@ func bodySize(p *Part) int {
 	}
 	if !p.Time.IsZero() {
 		n += 1 + protowire.SizeVarint(uint64(p.Time.UnixMicro()))
+	}
+	if p.Minute != 0 {
+		n += 1 + protowire.SizeVarint(uint64(p.Minute))
+	}
+	if p.Event != "" {
+		n += 1 + protowire.SizeBytes(len(p.Event))
+	}
+	if p.Key != nil {
+		if p.Key.Principal != "" {
+			n += 1 + protowire.SizeBytes(len(p.Key.Principal))
+		}
+		n += 1 + protowire.SizeBytes(len(p.Key.Key))
+	}
+	if p.Number != 0 {
+		n += 1 + protowire.SizeVarint(uint64(p.Number))
 	}
 	for i := range p.Entries {
 		n += 1 + protowire.SizeBytes(sizeEntry(&p.Entries[i]))
@@ -115,22 +154,43 @@ func sizeEntry(e *Entry) int {
 func appendPart(dst []byte, p *Part) []byte {
 	dst = protowire.AppendTag(dst, batchParts, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(bodySize(p)))
-	dst = protowire.AppendTag(dst, partID, protowire.BytesType)
-	dst = protowire.AppendBytes(dst, p.ID[:])
+	if p.Kind.carriesID() {
+		dst = protowire.AppendTag(dst, partID, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, p.ID[:])
+	}
 	if p.Kind != Anonymous {
-		dst = protowire.AppendTag(dst, partKind, protowire.VarintType)
-		dst = protowire.AppendVarint(dst, uint64(p.Kind))
+		dst = appendVarint(dst, partKind, uint64(p.Kind))
 	}
 	if p.Request != 0 {
 		dst = protowire.AppendTag(dst, partRequest, protowire.Fixed64Type)
 		dst = protowire.AppendFixed64(dst, uint64(p.Request))
 	}
 	if !p.Time.IsZero() {
-		dst = protowire.AppendTag(dst, partTime, protowire.VarintType)
-		dst = protowire.AppendVarint(dst, uint64(p.Time.UnixMicro()))
+		dst = appendVarint(dst, partTime, uint64(p.Time.UnixMicro()))
 	}
+	if p.Minute != 0 {
+		dst = appendVarint(dst, partMinute, uint64(p.Minute))
+	}
+	dst = appendNames(dst, p)
 	for i := range p.Entries {
 		dst = appendEntry(dst, &p.Entries[i])
+	}
+	return dst
+}
+
+// appendNames appends the fields that an id is computed from.
+func appendNames(dst []byte, p *Part) []byte {
+	if p.Event != "" {
+		dst = appendString(dst, partEvent, p.Event)
+	}
+	if p.Key != nil {
+		if p.Key.Principal != "" {
+			dst = appendString(dst, partPrincipal, p.Key.Principal)
+		}
+		dst = appendString(dst, partKey, p.Key.Key)
+	}
+	if p.Number != 0 {
+		dst = appendVarint(dst, partNumber, uint64(p.Number))
 	}
 	return dst
 }

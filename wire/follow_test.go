@@ -40,6 +40,45 @@ func TestDecodeRefusesFollowersWithoutTheirHead(t *testing.T) {
 	}
 }
 
+// A request that another program cut at another size would count twice in part: its parts have the
+// same ids and hold other entries.
+func TestDecodeRefusesARequestOfAnotherCut(t *testing.T) {
+	t.Parallel()
+	var incs []countmill.Increment
+	for i := range 2*MaxEntries + 1 {
+		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i), Delta: 1})
+	}
+	good, err := CutRequest("", "k", incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := func(p Part) Part {
+		p.Entries = p.Entries[:MaxEntries/2]
+		return p
+	}
+	bare := good[0]
+	bare.Entries = nil
+	for name, c := range map[string]struct {
+		parts []Part
+		good  bool
+	}{
+		"as it is cut":                {good, true},
+		"in another order":            {[]Part{good[0], good[2], good[1]}, true},
+		"the last part only":          {[]Part{good[0], good[2]}, true},
+		"a copy of the head's marker": {[]Part{bare, good[1], good[2]}, true},
+		"half a head":                 {[]Part{short(good[0])}, true},
+		"half a head before another":  {[]Part{short(good[0]), good[1]}, false},
+		"half a part before another":  {[]Part{good[0], short(good[1]), good[2]}, false},
+		"half a part behind the last": {[]Part{good[0], good[2], short(good[1])}, false},
+		"one part twice":              {[]Part{good[0], good[1], good[1]}, true}, // the second is a copy
+	} {
+		_, err := Decode(Append(nil, &Batch{Time: time.Now(), Parts: c.parts}))
+		if c.good != (err == nil) || err != nil && !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("%s: got %v, want it taken: %v", name, err, c.good)
+		}
+	}
+}
+
 // BenchmarkDecodeFollowers is a full batch of one request in which every increment has
 // an id: its time per byte must not grow with the number of parts.
 func BenchmarkDecodeFollowers(b *testing.B) {

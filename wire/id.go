@@ -1,123 +1,100 @@
 package wire
 
 import (
-	"cmp"
+	"encoding/hex"
 	"io"
-	"slices"
 	"strconv"
-
-	"github.com/cespare/xxhash/v2"
 )
 
-// RandomIDs fills ids from random, which is crypto/rand.Reader outside simulations and
-// never fails. It is not a generator seeded once: a restored machine image would repeat
-// that.
-func RandomIDs(random io.Reader, ids []PartID) {
+// A Class says what an id was made of. It is the first four bits of the id. So an id of one
+// class is never an id of another, and a part of one kind cannot take the id of another kind.
+type Class uint8
+
+// The classes, with the numbers that they have in ids.
+const (
+	_               Class = iota
+	AnonymousClass        // random
+	IdentifiedClass       // the counter and the id of an increment
+	KeyClass              // the principal and the Idempotency-Key of a request
+	MessageClass          // the topic and the broker's id of a message in JSON
+	RenewedClass          // another part, which cannot count under its own id any more
+	TailClass             // a message of a seal; no code uses it yet
+	ResetClass            // the counter and the id of a reset
+	LetterClass           // the key of a dead letter
+)
+
+// Class is what the id was made of; 0 or a number over LetterClass for an id that is not ours.
+func (id PartID) Class() Class { return Class(id[0] >> 4) }
+
+func (id PartID) in(c Class) PartID {
+	id[0] = id[0]&0x0f | byte(c)<<4
+	return id
+}
+
+// RandomIDs fills ids with random ones of a class. random is crypto/rand.Reader outside
+// simulations and never fails. It is not a generator seeded once: a restored machine image
+// would repeat that.
+func RandomIDs(random io.Reader, class Class, ids []PartID) {
 	buf := make([]byte, 16*len(ids))
 	if _, err := io.ReadFull(random, buf); err != nil {
 		panic(err)
 	}
 	for i := range ids {
-		copy(ids[i][:], buf[16*i:])
+		ids[i] = PartID(buf[16*i:][:16]).in(class)
 	}
 }
 
 // IncrementID is the id of the part of one increment with an id. The counter is part
 // of it, so one event id may count on two counters.
-func IncrementID(counter, id string) PartID { return hashID("id", counter, id) }
+func IncrementID(counter, id string) PartID { return hashID(IdentifiedClass, counter, id) }
 
 // KeyID is the id of part number of a request with an Idempotency-Key. principal is
-// who sent it, empty where callers are not told apart.
+// the caller, empty where callers are not told apart.
 func KeyID(principal, key string, number int) PartID {
-	return hashID("key", principal, key, strconv.Itoa(number))
+	return hashID(KeyClass, principal, key, strconv.Itoa(number))
 }
 
-// MessageID is the id of part number of a message that somebody else put on the topic.
+// MessageID is the id of part number of a message that another program put on the topic.
 func MessageID(topic, brokerID string, number int) PartID {
-	return hashID("msg", topic, brokerID, strconv.Itoa(number))
+	return hashID(MessageClass, topic, brokerID, strconv.Itoa(number))
 }
 
 // RenewedID is the id under which a part counts that can no longer count under its own: the
 // same each time for the same part, another where one id was used for different deltas.
 func RenewedID(p *Part) PartID {
-	return hashID("renewed", string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
+	return hashID(RenewedClass, string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
 }
 
 // LetterID is the id of the decision about a dead letter, by its key.
-func LetterID(key string) PartID { return hashID("letter", key) }
+func LetterID(key string) PartID { return hashID(LetterClass, key) }
 
 // ResetID is the id of a reset of a counter.
-func ResetID(counter, id string) PartID { return hashID("reset", counter, id) }
+func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id) }
 
-// hashID is the first 16 bytes of SHA-256 over length-prefixed fields.
-func hashID(fields ...string) PartID {
+// hashID is the first 16 bytes of SHA-256 over length-prefixed fields, marked as of the class.
+func hashID(class Class, fields ...string) PartID {
 	d := newDigest()
 	for _, f := range fields {
 		d.field(f)
 	}
 	sum := d.sum()
-	return PartID(sum[:16])
+	return PartID(sum[:16]).in(class)
 }
 
-// fingerprintEntries does not depend on the order of the entries.
-func fingerprintEntries(entries []Entry) Fingerprint {
-	var space [MaxEntries]Entry
-	sorted := append(space[:0], entries...)
-	SortEntries(sorted)
-	d := newDigest()
-	for _, e := range sorted {
-		d.entry(e.Counter, e.Delta)
+// A SealID names a seal: everything that a publisher took out of its open batch at one moment.
+// It is random. The zero SealID means none.
+type SealID [16]byte
+
+// NewSealID draws one. See RandomIDs.
+func NewSealID(random io.Reader) (s SealID) {
+	if _, err := io.ReadFull(random, s[:]); err != nil {
+		panic(err)
 	}
-	return d.fingerprint()
+	return s
 }
 
-// HashCounter is the hash that orders counters everywhere: xxHash64, seed 0. Parts of
-// different publishers are cut in its order so that they overlap, and shard 0 of every
-// counter lies in its order in the store.
-func HashCounter(counter string) uint64 { return xxhash.Sum64String(counter) }
-
-// ShardHash is what a shard's key begins with: neighbouring keys would heat one
-// tablet. Shard 0 has the hash of its counter; the others are spread from there by the
-// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
-func ShardHash(counter string, shard int) uint64 {
-	return SpreadHash(HashCounter(counter), shard)
-}
-
-// SpreadHash is ShardHash for a caller that has HashCounter already.
-func SpreadHash(hash uint64, shard int) uint64 {
-	return hash + uint64(shard)*0x9e3779b97f4a7c15
-}
-
-// SortEntries puts entries in the order of their counters' hashes, then names.
-func SortEntries(entries []Entry) {
-	var space [MaxEntries]hashed
-	sorted := space[:0]
-	if len(entries) > len(space) {
-		sorted = make([]hashed, 0, len(entries))
-	}
-	inOrder := true
-	for i, e := range entries {
-		sorted = append(sorted, hashed{HashCounter(e.Counter), e})
-		inOrder = inOrder && (i == 0 || compareHashed(sorted[i-1], sorted[i]) <= 0)
-	}
-	if inOrder {
-		return
-	}
-	slices.SortFunc(sorted, compareHashed)
-	for i := range sorted {
-		entries[i] = sorted[i].Entry
-	}
-}
-
-// hashed keeps a hash that is needed for each of many comparisons.
-type hashed struct {
-	hash uint64
-	Entry
-}
-
-func compareHashed(a, b hashed) int {
-	if c := cmp.Compare(a.hash, b.hash); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.Counter, b.Counter)
+// MessageUUID names message number of the seal.
+func (s SealID) MessageUUID(number int) string {
+	id := hashID(0, "message", string(s[:]), strconv.Itoa(number))
+	return hex.EncodeToString(id[:])
 }

@@ -19,11 +19,13 @@ var epoch = time.UnixMicro(1_700_000_000_000_000)
 
 func TestDecodeReturnsWhatAppendWrote(t *testing.T) {
 	t.Parallel()
-	want := &Batch{Time: epoch, Parts: []Part{
-		{ID: PartID{1}, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
+	want := &Batch{Time: epoch, Seal: SealID{9}, Number: 2, Parts: []Part{
+		{ID: anyID, Minute: 28_000_000, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
 		CutIdentified(countmill.Increment{Counter: "c", Delta: 3, ID: "x", Time: epoch}),
-		{ID: KeyID("", "k", 0), Kind: Head, Request: 7},
-		{ID: KeyID("", "k", 1), Kind: Rest, Request: 7, Entries: []Entry{{"é", MaxSum}}},
+		{ID: KeyID("me", "k", 0), Kind: Head, Request: 7, Key: &Key{"me", "k"}},
+		{ID: KeyID("me", "k", 3), Kind: Rest, Number: 3, Request: 7, Entries: []Entry{{"é", MaxSum}}},
+		{ID: MessageID("t", "1", 0), Kind: Foreign, Entries: []Entry{{"f", 1}}},
+		{ID: RenewedID(&Part{ID: anyID}), Kind: Renewed, Entries: []Entry{{"g", 1}}},
 	}}
 	payload := Append(nil, want)
 	got, err := Decode(payload)
@@ -42,12 +44,24 @@ func TestDecodeReturnsWhatAppendWrote(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
-	one := func(p Part) []byte { return Append(nil, &Batch{Time: epoch, Parts: []Part{p}}) }
+	one := func(p Part) []byte {
+		if p.Kind == Anonymous {
+			p.ID = anyID
+		}
+		return Append(nil, &Batch{Time: epoch, Parts: []Part{p}})
+	}
 	many := make([]Entry, MaxEntries+1)
 	for i := range many {
 		many[i] = Entry{fmt.Sprint("c", i), 1}
 	}
 	good := one(Part{Entries: []Entry{{"a", 1}}})
+	withHeader := func(fields ...[]byte) []byte {
+		header := appendHeader(nil, &Batch{Time: epoch})
+		return slices.Concat(header, slices.Concat(fields...), good[len(header):])
+	}
+	if _, err := Decode(withHeader(wrap(batchSeal, anyID[:]), []byte{batchNumber << 3, 1})); err != nil {
+		t.Fatalf("seal and number: %v", err)
+	}
 	for name, payload := range map[string][]byte{
 		"empty":              {},
 		"no parts":           Append(nil, &Batch{Time: epoch}),
@@ -59,16 +73,23 @@ func TestDecodeRefuses(t *testing.T) {
 		"empty counter":      one(Part{Entries: []Entry{{"", 1}}}),
 		"bad counter":        one(Part{Entries: []Entry{{"a\n", 1}}}),
 		"unknown kind":       one(Part{Kind: 9, Entries: []Entry{{"a", 1}}}),
-		"rest without head":  one(Part{Kind: Rest, Request: 7, Entries: []Entry{{"a", 1}}}),
+		"rest without head":  one(Part{Kind: Rest, Number: 1, Request: 7, Entries: []Entry{{"a", 1}}}),
 		"request, not keyed": one(Part{Request: 7, Entries: []Entry{{"a", 1}}}),
-		"two in identified":  one(Part{Kind: Identified, Entries: []Entry{{"a", 1}, {"b", 1}}}),
+		"two in identified":  one(Part{Kind: Identified, Event: "x", Entries: []Entry{{"a", 1}, {"b", 1}}}),
 		"part of year 1970":  one(Part{Time: time.UnixMicro(0), Entries: []Entry{{"a", 1}}}),
 		"part before 1970":   one(Part{Time: time.UnixMicro(-1), Entries: []Entry{{"a", 1}}}),
 		"part of year 2262":  one(Part{Time: MaxTime, Entries: []Entry{{"a", 1}}}),
-		"batch before 1970":  Append(nil, &Batch{Time: time.UnixMicro(-1), Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
-		"batch of year 2262": Append(nil, &Batch{Time: MaxTime, Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
-		"batch of the end":   Append(nil, &Batch{Time: time.UnixMicro(math.MaxInt64), Parts: []Part{{Entries: []Entry{{"a", 1}}}}}),
+		"batch before 1970":  Append(nil, &Batch{Time: time.UnixMicro(-1), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
+		"batch of year 2262": Append(nil, &Batch{Time: MaxTime, Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
+		"batch of the end":   Append(nil, &Batch{Time: time.UnixMicro(math.MaxInt64), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
 		"version 0":          append([]byte{8, 0}, good[2:]...),
+		"version 1":          append([]byte{8, 1}, good[2:]...),
+		"seal of 15 bytes":   withHeader(wrap(batchSeal, make([]byte, 15))),
+		"seal of zeros":      withHeader(wrap(batchSeal, make([]byte, 16))),
+		"number, no seal":    withHeader([]byte{batchNumber << 3, 1}),
+		"number 0":           withHeader(wrap(batchSeal, anyID[:]), []byte{batchNumber << 3, 0}),
+		"instance":           withHeader(wrap(batchSeal, anyID[:]), wrap(5, anyID[:])),
+		"sequence":           withHeader(wrap(batchSeal, anyID[:]), []byte{6 << 3, 1}),
 		"trailing field":     append(append([]byte{}, good...), 8, 1),
 		"json":               []byte(`{"counter":"a"}`),
 	} {
@@ -76,17 +97,17 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
 		}
 	}
-	far := Append(nil, &Batch{Time: MaxTime, Parts: []Part{{Entries: []Entry{{"a", 1}}}}})
+	far := Append(nil, &Batch{Time: MaxTime, Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}})
 	if _, err := Decode(far); err == nil || !strings.Contains(err.Error(), "time_us 9214646400000000 is out of range (limit: 1970 to 2261)") {
 		t.Errorf("batch of year 2262: got error %v, want one that names the field and the limit", err)
 	}
 	var newer NewerError
-	if _, err := Decode(append([]byte{8, 2}, good[2:]...)); !errors.As(err, &newer) || newer.Version != 2 {
-		t.Errorf("version 2: got error %v, want a NewerError of version 2", err)
+	if _, err := Decode(append([]byte{8, 3}, good[2:]...)); !errors.As(err, &newer) || newer.Version != 3 {
+		t.Errorf("version 3: got error %v, want a NewerError of version 3", err)
 	}
 }
 
-// The ids, the hash, the order and the cut are frozen: markers of parts that were
+// The ids, the hashes, the order and the cut are frozen: markers of parts that were
 // published by an older version must be found by a newer one.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
@@ -108,18 +129,22 @@ func TestFrozen(t *testing.T) {
 	}
 	got = append(got,
 		fmt.Sprintf("%016x", HashCounter("page:/home")),
+		fmt.Sprintf("%016x", Order("page:/home")), fmt.Sprintf("%016x", Order("page:de:/home")), fmt.Sprintf("%016x", Order("page:de")),
 		fmt.Sprintf("%016x", ShardHash("page:/home", 3)),
 		MessageID("t", "123", 0).String(), RenewedID(&parts[1]).String(),
-		ResetID("page:/home", "r1").String())
+		ResetID("page:/home", "r1").String(), LetterID("1234").String(), SealID{1}.MessageUUID(3))
 	want := []string{
-		"c4be771d2967f6072cc3be3770e7e896 head 00070d39f3e280e0 24 {page:/29 30}",
-		"3800278dc2d01ad29523a38facf1c034 rest 00070d39f3e280e0 8 {page:/1 2}",
-		"88ea439f3beb5f0786e46fc021d12941 identified rest ec171ffc68efe465 1 {a 1}",
+		"3772bde4e06f2f94e26de12d53d22499 head 611f61f2ab7e069a 24 {page:/29 30}",
+		"3b2a531a58ca653a7dc84d051910a182 rest 611f61f2ab7e069a 8 {page:/1 2}",
+		"2629a04fd73aa6b0547268d7a720be53 identified rest ec171ffc68efe465 1 {a 1}",
 		"d022ad0bce210e62",
+		"d022ad0bce210e62", "e7576c18684170f7", "e7576c18f02cc0c2",
 		"aac91a384c0082a1",
-		"4e5379a6369d9064f2fdcf2669d2df4b",
-		"34f82e8fcceeb2df04b2be0e50bee88d",
-		"e9ef152cf19badaa82d0541d12314beb",
+		"447f5da72674fd93598c1ecf92b27ca0",
+		"54a222204a0c1de1c31b2b1e4180d65e",
+		"75957f056371e795873711765f0d6a71",
+		"8ba373bbb10b6b2a94b8c759ef7e20f3",
+		"007c58aae58d5facf05366ddf774eb1a",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("frozen values changed (-want +got):\n%s", diff)
@@ -149,7 +174,7 @@ func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range got {
-		got[i].Time = time.Time{}
+		got[i].Time, got[i].Minute = time.Time{}, 0
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a repeat in another order and with other times is cut differently:\n%s", diff)
@@ -249,7 +274,7 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 	}
 	parts := append(CutAnonymous(rand.Reader, []Entry{{"x", 1}}), keyed...)
 	const limit = 4000
-	batches := Pack(epoch, parts, limit)
+	batches := Pack(epoch, SealID{1}, parts, limit)
 	if len(batches) < 4 {
 		t.Fatalf("got %d batches, want several", len(batches))
 	}
@@ -261,6 +286,9 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 		b, err := Decode(payload)
 		if err != nil {
 			t.Fatalf("batch %d: %v", i, err)
+		}
+		if b.Seal != (SealID{1}) || b.Number != i || !b.Time.Equal(epoch) {
+			t.Errorf("batch %d is message %d of seal %x of %s", i, b.Number, b.Seal, b.Time)
 		}
 		for _, p := range b.Parts {
 			seen[p.ID]++
@@ -283,9 +311,11 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 	}
 	var parts []Part
 	for i := range 3 {
-		parts = append(parts, Part{ID: KeyID("", "k", i), Kind: Rest, Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries]})
+		parts = append(parts, Part{
+			ID: KeyID("", "k", i), Kind: Rest, Number: int32(i), Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries],
+		})
 	}
-	parts[0].Kind = Head
+	parts[0].Kind, parts[0].Key = Head, &Key{"", "k"}
 	size := func(parts ...Part) int { return len(Append(nil, &Batch{Time: epoch, Parts: parts})) }
 	for _, tt := range []struct {
 		limit int
@@ -296,7 +326,7 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 		{size(parts[:2]...), [][]Part{parts[:2], {parts[0], parts[2]}}},
 	} {
 		var got [][]Part
-		for i, payload := range Pack(epoch, parts, tt.limit) {
+		for i, payload := range Pack(epoch, SealID{}, parts, tt.limit) {
 			b, err := Decode(payload)
 			if err != nil || len(payload) > tt.limit {
 				t.Fatalf("limit %d: batch %d has %d bytes, error %v", tt.limit, i, len(payload), err)

@@ -160,6 +160,7 @@ func renew(d *Letter, b *wire.Batch, s store.Settings, now time.Time) *wire.Batc
 	fresh := &wire.Batch{Time: now}
 	for _, p := range about(d, b) {
 		at := timeOf(&p, b)
+		p.Minute = b.Minute(&p) // whatever its time will be
 		if !d.Time.IsZero() && d.Time.Before(at) {
 			at = d.Time
 		}
@@ -183,7 +184,7 @@ func underAnother(p wire.Part, taken string) wire.Part {
 		p.Kind, p.Request = wire.Identified, 0
 		return p
 	}
-	return wire.Part{ID: wire.RenewedID(&p), Time: p.Time, Entries: p.Entries}
+	return wire.Part{Kind: wire.Renewed, ID: wire.RenewedID(&p), Minute: p.Minute, Time: p.Time, Entries: p.Entries}
 }
 
 // about is the parts that the letter is about. One about a part that follows a head begins with

@@ -16,7 +16,6 @@ import (
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/wire"
 )
 
 // A rig is a verifier of a fake store and of fake totals.
@@ -89,7 +88,7 @@ func (r *rig) fold(t *testing.T, counter string, record int, shards ...int) {
 		}
 	}
 	for _, n := range shards {
-		_, err := r.store.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{{Counter: counter, Shard: n, Hash: wire.ShardHash(counter, n), Delta: int64(n + 1)}}})
+		_, err := r.store.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{aggregator.NewAdd(counter, n, int64(n+1))}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) er
 		"RaiseCounter":  func(ctx context.Context) error { return first(s.RaiseCounter(ctx, "b", 1)) },
 		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
 		"ResetCounter": func(ctx context.Context) error {
-			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(), Counter: "b", Look: admin.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
+			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(wire.ResetClass), Counter: "b", Look: admin.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
 		},
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
@@ -232,7 +232,7 @@ func testReopen(t *testing.T, su *suite) {
 		if got := shards(t, s, "a"); got[0] != round+2 {
 			t.Errorf("reopened %d times: record names %d shards, want %d", round+1, got[0], round+2)
 		}
-		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID()), sameMarkers); diff != "" {
+		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID(wire.AnonymousClass)), sameMarkers); diff != "" {
 			t.Errorf("reopened %d times: Applied (-want +got):\n%s", round+1, diff)
 		}
 		if _, err := s.Fold(t.Context(), commit(one(m), add("b", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
@@ -249,7 +250,7 @@ func testReopenedResets(t *testing.T, su *suite) {
 // resetOf is a reset with an id of its own.
 func resetOf(counter string, seen admin.Sum) admin.Reset {
 	m := marker()
-	return admin.Reset{ID: m.ID, Counter: counter, Look: seen, At: m.At, ExpireAt: m.ExpireAt}
+	return admin.Reset{ID: newID(wire.ResetClass), Counter: counter, Look: seen, At: m.At, ExpireAt: m.ExpireAt}
 }
 
 // reset applies a reset, again where its outcome is not known.

@@ -352,8 +352,7 @@ func tellsRefused(s *fakestore.Store) backendtest.Store {
 
 func cleanNames(ctx context.Context, s *fakestore.Store, c *aggregator.Commit) (aggregator.Folded, error) {
 	for _, a := range c.Adds {
-		a.Counter = path.Clean(a.Counter)
-		a.Hash = wire.ShardHash(a.Counter, a.Shard)
+		a = aggregator.NewAdd(path.Clean(a.Counter), a.Shard, a.Delta)
 		if _, err := s.Fold(ctx, &aggregator.Commit{Adds: []aggregator.Add{a}}); err != nil {
 			return aggregator.Folded{}, err
 		}

@@ -37,9 +37,9 @@ func long(s string) string {
 	return string(name)
 }
 
-func newID() wire.PartID {
+func newID(class wire.Class) wire.PartID {
 	var id [1]wire.PartID
-	wire.RandomIDs(rand.Reader, id[:])
+	wire.RandomIDs(rand.Reader, class, id[:])
 	return id[0]
 }
 
@@ -49,7 +49,7 @@ func marker() aggregator.Marker {
 	_, _ = rand.Read(b[:])
 	at := time.Now().Truncate(time.Microsecond)
 	return aggregator.Marker{
-		ID:          newID(),
+		ID:          newID(wire.AnonymousClass),
 		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[:])),
 		Fold:        binary.BigEndian.Uint64(b[8:]),
 		At:          at,
@@ -64,13 +64,13 @@ func later(m aggregator.Marker, by time.Duration) aggregator.Marker {
 }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+	return aggregator.NewAdd(counter, shard, delta)
 }
 
 // commit puts the adds in the order that a store may expect.
 func commit(markers []aggregator.Marker, adds ...aggregator.Add) *aggregator.Commit {
 	slices.SortFunc(adds, func(a, b aggregator.Add) int {
-		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
 	})
 	return &aggregator.Commit{Markers: markers, Adds: adds}
 }

@@ -34,7 +34,7 @@ func testAppliedFindsWhatWasWritten(t *testing.T, su *suite) {
 	mustFold(t, s, commit(slices.Clone(want[:2]), add("a", 0, 1)))
 	mustFold(t, s, commit(slices.Clone(want[2:])))
 	slices.SortFunc(want, func(a, b aggregator.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
-	got := applied(t, s, newID(), want[3].ID, want[0].ID, newID(), want[2].ID, want[1].ID)
+	got := applied(t, s, newID(wire.AnonymousClass), want[3].ID, want[0].ID, newID(wire.AnonymousClass), want[2].ID, want[1].ID)
 	if diff := cmp.Diff(want, got, sameMarkers); diff != "" {
 		t.Errorf("Applied (-want +got):\n%s", diff)
 	}
@@ -48,7 +48,7 @@ func testAppliedTakesLimits(t *testing.T, su *suite) {
 	m := marker()
 	mustFold(t, s, commit(one(m)))
 	ids := make([]wire.PartID, s.Limits().Keys)
-	wire.RandomIDs(rand.Reader, ids)
+	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids)
 	ids[len(ids)-1] = m.ID
 	if got := applied(t, s, ids...); len(got) != 1 || got[0].ID != m.ID {
 		t.Errorf("Applied of %d ids found %v, want %v", len(ids), got, m)

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // A record is a CountmillCounter.
@@ -88,19 +89,20 @@ func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation
 	return s.replace(refOf(e.GetKey()), properties)
 }
 
-// ResetCounter is one try of a transaction on the record and the marker. It reads the meta
-// record too, which the first reset changes.
+// ResetCounter is one try of a transaction on the record and the marker.
 func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+	if r.ID.Class() != wire.ResetClass {
+		return done, certain(fmt.Errorf("%w: %s is no id of a reset", aggregator.ErrRefused, r.ID))
+	}
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return done, certain(err)
 	}
 	defer cancel()
 	counter, marker := ref{kindCounter, r.Counter}, ref{kindApplied, r.ID.String()}
-	_, err = s.readModifyWrite(ctx, []ref{counter, marker, metaRef}, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
+	_, err = s.readModifyWrite(ctx, []ref{counter, marker}, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
 		if e := found[marker]; e != nil {
-			m, err := markerOf(e)
-			done = admin.DoneOf(m.Fingerprint, m.Fold)
+			done, err = doneOf(e)
 			return nil, err
 		}
 		if when.IsZero() {
@@ -109,10 +111,7 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 		if mutations, done, err = s.applyReset(&r, found[counter], when); err != nil {
 			return nil, err
 		}
-		m := aggregator.Marker{ID: r.ID, ExpireAt: r.ExpireAt}
-		m.Fingerprint, m.Fold = done.Marker()
-		mutations = append(mutations, s.insertMarkers([]aggregator.Marker{m})...)
-		return append(mutations, s.raiseFormat(found[metaRef])...), nil
+		return append(mutations, s.insertDone(&r, done)), nil
 	})
 	if err != nil {
 		return admin.Done{}, certain(err)
@@ -140,13 +139,22 @@ func (s *Store) applyReset(r *admin.Reset, e *pb.Entity, when time.Time) ([]*pb.
 	return []*pb.Mutation{s.rewrite(e, properties)}, done, nil
 }
 
-// raiseFormat has older versions refuse the database, whose totals they would not read
-// right. One that has it open stops within the 10 seconds of its checks.
-func (s *Store) raiseFormat(meta *pb.Entity) []*pb.Mutation {
-	if f := (fields{entity: meta}); meta == nil || f.integer("format") >= format {
-		return nil
+// insertDone inserts the marker of a reset.
+func (s *Store) insertDone(r *admin.Reset, done admin.Done) *pb.Mutation {
+	k := ref{kindApplied, r.ID.String()}
+	properties := map[string]*pb.Value{
+		"removed": integer(done.Removed), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
 	}
-	return []*pb.Mutation{s.rewrite(meta, map[string]*pb.Value{"format": integer(format)})}
+	if s.sweeps {
+		properties[expiresOn] = indexedText(expiryDay(k.name, r.ExpireAt))
+	}
+	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(k), Properties: properties}}}
+}
+
+func doneOf(e *pb.Entity) (admin.Done, error) {
+	f := fields{entity: e}
+	done := admin.Done{Removed: f.integer("removed"), At: f.instant("reset_at")}
+	return done, f.err
 }
 
 // certain marks errors after which nothing was done.

@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"crypto/rand"
 	"errors"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 func mustRaise(t *testing.T, s *Store, counter string, shards int) {
@@ -33,40 +35,8 @@ func remove(t *testing.T, s *Store, counter string, sum int64) admin.Done {
 }
 
 func removal(counter string, sum int64) admin.Reset {
-	return admin.Reset{ID: newMarker().ID, Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
+	return admin.Reset{ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
 		Look: admin.Sum{Exists: true, Sum: sum, At: now()}}
-}
-
-func metaFormat(t *testing.T, s *Store) int64 {
-	t.Helper()
-	found, err := s.lookupAll(t.Context(), []ref{metaRef})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fields{entity: found[metaRef]}
-	return f.integer("format")
-}
-
-// Versions that know no resets refuse the database from the first one on, and it stays the
-// same database.
-func TestFirstResetRaisesTheFormat(t *testing.T) {
-	t.Parallel()
-	cfg := fresh(t)
-	s := openStore(t, cfg)
-	mustRaise(t, s, "a", 1)
-	if got := metaFormat(t, s); got != firstFormat {
-		t.Errorf("format before a reset: got %d, want %d", got, firstFormat)
-	}
-	remove(t, s, "a", 0)
-	if got := metaFormat(t, s); got != format {
-		t.Errorf("format after a reset: got %d, want %d", got, format)
-	}
-	if _, err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check after it: %v", err)
-	}
-	if again := openStore(t, cfg); again.id != s.id {
-		t.Errorf("opened again it has id %s, want %s", again.id, s.id)
-	}
 }
 
 // People change counters through readers, which have the store open for reading; sweeping is

@@ -10,7 +10,9 @@
 //	                                                    folds it takes; shards: the most that any
 //	                                                    of their aggregators went by
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
-//	                                                    expires_on (indexed) where Sweep deletes them
+//	                                                    expires_on (indexed) where Sweep deletes them;
+//	                                                    removed, reset_at instead of fingerprint, fold
+//	                                                    where it is of a reset
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at;
@@ -19,6 +21,9 @@
 //	                                                    version, window, since, forget_before,
 //	                                                    pace, pace_until
 //	CountmillProbe     random                           for a moment, when a store is opened
+//
+// Kept for later formats: grouped, bucketed and buckets in CountmillShard, whole in
+// CountmillApplied, rules in CountmillMeta, which a process refuses.
 //
 // HHHHHHHH are the upper 32 bits of wire.ShardHash: neighbouring keys would heat one
 // tablet.
@@ -49,7 +54,7 @@
 // A reset is a transaction that reads and writes the counter's record and a marker. Folds
 // touch neither. An aggregator's raise writes the record without reading it, by Maximum, and
 // removes deleted_at: of the two the service orders one before the other, and either order is
-// right. The first reset makes the database's format 2.
+// right.
 //
 // # Reading
 //

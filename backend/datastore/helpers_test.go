@@ -102,12 +102,12 @@ func fresh(t testing.TB) Config {
 
 func newMarker() aggregator.Marker {
 	var ids [1]wire.PartID
-	wire.RandomIDs(rand.Reader, ids[:])
+	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
 	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
 }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+	return aggregator.NewAdd(counter, shard, delta)
 }
 
 func mustFold(t testing.TB, s *Store, c *aggregator.Commit) {

@@ -17,31 +17,20 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// The versions of what this package writes. One that does not know a database's version
-// refuses it, and stops where it has the database open. A database is of version 2 from the
-// first reset on: older versions would not take the baseline off, nor see that a counter is
-// deleted.
-const (
-	firstFormat = 1
-	format      = 2
-)
+// format is that of all that this package writes. A process refuses a database of another format,
+// and stops where it has the database open.
+const format = 3
 
 var metaRef = ref{kindMeta, "meta"}
 
 // A metaRecord is the meta record.
 type metaRecord struct {
-	id string
-	// settings are as they were when they were written; Version is 0 in a record that was made
-	// before there were any.
-	settings store.Settings
-	cacheKey []byte // 32 random bytes
+	id       string
+	settings store.Settings // as they were when they were written
+	cacheKey []byte         // 32 random bytes
 }
 
-// complete reports whether the record has all that this version writes.
-func (m *metaRecord) complete() bool { return m.settings.Version > 0 && len(m.cacheKey) == 32 }
-
-// readMeta refuses a database that is not ours, makes the meta record where that was asked for,
-// and adds to one of an older version the properties that it lacks.
+// readMeta refuses a database that is not ours, and makes the meta record where that was asked for.
 func (s *Store) readMeta(ctx context.Context) error {
 	m, at, err := s.lookupMeta(ctx)
 	switch {
@@ -51,10 +40,6 @@ func (s *Store) readMeta(ctx context.Context) error {
 		return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", aggregator.ErrDeployment, s.cfg)
 	case m.id == "":
 		m, err = s.createMeta(ctx, at)
-	case !m.complete() && s.cfg.ReadOnly:
-		return s.incomplete()
-	case !m.complete():
-		m, err = s.completeMeta(ctx)
 	}
 	if err != nil {
 		return err
@@ -62,10 +47,6 @@ func (s *Store) readMeta(ctx context.Context) error {
 	s.id = m.id
 	s.identity = identityOf(s.cfg, &m)
 	return nil
-}
-
-func (s *Store) incomplete() error {
-	return fmt.Errorf("%w: the meta record of %s says nothing of the window: it was made by an older version; start an aggregator on it once", aggregator.ErrDeployment, s.cfg)
 }
 
 // lookupMeta returns the meta record, one without an id where there is none, and the time of
@@ -97,20 +78,16 @@ func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ e
 func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	f := fields{entity: e}
 	version := f.integer("format")
-	m.id = f.text("id")
-	if f.has("version") {
-		m.settings = settingsOf(&f)
-	}
-	if f.has("cache_key") {
-		m.cacheKey = f.blob("cache_key")
-	}
+	m.id, m.settings, m.cacheKey = f.text("id"), settingsOf(&f), f.blob("cache_key")
 	switch {
-	case version > format: // whatever else there is
+	case 0 < version && version < format:
+		return m, fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", aggregator.ErrDeployment, s.cfg, version, format)
+	case version > format, f.has("rules"): // whatever else there is
 		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
 	case f.err != nil:
 		return m, fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
-	case version < 1 || m.id == "":
-		return m, fmt.Errorf("%w: %s: its meta record names format %d and id %q", aggregator.ErrDeployment, s.cfg, version, m.id)
+	case version < 1 || m.id == "" || len(m.cacheKey) != 32:
+		return m, fmt.Errorf("%w: %s: its meta record names format %d, id %q and a key of %d bytes", aggregator.ErrDeployment, s.cfg, version, m.id, len(m.cacheKey))
 	}
 	return m, nil
 }
@@ -119,9 +96,15 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
-	m := metaRecord{id: hex.EncodeToString(b[:])}
-	properties := map[string]*pb.Value{"format": integer(firstFormat), "id": text(m.id), "created": instant(now())}
-	s.supply(&m, properties, at)
+	if at.IsZero() {
+		at = now()
+	}
+	m := metaRecord{id: hex.EncodeToString(b[:]), settings: store.NewSettings(s.cfg.Window, at), cacheKey: make([]byte, 32)}
+	_, _ = rand.Read(m.cacheKey)
+	properties := map[string]*pb.Value{
+		"format": integer(format), "id": text(m.id), "created": instant(now()), "cache_key": blob(m.cacheKey),
+	}
+	maps.Copy(properties, settingsProperties(m.settings))
 	_, err := s.commitOnce(ctx, []*pb.Mutation{{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
 		Key: s.key(metaRef), Properties: properties,
 	}}}})
@@ -137,37 +120,6 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 		err = fmt.Errorf("%w: %s: the meta record comes and goes", aggregator.ErrDeployment, s.cfg)
 	}
 	return m, err
-}
-
-// supply adds missing settings, and a missing key, to m and to the properties that are to be written.
-func (s *Store) supply(m *metaRecord, properties map[string]*pb.Value, at time.Time) {
-	if m.settings.Version == 0 {
-		if at.IsZero() {
-			at = now()
-		}
-		m.settings = store.NewSettings(s.cfg.Window, at)
-		maps.Copy(properties, settingsProperties(m.settings))
-	}
-	if len(m.cacheKey) != 32 {
-		m.cacheKey = make([]byte, 32)
-		_, _ = rand.Read(m.cacheKey)
-		properties["cache_key"] = blob(m.cacheKey)
-	}
-}
-
-// completeMeta adds to a record of an older version the properties that it lacks.
-func (s *Store) completeMeta(ctx context.Context) (m metaRecord, _ error) {
-	err := s.changeMeta(ctx, func(found metaRecord, when time.Time) (map[string]*pb.Value, error) {
-		m = found
-		changes := make(map[string]*pb.Value)
-		s.supply(&m, changes, when)
-		return changes, nil
-	})
-	if err != nil {
-		return m, fmt.Errorf("complete the meta record: %w", err)
-	}
-	s.cfg.Logger.Info("meta record completed", "store", s.cfg.String(), "id", m.id, "window", m.settings.Window)
-	return m, nil
 }
 
 // changeMeta is one try of a transaction that changes properties of the meta record. Where plan
@@ -229,8 +181,6 @@ func (s *Store) compare(m *metaRecord) error {
 		return s.another("is gone")
 	case m.id != s.id:
 		return s.another(fmt.Sprintf("has changed from id %s to %s", s.id, m.id))
-	case !m.complete():
-		return s.incomplete()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // putMeta replaces or, without properties, removes the meta record.
@@ -28,8 +30,14 @@ func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
 
 // metaProperties are those of a meta record.
 func metaProperties(id string) map[string]*pb.Value {
-	properties := map[string]*pb.Value{"format": integer(1), "id": text(id)}
-	(&Store{cfg: Config{}.withDefaults()}).supply(&metaRecord{}, properties, now())
+	properties := map[string]*pb.Value{"format": integer(format), "id": text(id), "cache_key": blob(make([]byte, 32))}
+	maps.Copy(properties, settingsProperties(store.NewSettings(time.Hour, now())))
+	return properties
+}
+
+// with is the properties with another one.
+func with(properties map[string]*pb.Value, name string, v *pb.Value) map[string]*pb.Value {
+	properties[name] = v
 	return properties
 }
 
@@ -41,10 +49,14 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		says       string
 	}{
 		{nil, "another database"},
-		{map[string]*pb.Value{"format": integer(1), "id": text("other")}, "another database"},
+		{metaProperties("other"), "another database"},
 		{map[string]*pb.Value{"format": integer(format + 1), "id": text(s.id)}, "newer version"},
-		{map[string]*pb.Value{"format": text("1"), "id": text(s.id)}, "format"},
-		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, "older version"},
+		{with(metaProperties(s.id), "rules", integer(1)), "newer version"},
+		{with(metaProperties(s.id), "format", text("1")), "format"},
+		{with(metaProperties(s.id), "cache_key", blob(make([]byte, 31))), "31 bytes"},
+		{map[string]*pb.Value{"format": integer(format), "id": text(s.id)}, "version"},
+		{map[string]*pb.Value{"format": integer(1), "id": text(s.id)}, "before its first release"},
+		{map[string]*pb.Value{"format": integer(format - 1), "id": text(s.id)}, "before its first release"},
 		{metaProperties(s.id), ""},
 	} {
 		putMeta(t, s, c.properties)

@@ -148,7 +148,7 @@ func randomCommit(names []string) *aggregator.Commit {
 	for _, i := range rand.Perm(len(names))[:20] {
 		c.Adds = append(c.Adds, add(names[i], rand.IntN(20), rand.Int64N(2000)-1000|1))
 	}
-	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Hash, b.Hash) })
+	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Order, b.Order) })
 	return c
 }
 

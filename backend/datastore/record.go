@@ -45,14 +45,13 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 
 func markerOf(e *pb.Entity) (aggregator.Marker, error) {
 	f := fields{entity: e}
-	m := aggregator.Marker{
-		Fingerprint: wire.Fingerprint(f.integer("fingerprint")),
-		Fold:        uint64(f.integer("fold")),
-		ExpireAt:    f.instant("expire_at"),
-	}
+	m := aggregator.Marker{ExpireAt: f.instant("expire_at")}
 	name := refOf(e.GetKey()).name
 	if n, err := hex.Decode(m.ID[:], []byte(name)[:min(len(name), 2*len(m.ID))]); err != nil || n != len(m.ID) {
 		return m, fmt.Errorf("marker %q is not a part's id", name)
+	}
+	if m.ID.Class() != wire.ResetClass { // that has another content
+		m.Fingerprint, m.Fold = wire.Fingerprint(f.integer("fingerprint")), uint64(f.integer("fold"))
 	}
 	return m, f.err
 }

@@ -32,18 +32,11 @@ func check(t testing.TB, s *Store) store.Checked {
 	return checked
 }
 
-// A record that was made before there were settings gets them once, from whichever process starts
-// first. A process that only reads says what to do.
-func TestSettingsAreAdded(t *testing.T) {
+// Of processes that open an empty database at once one makes the meta record, and all go by it.
+func TestOneProcessMakesTheMetaRecord(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
-	s := openStore(t, cfg)
-	putMeta(t, s, map[string]*pb.Value{"format": integer(2), "id": text(s.id), "created": instant(now())})
-	read := cfg
-	read.ReadOnly = true
-	if _, err := Open(t.Context(), read); !errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), "start an aggregator") {
-		t.Errorf("opened for reading: got error %v, want one that says what to do", err)
-	}
+	cfg.Create = true
 	stores := make([]*Store, 4)
 	var wg sync.WaitGroup
 	for i := range stores {
@@ -62,28 +55,12 @@ func TestSettingsAreAdded(t *testing.T) {
 	}
 	first := check(t, stores[0]).Settings
 	prefix, key := stores[0].CacheIdentity()
-	for _, x := range append(stores, openStore(t, read)) {
-		got := check(t, x).Settings
-		if p, k := x.CacheIdentity(); got.Window != first.Window || got.Version != 1 || !got.Since.Equal(first.Since) || p != prefix || k != key || x.id != s.id {
+	for _, s := range stores {
+		got := check(t, s).Settings
+		if p, k := s.CacheIdentity(); got.Window != first.Window || got.Version != 1 || !got.Since.Equal(first.Since) || p != prefix || k != key || s.id != stores[0].id {
 			t.Errorf("one process has %+v and prefix %s, another %+v and %s", got, p, first, prefix)
 		}
-		_ = x.Close()
-	}
-	// Settings stay when a key is added.
-	half := metaProperties(s.id)
-	delete(half, "cache_key")
-	half["window"] = text("77h0m0s")
-	putMeta(t, s, half)
-	if got := check(t, openStore(t, cfg)).Settings; got.Window != 77*time.Hour {
-		t.Errorf("a record without cache_key got settings %+v", got)
-	}
-	// Gone while it is open, they are missed.
-	putMeta(t, s, map[string]*pb.Value{"format": integer(2), "id": text(s.id), "created": instant(now())})
-	if _, err := s.Check(t.Context()); !errors.Is(err, aggregator.ErrDeployment) {
-		t.Errorf("Check without settings: got error %v", err)
-	}
-	if _, err := s.SetWindow(t.Context(), day); !errors.Is(err, countmill.ErrUnavailable) {
-		t.Errorf("SetWindow without settings: got error %v, want ErrUnavailable", err)
+		_ = s.Close()
 	}
 }
 

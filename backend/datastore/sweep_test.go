@@ -35,7 +35,7 @@ func sweepers(t *testing.T) map[string]Config {
 func markAt(t *testing.T, s *Store, n int, first byte, at time.Time) []wire.PartID {
 	t.Helper()
 	ids := make([]wire.PartID, n)
-	wire.RandomIDs(rand.Reader, ids)
+	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids)
 	c := &aggregator.Commit{}
 	for i := range ids {
 		ids[i][0] = first

@@ -38,7 +38,7 @@ func TestBackupUnderLoad(t *testing.T) {
 				begun.Add(1)
 				m := marker(time.Now())
 				c := &aggregator.Commit{Markers: m, Adds: []aggregator.Add{add("a", 0, 1), add("b", 0, -1)}}
-				if c.Adds[0].Hash > c.Adds[1].Hash {
+				if c.Adds[0].Order > c.Adds[1].Order {
 					c.Adds[0], c.Adds[1] = c.Adds[1], c.Adds[0]
 				}
 				if _, err := s.Fold(context.WithoutCancel(ctx), c); err != nil {

@@ -22,7 +22,7 @@ func benchCommits(n, size int) []*aggregator.Commit {
 	all := make([]aggregator.Add, 1_000_000)
 	for i := range all {
 		name := fmt.Sprintf("page:/articles/%07d", i)
-		all[i] = aggregator.Add{Counter: name, Hash: wire.ShardHash(name, 0), Delta: int64(1 + i%9)}
+		all[i] = aggregator.NewAdd(name, 0, int64(1+i%9))
 	}
 	commits := make([]*aggregator.Commit, n)
 	for i := range commits {
@@ -34,7 +34,7 @@ func benchCommits(n, size int) []*aggregator.Commit {
 				c.Adds = append(c.Adds, all[at])
 			}
 		}
-		slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Hash, b.Hash) })
+		slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Order, b.Order) })
 		commits[i] = c
 	}
 	return commits
@@ -64,7 +64,7 @@ func BenchmarkFoldMarked(b *testing.B) {
 	ids := make([]wire.PartID, 100)
 	at := time.Now()
 	for i := 0; b.Loop(); i++ {
-		wire.RandomIDs(crand.Reader, ids)
+		wire.RandomIDs(crand.Reader, wire.AnonymousClass, ids)
 		c := &aggregator.Commit{Adds: commits[i%len(commits)].Adds}
 		for _, id := range ids {
 			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), At: at})

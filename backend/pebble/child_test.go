@@ -142,11 +142,11 @@ func foldUntilFull(dir string, rotate bool) {
 	}
 	for i := 0; ; i++ {
 		full.Store(i == 20)
-		adds := []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}
+		adds := []aggregator.Add{aggregator.NewAdd("a", 0, 1)}
 		if rotate && i >= 20 { // too large for the memtable, so the log is rotated
 			name := strings.Repeat("x", 500)
 			for n := range 100_000 {
-				adds = append(adds, aggregator.Add{Counter: name, Hash: uint64(n), Delta: 1})
+				adds = append(adds, aggregator.Add{Counter: name, Order: uint64(n), Delta: 1})
 			}
 		}
 		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: marker(time.Now()), Adds: adds}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 // RaiseCounter writes the record in a synced batch: whoever is told stays told.
@@ -32,26 +33,36 @@ func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 // A fold that raises meanwhile may come before or after it.
 func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, now time.Time) error {
-		m, found, err := s.findMarkerLocked(r.ID)
-		if found || err != nil {
-			done = admin.DoneOf(m.Fingerprint, m.Fold)
+		marker, err := s.findMarkerLocked(r.ID)
+		if err != nil {
+			return err
+		}
+		if marker != nil {
+			done, err = decodeDone(r.ID, marker)
 			return err
 		}
 		if done, err = s.applyReset(b, &r, now); err != nil {
 			return err
 		}
-		m = aggregator.Marker{ID: r.ID, At: r.At}
-		m.Fingerprint, m.Fold = done.Marker()
-		added, err := s.insertMarkersLocked(b, []aggregator.Marker{m})
-		for _, e := range added {
-			s.addEpochLocked(e)
-		}
-		return err
+		return s.insertDoneLocked(b, &r, done)
 	})
 	if err != nil {
 		return admin.Done{}, err
 	}
 	return done, nil
+}
+
+// insertDoneLocked inserts the marker of a reset. Its class tells it from that of a part.
+func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *admin.Reset, done admin.Done) error {
+	if r.ID.Class() != wire.ResetClass {
+		return fmt.Errorf("%w: %s is no id of a reset", aggregator.ErrRefused, r.ID)
+	}
+	e, err := epochOf(r.At)
+	if err != nil {
+		return fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
+	}
+	s.addEpochLocked(e)
+	return b.Set(s.keys.marker(nil, e, r.ID), encodeDone(nil, done, r.At), nil)
 }
 
 // change commits what plan puts into a batch. One at a time is in plan, and no fold with
@@ -93,9 +104,6 @@ func (s *Store) applyReset(b *pebbledb.Batch, r *admin.Reset, now time.Time) (ad
 	}
 	after, done, err := r.Apply(found, now)
 	if err != nil || after == nil {
-		return done, err
-	}
-	if err := s.raiseFormat(b); err != nil {
 		return done, err
 	}
 	if !after.DeletedAt.IsZero() {

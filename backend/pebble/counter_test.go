@@ -30,30 +30,6 @@ func mustRaise(t *testing.T, s *Store, counter string) {
 	}
 }
 
-// Versions that cannot read the record of a counter that was reset refuse the directory, and
-// it stays the same database.
-func TestFirstResetRaisesTheFormat(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir})
-	mustRaise(t, s, "a")
-	for _, want := range []int{firstFormat, lastFormat} {
-		m, err := getMeta(dir, s.db)
-		if err != nil || m.Format != want || m.ID != s.id {
-			t.Errorf("meta record %+v, %v, want format %d and id %s", m, err, want, s.id)
-		}
-		remove(t, s, "a", 0)
-	}
-	id := s.id
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Config{Dir: dir})
-	if m, err := getMeta(dir, s.db); err != nil || s.id != id || m.Format != lastFormat {
-		t.Errorf("opened again it is %s of format %d, %v, want %s of %d", s.id, m.Format, err, id, lastFormat)
-	}
-}
-
 // A counter is swept in the fourth of four calls in a row that find it deleted: it is gone
 // through anew after a raise, a restart, or a delete that was not due.
 func TestSweepNeedsRounds(t *testing.T) {

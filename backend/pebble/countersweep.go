@@ -115,7 +115,7 @@ func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, e
 	var total int128
 	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name)}
 	for n := range r.shards {
-		key := s.keys.shard(nil, wire.ShardHash(name, n), name, n)
+		key := s.keys.shard(nil, wire.Order(name), name, n)
 		sum, exists, err := getSum(s.db, key)
 		if err != nil {
 			return false, err

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -97,7 +98,7 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *aggregator.Commit) error {
 	for i := range c.Adds {
 		a := &c.Adds[i]
 		op := b.MergeDeferred(s.keys.shardLen(a.Counter), 8)
-		s.keys.shard(op.Key[:0], a.Hash, a.Counter, a.Shard)
+		s.keys.shard(op.Key[:0], a.Order, a.Counter, a.Shard)
 		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
 		if err := op.Finish(); err != nil {
 			return err
@@ -120,11 +121,11 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 	var key, value []byte
 	for i := range markers {
 		m := &markers[i]
-		_, found, err := s.findMarkerLocked(m.ID)
+		found, err := s.findMarkerLocked(m.ID)
 		if err != nil {
 			return nil, notApplied(err)
 		}
-		if found {
+		if found != nil {
 			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)
 		}
 		e, err := epochOf(m.At)
@@ -159,20 +160,26 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m, ok, err := s.findMarkerLocked(id)
+		value, err := s.findMarkerLocked(id)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			found = append(found, m)
+		if value == nil {
+			continue
 		}
+		m, err := decodeMarker(id, value)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, m)
 	}
 	return found, s.atHome()
 }
 
 // findMarkerLocked looks in every epoch there is, since a repeat comes at another
-// time. There are about four with the default horizon.
-func (s *Store) findMarkerLocked(id wire.PartID) (m aggregator.Marker, found bool, err error) {
+// time. There are about four with the default window. It returns a copy of the value, nil where there
+// is no marker.
+func (s *Store) findMarkerLocked(id wire.PartID) ([]byte, error) {
 	var space [160]byte
 	for i := len(s.epochs) - 1; i >= 0; i-- {
 		value, closer, err := s.db.Get(s.keys.marker(space[:0], s.epochs[i], id))
@@ -180,12 +187,11 @@ func (s *Store) findMarkerLocked(id wire.PartID) (m aggregator.Marker, found boo
 			continue
 		}
 		if err != nil {
-			return m, false, err
+			return nil, err
 		}
-		m, err = decodeMarker(id, value)
-		return m, true, errors.Join(err, closer.Close())
+		return bytes.Clone(value), closer.Close()
 	}
-	return m, false, nil
+	return nil, nil
 }
 
 func (s *Store) lockMarking(ctx context.Context) error {

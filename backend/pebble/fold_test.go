@@ -14,7 +14,7 @@ import (
 func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})
-	marked := &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}}
+	marked := &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}}
 	unmarked := &aggregator.Commit{Adds: marked.Adds}
 	check := func(what string, c *aggregator.Commit, free func()) {
 		t.Helper()

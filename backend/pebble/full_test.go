@@ -47,7 +47,7 @@ func foldOnAFullDisk(dir string) {
 	filler := strings.Repeat("x", 400)
 	for i := range fullFolds {
 		adds := []aggregator.Add{add("a", 0, 1), add(fmt.Sprint(filler, i), 0, 1)}
-		if adds[0].Hash > adds[1].Hash {
+		if adds[0].Order > adds[1].Order {
 			adds[0], adds[1] = adds[1], adds[0]
 		}
 		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: drawnMarkers(seed, i), Adds: adds}); err != nil {

@@ -27,7 +27,7 @@ func TestNoFoldWithoutTheDirectory(t *testing.T) {
 	m := marker(time.Now().Add(time.Hour))
 	fold(t, s, m, "a", 1)
 	try := func(markers []aggregator.Marker) error {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}})
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}})
 		return err
 	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
@@ -105,7 +105,7 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 	s, dir := away(t)
 	folded := make(chan error, 1)
 	go func() {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{{Counter: "a", Hash: hash("a"), Delta: 1}}})
+		_, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}})
 		folded <- err
 	}()
 	waitFor(t, "the directory is moved", func() bool { _, err := os.Stat(dir + ".old"); return err == nil })

@@ -8,24 +8,24 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Keys. Two stand alone; every other key begins with the format version, the
+// Keys. Two have names of their own; every other key begins with the format, the
 // length of the namespace, the namespace, and a kind.
 //
 //	0 "countmill"                          meta
 //	0 "countmill-commits"                  how many synced commits there were
-//	1 n namespace 's' hash name shard      a shard: 8 bytes of wire.ShardHash, so that
+//	3 n namespace 's' order name shard     a shard: 8 bytes of wire.Order, so that
 //	                                       the adds of a sorted commit are in key order;
 //	                                       2 bytes of shard number
-//	1 n namespace 'r' name                 a counter's record, in byte order of names
-//	1 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
-//	1 n namespace 'd' key                  a dead letter
-//	1 n namespace 'w' id                   a worker
-//	1 n namespace 'x' name                 a counter that was deleted; its record may say
+//	3 n namespace 'r' name                 a counter's record, in byte order of names
+//	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
+//	3 n namespace 'd' key                  a dead letter
+//	3 n namespace 'w' id                   a worker
+//	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it is not
 //
 // Numbers are big-endian.
 const (
-	format = 1
+	format = 3
 
 	kindShard  = 's'
 	kindRecord = 'r'
@@ -71,9 +71,9 @@ func (k keyspace) namedLen(name string) int { return len(k.prefix) + 1 + len(nam
 
 func (k keyspace) shardLen(counter string) int { return len(k.prefix) + 1 + 8 + len(counter) + 2 }
 
-func (k keyspace) shard(dst []byte, hash uint64, counter string, shard int) []byte {
+func (k keyspace) shard(dst []byte, order uint64, counter string, shard int) []byte {
 	dst = k.kind(dst, kindShard)
-	dst = binary.BigEndian.AppendUint64(dst, hash)
+	dst = binary.BigEndian.AppendUint64(dst, order)
 	dst = append(dst, counter...)
 	return binary.BigEndian.AppendUint16(dst, uint16(shard))
 }

@@ -11,11 +11,14 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
+// A marker has 24 bytes: fingerprint, fold and time, or, of a reset, which its id shows, the amount
+// that it removed, its moment and its time.
 const markerLen = 24
 
 func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
@@ -28,12 +31,25 @@ func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
 	if len(b) != markerLen {
 		return aggregator.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
 	}
-	return aggregator.Marker{
-		ID:          id,
-		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b)),
-		Fold:        binary.BigEndian.Uint64(b[8:]),
-		At:          time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC(),
-	}, nil
+	m := aggregator.Marker{ID: id, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
+	if id.Class() != wire.ResetClass {
+		m.Fingerprint, m.Fold = wire.Fingerprint(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])
+	}
+	return m, nil
+}
+
+// encodeDone encodes the marker of a reset, which is of the time at.
+func encodeDone(dst []byte, d admin.Done, at time.Time) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(d.Removed))
+	dst = binary.BigEndian.AppendUint64(dst, microseconds(d.At))
+	return binary.BigEndian.AppendUint64(dst, uint64(at.UnixMicro()))
+}
+
+func decodeDone(id wire.PartID, b []byte) (admin.Done, error) {
+	if len(b) != markerLen {
+		return admin.Done{}, fmt.Errorf("marker %s of a reset has %d bytes", id, len(b))
+	}
+	return admin.Done{Removed: int64(binary.BigEndian.Uint64(b)), At: moment(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
 // loadEpochs finds the epochs that hold markers, with a seek for each.

@@ -11,6 +11,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/wire"
 )
 
 func (a int128) big() *big.Int {
@@ -163,7 +164,7 @@ func TestOverflowIsNotForEver(t *testing.T) {
 		}
 	}
 	for range 2 {
-		got, _, err := getSum(s.db, s.keys.shard(nil, hash("a"), "a", 0))
+		got, _, err := getSum(s.db, s.keys.shard(nil, wire.Order("a"), "a", 0))
 		if total, overflow := got.total(); err != nil || overflow || total != want {
 			t.Errorf("got %d, overflow %t, %v, want %d", total, overflow, err, want)
 		}

@@ -211,23 +211,16 @@ func ours(name string) bool {
 	return name == sealFile || name == sealTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
-// meta is what the database says of itself, in JSON. Its key and its field format mean
-// the same in every version.
+// meta is the meta record, in JSON. Its key and its field format mean the same in every version.
+// A program refuses a database of another format than its own.
 type meta struct {
-	Format  int       `json:"format"`
-	ID      string    `json:"id"`
-	Created time.Time `json:"created"`
-	// Settings are nil in a database that was made before there were any.
+	Format   int             `json:"format"`
+	ID       string          `json:"id"`
+	Created  time.Time       `json:"created"`
 	Settings *settingsRecord `json:"settings"`
+	// Rules is kept for the version of the rules.
+	Rules int64 `json:"rules,omitempty"`
 }
-
-// The versions of what a database holds; one that does not know a database's refuses it. A
-// database is of the second from the first reset of a counter on: older versions cannot read
-// its record.
-const (
-	firstFormat = 1
-	lastFormat  = 2
-)
 
 // readMeta refuses a database that is not ours, and completes the meta record.
 func (s *Store) readMeta() error {
@@ -235,8 +228,8 @@ func (s *Store) readMeta() error {
 	if err != nil {
 		return err
 	}
-	if m.ID == "" || m.Settings == nil {
-		if m, err = s.writeMeta(m); err != nil {
+	if m.ID == "" {
+		if m, err = s.writeMeta(); err != nil {
 			return err
 		}
 	}
@@ -258,25 +251,25 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	}
 	defer closer.Close()
 	err = json.Unmarshal(value, &m)
-	if err != nil || m.Format < 1 {
-		return m, fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
-	}
-	if m.Format > lastFormat {
+	switch {
+	case err == nil && m.Format > format, err == nil && m.Rules != 0:
 		return m, newer(dir)
+	case err == nil && 0 < m.Format && m.Format < format:
+		return m, fmt.Errorf("data directory %s was written by countmill before its first release (format %d, this is %d): name an empty directory", dir, m.Format, format)
+	case err != nil || m.Format < 1 || m.Settings == nil:
+		return m, fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
 	}
 	return m, nil
 }
 
-// writeMeta adds settings to the record, and makes the database ours where there is no record.
-func (s *Store) writeMeta(m meta) (meta, error) {
-	if m.ID == "" {
-		if err := s.checkEmpty(); err != nil {
-			return m, err
-		}
-		var id [16]byte
-		_, _ = rand.Read(id[:])
-		m = meta{Format: firstFormat, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+// writeMeta makes an empty database ours.
+func (s *Store) writeMeta() (m meta, _ error) {
+	if err := s.checkEmpty(); err != nil {
+		return m, err
 	}
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	m = meta{Format: format, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
 	m.Settings = encodeSettings(store.NewSettings(s.cfg.Window, s.cfg.clock()))
 	value, err := json.Marshal(m)
 	if err != nil {
@@ -318,11 +311,6 @@ func (s *Store) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
 		return err
 	}
 	return b.Set(metaKey, value, nil)
-}
-
-// raiseFormat has older versions refuse the database once the batch is committed.
-func (s *Store) raiseFormat(b *pebbledb.Batch) error {
-	return s.changeMeta(b, func(m *meta) { m.Format = lastFormat })
 }
 
 func foreign(dir string) error {

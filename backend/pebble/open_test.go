@@ -125,13 +125,28 @@ func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 
 func TestOpenRefusesNewerFormat(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	value, err := json.Marshal(meta{Format: lastFormat + 1, ID: "x"})
-	if err != nil {
-		t.Fatal(err)
+	for _, m := range []meta{{Format: format + 1, ID: "x"}, {Format: format, ID: "x", Rules: 1}} {
+		dir := t.TempDir()
+		value, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, merger, metaKey, value)
+		wantRefused(t, Config{Dir: dir}, "newer version")
 	}
-	write(t, dir, merger, metaKey, value)
-	wantRefused(t, Config{Dir: dir}, "newer version")
+}
+
+func TestOpenRefusesFormatsBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	for old := 1; old < format; old++ {
+		dir := t.TempDir()
+		value, err := json.Marshal(meta{Format: old, ID: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, merger, metaKey, value)
+		wantRefused(t, Config{Dir: dir}, "before its first release", "name an empty directory")
+	}
 }
 
 func TestOpenRefusesNewerPebble(t *testing.T) {

@@ -61,11 +61,9 @@ func TestStore(t *testing.T) {
 		}, func(t *testing.T, s backendtest.Store) { sweep(t, s.(*Store)) }))
 }
 
-func hash(counter string) uint64 { return wire.ShardHash(counter, 0) }
-
 func fold(t testing.TB, s *Store, markers []aggregator.Marker, counter string, delta int64) {
 	t.Helper()
-	c := &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{{Counter: counter, Hash: hash(counter), Delta: delta}}}
+	c := &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{aggregator.NewAdd(counter, 0, delta)}}
 	if _, err := s.Fold(t.Context(), c); err != nil {
 		t.Fatalf("Fold: %v", err)
 	}
@@ -84,7 +82,7 @@ func total(t testing.TB, s *Store, counter string) int64 {
 
 func marker(at time.Time) []aggregator.Marker {
 	var ids [1]wire.PartID
-	wire.RandomIDs(rand.Reader, ids[:])
+	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
 	return []aggregator.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, At: at}}
 }
 
@@ -182,7 +180,7 @@ func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("c", i)
 		c := &aggregator.Commit{
-			Adds:   []aggregator.Add{{Counter: name, Hash: wire.HashCounter(name), Delta: 5}},
+			Adds:   []aggregator.Add{aggregator.NewAdd(name, 0, 5)},
 			Raises: []aggregator.Raise{{Counter: name, Shards: 1}},
 		}
 		if i%2 == 0 {

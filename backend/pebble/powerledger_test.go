@@ -85,7 +85,7 @@ const (
 )
 
 func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+	return aggregator.NewAdd(counter, shard, delta)
 }
 
 // forgetBefore is what an aggregator knows of the settings.
@@ -127,8 +127,8 @@ func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
 }
 
 func cmpAdds(a, b aggregator.Add) int {
-	if a.Hash != b.Hash {
-		if a.Hash < b.Hash {
+	if a.Order != b.Order {
+		if a.Order < b.Order {
 			return -1
 		}
 		return 1

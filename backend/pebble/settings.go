@@ -85,7 +85,7 @@ func (s *Store) keepSettings() error {
 		return err
 	}
 	now := s.advance()
-	if m.Settings != nil && now.ForgetBefore.Sub(m.Settings.ForgetBefore) < keepAfter {
+	if now.ForgetBefore.Sub(m.Settings.ForgetBefore) < keepAfter {
 		return nil
 	}
 	b := s.db.NewBatch()

@@ -247,31 +247,6 @@ func TestForgetBeforeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// A database of before there were settings gets them when it is opened.
-func TestSettingsAreAdded(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	c := newClock()
-	s := open(t, c.config(Config{Dir: dir, BackupRoot: t.TempDir()}))
-	m, err := getMeta(dir, s.db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Settings = nil
-	putMeta(t, s, m)
-	// Not Close, which would write the settings down.
-	copied, err := s.Backup(t.Context(), "copy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := c.config(Config{Dir: copied, Window: 3 * day})
-	id := s.id
-	s = open(t, again)
-	if got, want := check(t, s), store.NewSettings(3*day, clockStart); !cmp.Equal(got, want) || s.id != id {
-		t.Errorf("settings %+v of database %s, want %+v of %s", got, s.id, want, id)
-	}
-}
-
 func putMeta(t *testing.T, s *Store, m meta) {
 	t.Helper()
 	value, err := json.Marshal(m)
@@ -290,7 +265,7 @@ func TestOpenRefusesSettingsThatSayNothing(t *testing.T) {
 		{Window: "1h", ForgetBefore: clockStart}, {Version: 1, Window: "1h"}, {Version: 1, Window: "1h", Pace: "x", ForgetBefore: clockStart},
 	} {
 		dir := t.TempDir()
-		value, err := json.Marshal(meta{Format: firstFormat, ID: "x", Settings: &r})
+		value, err := json.Marshal(meta{Format: format, ID: "x", Settings: &r})
 		if err != nil {
 			t.Fatal(err)
 		}

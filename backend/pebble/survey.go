@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxScanned is the most shards that are looked at for one page: they lie in the order of
-// their hashes, so a prefix may have few among many.
+// maxScanned is the most shards that are looked at for one page: they lie in
+// wire.Order, so a prefix may have few among many.
 const maxScanned = 20_000
 
 // ShardsOf looks up all the shards that there can be.
@@ -43,7 +43,7 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, erro
 	return page, err
 }
 
-// ShardPage walks the shards in the order of their hashes. A page's Next is the key of the
+// ShardPage walks the shards in the order of their keys. A page's Next is the key of the
 // last shard that was looked at, without what all of them begin with.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
 	v := s.View().(*view)
@@ -120,15 +120,15 @@ func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page v
 	return page, iter.Error()
 }
 
-// shardOf reads a shard under a key: its hash, the counter and the number.
+// shardOf reads a shard under a key: its order, the counter and the number.
 func shardOf(key string, value []byte) verify.Shard {
-	const hash, number = 8, 2
-	if len(key) <= hash+number {
+	const order, number = 8, 2
+	if len(key) <= order+number {
 		return verify.Shard{Bad: fmt.Sprintf("its key %q is cut off", key)}
 	}
-	name, n := key[hash:len(key)-number], binary.BigEndian.Uint16([]byte(key[len(key)-number:]))
+	name, n := key[order:len(key)-number], binary.BigEndian.Uint16([]byte(key[len(key)-number:]))
 	shard := verify.Shard{Counter: name, Number: int(n)}
-	if wire.ShardHash(name, int(n)) != binary.BigEndian.Uint64([]byte(key[:hash])) {
+	if wire.Order(name) != binary.BigEndian.Uint64([]byte(key[:order])) {
 		shard.Bad = "its key is not that of this shard"
 	}
 	sum, err := decodeSum(value)

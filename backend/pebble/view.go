@@ -84,7 +84,7 @@ func (v *view) get(key reader.Key) (reader.Value, error) {
 		r, exists, err := getRecord(v.snapshot, v.key)
 		return reader.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
 	}
-	v.key = keys.shard(v.key[:0], wire.ShardHash(key.Counter, key.Shard), key.Counter, key.Shard)
+	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
 	sum, exists, err := getSum(v.snapshot, v.key)
 	total, overflow := sum.total()
 	return reader.Value{Exists: exists, Value: total, Overflow: overflow}, err

@@ -10,7 +10,6 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/wire"
 )
 
 // verify is the kinds and counters of all problems, and how many shards were looked at.
@@ -78,9 +77,7 @@ func testVerify(t *testing.T, r *running) {
 		r.wantProblems(t, false)
 	}
 	s := r.backends.store
-	adds := []aggregator.Add{{Counter: "all", Shard: 200, Delta: 5}, {Counter: "lost", Shard: 1, Delta: 7}}
-	for _, a := range adds {
-		a.Hash = wire.ShardHash(a.Counter, a.Shard)
+	for _, a := range []aggregator.Add{aggregator.NewAdd("all", 200, 5), aggregator.NewAdd("lost", 1, 7)} {
 		if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{a}}); err != nil {
 			t.Fatal(err)
 		}

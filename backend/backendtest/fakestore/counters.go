@@ -10,6 +10,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // A record is a version of a counter's record. One that was swept does not exist.
@@ -64,8 +65,11 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 }
 
 func (s *Store) resetLocked(r *admin.Reset) (admin.Done, error) {
-	if m, ok := s.markers[r.ID]; ok {
-		return admin.DoneOf(m.Fingerprint, m.Fold), nil
+	if r.ID.Class() != wire.ResetClass {
+		return admin.Done{}, s.mistake("%s is no id of a reset", r.ID)
+	}
+	if _, ok := s.markers[r.ID]; ok {
+		return s.resets[r.ID], nil
 	}
 	now := s.commitTimeLocked()
 	rec, _ := s.records[r.Counter].newest()
@@ -81,9 +85,8 @@ func (s *Store) resetLocked(r *admin.Reset) (admin.Done, error) {
 		rec.Record = *after
 		s.records[r.Counter] = s.records[r.Counter].set(now, rec, s.oldestLocked())
 	}
-	m := aggregator.Marker{ID: r.ID, At: r.At, ExpireAt: r.ExpireAt}
-	m.Fingerprint, m.Fold = done.Marker()
-	s.markers[r.ID] = m
+	s.markers[r.ID] = aggregator.Marker{ID: r.ID, At: r.At, ExpireAt: r.ExpireAt}
+	s.resets[r.ID] = done
 	s.counts.Resets++
 	return done, nil
 }

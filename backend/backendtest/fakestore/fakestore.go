@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -125,6 +126,7 @@ type Store struct {
 	told     map[shardKey]aggregator.Told
 	records  map[string]history[record]
 	markers  map[wire.PartID]aggregator.Marker
+	resets   map[wire.PartID]admin.Done // what those of resets say
 	dead     map[string]aggregator.Dead
 	workers  map[string]reader.Worker
 	views    map[*View]struct{}
@@ -147,6 +149,7 @@ func New(opts Options) *Store {
 		told:     make(map[shardKey]aggregator.Told),
 		records:  make(map[string]history[record]),
 		markers:  make(map[wire.PartID]aggregator.Marker),
+		resets:   make(map[wire.PartID]admin.Done),
 		dead:     make(map[string]aggregator.Dead),
 		workers:  make(map[string]reader.Worker),
 		views:    make(map[*View]struct{}),

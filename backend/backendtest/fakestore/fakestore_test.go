@@ -55,7 +55,7 @@ type clocked struct {
 func (s *clocked) now() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 
 func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.Add{Counter: counter, Hash: wire.ShardHash(counter, shard), Shard: shard, Delta: delta}
+	return aggregator.NewAdd(counter, shard, delta)
 }
 
 func marker(b byte) aggregator.Marker {
@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 func TestRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	a, b := add("a", 0, 1), add("a", 1, 1)
-	if b.Hash < a.Hash {
+	if b.Order < a.Order {
 		a, b = b, a
 	}
 	wrong := a

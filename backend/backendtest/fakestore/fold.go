@@ -152,6 +152,8 @@ func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
 		return s.mistake("add %d: delta 0 for %q", i, a.Counter)
 	case a.Shard < 0 || a.Shard >= countmill.MaxShards:
 		return s.mistake("add %d: shard %d of %q", i, a.Shard, a.Counter)
+	case a.Order != wire.Order(a.Counter):
+		return s.mistake("add %d: the order is not that of %q", i, a.Counter)
 	case a.Hash != wire.ShardHash(a.Counter, a.Shard):
 		return s.mistake("add %d: the hash is not that of shard %d of %q", i, a.Shard, a.Counter)
 	case i == 0:
@@ -167,7 +169,7 @@ func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
 }
 
 func compareAdds(a, b aggregator.Add) int {
-	return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
+	return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
 }
 
 func (s *Store) checkRecords(c *aggregator.Commit) error {

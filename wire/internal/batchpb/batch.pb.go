@@ -27,12 +27,16 @@ const (
 
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1. An aggregator that does not know the version sets the message aside whole.
+	// 2. An aggregator refuses an older version, and leaves a newer one on the bus.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Microseconds since 1970 UTC: when the oldest increment of the batch was added. The
-	// horizon counts from here. Not negative, and before the year 2262.
-	TimeUs        int64   `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	Parts         []*Part `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	// deduplication window counts from here. Not negative, and before the year 2262.
+	TimeUs int64 `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	// 16 random bytes, not all 0, the same for all messages of one seal; absent in dead letters.
+	Seal []byte `protobuf:"bytes,3,opt,name=seal,proto3" json:"seal,omitempty"`
+	// Of the message in its seal, from 0. Only with a seal.
+	Number        uint32  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -81,6 +85,20 @@ func (x *Batch) GetTimeUs() int64 {
 	return 0
 }
 
+func (x *Batch) GetSeal() []byte {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
+func (x *Batch) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 func (x *Batch) GetParts() []*Part {
 	if x != nil {
 		return x.Parts
@@ -88,22 +106,36 @@ func (x *Batch) GetParts() []*Part {
 	return nil
 }
 
-// Fields stand in the order of their numbers, and unknown fields are refused.
+// Fields are in the order of their numbers, and unknown fields are refused.
 type Part struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes.
+	// 16 bytes, for kinds 0, 5 and 6. The first four bits are the id's class: 1 for kind 0, 4 for
+	// kind 5, 5 for kind 6. The ids of other kinds are computed from event, principal, key and number.
 	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// 0 anonymous, 1 one increment with an id, 2 head of a request with a key, 3 further
 	// part of a request with a key, 4 one increment with an id in a request with a key.
-	// 3 and 4 follow the nearest 2 before them.
+	// 3 and 4 follow the nearest 2 before them. Only in dead letters: 5 part of a message in JSON,
+	// 6 part that counts under another id than its first one.
 	Kind uint32 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Of the whole request, for kinds 2, 3 and 4. Other parts have theirs computed.
+	// Fingerprint of the whole request, for kinds 2, 3 and 4. That of other parts is computed.
 	Request uint64 `protobuf:"fixed64,3,opt,name=request,proto3" json:"request,omitempty"`
 	// Microseconds since 1970 UTC: the event time that an increment with an id or a
 	// request with a key came with; absent: the batch's time. Before the year 2262.
 	TimeUs int64 `protobuf:"varint,4,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	// Minutes since 1970 UTC: the event time that the entries count at in a curve; absent: the
+	// minute of time_us, or of the batch's where that is absent too.
+	Minute int64 `protobuf:"varint,5,opt,name=minute,proto3" json:"minute,omitempty"`
+	// The increment's id, for kinds 1 and 4.
+	Event string `protobuf:"bytes,6,opt,name=event,proto3" json:"event,omitempty"`
+	// The caller, for kind 2; absent where callers are not told apart.
+	Principal string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The Idempotency-Key, for kind 2.
+	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	// The place of a part of kind 3 in its request, from 1. All numbered parts but the last of a
+	// request have 24 entries, and so has a head before them.
+	Number uint32 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
 	// At most 24, each counter at most once.
-	Entries       []*Entry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	Entries       []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +194,41 @@ func (x *Part) GetRequest() uint64 {
 func (x *Part) GetTimeUs() int64 {
 	if x != nil {
 		return x.TimeUs
+	}
+	return 0
+}
+
+func (x *Part) GetMinute() int64 {
+	if x != nil {
+		return x.Minute
+	}
+	return 0
+}
+
+func (x *Part) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
+func (x *Part) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Part) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Part) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -230,20 +297,28 @@ var File_batch_proto protoreflect.FileDescriptor
 
 const file_batch_proto_rawDesc = "" +
 	"\n" +
-	"\vbatch.proto\x12\fcountmill.v1\"d\n" +
+	"\vbatch.proto\x12\fcountmill.v1\"\x9c\x01\n" +
 	"\x05Batch\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
-	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12(\n" +
-	"\x05parts\x18\x03 \x03(\v2\x12.countmill.v1.PartR\x05parts\"\x8c\x01\n" +
+	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x12\n" +
+	"\x04seal\x18\x03 \x01(\fR\x04seal\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number\x12(\n" +
+	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\x88\x02\n" +
 	"\x04Part\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x18\n" +
 	"\arequest\x18\x03 \x01(\x06R\arequest\x12\x17\n" +
-	"\atime_us\x18\x04 \x01(\x03R\x06timeUs\x12-\n" +
-	"\aentries\x18\x05 \x03(\v2\x13.countmill.v1.EntryR\aentries\"=\n" +
+	"\atime_us\x18\x04 \x01(\x03R\x06timeUs\x12\x16\n" +
+	"\x06minute\x18\x05 \x01(\x03R\x06minute\x12\x14\n" +
+	"\x05event\x18\x06 \x01(\tR\x05event\x12\x1c\n" +
+	"\tprincipal\x18\a \x01(\tR\tprincipal\x12\x10\n" +
+	"\x03key\x18\b \x01(\tR\x03key\x12\x16\n" +
+	"\x06number\x18\t \x01(\rR\x06number\x12-\n" +
+	"\aentries\x18\v \x03(\v2\x13.countmill.v1.EntryR\aentriesJ\x04\b\n" +
+	"\x10\v\"7\n" +
 	"\x05Entry\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\tR\acounter\x12\x14\n" +
-	"\x05delta\x18\x02 \x01(\x12R\x05deltaJ\x04\b\x03\x10\x04b\x06proto3"
+	"\x05delta\x18\x02 \x01(\x12R\x05deltab\x06proto3"
 
 var (
 	file_batch_proto_rawDescOnce sync.Once

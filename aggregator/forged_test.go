@@ -1,0 +1,149 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
+)
+
+// partField is the number of Batch.parts in batch.proto.
+const partField = 7
+
+// forged is a batch with a part of these fields, which no function of wire writes.
+func forged(fields ...[]byte) []byte {
+	header := wire.Append(nil, &wire.Batch{Time: time.Now()})
+	var part []byte
+	for _, f := range fields {
+		part = append(part, f...)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(header, partField, protowire.BytesType), part)
+}
+
+func field(number protowire.Number, content []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
+}
+
+func number(field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), v)
+}
+
+// wantRefused checks that the message became a dead letter and nothing of it was counted.
+func (r *rig) wantRefused(t *testing.T, name, reason string, payload []byte) {
+	t.Helper()
+	before := len(r.store.Letters())
+	r.sendBytes(t, payload)
+	settle(time.Minute)
+	letters := r.store.Letters()
+	if len(letters) != before+1 {
+		t.Errorf("%s: %d dead letters more, want 1", name, len(letters)-before)
+		return
+	}
+	for _, d := range letters {
+		if string(d.Payload) == string(payload) && strings.Contains(d.Reason, reason) {
+			return
+		}
+	}
+	t.Errorf("%s: no dead letter says %q: %v", name, reason, r.reasons())
+}
+
+// A sender that knows the key of another one's request, or the id of another one's increment, can
+// guess the id of its part. It must not take it for a part of its own: then the request would be
+// taken for a repeat, and vanish.
+func TestNobodyTakesTheIDOfAnothersPart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		request, increment := keyed(t, "their key", 30, 7), identified("their id", 9)
+		entry := append(field(1, []byte("page:mine")), number(2, 2)...)
+		for _, victim := range []wire.Part{request[0], request[1], increment} {
+			id := victim.ID
+			r.wantRefused(t, "anonymous", "class", forged(field(1, id[:]), field(11, entry)))
+			r.wantRefused(t, "identified", "id on the wire", forged(field(1, id[:]), number(2, 1), field(6, []byte("mine")), field(11, entry)))
+			r.wantRefused(t, "foreign", "class", forged(field(1, id[:]), number(2, 5), field(11, entry)))
+			r.wantRefused(t, "renewed", "class", forged(field(1, id[:]), number(2, 6), field(11, entry)))
+		}
+		r.send(t, request...)
+		r.send(t, increment)
+		settle(time.Minute)
+		want := map[string]int64{"a": 9}
+		for i := range 30 {
+			want[fmt.Sprint("c", i)] = 7
+		}
+		r.want(t, want)
+	})
+}
+
+// Only dead letters have such parts. On a bus nobody could check where their ids come from.
+func TestPartsOfDeadLettersAreRefusedFromABus(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		first := anonymous(one("a", 1))
+		for _, p := range []wire.Part{
+			{Kind: wire.Foreign, ID: wire.MessageID("topic", "1", 0), Entries: first.Entries},
+			{Kind: wire.Renewed, ID: wire.RenewedID(&first), Entries: first.Entries},
+		} {
+			r.wantRefused(t, p.Kind.String(), "on a bus", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{p}}))
+		}
+		r.want(t, map[string]int64{})
+	})
+}
+
+// One request of 48 counters, cut at 24 by one program and at 12 by another: the parts of the
+// second have ids of the first's, and two of its own.
+func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		right := keyed(t, "k", 48, 1)
+		r.send(t, right...)
+		settle(time.Minute)
+		var entries []wire.Entry
+		for _, p := range right {
+			entries = append(entries, p.Entries...)
+		}
+		var wrong []wire.Part
+		for n := range 4 {
+			p := right[min(n, 1)]
+			p.ID, p.Number, p.Entries = wire.KeyID("", "k", n), int32(n), entries[12*n:12*n+12]
+			wrong = append(wrong, p)
+		}
+		r.wantRefused(t, "cut at 12", "less than 24 entries", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
+		want := map[string]int64{}
+		for i := range 48 {
+			want[fmt.Sprint("c", i)] = 1
+		}
+		r.want(t, want)
+	})
+}
+
+// The minute of a part stays in its dead letter, whatever time the letter gives it.
+func TestADeadLetterKeepsTheMinuteOfItsParts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		now := time.Now()
+		p := identified("x", 1)
+		p.Minute = wire.MinuteOf(now.Add(-time.Hour))
+		r.sendAt(t, now.Add(-30*24*time.Hour), p) // beyond the window
+		q := anonymous(one("a", 1))
+		r.sendAt(t, now.Add(-40*24*time.Hour), q)
+		settle(time.Minute)
+		want := map[string]wire.Minute{p.ID.String(): p.Minute, q.ID.String(): wire.MinuteOf(now.Add(-40 * 24 * time.Hour))}
+		for _, d := range r.store.Letters() {
+			b, err := wire.Decode(d.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Minute(&b.Parts[0]); got != want[d.Source] {
+				t.Errorf("part %s counts at %s, want %s", d.Source, got.Time(), want[d.Source].Time())
+			}
+			delete(want, d.Source)
+		}
+		if len(want) != 0 {
+			t.Errorf("no dead letters about %v", want)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package publisher
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// byMinutes is what the bus took, summed by counter and by minutes since then.
+func (b *fakeBus) byMinutes(since time.Time) map[string]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sums := map[string]int64{}
+	for _, batch := range b.batches {
+		for i := range batch.Parts {
+			minute := batch.Minute(&batch.Parts[i]) - wire.MinuteOf(since)
+			for _, e := range batch.Parts[i].Entries {
+				sums[fmt.Sprint(minute, " ", e.Counter)] += e.Delta
+			}
+		}
+	}
+	return sums
+}
+
+func (b *fakeBus) wantByMinutes(since time.Time, want map[string]int64) {
+	b.t.Helper()
+	if got := b.byMinutes(since); !maps.Equal(got, want) {
+		b.t.Errorf("by minute and counter: got %v, want %v", got, want)
+	}
+}
+
+// nextMinute sleeps until a minute begins, and lets the sender do what it does then.
+func nextMinute() {
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+	synctest.Wait()
+}
+
+// A bus that is unreachable for ten minutes makes no spike when it is back: each increment counts
+// at the minute in which it came, however it came.
+func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		release := make(chan struct{})
+		bus.blockUntil(release)
+		p := open(t, bus, Config{Linger: time.Second, MaxInFlight: 1})
+		nextMinute()
+		began := time.Now()
+		must(t, p.Add("first", 1))
+		time.Sleep(2 * time.Second) // on its way, and stuck
+		want := map[string]int64{"0 first": 1}
+		for minute := range 10 {
+			for range minute + 1 {
+				must(t, p.Add("added", 1))
+			}
+			go func() { must(t, p.Publish(ctx, countmill.Increment{Counter: "published", Delta: 100})) }()
+			go func() {
+				must(t, p.PublishKeyed(ctx, "", fmt.Sprint(minute), countmill.Increment{Counter: "keyed", Delta: 1000}))
+			}()
+			want[fmt.Sprint(minute, " added")] = int64(minute + 1)
+			want[fmt.Sprint(minute, " published")] = 100
+			want[fmt.Sprint(minute, " keyed")] = 1000
+			nextMinute()
+		}
+		close(release)
+		must(t, p.Flush(ctx))
+		closeNow(t, p)
+		bus.wantByMinutes(began, want)
+		if n := p.open.entries.Load() + p.open.bytes.Load(); n != 0 {
+			t.Errorf("%d entries and bytes are still open", n)
+		}
+	})
+}
+
+// Each seal may hold increments of two minutes, also without an outage.
+func TestALingerAcrossAMinuteIsDivided(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: 30 * time.Second})
+		nextMinute()
+		began := time.Now()
+		time.Sleep(50 * time.Second)
+		must(t, p.Add("a", 1))
+		must(t, p.Add("cancels", 5))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		must(t, p.Add("a", 2))
+		must(t, p.Add("cancels", -5))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		bus.wantByMinutes(began, map[string]int64{"0 a": 1, "1 a": 2, "0 cancels": 5, "1 cancels": -5})
+		if bus.calls != 1 {
+			t.Errorf("%d messages, want 1", bus.calls)
+		}
+		closeNow(t, p)
+	})
+}
+
+// Minutes that wait take room, as the increments did. Beyond it nothing is accepted.
+func TestMinutesThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		release := make(chan struct{})
+		bus.blockUntil(release)
+		p := open(t, bus, Config{Linger: time.Second, MaxInFlight: 1, MaxEntries: 5})
+		nextMinute()
+		must(t, p.Add("stuck", 1))
+		time.Sleep(2 * time.Second)
+		accepted := int64(0)
+		for range 10 {
+			if p.Add("a", 1) == nil {
+				accepted++
+			}
+			nextMinute()
+		}
+		if accepted != 5 {
+			t.Errorf("%d increments in as many minutes were accepted, want 5", accepted)
+		}
+		close(release)
+		must(t, p.Flush(ctx))
+		must(t, p.Add("a", 1))
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"stuck": 1, "a": accepted + 1})
+	})
+}
+
+// Increments with event times count at those, beside others that came at the same time.
+func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: time.Second})
+		nextMinute()
+		began := time.Now()
+		at := func(minutes int) time.Time { return began.Add(time.Duration(minutes)*time.Minute + time.Second) }
+		must(t, p.Add("a", 1))
+		must(t, p.Publish(ctx,
+			countmill.Increment{Counter: "a", Delta: 10},
+			countmill.Increment{Counter: "a", Delta: 100, Time: at(-3)},
+			countmill.Increment{Counter: "b", Delta: 5, Time: at(-3)},
+			countmill.Increment{Counter: "b", Delta: -5, Time: at(-3)},
+			countmill.Increment{Counter: "c", Delta: 5, Time: at(-3)},
+			countmill.Increment{Counter: "c", Delta: -5, Time: at(-4)},
+			countmill.Increment{Counter: "a", Delta: 1000, Time: at(-7), ID: "x"},
+			countmill.Increment{Counter: "now", Delta: 1, ID: "y"},
+			countmill.Increment{Counter: "ahead", Delta: 1, Time: at(1)},
+		))
+		must(t, p.PublishKeyed(ctx, "", "k",
+			countmill.Increment{Counter: "k", Delta: 1, Time: at(-2)},
+			countmill.Increment{Counter: "k", Delta: 1, Time: at(-5)},
+			countmill.Increment{Counter: "k", Delta: 1},
+			countmill.Increment{Counter: "kid", Delta: 1, Time: at(-2), ID: "z"},
+			countmill.Increment{Counter: "kid", Delta: 1, ID: "zz"},
+		))
+		closeNow(t, p)
+		bus.wantByMinutes(began, map[string]int64{
+			"0 a": 11, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
+			"-5 k": 3, "-2 kid": 1, "-5 kid": 1,
+		})
+	})
+}
+
+// All messages of a seal name it, and are numbered.
+func TestMessagesNameTheirSeal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Linger: time.Hour})
+		for i := range 30_000 {
+			must(t, p.Add(fmt.Sprintf("a-counter-with-a-name-%06d", i), 1))
+		}
+		must(t, p.Flush(ctx))
+		if len(bus.batches) < 2 {
+			t.Fatalf("%d messages, want several", len(bus.batches))
+		}
+		seals, numbers := map[wire.SealID]bool{}, map[int]bool{}
+		for _, b := range bus.batches {
+			seals[b.Seal], numbers[b.Number] = true, true
+			if _, ok := bus.payloads[b.Seal.MessageUUID(b.Number)]; !ok {
+				t.Errorf("message %d of its seal has another name", b.Number)
+			}
+		}
+		if len(seals) != 1 || seals[wire.SealID{}] || len(numbers) != len(bus.batches) || !numbers[0] {
+			t.Errorf("%d messages are of the seals %v, with the numbers %v", len(bus.batches), seals, numbers)
+		}
+		must(t, p.Add("a", 1))
+		closeNow(t, p)
+		if last := bus.batches[len(bus.batches)-1]; seals[last.Seal] || last.Number != 0 {
+			t.Errorf("a later seal is %x too, its first message has number %d", last.Seal, last.Number)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package wire
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// Counters of one group come together, whatever comes in between by hash.
+func TestOrderKeepsGroupsTogether(t *testing.T) {
+	t.Parallel()
+	const groups, each = 50, 20
+	var entries []Entry
+	for i := range groups * each {
+		entries = append(entries, Entry{fmt.Sprintf("page:g%d:/%d", i%groups, i), 1})
+	}
+	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+	SortEntries(entries)
+	changes, last := 0, ""
+	for _, e := range entries {
+		if group := e.Counter[:groupLen(e.Counter)]; group != last {
+			changes, last = changes+1, group
+		}
+	}
+	if changes != groups {
+		t.Errorf("%d counters of %d groups have %d runs of one group, want %d", groups*each, groups, changes, groups)
+	}
+}
+
+func TestGroupLen(t *testing.T) {
+	t.Parallel()
+	for counter, want := range map[string]string{
+		"a": "a", "page:/home": "page:/home", "page:de:/home": "page:de", "page:de:": "page:de", "a:b:c:d": "a:b",
+		"::": ":", ":": ":", "a::b": "a:",
+	} {
+		if got := counter[:groupLen(counter)]; got != want {
+			t.Errorf("group of %q is %q, want %q", counter, got, want)
+		}
+	}
+}
+
+func BenchmarkOrder(b *testing.B) {
+	for _, name := range []string{"counter-name-0000123", "page:/products/00123", "page:products:000123"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				Order(name)
+			}
+		})
+	}
+}
