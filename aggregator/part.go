@@ -104,7 +104,6 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 	for i := range b.Parts {
 		p := &space[i]
 		p.Part, p.holder, p.at, p.maybe = b.Parts[i], h, b.Time, h.maybe
-		p.Minute = b.Minute(&p.Part) // in a dead letter it may get another time
 		if !p.Time.IsZero() {
 			p.at = p.Time
 		}
