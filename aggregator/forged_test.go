@@ -109,9 +109,12 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 		for n := range 4 {
 			p := right[min(n, 1)]
 			p.ID, p.Number, p.Entries = wire.KeyID("", "k", n), int32(n), entries[12*n:12*n+12]
+			if n == 0 {
+				p.Number = 3
+			}
 			wrong = append(wrong, p)
 		}
-		r.wantRefused(t, "cut at 12", "less than 24 entries", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
+		r.wantRefused(t, "cut at 12", "not 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
 		want := map[string]int64{}
 		for i := range 48 {
 			want[fmt.Sprint("c", i)] = 1

@@ -63,6 +63,7 @@ func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, erro
 	newest, minute := timesOf(incs)
 	head := Part{Kind: Head, ID: KeyID(principal, key, 0), Key: &Key{principal, key}, Request: request, Time: newest, Minute: minute}
 	head.Entries = sums[:min(len(sums), MaxEntries):min(len(sums), MaxEntries)]
+	head.Number = int32((len(sums) - len(head.Entries) + MaxEntries - 1) / MaxEntries)
 	parts := append(make([]Part, 0, 1+len(sums)/MaxEntries+len(ids)), head)
 	for chunk := range slices.Chunk(sums[len(head.Entries):], MaxEntries) {
 		n := len(parts)

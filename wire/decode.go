@@ -164,7 +164,11 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 	case IdentifiedClass:
 		p.ID = IncrementID(p.Entries[0].Counter, p.Event)
 	case KeyClass:
-		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, int(p.Number))
+		place := 0
+		if p.Kind == Rest {
+			place = int(p.Number)
+		}
+		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, place)
 	}
 	if p.ID.Class() != p.Kind.Class() {
 		return fmt.Errorf("%s with an id of class %d", p.Kind, p.ID.Class())
@@ -176,17 +180,18 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 type request struct {
 	key         *Key // nil before the first head
 	fingerprint Fingerprint
-	last        int32 // the highest number of a part so far
-	full        bool  // it has MaxEntries
+	rests       int32 // how many there are
 }
 
 // take refuses a follower without its head, and a request that was cut at another size: only the
 // last of its numbered parts may have less than MaxEntries.
 func (r *request) take(p *Part) error {
-	full := len(p.Entries) == MaxEntries
 	if p.Kind == Head {
+		*r = request{p.Key, p.Request, p.Number}
 		// A dead letter may have a copy of a head without its entries, for its marker alone.
-		*r = request{p.Key, p.Request, 0, full || len(p.Entries) == 0}
+		if n := len(p.Entries); p.Number > 0 && 0 < n && n < MaxEntries {
+			return fmt.Errorf("head with %d entries before %d more parts, not %d", n, p.Number, MaxEntries)
+		}
 		return nil
 	}
 	if !p.Kind.Follows() {
@@ -195,13 +200,14 @@ func (r *request) take(p *Part) error {
 	if r.key == nil || r.fingerprint != p.Request {
 		return errors.New("follows no head of its request")
 	}
-	switch {
-	case p.Kind != Rest:
+	if p.Kind != Rest {
 		return nil
-	case p.Number > r.last && !r.full, p.Number < r.last && !full:
-		return fmt.Errorf("part %d of its request: one before the last has less than %d entries", p.Number, MaxEntries)
-	case p.Number > r.last:
-		r.last, r.full = p.Number, full
+	}
+	switch n := len(p.Entries); {
+	case p.Number > r.rests:
+		return fmt.Errorf("rest %d of %d", p.Number, r.rests)
+	case p.Number < r.rests && n < MaxEntries:
+		return fmt.Errorf("rest %d of %d with %d entries, not %d", p.Number, r.rests, n, MaxEntries)
 	}
 	return nil
 }
@@ -285,16 +291,17 @@ func decodeNames(body *cursor, p *Part) (err error) {
 				return err
 			}
 		}
-		p.Key.Key, err = body.name(partKey, "Idempotency-Key")
-		return err
+		if p.Key.Key, err = body.name(partKey, "Idempotency-Key"); err != nil {
+			return err
+		}
 	}
-	if p.Kind == Rest {
+	if p.Kind == Rest || p.Kind == Head && body.next(partNumber) {
 		number, err := body.varint(partNumber)
 		if err != nil {
 			return err
 		}
 		if number == 0 || number > math.MaxInt32 {
-			return fmt.Errorf("rest with number %d", number)
+			return fmt.Errorf("%s with number %d", p.Kind, number)
 		}
 		p.Number = int32(number)
 	}

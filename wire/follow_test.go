@@ -56,8 +56,8 @@ func TestDecodeRefusesARequestOfAnotherCut(t *testing.T) {
 		p.Entries = p.Entries[:MaxEntries/2]
 		return p
 	}
-	bare := good[0]
-	bare.Entries = nil
+	bare, lone, beyond := good[0], good[0], good[2]
+	bare.Entries, lone.Number, beyond.Number = nil, 0, 3
 	for name, c := range map[string]struct {
 		parts []Part
 		good  bool
@@ -66,11 +66,11 @@ func TestDecodeRefusesARequestOfAnotherCut(t *testing.T) {
 		"in another order":            {[]Part{good[0], good[2], good[1]}, true},
 		"the last part only":          {[]Part{good[0], good[2]}, true},
 		"a copy of the head's marker": {[]Part{bare, good[1], good[2]}, true},
-		"half a head":                 {[]Part{short(good[0])}, true},
-		"half a head before another":  {[]Part{short(good[0]), good[1]}, false},
-		"half a part before another":  {[]Part{good[0], short(good[1]), good[2]}, false},
-		"half a part behind the last": {[]Part{good[0], good[2], short(good[1])}, false},
 		"one part twice":              {[]Part{good[0], good[1], good[1]}, true}, // the second is a copy
+		"half a head":                 {[]Part{short(good[0])}, false},
+		"half a part before the last": {[]Part{good[0], short(good[1])}, false},
+		"more parts than there are":   {[]Part{good[0], good[2], beyond}, false},
+		"a head that has no others":   {[]Part{lone, good[1]}, false},
 	} {
 		_, err := Decode(Append(nil, &Batch{Time: time.Now(), Parts: c.parts}))
 		if c.good != (err == nil) || err != nil && !errors.Is(err, countmill.ErrInvalid) {

@@ -133,7 +133,8 @@ type Part struct {
 	// ID is computed from the fields below for kinds of the classes IdentifiedClass and KeyClass.
 	ID   PartID
 	Kind Kind
-	// Number is the place of a Rest in its request, from 1. Others have 0.
+	// Number is the place of a Rest in its request, from 1. Of a Head it is how many of those there
+	// are in all messages together. Others have 0.
 	Number int32
 	// Minute is the event time that the entries count at, where a curve is kept. It has nothing
 	// to do with ids, fingerprints and the deduplication window. 0: see Batch.Minute.

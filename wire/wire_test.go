@@ -22,7 +22,7 @@ func TestDecodeReturnsWhatAppendWrote(t *testing.T) {
 	want := &Batch{Time: epoch, Seal: SealID{9}, Number: 2, Parts: []Part{
 		{ID: anyID, Minute: 28_000_000, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
 		CutIdentified(countmill.Increment{Counter: "c", Delta: 3, ID: "x", Time: epoch}),
-		{ID: KeyID("me", "k", 0), Kind: Head, Request: 7, Key: &Key{"me", "k"}},
+		{ID: KeyID("me", "k", 0), Kind: Head, Number: 3, Request: 7, Key: &Key{"me", "k"}},
 		{ID: KeyID("me", "k", 3), Kind: Rest, Number: 3, Request: 7, Entries: []Entry{{"é", MaxSum}}},
 		{ID: MessageID("t", "1", 0), Kind: Foreign, Entries: []Entry{{"f", 1}}},
 		{ID: RenewedID(&Part{ID: anyID}), Kind: Renewed, Entries: []Entry{{"g", 1}}},
@@ -315,7 +315,7 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 			ID: KeyID("", "k", i), Kind: Rest, Number: int32(i), Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries],
 		})
 	}
-	parts[0].Kind, parts[0].Key = Head, &Key{"", "k"}
+	parts[0].Kind, parts[0].Key, parts[0].Number = Head, &Key{"", "k"}, 2
 	size := func(parts ...Part) int { return len(Append(nil, &Batch{Time: epoch, Parts: parts})) }
 	for _, tt := range []struct {
 		limit int

@@ -131,8 +131,9 @@ type Part struct {
 	Principal string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
 	// The Idempotency-Key, for kind 2.
 	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
-	// The place of a part of kind 3 in its request, from 1. All numbered parts but the last of a
-	// request have 24 entries, and so has a head before them.
+	// Kind 3: the place of the part in its request, from 1. Kind 2: how many parts of kind 3 the request
+	// has, in all messages together; absent for none. All of these but the last have 24 entries, and so
+	// has a head before them. A dead letter may have a head without entries.
 	Number uint32 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
 	// At most 24, each counter at most once.
 	Entries       []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
