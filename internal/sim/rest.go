@@ -110,6 +110,15 @@ func (p *proc) halted() bool {
 	return err != nil && strings.Contains(err.Error(), "folding has stopped")
 }
 
+// restartHalted ends aggregators that have stopped folding for good: somebody has to start them again.
+func (w *World) restartHalted() {
+	for _, p := range w.lives(aggregating) {
+		if p.halted() {
+			w.kill(p)
+		}
+	}
+}
+
 // clearUp lets nothing break any more and waits until all has come to rest.
 func (w *World) clearUp() {
 	switch w.stage {
@@ -145,11 +154,7 @@ func (w *World) clearUp() {
 			w.stage = folding
 		}
 	case folding:
-		for _, p := range w.lives(aggregating) {
-			if p.halted() { // for good: somebody has to start it again
-				w.kill(p)
-			}
-		}
+		w.restartHalted()
 		switch {
 		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.lettersWait():
 		case w.inProcess():
