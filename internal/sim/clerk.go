@@ -110,7 +110,7 @@ func (w *World) lookAfter(kind string) bool {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &env.Env{Wall: p.wall}})
 	w.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome

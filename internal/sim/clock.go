@@ -34,6 +34,8 @@ func (w *World) stepStore() bool {
 		w.storeSkew += by
 		for _, p := range w.procsAll {
 			p.doubt += by.Abs()
+			p.rdrClock.sets(by)
+			p.aggClock.sets(by)
 		}
 	})
 	w.steps = append(w.steps, storeStep{w.wall().Truncate(time.Microsecond), w.storeSkew})

@@ -152,6 +152,8 @@ func (w *World) happen(f Fault) bool {
 			p.set = time.Now()
 			w.setClocks(func() {
 				p.setBack = max(0, p.setBack+p.skew-to)
+				p.rdrClock.sets(to - p.skew)
+				p.aggClock.sets(to - p.skew)
 				p.skew = to
 			})
 			w.say(p, "its clock is %s off from now on", p.skew)
