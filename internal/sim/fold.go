@@ -49,6 +49,7 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	var got Row
 	st.run = func(f fate) {
 		var row Row
+		s.p.commits(&commit)
 		folded, row, err = s.w.fold(s.p, &commit, f, st.came)
 		s.w.Rows[row]++
 		s.w.trace("answer", s.p, rowNames[row], 0)

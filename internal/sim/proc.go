@@ -69,13 +69,15 @@ type proc struct {
 	waiting      []*parcel
 	sums         []*sum // what Add took since the last Flush
 
+	looked map[string]int // in which step it learned of each counter's record
+
 	open map[any]struct{} // shards and markers of folds under way
 }
 
 // start begins a life of the process in slot.
 func (w *World) start(r role, slot int) *proc {
 	w.procs++
-	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{})}
+	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{}), looked: make(map[string]int)}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = w.rng.Uint64()
 	if old := w.alive[r][slot]; old != nil && w.restored {

@@ -159,6 +159,9 @@ func (s *store) Shards(ctx context.Context, counters []string) (shards []int, er
 			if s.w.strikes(LookupBlank) {
 				clear(shards)
 			}
+			if err == nil {
+				s.p.looksUp(counters, shards)
+			}
 			return err
 		})
 	return shards, err

@@ -52,7 +52,7 @@ func (s *store) learns(l lesson, told time.Time) {
 	case told.IsZero(), l.at.Before(a.asked) && told.Before(a.told), !a.known && took > time.Minute:
 		return // it teaches nothing
 	}
-	// The clock shows a time from the one in the answer to one that is later by what the call took.
+	// The clock shows the answer's time, or a later one, by the duration of the call at most.
 	off := max(ahead.Abs(), (ahead + took).Abs())
 	if a.known && moved == 0 && ahead <= exact && ahead+took >= -exact { // the right time is among those
 		off = min(off, a.off)
@@ -94,8 +94,8 @@ func (w *World) askPipeline() {
 	})
 }
 
-// checkPipeline: of the records that it has read last, a reader goes by those that have not expired by the
-// store's time, whatever its own clock shows.
+// checkPipeline: a reader goes by the records that have not expired by the store's time, whatever its own
+// clock shows. The records are the ones that it read last.
 func (w *World) checkPipeline(o *op) {
 	if o.p.dead || !o.accuracy.known {
 		return
