@@ -55,7 +55,6 @@ func (w *World) drawContest() *contest {
 	}
 	s := &w.shape
 	s.maxEntries, s.maxBytes, s.inFlight, s.letterRate, s.budget = 10_000, 32<<20, max(s.inFlight, 2), 100, -1
-	s.linger, s.window = min(s.linger, 250*time.Millisecond), min(s.window, 100*time.Millisecond)
 	return c
 }
 
@@ -77,7 +76,9 @@ func (w *World) racing() bool {
 // compete goes on with the contest, and reports whether it is over.
 func (w *World) compete() bool {
 	c := w.contest
-	if c == nil || c.stage == over {
+	// Where the store's clock was set back its commits are ahead of its checks: after each an aggregator takes its
+	// settings for old, and waits for the next check.
+	if c == nil || c.stage == over || len(w.steps) > 1 {
 		return true
 	}
 	switch c.stage {
