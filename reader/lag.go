@@ -152,7 +152,8 @@ func (s sighting) next(w Worker) sighting {
 		return sighting{worker: w}
 	case between < 0: // a clock was set back: nothing can be said of the pace
 		return sighting{worker: w}
-	case between == 0: // the same record
+	case between == 0: // the same record, or that of another life that began at the same moment
+		s.worker = w
 		return s
 	}
 	return sighting{

@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limits of a token; 0 is no limit. Each process keeps them by itself: on two processes a
-// token counts twice as much.
+// Limits of a token; 0 is no limit. Each process counts by itself: with two processes a token may
+// send twice as much.
 type Limits struct {
 	Increments  int64 // a second
 	Bytes       int64 // of requests' bodies, a second

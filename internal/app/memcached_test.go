@@ -138,7 +138,7 @@ func TestCopiedDirectoryHasItsOwnCachedTotals(t *testing.T) {
 }
 
 // A switch between reader and memcached flips a bit of each value. No total is wrong, all come
-// from the store, and a metric says what is the matter.
+// from the store, and a metric counts the damaged values.
 func TestFlippedBitsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := startCached(t, t.TempDir(), flipping(t, emulator.Memcached(t).Host()))

@@ -14,9 +14,9 @@ var (
 	Latest   = time.Date(2262, time.January, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// CheckClock returns an error that matches countmill.ErrUnavailable when a clock that shows
-// now cannot be right. An increment with such a time is beyond every window: it would become a
-// dead letter after its caller was told that it is safe.
+// CheckClock returns an error that matches countmill.ErrUnavailable if no clock that is right shows
+// now. An increment with such a time is beyond every window: its caller would get the answer
+// that it is durable, and it would become a dead letter.
 func CheckClock(now time.Time) error {
 	if now.Before(Earliest) || now.After(Latest) {
 		return fmt.Errorf("%w: the clock of this machine shows %s; the right time is after %s and before %s: set the clock",

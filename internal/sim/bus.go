@@ -61,6 +61,7 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
 	b.n++
 	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.w.wall(), foreign: foreign}
 	b.queue = append(b.queue, l)
+	b.w.noteParts(payload)
 	b.w.say(nil, "   message %d is on the bus", l.n)
 	return l
 }

@@ -110,7 +110,7 @@ func (w *World) lookAfter(kind string) bool {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &env.Env{Wall: p.wall}})
 	w.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome
@@ -180,8 +180,8 @@ func (w *World) discarded(key string) bool {
 	return w.doomed[letter]
 }
 
-// doom notes which letters are decided to be discarded, before the store forgets the decisions:
-// who has read one may still act on it.
+// doom notes the letters that somebody decided to discard, before the store forgets the decisions:
+// a process that has read such a decision may still act by it.
 func (w *World) doom() {
 	for _, d := range w.fake.Letters() {
 		if letter, _ := aggregator.AskedFor(d.Key); w.discarded(letter) {

@@ -34,6 +34,8 @@ func (w *World) stepStore() bool {
 		w.storeSkew += by
 		for _, p := range w.procsAll {
 			p.doubt += by.Abs()
+			p.rdrClock.sets(by)
+			p.aggClock.sets(by)
 		}
 	})
 	w.steps = append(w.steps, storeStep{w.wall().Truncate(time.Microsecond), w.storeSkew})
@@ -56,9 +58,9 @@ func (p *proc) taught(began time.Time) {
 	}
 }
 
-// suspended notes that time passed which only wall clocks see. Where the process's own was set
-// back since the store last answered, the process cannot tell: its wall clock shows less than its
-// other one. World.mu is held.
+// suspended notes that time passed, and only wall clocks show it. If the process's wall clock was
+// set back since the store's last answer, the process does not notice: that clock then shows less
+// than its other one. World.mu is held.
 func (p *proc) suspended(far time.Duration) {
 	unseen := min(far, p.setBack)
 	p.doubt += unseen

@@ -49,6 +49,7 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	var got Row
 	st.run = func(f fate) {
 		var row Row
+		s.p.commits(&commit)
 		folded, row, err = s.w.fold(s.p, &commit, f, st.came)
 		s.w.Rows[row]++
 		s.w.trace("answer", s.p, rowNames[row], 0)
@@ -58,8 +59,12 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	st.gets = func() string { return got.String() }
 	s.p.opening(st, &commit)
 	s.w.noteSettings(s.p, &commit)
+	began := s.begins()
 	if !s.w.park(st) {
 		return aggregator.Folded{}, errFenced
+	}
+	if err == nil && commit.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
+		s.learns(began, folded.At)
 	}
 	return folded, err
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
@@ -149,6 +150,10 @@ func (w *World) check() {
 // checkRest finds what nobody sent.
 func (w *World) checkRest(counter string, total int64) {
 	if w.crowd.is(counter) {
+		return
+	}
+	if strings.HasPrefix(counter, flooded) {
+		w.checkFlood(counter, total)
 		return
 	}
 	if counter == below {

@@ -24,10 +24,10 @@ func (w *World) checkMemory() {
 	}
 }
 
-// checkReady: an aggregator that was told that the database is another does not say that it is ready.
+// checkReady: an aggregator is not ready after the store has answered that it is another database.
 func (p *proc) checkReady() {
 	if !p.told.IsZero() && p.agg.Ready() == nil {
-		p.w.violate("%s is ready, and was told that this is another database", p.name)
+		p.w.violate("%s is ready, after the store answered that it is another database", p.name)
 	}
 }
 

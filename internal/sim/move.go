@@ -50,6 +50,9 @@ func (w *World) move() {
 // haste is how likely time passes although something could be done. When nothing breaks any
 // more the calls are answered soon, or some schedules would not come to rest in any time.
 func (w *World) haste() float64 {
+	if w.racing() {
+		return 0
+	}
 	if w.stormy {
 		return w.shape.advanceRate
 	}
@@ -75,6 +78,9 @@ func (w *World) turn(s *step) {
 // advance lets time pass. What is due then happens then, each at its time.
 func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
+	if w.racing() {
+		d = 10 * time.Millisecond
+	}
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
 	w.trace("time", nil, "", uint64(d))
 	w.say(nil, "-- %s pass", d)
@@ -152,6 +158,8 @@ func (w *World) happen(f Fault) bool {
 			p.set = time.Now()
 			w.setClocks(func() {
 				p.setBack = max(0, p.setBack+p.skew-to)
+				p.rdrClock.sets(to - p.skew)
+				p.aggClock.sets(to - p.skew)
 				p.skew = to
 			})
 			w.say(p, "its clock is %s off from now on", p.skew)

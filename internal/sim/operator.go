@@ -234,7 +234,9 @@ func (s *store) SweepCounters(ctx context.Context, after time.Duration) (int, er
 
 // sweep removes deleted counters, as an aggregator does every hour.
 func (w *World) sweep() bool {
+	had := w.recorded()
 	n, _ := w.fake.SweepCounters(background, settings.SweepAfter)
+	w.noteSweep(had)
 	w.trace("sweep", nil, "", uint64(n))
 	w.say(nil, "%d deleted counters are swept", n)
 	w.Swept += n

@@ -38,7 +38,9 @@ type op struct {
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
 	pipeline  reader.Pipeline
-	id        string // of a reset
+	records   []reader.Worker // that its process had read
+	accuracy  accuracy        // of its process then
+	id        string          // of a reset
 	done      admin.Done
 	letter    aggregator.Dead // that a person looks after
 	became    letters.Outcome

@@ -24,8 +24,8 @@ func (p *proc) answered(at time.Time) {
 	p.asked = at
 }
 
-// hears notes which database the process has just been told that this is. An answer that came too
-// late may count for nothing.
+// hears notes whether the store has just answered that it is another database. The process may
+// ignore an answer that came too late.
 func (p *proc) hears(ctx context.Context, err error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()

@@ -32,25 +32,28 @@ type proc struct {
 	role role
 	slot int // which of its kind
 
-	dead    bool // guarded by World.mu
-	calls   int  // guarded by World.mu
-	frozen  bool
-	leaving bool          // told to stop
-	left    bool          // and has
-	fell    bool          // ended by itself
-	unsure  bool          // the outcome of a fold was unknown to it
-	skew    time.Duration // written under World.mu
-	set     time.Time     // when its clock was set last
-	image   uint64        // where its random numbers begin
-	told    time.Time     // when Check said that the database is another
-	late    int           // folds since
-	learned bool          // it was told the store's time
-	doubt   time.Duration // how far it may be wrong about it since the store's clock was set; guarded by World.mu
-	setBack time.Duration // how far its own clock was set back since the store last answered; guarded by World.mu
-	asking  int           // checks of the database under way
-	asked   time.Time     // when the last was answered
-	lag     time.Duration // that it said last; guarded by World.mu
-	goesBy  int64         // version of the settings that it was told last; guarded by World.mu
+	dead     bool // guarded by World.mu
+	calls    int  // guarded by World.mu
+	frozen   bool
+	leaving  bool            // told to stop
+	left     bool            // and has
+	fell     bool            // ended by itself
+	unsure   bool            // the outcome of a fold was unknown to it
+	skew     time.Duration   // written under World.mu
+	set      time.Time       // when its clock was set last
+	image    uint64          // where its random numbers begin
+	told     time.Time       // when Check said that the database is another
+	late     int             // folds since
+	learned  bool            // it was told the store's time
+	doubt    time.Duration   // how far it may be wrong about it since the store's clock was set; guarded by World.mu
+	setBack  time.Duration   // how far its own clock was set back since the store last answered; guarded by World.mu
+	asking   int             // checks of the database under way
+	asked    time.Time       // when the last was answered
+	lag      time.Duration   // that it said last; guarded by World.mu
+	rdrClock accuracy        // guarded by World.mu
+	aggClock accuracy        // guarded by World.mu
+	records  []reader.Worker // that it has read last; guarded by World.mu
+	goesBy   int64           // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
@@ -66,13 +69,15 @@ type proc struct {
 	waiting      []*parcel
 	sums         []*sum // what Add took since the last Flush
 
+	looked map[string]int // in which step it learned of each counter's record
+
 	open map[any]struct{} // shards and markers of folds under way
 }
 
 // start begins a life of the process in slot.
 func (w *World) start(r role, slot int) *proc {
 	w.procs++
-	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{})}
+	p := &proc{w: w, n: w.procs, role: r, slot: slot, open: make(map[any]struct{}), looked: make(map[string]int)}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = w.rng.Uint64()
 	if old := w.alive[r][slot]; old != nil && w.restored {
@@ -95,13 +100,13 @@ func (w *World) start(r role, slot int) *proc {
 		}))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(&store{w, p}, &cache{w, p}, reader.Config{
+		p.rdr = must(reader.New(&store{w, p, &p.rdrClock}, &cache{w, p}, reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout, Env: e,
 		}))
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(sums{p.rdr}, adminStore{&store{w, p}}, admin.Config{
+		p.adm = must(admin.New(sums{p.rdr}, adminStore{&store{w, p, nil}}, admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
@@ -142,7 +147,7 @@ func (w *World) aggregate(p *proc, cfg aggregator.Config) {
 		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
-	p.agg = must(aggregator.New(&bus{w, p}, &store{w, p}, cfg))
+	p.agg = must(aggregator.New(&bus{w, p}, &store{w, p, &p.aggClock}, cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
 	w.running.Add(1)

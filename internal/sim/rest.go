@@ -63,8 +63,8 @@ func (w *World) close(p *proc) {
 	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
-// endPublishers ends publishers whose Close was cut short, also those that others have replaced:
-// they still publish.
+// endPublishers ends all publishers whose Close ran out of time, as they still publish. Others may
+// have replaced them.
 func (w *World) endPublishers() {
 	for _, p := range w.procsAll {
 		if p.role == publishing && p.cutShort && !p.dead {
@@ -142,7 +142,7 @@ func (w *World) clearUp() {
 		}
 		w.stage = answers
 	case answers:
-		if len(w.asked) == 0 && len(w.again) == 0 {
+		if w.compete() && len(w.asked) == 0 && len(w.again) == 0 {
 			for _, p := range w.publishers() {
 				w.close(p)
 			}
@@ -199,7 +199,7 @@ func (w *World) inProcess() bool {
 	})
 }
 
-// forgetLetters starts all aggregators again: what they have read is gone.
+// forgetLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetLetters() {
 	w.gone = nil
 	for _, p := range w.lives(aggregating) {

@@ -18,8 +18,9 @@ import (
 
 // store is the store as one process sees it.
 type store struct {
-	w *World
-	p *proc
+	w     *World
+	p     *proc
+	clock *accuracy // of the role that has it
 }
 
 var (
@@ -158,6 +159,9 @@ func (s *store) Shards(ctx context.Context, counters []string) (shards []int, er
 			if s.w.strikes(LookupBlank) {
 				clear(shards)
 			}
+			if err == nil {
+				s.p.looksUp(counters, shards)
+			}
 			return err
 		})
 	return shards, err
@@ -221,6 +225,7 @@ func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
 	s.w.mu.Lock()
 	s.p.lag = worker.Lag
 	s.w.mu.Unlock()
+	s.p.checkExpiry(&worker)
 	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
 }
 
@@ -230,6 +235,9 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 		workers, err = s.w.fake.Workers(background)
 		return err
 	})
+	if err == nil {
+		s.w.setClocks(func() { s.p.records = slices.Clone(workers) })
+	}
 	return workers, err
 }
 
@@ -237,7 +245,7 @@ var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
 func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
-	began := s.w.wall()
+	began, asked := s.w.wall(), s.begins()
 	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
 		if s.w.swapped {
@@ -250,6 +258,7 @@ func (s *store) Check(ctx context.Context) (checked settings.Checked, err error)
 	})
 	if err == nil {
 		s.p.taught(began)
+		s.learns(asked, checked.At)
 	}
 	return checked, err
 }

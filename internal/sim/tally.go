@@ -24,6 +24,7 @@ type Tally struct {
 	Virtual   time.Duration
 	Faults    [faultCount]int
 	Rows      [rowCount]int
+	Shapes    [shapeCount]int
 	Wrong     int       // schedules with a violation
 	Failures  []Failure // the first of them
 }
@@ -42,7 +43,7 @@ func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
 		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
-		Faults: r.Faults, Rows: r.Rows,
+		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
 	if len(r.Violations) > 0 {
 		one.Wrong, one.Failures = 1, []Failure{{r.Seed, r.Violations[0]}}
@@ -79,6 +80,9 @@ func (t *Tally) Merge(o *Tally) {
 	for i, n := range o.Rows {
 		t.Rows[i] += n
 	}
+	for i, n := range o.Shapes {
+		t.Shapes[i] += n
+	}
 	t.Wrong += o.Wrong
 	t.Failures = append(t.Failures, o.Failures...)
 	t.Failures = t.Failures[:min(len(t.Failures), mostFailures)]
@@ -95,6 +99,11 @@ func (t *Tally) Rare(least int) []string {
 	for i, n := range t.Rows {
 		if n < least {
 			rare = append(rare, fmt.Sprintf("answer %q: %d", Row(i), n))
+		}
+	}
+	for i, n := range t.Shapes {
+		if n == 0 {
+			rare = append(rare, fmt.Sprintf("%q: 0", Shape(i)))
 		}
 	}
 	return rare
@@ -125,6 +134,9 @@ func (t *Tally) Table(wall time.Duration) string {
 	}
 	for i, n := range t.Rows {
 		row("answer: "+Row(i).String(), n)
+	}
+	for i, n := range t.Shapes {
+		row(Shape(i).String(), n)
 	}
 	return b.String()
 }

@@ -37,6 +37,7 @@ type Result struct {
 	Outlasted  int // calls of a store that were under way while the machine was suspended
 	Faults     [faultCount]int
 	Rows       [rowCount]int
+	Shapes     [shapeCount]int
 	Virtual    time.Duration
 }
 
@@ -121,6 +122,9 @@ type World struct {
 	replays    []aggregator.Dead // that were asked for
 	unreadable bool              // letters were asked for
 	crowd      *crowd            // nil in most schedules
+	contest    *contest          // nil in most schedules
+	requests   requests
+	swept      map[string]int // in which step each counter was swept last
 	ops        int
 	asked      map[*op]struct{}
 	again      []*op
@@ -150,7 +154,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
-		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), did: make(map[int]int64),
+		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), swept: make(map[string]int), requests: make(requests), did: make(map[int]int64),
 	}
 	w.Seed = seed
 	w.digest.Reset()
@@ -160,6 +164,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.embedded = w.rng.IntN(6) == 0
 	w.shape = w.drawShape()
 	w.crowd = w.drawCrowd()
+	w.contest = w.drawContest()
 	w.ages()
 	if w.embedded {
 		w.calm()

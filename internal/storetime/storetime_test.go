@@ -125,7 +125,6 @@ func TestAnAnswerReadAfterASuspension(t *testing.T) {
 	})
 }
 
-// The first answer of all says nothing where nobody knows when it was given.
 // The store's clock is set forward, and the answer to a call from before is read last.
 func TestAnOldAnswerTeachesNothingAfterANewOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -141,7 +140,7 @@ func TestAnOldAnswerTeachesNothingAfterANewOne(t *testing.T) {
 	})
 }
 
-// Two calls overlap, and the one that began first has the later time.
+// Two calls overlap, and the store gives the later time to the first of them.
 func TestAnAnswerOfALaterTimeTeaches(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
@@ -156,6 +155,7 @@ func TestAnAnswerOfALaterTimeTeaches(t *testing.T) {
 	})
 }
 
+// A first answer teaches nothing if the machine was suspended while the call was under way.
 func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		began, stored := b.Moment(), b.store()

@@ -27,11 +27,11 @@ const (
 // keyHeader names a request for its repeats.
 const keyHeader = "Idempotency-Key"
 
-// A Sender puts increments on the bus. Concurrent calls are allowed. nil means that all
-// of them are durable; errors match the sentinels of package countmill, and one that
-// matches ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed means
-// that none of them was or will be counted. One that matches ErrIDsReused names the increments
-// that were not counted; all others were. A *countmill.FieldError gives the Index in incs.
+// A Sender puts increments on the bus. Concurrent calls are allowed. After nil, all increments
+// are durable. Errors match the sentinels of package countmill. After an error that matches
+// ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed, none of the increments was
+// or will be counted. An error that matches ErrIDsReused names the increments that were not
+// counted; all others were. A *countmill.FieldError has the Index in incs.
 type Sender interface {
 	Publish(ctx context.Context, incs ...countmill.Increment) error
 

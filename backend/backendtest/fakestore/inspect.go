@@ -90,6 +90,14 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
+// Recorded reports whether the counter has a record, also where it was deleted.
+func (s *Store) Recorded(counter string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, _ := s.records[counter].newest()
+	return r.shards > 0
+}
+
 // Now is the store's time.
 func (s *Store) Now() time.Time { return s.opts.now() }
 
