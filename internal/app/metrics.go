@@ -69,9 +69,6 @@ func (m *metrics) collect(a *App) {
 	if a.intake != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
 	}
-	if a.backends.swept != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.sweepSamples})
-	}
 	if a.tokens != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
 	}
@@ -224,10 +221,6 @@ func (a *App) intakeSamples() []sample {
 
 func (a *App) diskSamples() []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
-}
-
-func (a *App) sweepSamples() []sample {
-	return []sample{counter("countmill_markers_swept_total", "Expired markers deleted where the store does not do that by itself.", a.backends.swept())}
 }
 
 func (a *App) accessSamples() []sample {
