@@ -160,7 +160,7 @@ identifiers-google: ## the same with roles apart, on Google's emulators and memc
 		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
 
 mutate: ## change FILES (./wire) in small ways and list what no test notices; MUTATE="-sample 50"
-	nice go -C tools run ./mutate -ignore mutate/explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
+	nice go -C tools/mutate run . -C ../.. -ignore explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
 
 generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...

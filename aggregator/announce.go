@@ -157,9 +157,12 @@ func (l *loop) audit() {
 	s.waitingLetters.Store(int64(len(l.letters)))
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
+	s.taking.Store(reason == nil && !l.draining)
+	if reason == nil { // it takes the others
+		reason = l.newer.reason(l.audited)
+	}
 	l.a.state.Store(&state{reason: reason, degraded: l.degraded()})
 	l.epitaph.write(l.a.cfg.Logger, l.audited)
-	s.taking.Store(reason == nil && !l.draining)
 }
 
 // degraded returns what waits while the aggregator takes and folds messages.

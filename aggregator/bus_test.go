@@ -64,6 +64,12 @@ func (b *testBus) sendAt(t *testing.T, at time.Time, parts ...wire.Part) *messag
 func (b *testBus) sendBytes(t *testing.T, payload []byte) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", payload)
+	b.deliver(t, m)
+	return m
+}
+
+func (b *testBus) deliver(t *testing.T, m *message.Message) {
+	t.Helper()
 	b.mu.Lock()
 	b.sent = append(b.sent, m)
 	b.mu.Unlock()
@@ -72,7 +78,6 @@ func (b *testBus) sendBytes(t *testing.T, payload []byte) *message.Message {
 	case <-time.After(time.Hour):
 		t.Fatal("the aggregator does not take the message")
 	}
-	return m
 }
 
 func acked(m *message.Message) bool {

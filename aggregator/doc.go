@@ -59,9 +59,9 @@
 //	                                                       full jitter; from the third time in halves
 //	                                                       (one job only while nothing is answered)
 //
-// A batch of a newer wire version is a dead letter too, until an aggregator that can read
-// it takes it as it takes messages: it is removed when its parts are settled. A person may
-// ask for the replay of any letter that holds a batch (AskKey); it goes the same way. Before
+// A batch of a newer wire version is not taken: it goes back to the bus, the later the older it
+// is, and Ready says so. A person may ask for the replay of any letter that holds a batch (AskKey). An
+// aggregator takes it as it takes messages, and removes it when its parts are settled. Before
 // it takes a letter it inserts a marker for it (Decide), and drops a letter that was discarded.
 //
 // With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot

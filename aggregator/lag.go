@@ -44,11 +44,15 @@ func (l *loop) hold(h *held) {
 	h.taken, h.at = l.a.clock.Now(), time.Now()
 	l.holding[h] = struct{}{}
 	l.heldMemory += h.memory
-	if h.letter != "" {
-		return
+	if h.letter == "" {
+		l.cover(h.wait)
 	}
+}
+
+// cover has lag cover a message at once.
+func (l *loop) cover(w wait) {
 	before := *l.a.stats.waits.Load()
-	if after := before.over(h.wait); after != before {
+	if after := before.over(w); after != before {
 		l.a.stats.waits.Store(&after)
 	}
 }
@@ -62,6 +66,9 @@ func (l *loop) measure() {
 		} else {
 			*letters = letters.over(h.wait)
 		}
+	}
+	for _, p := range l.newer.waiting {
+		*messages = messages.over(p.wait)
 	}
 	s := &l.a.stats
 	s.waits.Store(messages)

@@ -112,14 +112,9 @@ func content(parts []*part) []byte {
 // refuseMessage sets a message aside that cannot be read.
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	h.open = 1
-	key := letterKey(h.source, err.Error(), payload)
-	var newer wire.NewerError
-	if errors.As(err, &newer) && len(payload) <= wire.MaxBatch {
-		key = newerKey(newer.Version, h.source, payload)
-	}
 	l.setAside(&letter{
 		dead: Dead{
-			Key: key, Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
+			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
 		},
 		holders: []*held{h},

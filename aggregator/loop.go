@@ -50,6 +50,7 @@ type loop struct {
 
 	replay replay
 	growth growth
+	newer  newer
 
 	checks   chan error
 	draining bool
@@ -154,6 +155,7 @@ func (l *loop) hurry() {
 		j.after = time.Time{}
 	}
 	l.buryAfter = time.Time{}
+	l.giveBack(time.Now())
 }
 
 // giveUp ends a drain whose time is up: calls to the store are cut off, and what is
@@ -265,6 +267,7 @@ func (l *loop) launch() {
 	if now.Sub(l.audited) >= auditEvery {
 		l.audit()
 	}
+	l.giveBack(now)
 	l.bury(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
@@ -365,6 +368,9 @@ func (l *loop) setTimer() {
 	}
 	if len(l.letters) > 0 && !l.burying {
 		sooner(l.buryAfter)
+	}
+	if len(l.newer.waiting) > 0 {
+		sooner(l.newer.waiting[0].due)
 	}
 	sooner(l.replay.next)
 	sooner(l.growth.after)

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -9,7 +10,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// receive takes a message in: its parts go into the window, or it becomes a dead letter.
+// receive takes a message in: its parts go into the window, or it becomes a dead letter, or goes
+// back to the bus where it is of a newer version.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, reply: wire.ReplyOf(m.Context()), source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
@@ -17,8 +19,12 @@ func (l *loop) receive(m *message.Message) {
 		h.time = published
 	}
 	h.born = h.time
-	l.a.stats.messages.Add(1)
 	batch, err := l.a.decode(m)
+	if later, ok := errors.AsType[wire.NewerError](err); ok {
+		l.postpone(m, later)
+		return
+	}
+	l.a.stats.messages.Add(1)
 	h.memory = memoryOf(len(m.Payload), batch)
 	payload := m.Payload
 	m.Payload, m.Metadata = nil, nil // they would be kept until the ack

@@ -1,8 +1,6 @@
 package aggregator
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,9 +8,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A replay counts the dead letters that a person asked for (AskKey), and those of wire
-// versions that this aggregator can read: an older one set them aside before the upgrade.
-// Each is held as a message is; what its
+// A replay counts the dead letters that a person asked for (AskKey). Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
 // its removal, counts once, and one beyond the window becomes a letter that says so. Before
@@ -31,11 +27,10 @@ type replay struct {
 	counted int       // letters among them that are done with
 }
 
-// A found letter is one to be counted, or to be set aside anew where it cannot be read.
+// A found letter is one to be counted.
 type found struct {
 	Dead
 	batch  *wire.Batch
-	err    error
 	memory int
 }
 
@@ -58,7 +53,6 @@ const (
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
 
-	newerPrefix = "newer:"
 	askedPrefix = "manual:"
 
 	// AskedEnd comes behind the keys of all copies that ask for replays (AskKey), and
@@ -73,19 +67,11 @@ const (
 // gets a new time there: beyond the window it would be taken for young. The letter stays
 // until it is counted, and stays for good when it is set aside again for the same reason.
 //
-// Such keys stand together behind those of all other letters but newer ones.
+// Such keys come together, behind those of all other letters.
 func AskKey(letter string) string { return askedPrefix + letter }
 
 // AskedFor returns the key of the letter that such a copy is of.
 func AskedFor(key string) (letter string, asked bool) { return strings.CutPrefix(key, askedPrefix) }
-
-// newerKey is the key of a letter of a newer wire version. Those of one version stand
-// together, behind all other letters and in the order of versions, so that an aggregator
-// finds what it can read without reading the rest. It is the same whatever the version of
-// the aggregator that sets it aside.
-func newerKey(version uint64, source string, payload []byte) string {
-	return fmt.Sprintf("%s%016x:%s", newerPrefix, version, letterKey(source, newerPrefix, payload))
-}
 
 // exhume decides about the letters of a page, one after the other, removes settled letters, or
 // reads the next page when it is time. Letters wait while the aggregator drains or the store is
@@ -112,7 +98,7 @@ func (l *loop) exhume(now time.Time) {
 	}
 }
 
-// nameOf is the key of the letter that a letter or a copy of it is.
+// nameOf is the key of the letter that a copy is of.
 func nameOf(key string) string {
 	letter, _ := AskedFor(key)
 	return letter
@@ -170,28 +156,23 @@ func (l *loop) endRound() {
 	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.Env.Jitter(replayEvery/2))
 }
 
-// sift finds the letters to be counted, up to the first of a version that is newer still and
-// that nobody asked for, and reports whether there may be more.
+// sift finds the letters to be counted, and reports whether there may be more.
 func (l *loop) sift(letters []Dead) bool {
 	memory := 0
 	for _, d := range letters {
 		if memory > l.a.cfg.HeldMemory/replayShare {
 			return true // the rest is read again when these are settled
 		}
-		_, asked := AskedFor(d.Key)
-		if !asked && !strings.HasPrefix(d.Key, newerPrefix) {
+		if _, asked := AskedFor(d.Key); !asked {
 			return false
 		}
-		batch, err := l.a.cfg.Decode(d.Payload)
-		if !asked && errors.As(err, new(wire.NewerError)) {
-			return false // it stays: those behind it are not older
-		}
 		l.replay.after = d.Key
-		if asked && err != nil {
+		batch, err := l.a.cfg.Decode(d.Payload)
+		if err != nil {
 			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
 			continue // the letter stays, and so does the wish: it may be of a newer version
 		}
-		f := found{d, batch, err, memoryOf(len(d.Payload), batch)}
+		f := found{d, batch, memoryOf(len(d.Payload), batch)}
 		memory += f.memory
 		l.replay.found = append(l.replay.found, f)
 	}
@@ -210,11 +191,6 @@ func (l *loop) replayOne(f *found, fate Fate) {
 	h.born = f.Time
 	// The letter stays in the store until its parts are settled.
 	r.open++
-	if f.err != nil {
-		l.hold(h)
-		l.refuseMessage(h, f.Payload, f.err)
-		return
-	}
 	// A letter may come again even where the bus never repeats a message, so its parts
 	// have markers. Its time is the broker's, or a later one.
 	l.take(h, f.batch, f.Time, false)
@@ -234,9 +210,4 @@ func (r *replay) settled(h *held) {
 
 // spend has a letter removed, before the copy of it: as long as there is a copy, somebody
 // finds out what became of the letter.
-func (r *replay) spend(key string) {
-	if letter, asked := AskedFor(key); asked {
-		r.spent = append(r.spent, letter)
-	}
-	r.spent = append(r.spent, key)
-}
+func (r *replay) spend(key string) { r.spent = append(r.spent, nameOf(key), key) }

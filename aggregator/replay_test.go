@@ -12,105 +12,19 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// versioned is a batch as a version to come may write it: ours under another number.
-func versioned(version byte, at time.Time, parts ...wire.Part) []byte {
-	payload := wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
-	payload[1] = version
-	return payload
+// batchAt is a batch of a moment, as bytes.
+func batchAt(at time.Time, parts ...wire.Part) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
 }
 
-// upTo reads such batches up to a version.
-func upTo(version byte) func([]byte) (*wire.Batch, error) {
-	return func(payload []byte) (*wire.Batch, error) {
-		if len(payload) > 1 && payload[0] == 8 && payload[1] <= version {
-			payload = append([]byte{8, wire.Version}, payload[2:]...)
-		}
-		return wire.Decode(payload)
-	}
-}
-
-// aside lets an aggregator that reads version 1 set batches aside, and ends it.
-func aside(t *testing.T, store *fakestore.Store, payloads ...[]byte) {
+// askAll buries letters, and asks for them.
+func askAll(t *testing.T, store *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
-	r := run(t, store, aggregator.Config{})
-	for _, payload := range payloads {
-		m := r.sendBytes(t, payload)
-		settle(time.Minute)
-		if !acked(m) {
-			t.Fatal("a batch of a newer version is not acknowledged")
-		}
+	for i, payload := range payloads {
+		d := aggregator.Dead{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
+		buryAll(t, store, d)
+		ask(t, store, d)
 	}
-	if err := r.finish(); err != nil {
-		t.Fatal(err)
-	}
-	if got := len(store.Letters()); got != len(payloads) {
-		t.Fatalf("%d dead letters, want %d", got, len(payloads))
-	}
-}
-
-func TestLettersOfANewerVersionAreCountedByWhoCanReadThem(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		aside(t, store,
-			versioned(4, time.Now(), anonymous(one("three", 1))),
-			versioned(3, time.Now(), anonymous(one("a", 1)), identified("x", 10)),
-			versioned(3, time.Now(), keyed(t, "k", 30, 7)...),
-			[]byte("garbage"))
-		old := run(t, store, aggregator.Config{})
-		settle(time.Hour)
-		if len(store.Letters()) != 4 || old.finish() != nil {
-			t.Fatalf("dead letters %q after an hour of an aggregator that reads no more, want all 4", old.reasons())
-		}
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
-		settle(3 * time.Minute)
-		if got := store.Totals(); got["a"] != 11 || got["c0"] != 7 || got["c29"] != 7 || got["three"] != 0 {
-			t.Errorf("totals %v, want 11 of a, 7 of c0 to c29, and nothing of version 3", got)
-		}
-		if got := len(store.Letters()); got != 2 || r.agg.Stats().Replayed != 2 {
-			t.Errorf("dead letters %q, %d replayed, want version 3 and garbage, 2 replayed", r.reasons(), r.agg.Stats().Replayed)
-		}
-		if r.agg.Stats().HeldMessages != 0 {
-			t.Error("messages are held")
-		}
-	})
-}
-
-// The letter may come back, or the message itself be delivered again to who can read it.
-func TestALetterThatComesBackCountsOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		payload := versioned(3, time.Now(), anonymous(one("a", 1)))
-		aside(t, store, payload)
-		letters := store.Letters()
-		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownApplied))
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
-		settle(2 * time.Minute)
-		if err := store.Bury(t.Context(), letters); err != nil {
-			t.Fatal(err)
-		}
-		if m := r.sendBytes(t, payload); !acked(m) {
-			settle(3 * time.Minute)
-		}
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.reasons(); len(got) != 0 {
-			t.Errorf("dead letters %q, want none", got)
-		}
-	})
-}
-
-// Also where the bus never repeats and anonymous parts have no markers: letters do repeat.
-func TestALettersPartsHaveMarkers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1))))
-		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{Decode: upTo(3), SkipAnonymousMarkers: true})
-		settle(5 * time.Minute)
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.reasons(); len(got) != 0 {
-			t.Errorf("dead letters %q, want none", got)
-		}
-	})
 }
 
 // onAdds answers folds that add something. A decision about a letter adds nothing.
@@ -126,18 +40,18 @@ func onAdds(answer func() fakestore.Answer) func(int, *aggregator.Commit) fakest
 func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(3, time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
+		askAll(t, store, batchAt(time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
 		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
-		r := run(t, store, aggregator.Config{Decode: upTo(3), DrainTimeout: time.Second})
+		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
 		settle(10 * time.Minute)
-		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
-			t.Errorf("dead letters %q before the fold is done, want the one", r.reasons())
+		if len(store.Letters()) != 2 || store.Calls(fakestore.Discard) != 0 {
+			t.Errorf("dead letters %q before the fold is done, want the one and the wish", r.reasons())
 		}
 		if err := r.finish(); err != nil {
 			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
 		}
-		if len(store.Letters()) != 1 {
-			t.Errorf("dead letters %q after a drain, want the one", r.reasons())
+		if len(store.Letters()) != 2 {
+			t.Errorf("dead letters %q after a drain, want the one and the wish", r.reasons())
 		}
 	})
 }
@@ -147,29 +61,14 @@ func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := windowed(t, time.Hour)
 		at := time.Now()
-		aside(t, store, versioned(3, at.Add(12*time.Hour), anonymous(one("a", 1))), versioned(3, at, anonymous(one("a", 1))))
-		settle(time.Hour)
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
+		askAll(t, store, batchAt(at.Add(12*time.Hour), anonymous(one("a", 1))), batchAt(at, anonymous(one("a", 1))))
+		settle(time.Hour + 2*time.Minute)
+		r := run(t, store, aggregator.Config{})
 		settle(3 * time.Minute)
 		r.want(t, map[string]int64{})
 		want := "beyond the deduplication window of 1h0m0s"
 		if got := r.reasons(); len(got) != 2 || got[0] != want || got[1] != want {
 			t.Errorf("dead letters %q, want two %q", got, want)
-		}
-	})
-}
-
-// What this version says cannot be counted is a letter of another reason; it is not lost,
-// and not tried for ever.
-func TestALetterThatIsInvalidBecomesAnother(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := large(t)
-		aside(t, store, []byte{8, 2, 'x'})
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
-		settle(3 * time.Minute)
-		letters := store.Letters()
-		if len(letters) != 1 || letters[0].Reason == "newer wire version 3, this is version 2" || len(letters[0].Payload) != 3 {
-			t.Errorf("dead letters %q, want one with the bytes and another reason", r.reasons())
 		}
 	})
 }
@@ -180,19 +79,19 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 		store := large(t)
 		var payloads [][]byte
 		for i := range 55 {
-			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", int64(i+1)))))
+			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", int64(i+1)))))
 		}
-		aside(t, store, payloads...)
+		askAll(t, store, payloads...)
 		gate := make(chan struct{})
 		store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-		r := run(t, store, aggregator.Config{Decode: upTo(3), DeadLetterRate: 1, CommitTimeout: time.Hour})
+		r := run(t, store, aggregator.Config{DeadLetterRate: 1, CommitTimeout: time.Hour})
 		settle(2 * time.Minute)
 		if got := r.agg.Stats().HeldMessages; got != 10 {
 			t.Errorf("%d letters held, want a page of 10", got)
 		}
 		close(gate)
 		settle(25 * time.Second)
-		if got := len(store.Letters()); got < 15 || got > 45 {
+		if got := len(store.Letters()) / 2; got < 15 || got > 45 {
 			t.Errorf("%d letters left after 25 s at one a second, want about 25", got)
 		}
 		settle(time.Minute)
@@ -208,12 +107,12 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 				store := large(t)
 				var payloads [][]byte
 				for i := range 20 {
-					payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", int64(i+1)))))
+					payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", int64(i+1)))))
 				}
-				aside(t, store, payloads...)
+				askAll(t, store, payloads...)
 				gate := make(chan struct{})
 				store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-				r := run(t, store, aggregator.Config{Decode: upTo(3), HeldMemory: held, CommitTimeout: time.Hour})
+				r := run(t, store, aggregator.Config{HeldMemory: held, CommitTimeout: time.Hour})
 				settle(time.Minute)
 				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
 					t.Errorf("%d letters of %d bytes held, want %d of 1,400 to 1,600 each", got.HeldMessages, got.HeldMemory, want)
@@ -231,11 +130,11 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 		store := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
 		var payloads [][]byte
 		for i := range 30 {
-			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
+			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
 		}
-		aside(t, store, payloads...)
+		askAll(t, store, payloads...)
 		for range 3 {
-			run(t, store, aggregator.Config{Decode: upTo(3)})
+			run(t, store, aggregator.Config{})
 		}
 		settle(5 * time.Minute)
 		if got := store.Total("a"); got != 30 || len(store.Letters()) != 0 {
@@ -244,14 +143,14 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 	})
 }
 
-// A batch is at most wire.MaxBatch bytes. What is larger is held and discarded by a person.
+// A batch is at most wire.MaxBatch bytes.
 func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, append(versioned(3, time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
+		askAll(t, store, append(batchAt(time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
+		r := run(t, store, aggregator.Config{})
 		settle(time.Hour)
-		if len(store.Letters()) != 1 || store.Calls(fakestore.Discard) != 0 {
+		if len(store.Letters()) != 2 || store.Calls(fakestore.Discard) != 0 {
 			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), store.Calls(fakestore.Discard))
 		}
 	})
@@ -261,12 +160,12 @@ func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		aside(t, store, versioned(4, time.Now(), anonymous(one("a", 1))))
+		askAll(t, store, []byte("garbage"))
 		before := store.Calls(fakestore.Dead)
-		run(t, store, aggregator.Config{Decode: upTo(3)})
+		run(t, store, aggregator.Config{})
 		settle(10 * time.Minute)
-		if got := store.Calls(fakestore.Dead) - before; got < 25 || got > 65 {
-			t.Errorf("letters were read %d times in ten minutes, want every 10 to 20 s", got)
+		if got := store.Calls(fakestore.Dead) - before; got < 50 || got > 130 {
+			t.Errorf("letters were read %d times in ten minutes, want twice every 10 to 20 s", got)
 		}
 	})
 }
@@ -275,11 +174,11 @@ func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := large(t)
-		payloads := [][]byte{versioned(3, time.Now(), anonymous(one("slow", 1)))}
+		payloads := [][]byte{batchAt(time.Now(), anonymous(one("slow", 1)))}
 		for range 14 {
-			payloads = append(payloads, versioned(3, time.Now(), anonymous(one("a", 1))))
+			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1))))
 		}
-		aside(t, store, payloads...)
+		askAll(t, store, payloads...)
 		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
 			for _, a := range c.Adds {
 				if a.Counter == "slow" {
@@ -289,7 +188,7 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 			return fakestore.OK
 		})
 		before := store.Calls(fakestore.Dead)
-		r := run(t, store, aggregator.Config{Decode: upTo(3)})
+		r := run(t, store, aggregator.Config{})
 		settle(time.Hour)
 		first := store.Total("slow") == 0 && store.Total("a") < 14 // slow is in the first page, or comes in the second
 		if pages := store.Calls(fakestore.Dead) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {

@@ -17,7 +17,7 @@ type Stats struct {
 	Late        int64 // parts applied when they were older than Config.Staleness
 	Conflicts   int64 // parts named in replies: their ids had been applied with other increments
 	DeadLetters int64 // written
-	Replayed    int64 // dead letters that were asked for or can be read now, counted and removed
+	Replayed    int64 // dead letters that were asked for, counted and removed
 	Raised      int64 // records of counters written
 	Grown       int64 // of them to give a counter more shards
 

@@ -62,7 +62,7 @@ func TestShow(t *testing.T) {
 		letters.Letter{Key: "batch", Source: "s", Reason: "r", Time: at, At: at, Maybe: true, Payload: encode(at, part)},
 		letters.Letter{Key: "json", At: at, Payload: []byte(`{"Counter": 1}`)},
 		letters.Letter{Key: "raw", At: at, Time: at, Payload: []byte("\xffraw")},
-		letters.Letter{Key: "newer:0003:ab", At: at, Time: at, Payload: []byte{8, 3}},
+		letters.Letter{Key: "newer", At: at, Time: at, Payload: []byte{8, 3}},
 		letters.Letter{Key: "large", At: at, Time: at, Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)},
 	)
 	f.asked["raw"] = letters.Letter{}
@@ -73,7 +73,7 @@ func TestShow(t *testing.T) {
 	s.want(t, "GET", "/v1/dead/json", "", 200, `"json":{"Counter":1}}`)
 	s.want(t, "GET", "/v1/dead/raw", "", 200, `"replay_asked":true,"replay":"never"`)
 	s.want(t, "GET", "/v1/dead/raw", "", 200, `"base64":"/3Jhdw=="}`)
-	s.want(t, "GET", "/v1/dead/newer:0003:ab", "", 200, "counts it by itself")
+	s.want(t, "GET", "/v1/dead/newer", "", 200, "ask a server of that version")
 	s.want(t, "GET", "/v1/dead/large", "", 200, `"truncated":true}`)
 	s.want(t, "GET", "/v1/dead/nobody", "", 404, "no such dead letter")
 	s.want(t, "GET", "/v1/dead/a/b", "", 404, "one segment")

@@ -3,7 +3,6 @@ package letters
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -111,7 +110,7 @@ func contentsOf(d *Letter, window time.Duration) Contents {
 		return Contents{Batch: batch, Replay: ByIDs}
 	}
 	if errors.As(err, new(wire.NewerError)) {
-		return Contents{Replay: Never, Why: fmt.Sprintf("%v: the first aggregator that can read it counts it by itself", err)}
+		return Contents{Replay: Never, Why: err.Error() + ": ask a server of that version for it"}
 	}
 	incs, jsonErr := wire.DecodeJSON(d.Payload, wire.JSON, d.Time, window)
 	if jsonErr == nil {

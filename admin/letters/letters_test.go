@@ -136,7 +136,7 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 		"a part that is far ahead":    {letters.Letter{Payload: encode(now, later), Time: now}, "its time is more than 24h0m0s ahead; it can only", "new"},
 		"no increments":               {letters.Letter{Payload: encode(old, cancelled...), Time: old}, "beyond the deduplication window of 192h0m0s", "it holds no increments"},
 		"a little ahead":              {letters.Letter{Payload: encode(now.Add(23*time.Hour), part), Time: now}, "as it is", "as it is"},
-		"newer":                       {letters.Letter{Payload: newer, Time: now}, "counts it by itself", "counts it by itself"},
+		"newer":                       {letters.Letter{Payload: newer, Time: now}, "ask a server of that version", "ask a server of that version"},
 		"garbage":                     {letters.Letter{Payload: []byte("garbage"), Time: now}, "batch: ", "batch: "},
 		"discarded before":            {letters.Letter{Payload: encode(now, part), Time: now, Discarded: true}, "it was discarded", "it was discarded"},
 		"nothing":                     {letters.Letter{Time: now}, "batch: ", "batch: "},

@@ -317,9 +317,6 @@ func retries(s Store) bool { return s.Limits().Entities != 0 }
 // Each commit moves one unit from a to b. No view may ever see one half of it, also
 // when it reads the two with two calls.
 func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
-	if su.unpinned {
-		t.Skip("the server cannot read at a moment")
-	}
 	s := su.open(t)
 	done := make(chan struct{})
 	var folds, views atomic.Int64

@@ -86,7 +86,7 @@ func testDeadPages(t *testing.T, su *suite) {
 // its letters behind all others.
 func testDiscardRemoves(t *testing.T, su *suite) {
 	s := su.open(t)
-	keys := []string{fmt.Sprintf("%032x", 1), "fff", "newer:01:a", "newer:01:b", "newer:02:a"}
+	keys := []string{fmt.Sprintf("%032x", 1), "fff", "other:01:a", "other:01:b", "other:02:a"}
 	for _, key := range keys {
 		d := letter(key)
 		d.Payload = slices.Repeat([]byte{0, 0xff}, wire.MaxBatch/2)
@@ -101,21 +101,21 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	discard()
 	discard("nobody's")
 	for range 2 {
-		discard("newer:01:b", "fff")
+		discard("other:01:b", "fff")
 		var got []string
-		for _, d := range dead(t, s, "newer:", 10) {
+		for _, d := range dead(t, s, "other:", 10) {
 			got = append(got, d.Key)
 		}
-		if diff := cmp.Diff([]string{"newer:01:a", "newer:02:a"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"other:01:a", "other:02:a"}, got); diff != "" {
 			t.Errorf("keys after a discard (-want +got):\n%s", diff)
 		}
 	}
 	if got := dead(t, s, "", 10); len(got) != 3 || got[0].Key != keys[0] {
 		t.Errorf("%d letters are left, want 3 beginning with %s", len(got), keys[0])
 	}
-	bury(t, s, letter("newer:01:b")) // set aside again
-	if got := dead(t, s, "newer:01:a", 1); len(got) != 1 || got[0].Key != "newer:01:b" {
-		t.Errorf("after a discard and a bury: %v, want newer:01:b", got)
+	bury(t, s, letter("other:01:b")) // set aside again
+	if got := dead(t, s, "other:01:a", 1); len(got) != 1 || got[0].Key != "other:01:b" {
+		t.Errorf("after a discard and a bury: %v, want other:01:b", got)
 	}
 }
 
@@ -123,7 +123,7 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	latest, settings := time.Now().Add(time.Hour), check(t, s).Settings
-	keys := []string{"a", "newer:01:b", "c"}
+	keys := []string{"a", "other:01:b", "c"}
 	told := make([]aggregator.Fate, 2*4)
 	for _, key := range keys[:2] {
 		var all sync.WaitGroup
@@ -176,7 +176,7 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 		t.Errorf("DeadByKey of nothing: %v", got)
 	}
 	var got []string
-	for _, d := range find(slices.Concat([]string{"nobody's"}, keys[3:], []string{keys[0], "newer:"})...) {
+	for _, d := range find(slices.Concat([]string{"nobody's"}, keys[3:], []string{keys[0], "other:"})...) {
 		got = append(got, d.Key)
 	}
 	if diff := cmp.Diff(append(slices.Clone(keys[3:]), keys[0]), got); diff != "" {

@@ -56,21 +56,16 @@ func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
 // needs it in production gives totals that never existed.
 func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d } }
 
-// Unpinned says that the server cannot read at a moment, and skips the tests that need
-// it. It is for emulators, for the same reason.
-func Unpinned() Feature { return func(su *suite) { su.unpinned = true } }
-
 // Clock says that the clock of a store can be set: to off from the right time.
 func Clock(set func(s Store, off time.Duration)) Feature {
 	return func(su *suite) { su.setClock = set }
 }
 
 type suite struct {
-	open     func(t *testing.T) Store
-	reopen   func(t *testing.T, s Store) Store
-	rounds   int
-	settle   time.Duration
-	unpinned bool
+	open   func(t *testing.T) Store
+	reopen func(t *testing.T, s Store) Store
+	rounds int
+	settle time.Duration
 
 	again    func(t *testing.T, s Store, window time.Duration) Store
 	expire   func(t *testing.T, s Store)

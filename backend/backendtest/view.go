@@ -84,9 +84,6 @@ func testLookupReportsOverflow(t *testing.T, su *suite) {
 }
 
 func testViewIsPinned(t *testing.T, su *suite) {
-	if su.unpinned {
-		t.Skip("the server cannot read at a moment")
-	}
 	s := su.open(t)
 	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 1)))

@@ -43,7 +43,7 @@ func (s *Store) commit(ctx context.Context, req *pb.CommitRequest) (*pb.CommitRe
 func (s *Store) commitLots(ctx context.Context, mutations []*pb.Mutation) error {
 	for len(mutations) > 0 {
 		n, size := 0, 0
-		for n < len(mutations) && n < s.entities {
+		for n < len(mutations) && n < s.lot {
 			if size += proto.Size(mutations[n]); size > maxCommit && n > 0 {
 				break
 			}
@@ -57,8 +57,7 @@ func (s *Store) commitLots(ctx context.Context, mutations []*pb.Mutation) error 
 	return nil
 }
 
-// commitTime is zero where the server does not say it: the older emulator, whose time is
-// the machine's own.
+// commitTime is zero where the server does not say it.
 func commitTime(resp *pb.CommitResponse) time.Time {
 	if resp.GetCommitTime() == nil {
 		return time.Time{}

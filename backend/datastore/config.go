@@ -15,17 +15,6 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// How a store folds.
-const (
-	// Auto is Single where the server can, else Classic.
-	Auto = "auto"
-	// Single is one commit with a single-use transaction and transforms.
-	Single = "single"
-	// Classic reads the counts and writes the sums in a transaction: three calls, and
-	// folds that share a shard stand in each other's way.
-	Classic = "classic"
-)
-
 // Config says where a store lies and how it is used.
 type Config struct {
 	// Project is the id of the Google Cloud project. Required.
@@ -39,16 +28,6 @@ type Config struct {
 	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
 	Window time.Duration
 
-	// Commit is Auto, Single or Classic. Default Auto.
-	Commit string
-	// EntityGroups says that the database's concurrency mode is
-	// OPTIMISTIC_WITH_ENTITY_GROUPS, where a commit takes 25 entities. The probe finds
-	// that out by itself; without the probe nothing does. Default false.
-	EntityGroups bool
-	// Sweep says who deletes expired markers: SweepAuto, SweepOn or SweepOff. All
-	// aggregators of a database must agree: a marker that was written with it off is
-	// never swept. Default SweepAuto.
-	Sweep string
 	// ReadOnly opens the store for reading totals: there is no probe, and what counts
 	// answers aggregator.ErrDeployment. Dead letters can be written and removed, where
 	// the database lets this process. Default false.
@@ -79,8 +58,6 @@ func (c Config) withDefaults() Config {
 	c.Emulator = strings.TrimPrefix(cmp.Or(c.Emulator, os.Getenv("DATASTORE_EMULATOR_HOST")), "http://")
 	c.Create = c.Create || c.Emulator != ""
 	c.Window = cmp.Or(c.Window, countmill.DefaultHorizon)
-	c.Commit = cmp.Or(c.Commit, Auto)
-	c.Sweep = cmp.Or(c.Sweep, SweepAuto)
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 20*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Logger == nil {
@@ -105,16 +82,6 @@ func (c Config) validate() error {
 	}
 	if !namespacePattern.MatchString(c.Namespace) {
 		errs = append(errs, fmt.Errorf("Namespace must be at most 100 of 0-9, A-Z, a-z, . _ and -, got %q", c.Namespace))
-	}
-	switch c.Commit {
-	case Auto, Single, Classic:
-	default:
-		errs = append(errs, fmt.Errorf("Commit must be %s, %s or %s, got %q", Auto, Single, Classic, c.Commit))
-	}
-	switch c.Sweep {
-	case SweepAuto, SweepOn, SweepOff:
-	default:
-		errs = append(errs, fmt.Errorf("Sweep must be %s, %s or %s, got %q", SweepAuto, SweepOn, SweepOff, c.Sweep))
 	}
 	if c.Emulator != "" && c.Endpoint != "" {
 		errs = append(errs, fmt.Errorf("Endpoint %s and an emulator %s (DATASTORE_EMULATOR_HOST) cannot both be meant", c.Endpoint, c.Emulator))

@@ -47,7 +47,7 @@ func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 	}
 	defer cancel()
 	r := ref{kindCounter, counter}
-	_, err = s.readModifyWrite(ctx, []ref{r}, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
+	err = s.readModifyWrite(ctx, []ref{r}, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
 		m, n, err := s.raiseFound(r, found[r], shards)
 		if named = n; m == nil || n > shards || err != nil {
 			return nil, err
@@ -77,8 +77,8 @@ func (s *Store) raiseFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, 
 	return s.rewrite(e, map[string]*pb.Value{"shards": integer(int64(named)), "deleted_at": nil}), named, nil
 }
 
-// rewrite changes properties of an entity that was read in this transaction, and removes
-// those that are nil. It names no mask: the older emulator ignores them.
+// rewrite changes properties of an entity that was read in this transaction; a nil one is
+// removed.
 func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation {
 	properties := maps.Clone(e.GetProperties())
 	for name, v := range changes {
@@ -100,13 +100,10 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 	}
 	defer cancel()
 	counter, marker := ref{kindCounter, r.Counter}, ref{kindApplied, r.ID.String()}
-	_, err = s.readModifyWrite(ctx, []ref{counter, marker}, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
+	err = s.readModifyWrite(ctx, []ref{counter, marker}, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
 		if e := found[marker]; e != nil {
 			done, err = doneOf(e)
 			return nil, err
-		}
-		if when.IsZero() {
-			when = now()
 		}
 		if mutations, done, err = s.applyReset(&r, found[counter], when); err != nil {
 			return nil, err
@@ -144,9 +141,6 @@ func (s *Store) insertDone(r *admin.Reset, done admin.Done) *pb.Mutation {
 	k := ref{kindApplied, r.ID.String()}
 	properties := map[string]*pb.Value{
 		"removed": integer(done.Removed), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
-	}
-	if s.sweeps {
-		properties[expiresOn] = indexedText(expiryDay(k.name, r.ExpireAt))
 	}
 	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(k), Properties: properties}}}
 }

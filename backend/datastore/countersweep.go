@@ -13,10 +13,17 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
+const (
+	// sweepPause is between two transactions of a sweep, so that folds come first. A guess.
+	sweepPause = 50 * time.Millisecond
+	// sweepErrors in a row end a sweep. Fewer may be other processes that sweep too.
+	sweepErrors = 3
+)
+
 // SweepCounters removes deleted counters, those first that were deleted first. It ends with
 // ctx, or when the store is away; after an error it goes on with the next, and returns the
 // last one. Several processes may do it at once. A counter whose record and shards do not fit
-// one commit stays: one of over 399 shards, or over 24 with entity groups.
+// one commit stays: one of over 399 shards.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	if s.cfg.ReadOnly {
 		return 0, nil
@@ -93,13 +100,10 @@ func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Dur
 	}
 	defer cancel()
 	refs, err := s.counterRefs(ctx, counter)
-	if err != nil || len(refs) > s.entities {
+	if err != nil || len(refs) > maxEntities {
 		return false, err
 	}
-	_, err = s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
-		if when.IsZero() {
-			when = now()
-		}
+	err = s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
 		due, same, err := sweepable(found, refs, when.Add(-after))
 		if err != nil || !due {
 			return nil, err

@@ -23,8 +23,6 @@ const (
 	// maxEntities is ours: the documentation has no number any more, and 500 was the
 	// last one.
 	maxEntities = 400
-	// maxGroups is the limit of the older emulator and of databases with entity groups.
-	maxGroups = 25
 	// maxKeys is the limit of a look-up.
 	maxKeys = 1000
 	// fixedShards is how many a new counter has where nothing tells that it needs more.
@@ -39,19 +37,14 @@ type Store struct {
 
 	id        string // of this database, from its meta record
 	identity  identity
-	classic   bool // folds read and write instead of incrementing
 	untallied bool // shards have no tallies, as nothing tells how busy they are
-	entities  int  // of a commit
-	unpinned  bool // the server does not say when it read
-	sweeps    bool // no TTL policy deletes markers: Sweep does
+	lot       int  // how many entities commitLots puts in a commit
 
 	links   *links
 	checked atomic.Int64 // the number of links at whose last the database was ours
 
-	closed  atomic.Bool
-	advised atomic.Bool // the log has the advice about entity groups
-	tidied  atomic.Int64
-	swept   atomic.Int64 // markers
+	closed atomic.Bool
+	tidied atomic.Int64
 }
 
 var (
@@ -60,7 +53,8 @@ var (
 	_ admin.Store      = (*Store)(nil)
 )
 
-// Open connects, makes sure that the database is countmill's, and finds out how to fold.
+// Open connects, makes sure that the database is countmill's, and finds out whether
+// it can fold there.
 // Without credentials it fails within 5 seconds.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return open(ctx, cfg, credentials.DetectDefault)
@@ -77,21 +71,13 @@ func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	}
-	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), entities: maxEntities, links: made}
-	if cfg.ReadOnly {
-		s.entities = maxGroups // what every database takes, as nothing finds out
-	}
+	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), lot: maxEntities, links: made}
 	if err := s.start(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
-	if s.unpinned {
-		cfg.Logger.Warn("this server does not say when it read: totals of several calls may mix moments; use the Firestore emulator in Datastore mode",
-			"store", cfg.String())
-	}
-	s.saySweep()
 	cfg.Logger.Info("store opened", "store", cfg.String(), "id", s.id, "emulator", cfg.Emulator,
-		"read_only", cfg.ReadOnly, "classic", s.classic, "entities", s.entities, "sweeps", s.sweeps)
+		"read_only", cfg.ReadOnly)
 	return s, nil
 }
 
@@ -126,16 +112,12 @@ func (s *Store) learn(ctx context.Context) error {
 	if err := s.readMeta(ctx); err != nil || s.cfg.ReadOnly {
 		return err
 	}
-	if err := s.probe(ctx); err != nil {
-		return err
-	}
-	s.decideSweep()
-	return nil
+	return s.probe(ctx)
 }
 
 // Limits is what a commit takes here.
 func (s *Store) Limits() aggregator.Limits {
-	limits := aggregator.Limits{Entities: s.entities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
+	limits := aggregator.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
 	if s.untallied {
 		limits.Shards = fixedShards
 	}

@@ -76,11 +76,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
 	backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
-		if s.classic || s.unpinned || s.entities != 400 {
-			t.Errorf("classic %t, unpinned %t, %d entities; want neither and 400", s.classic, s.unpinned, s.entities)
-		}
-		return s
+		return openStore(t, Config{Project: emulator.Project(), Emulator: host})
 	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
 		backendtest.Shared(again), backendtest.RemovesByTime(expire))
 }
@@ -94,18 +90,4 @@ func TestStoreBehindTheMachine(t *testing.T) {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour)}})
 	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
 		backendtest.Shared(again), backendtest.RemovesByTime(expire))
-}
-
-// The older emulator ignores transforms and says OK: the store has to notice and fall
-// back, with exact totals.
-func TestStoreOnOlderEmulator(t *testing.T) {
-	t.Parallel()
-	host := emulator.Datastore(t)
-	backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
-		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
-		if !s.classic || s.entities != 25 {
-			t.Errorf("classic %t, %d entities; want the fallback and 25", s.classic, s.entities)
-		}
-		return s
-	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Unpinned(), backendtest.Shared(again))
 }

@@ -11,7 +11,6 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/emulator"
 	"github.com/countmill/countmill/store"
 )
 
@@ -24,35 +23,33 @@ func payload(n int) []byte {
 // The largest message of Pub/Sub is 10 MB; an entity is at most 1 MiB.
 func TestDeadLettersInPieces(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
-		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
-		var want []aggregator.Dead
-		for i, size := range []int{0, 1, maxPayload, maxPayload + 1, 2 * maxPayload, 10_000_000} {
-			want = append(want, aggregator.Dead{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
+	s := openStore(t, fresh(t))
+	var want []aggregator.Dead
+	for i, size := range []int{0, 1, maxPayload, maxPayload + 1, 2 * maxPayload, 10_000_000} {
+		want = append(want, aggregator.Dead{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
+	}
+	for range 2 { // it may be repeated
+		if err := s.Bury(t.Context(), want); err != nil {
+			t.Fatalf("Bury: %v", err)
 		}
-		for range 2 { // it may be repeated
-			if err := s.Bury(t.Context(), want); err != nil {
-				t.Fatalf("%s: Bury: %v", name, err)
-			}
+	}
+	got, err := s.Dead(t.Context(), "", 100)
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("Dead: %d letters, %v; want %d", len(got), err, len(want))
+	}
+	for i := range want {
+		if got[i].Key != want[i].Key || !bytes.Equal(got[i].Payload, want[i].Payload) {
+			t.Errorf("letter %q of %d bytes came back as %q of %d", want[i].Key, len(want[i].Payload), got[i].Key, len(got[i].Payload))
 		}
-		got, err := s.Dead(t.Context(), "", 100)
-		if err != nil || len(got) != len(want) {
-			t.Fatalf("%s: Dead: %d letters, %v; want %d", name, len(got), err, len(want))
-		}
-		for i := range want {
-			if got[i].Key != want[i].Key || !bytes.Equal(got[i].Payload, want[i].Payload) {
-				t.Errorf("%s: letter %q of %d bytes came back as %q of %d", name, want[i].Key, len(want[i].Payload), got[i].Key, len(got[i].Payload))
-			}
-		}
-		if n := rows(t, s, kindChunk); n != 2+2+11 {
-			t.Errorf("%s: %d pieces, want 15", name, n)
-		}
-		if err := s.Discard(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
-			t.Fatalf("%s: Discard: %v", name, err)
-		}
-		if left, n := rows(t, s, kindDead), rows(t, s, kindChunk); left != 3 || n != 0 {
-			t.Errorf("%s: %d letters and %d pieces after a discard, want 3 and none", name, left, n)
-		}
+	}
+	if n := rows(t, s, kindChunk); n != 2+2+11 {
+		t.Errorf("%d pieces, want 15", n)
+	}
+	if err := s.Discard(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
+		t.Fatalf("Discard: %v", err)
+	}
+	if left, n := rows(t, s, kindDead), rows(t, s, kindChunk); left != 3 || n != 0 {
+		t.Errorf("%d letters and %d pieces after a discard, want 3 and none", left, n)
 	}
 }
 
@@ -81,8 +78,8 @@ func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	cfg := fresh(t)
 	cfg.DialOptions = append(cfg.DialOptions, calls.option())
 	s := openStore(t, cfg)
-	s.entities = 1 // so that it may end between any two
-	const all = 7  // letters and pieces
+	s.lot = 1     // so that it may end between any two
+	const all = 7 // letters and pieces
 	for commits := range all + 1 {
 		keys := []string{fmt.Sprint("a", commits), fmt.Sprint("b", commits), fmt.Sprint("c", commits)}
 		letters := make([]aggregator.Dead, len(keys))

@@ -10,7 +10,6 @@
 //	                                                    folds it takes; shards: the most that any
 //	                                                    of their aggregators went by
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
-//	                                                    expires_on (indexed) where Sweep deletes them;
 //	                                                    removed, reset_at instead of fingerprint, fold
 //	                                                    where it is of a reset
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
@@ -36,18 +35,16 @@
 // sent twice counts twice, unless its marker is in the same transaction.
 //
 // A server may not know transforms: Google's older Datastore emulator ignores them and
-// answers OK. [Open] finds that out with a probe, and folds then read the counts and
-// write the sums in a transaction, at most 25 entities at a time. Every later answer is
-// checked as well.
+// answers OK. [Open] finds that out with a probe, and refuses it. So it does with a database
+// with entity groups, which takes 25 entities a commit. Every later answer is checked as well.
 //
 // # Settings
 //
 // Each check reads the meta record, and with it for how long parts are recognised
 // (store.Settings). ForgetBefore is worked out from the record and the service's time, and so
-// is written only where somebody changes the window. Markers go by expire_at: by a TTL policy, or
-// by Sweep, which looks at the service's clock too. That is enough for both, as ForgetBefore
-// moves by the same clock, and expire_at is the time that the settings promised when the marker was
-// written; store.Settings.Changed keeps ForgetBefore ahead of it while the window grows.
+// is written only where somebody changes the window. A TTL policy removes markers by expire_at.
+// That is enough: the policy and ForgetBefore go by the service's clock, and expire_at is the time that
+// the settings promised when the marker was written; store.Settings.Changed keeps ForgetBefore ahead of it while the window grows.
 //
 // # Resets
 //
@@ -58,7 +55,6 @@
 //
 // # Reading
 //
-// The first look-up of a view is strong, and its read_time pins all further ones. The
-// older emulator has no read_time: totals of several calls may then mix moments, and
-// Open says so.
+// The first look-up of a view is strong, and its read_time pins all further ones. A server
+// that gives no read_time, as the older emulator, is refused.
 package datastore

@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/aggregator"
 )
 
-// Fold applies the commit in one call, or in a transaction of three where the server
-// does not know transforms.
+// Fold applies the commit in one call.
 func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
 	may := s.write
 	if len(c.Adds) == 0 {
@@ -27,15 +23,8 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 		return aggregator.Folded{}, notApplied(err)
 	}
 	defer cancel()
-	if n := c.Entities(); n > s.entities {
-		return aggregator.Folded{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, s.entities)
-	}
-	if s.classic && len(c.Adds) > 0 {
-		folded, err := s.foldClassic(ctx, c)
-		if err == nil {
-			err = s.confirm(ctx, "fold")
-		}
-		return folded, err
+	if n := c.Entities(); n > maxEntities {
+		return aggregator.Folded{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, maxEntities)
 	}
 	mutations := s.insertMarkers(c.Markers)
 	for i := range c.Adds {
@@ -44,7 +33,6 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
-		s.adviseGroups(err)
 		return aggregator.Folded{}, s.explain("fold", err)
 	}
 	if err := checkResults(mutations, resp); err != nil {
@@ -126,28 +114,11 @@ func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
 	for i := range sorted {
 		m := &sorted[i]
 		r := ref{kindApplied, m.ID.String()}
-		properties := map[string]*pb.Value{
+		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: map[string]*pb.Value{
 			"fingerprint": integer(int64(m.Fingerprint)),
 			"fold":        integer(int64(m.Fold)),
 			"expire_at":   instant(m.ExpireAt),
-		}
-		if s.sweeps {
-			properties[expiresOn] = indexedText(expiryDay(r.name, m.ExpireAt))
-		}
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: properties}}})
+		}}}})
 	}
 	return mutations
-}
-
-// adviseGroups says once what a refusal for entity groups means. Commits that are too
-// large shrink by themselves until they fit, but each is refused first.
-func (s *Store) adviseGroups(err error) {
-	if status.Code(err) == codes.InvalidArgument && tooManyGroups(err) && !s.advised.Swap(true) {
-		s.cfg.Logger.Warn("the database takes 25 entities a commit and no TTL policy, as with the concurrency mode OPTIMISTIC_WITH_ENTITY_GROUPS; another mode is cheaper",
-			"store", s.cfg.String(), "err", err)
-	}
-}
-
-func tooManyGroups(err error) bool {
-	return strings.Contains(strings.ToLower(status.Convert(err).Message()), "entity groups")
 }

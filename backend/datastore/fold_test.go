@@ -3,7 +3,6 @@ package datastore
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/emulator"
 )
 
 func TestFoldIsOneCall(t *testing.T) {
@@ -50,7 +48,7 @@ func TestFoldIsOneCall(t *testing.T) {
 func TestFoldIsNeverRepeated(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
-	s := openStore(t, Config{Project: "p-1", Emulator: serve(t, r), Commit: Classic})
+	s := openStore(t, Config{Project: "p-1", Emulator: serve(t, r)})
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		r.fail = func(req any) error {
 			if _, ok := req.(*pb.CommitRequest); ok {
@@ -140,37 +138,31 @@ func TestCommitTooLarge(t *testing.T) {
 // Commits with a single-use transaction keep what else an entity holds.
 func TestFoldKeepsOtherProperties(t *testing.T) {
 	t.Parallel()
-	for name, commit := range map[string]string{"single": Single, "classic": Classic} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := fresh(t)
-			cfg.Commit = commit
-			s := openStore(t, cfg)
-			a := add("a", 0, 5)
-			r := shardRef(a.Hash, "a", 0)
-			for _, of := range []ref{r, {kindCounter, "a"}} {
-				if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(of, map[string]*pb.Value{
-					"count": integer(1), "shards": integer(1), "created": integer(3), "baseline": integer(9),
-				})}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{a}})
-			if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
-				t.Fatal(err)
-			}
-			found, err := s.lookupAll(t.Context(), []ref{r, {kindCounter, "a"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			shard, record := fields{entity: found[r]}, fields{entity: found[ref{kindCounter, "a"}]}
-			if shard.integer("count") != 6 || shard.integer("baseline") != 9 || shard.text("counter") != "a" {
-				t.Errorf("the shard is %v", found[r])
-			}
-			if record.integer("shards") != 4 || record.integer("baseline") != 9 || record.integer("created") != 3 {
-				t.Errorf("the record is %v", found[ref{kindCounter, "a"}])
-			}
-		})
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	a := add("a", 0, 5)
+	r := shardRef(a.Hash, "a", 0)
+	for _, of := range []ref{r, {kindCounter, "a"}} {
+		if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(of, map[string]*pb.Value{
+			"count": integer(1), "shards": integer(1), "created": integer(3), "baseline": integer(9),
+		})}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{a}})
+	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.lookupAll(t.Context(), []ref{r, {kindCounter, "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard, record := fields{entity: found[r]}, fields{entity: found[ref{kindCounter, "a"}]}
+	if shard.integer("count") != 6 || shard.integer("baseline") != 9 || shard.text("counter") != "a" {
+		t.Errorf("the shard is %v", found[r])
+	}
+	if record.integer("shards") != 4 || record.integer("baseline") != 9 || record.integer("created") != 3 {
+		t.Errorf("the record is %v", found[ref{kindCounter, "a"}])
 	}
 }
 
@@ -178,58 +170,22 @@ func TestFoldKeepsOtherProperties(t *testing.T) {
 // and nothing where there was nothing; counts are right all the same.
 func TestFoldsBesideOlderVersions(t *testing.T) {
 	t.Parallel()
-	for name, commit := range map[string]string{"single": Single, "classic": Classic} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := fresh(t)
-			cfg.Commit = commit
-			s := openStore(t, cfg)
-			a := add("a", 0, 5)
-			r := shardRef(a.Hash, "a", 0)
-			before := s.increment(r, "a", 100, 0, 0)
-			before.PropertyTransforms = before.PropertyTransforms[:1]
-			for i, want := range []aggregator.Told{{Tally: 51, Known: 7}, {Tally: 52, Known: 7}, {Tally: 71, Known: 9}} {
-				if _, err := s.commitOnce(t.Context(), []*pb.Mutation{before}); err != nil {
-					t.Fatal(err)
-				}
-				folded, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{a}, Known: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
-				if err != nil || !slices.Equal(folded.Shards, []aggregator.Told{want}) {
-					t.Errorf("the shard tells %+v, want %+v; %v", folded.Shards, want, err)
-				}
-				if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {
-					t.Errorf("after fold %d the count is %d, want %d", i+1, got, want)
-				}
-			}
-		})
-	}
-}
-
-func TestAddSaturating(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ a, b, want int64 }{
-		{1, 2, 3}, {-1, -2, -3}, {math.MaxInt64 - 1, 1, math.MaxInt64}, {math.MaxInt64 - 1, 2, math.MaxInt64}, {1, math.MaxInt64, math.MaxInt64},
-		{math.MinInt64 + 1, -1, math.MinInt64}, {-5, math.MinInt64, math.MinInt64}, {math.MaxInt64, -1, math.MaxInt64}, {math.MinInt64, 1, math.MinInt64},
-		{math.MaxInt64 - 1, -1, math.MaxInt64 - 2}, {math.MinInt64 + 1, 1, math.MinInt64 + 2},
-	} {
-		if got := addSaturating(c.a, c.b); got != c.want {
-			t.Errorf("%d + %d: got %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
-// A count that somebody else put there is never taken for a number, nor written over.
-func TestForeignCount(t *testing.T) {
-	t.Parallel()
-	cfg := Config{Project: emulator.Project(), Emulator: emulator.Datastore(t)}
+	cfg := fresh(t)
 	s := openStore(t, cfg)
-	r := shardRef(add("a", 0, 1).Hash, "a", 0)
-	if _, err := s.commitOnce(t.Context(), []*pb.Mutation{s.replace(r, map[string]*pb.Value{"count": text("7")})}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}}); err == nil {
-		t.Error("a fold onto a count that is text: got no error")
-	}
-	if found, err := s.lookupAll(t.Context(), []ref{r}); err != nil || found[r].GetProperties()["count"].GetStringValue() != "7" {
-		t.Errorf("the count became %v (%v)", found[r], err)
+	a := add("a", 0, 5)
+	r := shardRef(a.Hash, "a", 0)
+	before := s.increment(r, "a", 100, 0, 0)
+	before.PropertyTransforms = before.PropertyTransforms[:1]
+	for i, want := range []aggregator.Told{{Tally: 51, Known: 7}, {Tally: 52, Known: 7}, {Tally: 71, Known: 9}} {
+		if _, err := s.commitOnce(t.Context(), []*pb.Mutation{before}); err != nil {
+			t.Fatal(err)
+		}
+		folded, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{a}, Known: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
+		if err != nil || !slices.Equal(folded.Shards, []aggregator.Told{want}) {
+			t.Errorf("the shard tells %+v, want %+v; %v", folded.Shards, want, err)
+		}
+		if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {
+			t.Errorf("after fold %d the count is %d, want %d", i+1, got, want)
+		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/countmill/countmill/aggregator"
 )
 
 // at reads the database as it was at a moment; nil reads it as it is.
@@ -47,6 +49,15 @@ func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref)
 		deferred = append(deferred, refOf(k))
 	}
 	return found, deferred, resp, nil
+}
+
+// timed refuses an answer that does not say when the server read: it is Google's older Datastore
+// emulator, or something like it, and cannot read twice at one moment.
+func (s *Store) timed(read *timestamppb.Timestamp) error {
+	if read == nil {
+		return fmt.Errorf("%w: %s: the server does not say when it read; %s", aggregator.ErrDeployment, s.cfg, useFirestore)
+	}
+	return nil
 }
 
 // lookupAll asks until nothing is deferred. What it returns may be of several moments.

@@ -50,7 +50,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 }
 
 // lookupMeta returns the meta record, one without an id where there is none, and the time of
-// the database, zero where the server does not give it.
+// the database.
 func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ error) {
 	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
@@ -58,12 +58,10 @@ func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ e
 	if err != nil {
 		return m, at, s.explain("look the meta record up", err)
 	}
-	if s.id == "" {
-		s.unpinned = resp.GetReadTime() == nil
+	if err := s.timed(resp.GetReadTime()); err != nil {
+		return m, at, err
 	}
-	if read := resp.GetReadTime(); read != nil {
-		at = read.AsTime()
-	}
+	at = resp.GetReadTime().AsTime()
 	if len(resp.GetDeferred()) > 0 {
 		return m, at, fmt.Errorf("%s: the server deferred the meta record", s.cfg)
 	}
@@ -125,7 +123,7 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 // changeMeta is one try of a transaction that changes properties of the meta record. Where plan
 // returns none, nothing is written.
 func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when time.Time) (map[string]*pb.Value, error)) error {
-	_, err := s.readModifyWrite(ctx, []ref{metaRef}, func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error) {
+	return s.readModifyWrite(ctx, []ref{metaRef}, func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error) {
 		e := found[metaRef]
 		if e == nil {
 			return nil, s.another("is gone")
@@ -134,22 +132,17 @@ func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when tim
 		if err != nil {
 			return nil, err
 		}
-		if when.IsZero() {
-			when = now() // the older emulator's time is the machine's
-		}
 		changes, err := plan(m, when)
 		if err != nil || len(changes) == 0 {
 			return nil, err
 		}
 		return []*pb.Mutation{s.rewrite(e, changes)}, nil
 	})
-	return err
 }
 
 // Check compares the meta record with the one that was opened. One that is gone or has
 // changed is another database: an emulator that was restarted empty, a restored backup.
-// It returns the database's time, zero from a server that does not give it, and the settings
-// as of then.
+// It returns the database's time, and the settings as of then.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel, err := s.bound(ctx)
 	if err != nil {
@@ -160,12 +153,7 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err != nil {
 		return store.Checked{}, err
 	}
-	checked := store.Checked{At: at}
-	if at.IsZero() {
-		at = now()
-	}
-	checked.Settings = m.settings.At(at)
-	return checked, nil
+	return store.Checked{At: at, Settings: m.settings.At(at)}, nil
 }
 
 func (s *Store) compareMeta(ctx context.Context) (m metaRecord, at time.Time, err error) {

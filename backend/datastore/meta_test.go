@@ -11,7 +11,6 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/emulator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -101,31 +100,30 @@ func TestCreate(t *testing.T) {
 // Processes that start at once agree on one id, and namespaces have ids of their own.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
-		cfg := Config{Project: emulator.Project(), Emulator: host, ReadOnly: true}
-		ids := make([]string, 5)
-		var wg sync.WaitGroup
-		for i := range ids {
-			wg.Go(func() {
-				s, err := Open(t.Context(), cfg)
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				ids[i] = s.ID()
-				_ = s.Close()
-			})
-		}
-		wg.Wait()
-		for _, id := range ids {
-			if id != ids[0] || id == "" {
-				t.Errorf("%s: ids %q, want one", name, ids)
+	cfg := fresh(t)
+	cfg.ReadOnly = true
+	ids := make([]string, 5)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			s, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Error(err)
+				return
 			}
+			ids[i] = s.ID()
+			_ = s.Close()
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] || id == "" {
+			t.Errorf("ids %q, want one", ids)
 		}
-		cfg.Namespace = "other"
-		if s := openStore(t, cfg); s.ID() == ids[0] {
-			t.Errorf("%s: two namespaces have the id %s", name, ids[0])
-		}
+	}
+	cfg.Namespace = "other"
+	if s := openStore(t, cfg); s.ID() == ids[0] {
+		t.Errorf("two namespaces have the id %s", ids[0])
 	}
 }
 
@@ -135,7 +133,7 @@ func TestServerComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	before, after := &recorder{}, &recorder{empty: true}
 	host, stop := serveOn(t, before, "127.0.0.1:0")
-	s := openStore(t, Config{Project: "p-1", Emulator: host, Commit: Classic})
+	s := openStore(t, Config{Project: "p-1", Emulator: host})
 	fold := func() error {
 		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
 		return err

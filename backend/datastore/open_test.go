@@ -35,6 +35,7 @@ type recorder struct {
 	fail  func(req any) error // nil for none
 
 	mu      sync.Mutex
+	counts  map[string]int64 // of the probe's entities
 	headers []grpcmetadata.MD
 	methods []string
 }
@@ -57,18 +58,40 @@ func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo
 		return &pb.LookupResponse{Found: []*pb.EntityResult{{Entity: &pb.Entity{
 			Key:        &pb.Key{Path: []*pb.Key_PathElement{{Kind: kindMeta, IdType: &pb.Key_PathElement_Name{Name: "meta"}}}},
 			Properties: metaProperties("x"),
-		}}}}, nil
+		}}}, ReadTime: timestamppb.Now()}, nil
 	case pb.Datastore_Commit_FullMethodName:
 		if req.(*pb.CommitRequest).GetTransaction() != nil {
 			return nil, status.Error(codes.Aborted, "contention")
 		}
-		return &pb.CommitResponse{MutationResults: make([]*pb.MutationResult, len(req.(*pb.CommitRequest).Mutations))}, nil
+		return r.commit(req.(*pb.CommitRequest)), nil
 	case pb.Datastore_BeginTransaction_FullMethodName:
 		return &pb.BeginTransactionResponse{Transaction: []byte("t")}, nil
 	case pb.Datastore_RunQuery_FullMethodName:
-		return &pb.RunQueryResponse{Batch: &pb.QueryResultBatch{}}, nil
+		return &pb.RunQueryResponse{Batch: &pb.QueryResultBatch{ReadTime: timestamppb.Now()}}, nil
 	}
 	return &pb.RollbackResponse{}, nil
+}
+
+// commit answers every transform with what increments of its entity come to.
+func (r *recorder) commit(req *pb.CommitRequest) *pb.CommitResponse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = make(map[string]int64)
+	}
+	resp := &pb.CommitResponse{}
+	for _, m := range req.Mutations {
+		result := &pb.MutationResult{}
+		for i, tr := range m.PropertyTransforms {
+			name := m.GetUpsert().GetKey().String()
+			if i == resultCount {
+				r.counts[name] += tr.GetIncrement().GetIntegerValue()
+			}
+			result.TransformResults = append(result.TransformResults, integer(r.counts[name]))
+		}
+		resp.MutationResults = append(resp.MutationResults, result)
+	}
+	return resp
 }
 
 func serve(t *testing.T, r *recorder) (host string) {
@@ -116,12 +139,12 @@ func TestRoutingHeaders(t *testing.T) {
 		"counters": {"projects/p-1/databases/counters", "project_id=p-1&database_id=counters"},
 	} {
 		r := &recorder{}
-		s := openStore(t, Config{Project: "p-1", Database: database, Emulator: serve(t, r), Commit: Classic})
+		s := openStore(t, Config{Project: "p-1", Database: database, Emulator: serve(t, r)})
 		v := s.View()
 		_, _ = v.List(t.Context(), "", "", 1)
 		_, _ = s.Applied(t.Context(), nil)
 		mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
-		_, _ = s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+		_, _ = s.RaiseCounter(t.Context(), "a", 1)
 		for i, md := range r.headers {
 			got := [2]string{strings.Join(md["google-cloud-resource-prefix"], "|"), strings.Join(md["x-goog-request-params"], "|")}
 			if got != want {
@@ -139,9 +162,9 @@ func TestRoutingHeaders(t *testing.T) {
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), Config{
-		Project: "P!", Database: "no", Namespace: "a b", Commit: "twice", Sweep: "daily", Emulator: "127.0.0.1:1", Endpoint: "x:1", Timeout: -1,
+		Project: "P!", Database: "no", Namespace: "a b", Emulator: "127.0.0.1:1", Endpoint: "x:1", Timeout: -1,
 	})
-	for _, field := range []string{"Project", "Database", "Namespace", "Commit", "Sweep", "Endpoint", "Timeout"} {
+	for _, field := range []string{"Project", "Database", "Namespace", "Endpoint", "Timeout"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("the problem with %s is not in %v", field, err)
 		}
@@ -223,53 +246,76 @@ func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l,
 
 func TestProbeLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
-		s := openStore(t, Config{Project: emulator.Project(), Emulator: host})
-		if n := rows(t, s, kindProbe); n != 0 {
-			t.Errorf("%s: the probe left %d entities", name, n)
-		}
+	if n := rows(t, openStore(t, fresh(t)), kindProbe); n != 0 {
+		t.Errorf("the probe left %d entities", n)
 	}
 }
 
-func TestProbeFallsBackAloud(t *testing.T) {
+// Nobody counts, and nobody reads, on a server that takes no increments or reads at no moment. The
+// older emulator is both.
+func TestOlderEmulatorIsRefused(t *testing.T) {
 	t.Parallel()
-	log := &logbook{}
-	cfg := Config{Project: emulator.Project(), Emulator: emulator.Datastore(t), Logger: log.logger()}
-	openStore(t, cfg)
-	for _, said := range []string{"does not know property transforms", "does not say when it read"} {
-		if !log.has(said) {
-			t.Errorf("the log does not say %q: %v", said, log.lines)
-		}
-	}
-	cfg.Commit = Single
-	if s, err := Open(t.Context(), cfg); err == nil || !errors.Is(err, aggregator.ErrNotCounted) {
-		t.Errorf("commit=single there: got %v, %v; want ErrNotCounted", s, err)
+	for _, readOnly := range []bool{false, true} {
+		cfg := Config{Project: emulator.Project(), Emulator: emulator.Datastore(t), ReadOnly: readOnly}
+		wantRefusal(t, cfg, "does not say when it read", "gcloud emulators firestore start --database-mode=datastore-mode")
 	}
 }
 
-// A database with entity groups takes 25 entities, and transforms.
-func TestProbeFindsEntityGroups(t *testing.T) {
+// Some servers ignore transforms and answer OK, others refuse them.
+func TestServerWithoutTransformsIsRefused(t *testing.T) {
 	t.Parallel()
-	log, p := &logbook{}, &tap{}
+	for name, code := range map[string]codes.Code{"ignores them": codes.OK, "refuses them": codes.InvalidArgument, "knows no such call": codes.Unimplemented} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, p := fresh(t), &tap{}
+			openStore(t, cfg) // makes the meta record
+			p.set(func(_ string, req, reply any) (bool, error) {
+				c, ok := req.(*pb.CommitRequest)
+				if ok && code == codes.OK {
+					reply.(*pb.CommitResponse).MutationResults = make([]*pb.MutationResult, len(c.Mutations))
+				}
+				return ok, status.Error(code, "as the test says")
+			})
+			cfg.DialOptions = []grpc.DialOption{p.option()}
+			wantRefusal(t, cfg, "does not know single-use commits with transforms", "gcloud emulators firestore start --database-mode=datastore-mode")
+		})
+	}
+}
+
+// A database with entity groups takes 25 entities, and transforms. Readers of one are not refused.
+func TestEntityGroupsAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg, p := fresh(t), &tap{}
 	p.set(func(_ string, req, _ any) (bool, error) {
-		if c, ok := req.(*pb.CommitRequest); ok && len(c.Mutations) > 25 {
-			return true, status.Error(codes.InvalidArgument, "operating on too many entity groups in a single transaction.")
-		}
-		return false, nil
+		c, ok := req.(*pb.CommitRequest)
+		return ok && len(c.Mutations) > 25, status.Error(codes.InvalidArgument, "operating on too many entity groups in a single transaction.")
 	})
-	cfg := fresh(t)
-	cfg.Logger, cfg.DialOptions = log.logger(), []grpc.DialOption{p.option()}
-	s := openStore(t, cfg)
-	if s.classic || s.Limits().Entities != 25 {
-		t.Errorf("classic %t with %d entities, want false with 25", s.classic, s.Limits().Entities)
+	cfg.DialOptions = []grpc.DialOption{p.option()}
+	wantRefusal(t, cfg, "OPTIMISTIC_WITH_ENTITY_GROUPS", "set its concurrency mode to PESSIMISTIC")
+	cfg.ReadOnly = true
+	openStore(t, cfg)
+}
+
+// wantRefusal wants Open to give up at once, with an error of one line that says these things.
+func wantRefusal(t *testing.T, cfg Config, says ...string) {
+	t.Helper()
+	cfg.OpenTimeout = time.Hour // only a refusal ends it sooner
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := Open(ctx, cfg)
+	if err == nil {
+		_ = s.Close()
 	}
-	if !log.has("OPTIMISTIC_WITH_ENTITY_GROUPS") {
-		t.Errorf("the log does not name the mode: %v", log.lines)
+	if !errors.Is(err, aggregator.ErrDeployment) {
+		t.Fatalf("Open: got error %v, want ErrDeployment", err)
 	}
-	cfg = fresh(t)
-	cfg.EntityGroups = true
-	if s := openStore(t, cfg); s.classic || s.Limits().Entities != 25 {
-		t.Errorf("with EntityGroups: classic %t with %d entities, want false with 25", s.classic, s.Limits().Entities)
+	for _, part := range says {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the refusal does not say %q: %v", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("the refusal has several lines: %q", err)
 	}
 }
 
@@ -293,8 +339,8 @@ func TestProbeGoesWithoutTallies(t *testing.T) {
 	cfg := fresh(t)
 	cfg.Logger, cfg.DialOptions = log.logger(), []grpc.DialOption{p.option()}
 	s := openStore(t, cfg)
-	if l := s.Limits(); s.classic || l.Entities != 400 || l.Shards != 20 {
-		t.Errorf("classic %t with %d entities and %d shards, want false with 400 and 20", s.classic, l.Entities, l.Shards)
+	if l := s.Limits(); l.Entities != 400 || l.Shards != 20 {
+		t.Errorf("%d entities and %d shards, want 400 and 20", l.Entities, l.Shards)
 	}
 	if !log.has("counters begin with 20 shards") {
 		t.Errorf("the log does not say so: %v", log.lines)

@@ -15,64 +15,40 @@ import (
 	"github.com/countmill/countmill/aggregator"
 )
 
-// probe finds out whether the server knows single-use commits and transforms, and how
-// many entities it takes. It writes entities with random keys and removes them.
+// aGroup is how many entities a commit takes in a database with entity groups.
+const aGroup = 25
+
+// useFirestore is what to do about a server that is not for us.
+const useFirestore = "use a database in Datastore mode of Firestore, or its emulator: gcloud emulators firestore start --database-mode=datastore-mode"
+
+// probe refuses a server that does not know single-use commits and transforms, and a database with
+// entity groups. It writes entities with random keys and removes them.
 func (s *Store) probe(ctx context.Context) error {
-	s.entities = maxEntities
-	if s.cfg.EntityGroups || s.cfg.Commit == Classic {
-		s.entities = maxGroups
-	}
-	if s.cfg.Commit == Classic {
-		s.classic = true
-		return nil
-	}
 	var err error
 	for _, s.untallied = range []bool{false, true} {
-		if err = s.tryEntities(ctx); status.Code(err) != codes.InvalidArgument {
+		if err = s.tryIncrements(ctx, aGroup+1); status.Code(err) != codes.InvalidArgument {
 			break
 		}
 	}
-	if err == nil && s.untallied {
+	switch {
+	case err == nil && s.untallied:
 		s.cfg.Logger.Warn("this server does not take two transforms of one property: counters begin with 20 shards, and get more by `countmill raise` alone",
 			"store", s.cfg.String())
-	}
-	if err == nil {
 		return nil
-	}
-	s.untallied = false
-	unable := errors.Is(err, aggregator.ErrNotCounted) || status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unimplemented
-	switch {
-	case unable && s.cfg.Commit == Auto:
-		s.cfg.Logger.Warn("this server does not know property transforms: folds read and write in a transaction, 25 entities at a time; use the Firestore emulator in Datastore mode",
-			"store", s.cfg.String(), "err", err)
-		s.classic, s.entities = true, maxGroups
+	case err == nil:
 		return nil
-	case unable:
-		return fmt.Errorf("%w: %s: this server does not know single-use commits with transforms; leave the commit parameter out: %w",
-			aggregator.ErrDeployment, s.cfg, err)
+	case status.Code(err) == codes.InvalidArgument && s.tryIncrements(ctx, 1) == nil:
+		return fmt.Errorf("%w: %s takes %d entities a commit and has no TTL policy, as in the mode OPTIMISTIC_WITH_ENTITY_GROUPS: "+
+			"set its concurrency mode to PESSIMISTIC, or use another database: %w", aggregator.ErrDeployment, s.cfg, aGroup, err)
+	case errors.Is(err, aggregator.ErrNotCounted) || status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unimplemented:
+		return fmt.Errorf("%w: %s: this server does not know single-use commits with transforms; %s: %w", aggregator.ErrDeployment, s.cfg, useFirestore, err)
 	}
 	return s.explain("probe", err)
-}
-
-// tryEntities finds out how many entities a commit takes.
-func (s *Store) tryEntities(ctx context.Context) error {
-	most := s.entities
-	refusal := s.tryIncrements(ctx, most)
-	if most <= maxGroups || status.Code(refusal) != codes.InvalidArgument {
-		return refusal
-	}
-	err := s.tryIncrements(ctx, maxGroups)
-	if err == nil {
-		s.adviseGroups(refusal)
-		s.entities = maxGroups
-	}
-	return err
 }
 
 // tryIncrements increments n new entities, one of them again, and removes them. An error
 // of the service comes back as it is.
 func (s *Store) tryIncrements(ctx context.Context, n int) error {
-	n = min(n, maxGroups+1) // more would show nothing else
 	var id [12]byte
 	_, _ = rand.Read(id[:])
 	increments, deletes := make([]*pb.Mutation, n), make([]*pb.Mutation, n)

@@ -47,37 +47,33 @@ func plain(t *testing.T, cfg Config) *ds.Client {
 // property finds only what is indexed.
 func TestCountsAreNotIndexed(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ host, commit string }{
-		{emulator.Firestore(t), Single}, {emulator.Firestore(t), Classic}, {emulator.Datastore(t), Auto},
-	} {
-		cfg := Config{Project: emulator.Project(), Emulator: c.host, Commit: c.commit}
-		s := openStore(t, cfg)
-		for range 2 { // the second finds the entities there
-			if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 3}}); err != nil {
-				t.Fatal(err)
-			}
-			mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 5)}})
-		}
-		if err := s.Announce(t.Context(), aggregator.Worker{ID: "w", Expires: now()}); err != nil {
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	for range 2 { // the second finds the entities there
+		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 3}}); err != nil {
 			t.Fatal(err)
 		}
-		client := plain(t, cfg)
-		for kind, properties := range map[string][]string{
-			kindShard: {"count", "tally", "shards"}, kindCounter: {"shards", "created"}, kindApplied: {"fingerprint", "fold", "expire_at"},
-			kindWorker: {"lag", "expire_at", "entries"}, kindMeta: {"id", "format"},
-		} {
-			if all := find(t, client, ds.NewQuery(kind)); all == 0 {
-				t.Errorf("%s: there is no %s", c.commit, kind)
-			}
-			for _, p := range properties {
-				if n := find(t, client, ds.NewQuery(kind).Order(p)); n != 0 {
-					t.Errorf("%s: a query on %s.%s finds %d entities, want none", c.commit, kind, p, n)
-				}
+		mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 5)}})
+	}
+	if err := s.Announce(t.Context(), aggregator.Worker{ID: "w", Expires: now()}); err != nil {
+		t.Fatal(err)
+	}
+	client := plain(t, cfg)
+	for kind, properties := range map[string][]string{
+		kindShard: {"count", "tally", "shards"}, kindCounter: {"shards", "created"}, kindApplied: {"fingerprint", "fold", "expire_at"},
+		kindWorker: {"lag", "expire_at", "entries"}, kindMeta: {"id", "format"},
+	} {
+		if all := find(t, client, ds.NewQuery(kind)); all == 0 {
+			t.Errorf("there is no %s", kind)
+		}
+		for _, p := range properties {
+			if n := find(t, client, ds.NewQuery(kind).Order(p)); n != 0 {
+				t.Errorf("a query on %s.%s finds %d entities, want none", kind, p, n)
 			}
 		}
-		if n := find(t, client, ds.NewQuery(kindShard).FilterField("counter", "=", "a")); n != 1 {
-			t.Errorf("%s: a query on %s.counter finds %d entities, want 1", c.commit, kindShard, n)
-		}
+	}
+	if n := find(t, client, ds.NewQuery(kindShard).FilterField("counter", "=", "a")); n != 1 {
+		t.Errorf("a query on %s.counter finds %d entities, want 1", kindShard, n)
 	}
 }
 
@@ -93,19 +89,14 @@ func find(t *testing.T, c *ds.Client, q *ds.Query) int {
 // Whoever adds the shards up with Google's client gets the reader's totals.
 func TestTotalsAreTheSumsOfShards(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := Config{Project: emulator.Project(), Emulator: host}
-			s := openStore(t, cfg)
-			want := foldRandomly(t, s, 100, 20)
-			if diff := gocmp.Diff(want, sumShards(t, plain(t, cfg))); diff != "" {
-				t.Errorf("sums of the shards (-want +got):\n%s", diff)
-			}
-			if diff := gocmp.Diff(want, readTotals(t, s, slices.Sorted(maps.Keys(want)))); diff != "" {
-				t.Errorf("the reader's totals (-want +got):\n%s", diff)
-			}
-		})
+	cfg := fresh(t)
+	s := openStore(t, cfg)
+	want := foldRandomly(t, s, 100, 20)
+	if diff := gocmp.Diff(want, sumShards(t, plain(t, cfg))); diff != "" {
+		t.Errorf("sums of the shards (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff(want, readTotals(t, s, slices.Sorted(maps.Keys(want)))); diff != "" {
+		t.Errorf("the reader's totals (-want +got):\n%s", diff)
 	}
 }
 
@@ -255,24 +246,22 @@ func deferLast() grpc.DialOption {
 // What a person types as a prefix may be a name that Datastore reserves.
 func TestListOfReservedNames(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"firestore": emulator.Firestore(t), "datastore": emulator.Datastore(t)} {
-		s := openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{refuseReserved()}})
-		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "__x__y", Shards: 1}, {Counter: "__x_", Shards: 1}, {Counter: "a", Shards: 1}}); err != nil {
-			t.Fatalf("%s: %v", name, err)
+	s := openStore(t, Config{Project: emulator.Project(), Emulator: emulator.Firestore(t), DialOptions: []grpc.DialOption{refuseReserved()}})
+	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "__x__y", Shards: 1}, {Counter: "__x_", Shards: 1}, {Counter: "a", Shards: 1}}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	for _, c := range []struct {
+		prefix, after string
+		want          int
+	}{{"__x__", "", 1}, {"", "__x__", 2}, {"__", "__x__", 1}, {"____", "", 0}, {"__x__", "__x__", 1}, {"__x__y", "", 1}, {"____", "__zz__", 0}} {
+		v := s.View()
+		got, err := v.List(t.Context(), c.prefix, c.after, 10)
+		if err != nil || len(got) != c.want {
+			t.Errorf("List(%q, %q): %v, %v; want %d", c.prefix, c.after, got, err, c.want)
 		}
-		for _, c := range []struct {
-			prefix, after string
-			want          int
-		}{{"__x__", "", 1}, {"", "__x__", 2}, {"__", "__x__", 1}, {"____", "", 0}, {"__x__", "__x__", 1}, {"__x__y", "", 1}, {"____", "__zz__", 0}} {
-			v := s.View()
-			got, err := v.List(t.Context(), c.prefix, c.after, 10)
-			if err != nil || len(got) != c.want {
-				t.Errorf("%s: List(%q, %q): %v, %v; want %d", name, c.prefix, c.after, got, err, c.want)
-			}
-		}
-		if _, err := s.Dead(t.Context(), "__x__", 1); err != nil {
-			t.Errorf("%s: Dead after a reserved name: %v", name, err)
-		}
+	}
+	if _, err := s.Dead(t.Context(), "__x__", 1); err != nil {
+		t.Errorf("Dead after a reserved name: %v", err)
 	}
 }
 

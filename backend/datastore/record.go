@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -105,22 +104,17 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	}
 	sorted := slices.Clone(raises)
 	slices.SortFunc(sorted, func(a, b aggregator.Raise) int { return strings.Compare(a.Counter, b.Counter) })
-	for lot := range slices.Chunk(sorted, s.entities) {
-		if s.classic {
-			err = s.raiseClassic(ctx, lot)
-		} else {
-			err = s.raiseSingle(ctx, lot)
-		}
-		if err != nil {
+	for lot := range slices.Chunk(sorted, maxEntities) {
+		if err := s.raise(ctx, lot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// raiseSingle takes the larger number of shards and the earlier time, and removes a
+// raise takes the larger number of shards and the earlier time, and removes a
 // deletion; none of it reads.
-func (s *Store) raiseSingle(ctx context.Context, raises []aggregator.Raise) error {
+func (s *Store) raise(ctx context.Context, raises []aggregator.Raise) error {
 	mutations := make([]*pb.Mutation, len(raises))
 	created := now().UnixMicro()
 	for i, r := range raises {
@@ -135,29 +129,7 @@ func (s *Store) raiseSingle(ctx context.Context, raises []aggregator.Raise) erro
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
-		s.adviseGroups(err)
 		return s.explain("raise", err)
 	}
 	return checkResults(mutations, resp)
-}
-
-func (s *Store) raiseClassic(ctx context.Context, raises []aggregator.Raise) error {
-	refs := make([]ref, len(raises))
-	for i, r := range raises {
-		refs[i] = ref{kindCounter, r.Counter}
-	}
-	_, err := s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
-		var mutations []*pb.Mutation
-		for i, r := range raises {
-			m, _, err := s.raiseFound(refs[i], found[refs[i]], r.Shards)
-			if err != nil {
-				return nil, err
-			}
-			if m != nil {
-				mutations = append(mutations, m)
-			}
-		}
-		return mutations, nil
-	})
-	return err
 }

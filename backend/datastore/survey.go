@@ -145,11 +145,8 @@ func shardOf(r *pb.EntityResult) verify.Shard {
 }
 
 // ViewAt opens a view of a moment that is over, by less than an hour: the service keeps no
-// more of the past. It is nil where the server cannot read at a moment.
+// more of the past.
 func (s *Store) ViewAt(moment time.Time) reader.View {
-	if s.unpinned {
-		return nil
-	}
 	return &view{store: s, when: timestamppb.New(moment), asOf: moment}
 }
 

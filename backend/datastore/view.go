@@ -3,7 +3,6 @@ package datastore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -11,7 +10,6 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -22,7 +20,7 @@ func (s *Store) View() reader.View { return &view{store: s} }
 // for an hour.
 type view struct {
 	store *Store
-	when  *timestamppb.Timestamp // nil before the first call, and where the server is unpinned
+	when  *timestamppb.Timestamp // nil before the first call
 	asOf  time.Time
 	done  bool
 }
@@ -34,18 +32,15 @@ func (v *view) call(ctx context.Context) (context.Context, context.CancelFunc, e
 	return v.store.call(ctx)
 }
 
-// pin fixes the view's moment: that of its first answer. A server that does not say when
-// it read has read after the call was sent.
-func (v *view) pin(when *timestamppb.Timestamp, sent time.Time) error {
-	switch {
-	case !v.asOf.IsZero():
-	case when != nil:
-		v.when, v.asOf = when, when.AsTime()
-	case v.store.unpinned:
-		v.asOf = sent
-	default:
-		return fmt.Errorf("%w: %s: the server does not say when it read", countmill.ErrUnavailable, v.store.cfg)
+// pin fixes the view's moment: that of its first answer.
+func (v *view) pin(when *timestamppb.Timestamp) error {
+	if !v.asOf.IsZero() {
+		return nil
 	}
+	if err := v.store.timed(when); err != nil {
+		return err
+	}
+	v.when, v.asOf = when, when.AsTime()
 	return nil
 }
 
@@ -63,12 +58,11 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	for i, k := range keys {
 		refs[i] = readerRef(k)
 	}
-	sent := now()
 	found, deferred, resp, err := v.store.lookup(ctx, at(v.when), refs)
 	if err != nil {
 		return nil, v.store.explain("look up", err)
 	}
-	if err := v.pin(resp.GetReadTime(), sent); err != nil {
+	if err := v.pin(resp.GetReadTime()); err != nil {
 		return nil, err
 	}
 	if err := v.store.confirm(ctx, "look up"); err != nil {
@@ -120,7 +114,6 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	if limit <= 0 || !some {
 		return nil, nil
 	}
-	sent := now()
 	var records []reader.Record
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
 		rec, err := recordOf(e)
@@ -130,7 +123,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	if err != nil {
 		return nil, v.store.explain("list", err)
 	}
-	return records, v.pin(when, sent)
+	return records, v.pin(when)
 }
 
 // prefixSpan is the range of counters that begin with prefix and come after after. There

@@ -16,7 +16,8 @@ const (
 	// sweepRounds is in how many calls in a row of SweepCounters a counter must have been
 	// found before it is removed. The calls are an hour apart, and an aggregator remembers a
 	// record for an hour; it is in this process, so it stands still when the calls do, and no
-	// clock that is set, and no freeze, can part the two.
+	// clock that is set, and no freeze, can part the two. That folds and sweeps exclude each
+	// other is not enough: a fold does not raise a record that its aggregator remembers.
 	sweepRounds = 4
 	// sweepRound is how many counters a call takes on. The others wait for a later one.
 	sweepRound = 10_000

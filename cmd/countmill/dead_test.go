@@ -21,13 +21,13 @@ const twoLetters = `{"letters":[{"key":"k1","source":"s","at":"2026-11-21T04:04:
 func TestDeadList(t *testing.T) {
 	t.Parallel()
 	first := strings.Replace(twoLetters, "]}", `],"next_page_token":"t/1"}`, 1)
-	f := newFakeServer(t, answer(200, first), answer(200, strings.ReplaceAll(twoLetters, `:"k`, `:"newer:k`)))
+	f := newFakeServer(t, answer(200, first), answer(200, strings.ReplaceAll(twoLetters, `:"k`, `:"other:k`)))
 	got := cli(t, nil, "dead", "list", "--server", f.URL)
 	want := "KEY                               SET ASIDE             APPLIED     BYTES  REASON\n" +
 		"k1                                2026-11-21T04:04:03Z  no             12  bad\\u001B[31m\n" +
 		"k2                                2026-11-21T04:04:04Z  unknown      3456  (replay asked for) old\n" +
-		"newer:k1                          2026-11-21T04:04:03Z  no             12  bad\\u001B[31m\n" +
-		"newer:k2"
+		"other:k1                          2026-11-21T04:04:03Z  no             12  bad\\u001B[31m\n" +
+		"other:k2"
 	if got.code != 0 || !strings.HasPrefix(got.out, want) {
 		t.Errorf("got %d %s\n%s\nwant\n%s", got.code, got.errOut, got.out, want)
 	}

@@ -43,14 +43,13 @@ type backends struct {
 	busClose sync.Once
 	busErr   error
 
-	dir   string                                 // where the store keeps its data on this machine, or empty
-	disk  func() uint64                          // how much of it is used; nil where dir is empty
-	usage func() (free, size uint64, err error)  // of the file system that dir is on; nil where that is empty
-	sweep func(context.Context, time.Time) error // drops what is beyond the horizon; nil where the store does that by itself
+	dir   string                                // where the store keeps its data on this machine, or empty
+	disk  func() uint64                         // how much of it is used; nil where dir is empty
+	usage func() (free, size uint64, err error) // of the file system that dir is on; nil where that is empty
+	sweep func(context.Context) error           // drops markers beyond the horizon; nil where the store drops them by itself
 	// backup copies the store to a directory of this machine, and returns its path; nil where
 	// it cannot.
 	backup func(ctx context.Context, to string) (dir string, err error)
-	swept  func() int64 // markers that were dropped one by one; nil where none are
 }
 
 type bus interface {
@@ -161,21 +160,13 @@ func (b *backends) openDatastore(u backendURL, cfg Config) error {
 	defer cancel()
 	s, err := datastore.Open(ctx, datastore.Config{
 		Project: project, Database: database, Namespace: u.params.Get("namespace"),
-		Commit: u.params.Get("commit"), EntityGroups: u.params.Get("entity_groups") == "true",
-		Sweep: u.params.Get("sweep"), Window: cfg.Horizon, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Window: cfg.Horizon, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", "datastore"),
 	})
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
 	b.store = s
-	if s.Sweeps() {
-		b.swept = s.Swept
-		b.sweep = func(ctx context.Context, _ time.Time) error { // it goes by the store's clock
-			_, err := s.Sweep(ctx)
-			return err
-		}
-	}
 	return nil
 }
 
@@ -194,7 +185,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err // it names the directory and what to do
 	}
 	b.store, b.dir, b.disk, b.usage, b.backup = s, dir, s.DiskUsage, s.FileSystem, s.Backup
-	b.sweep = func(ctx context.Context, _ time.Time) error { return s.Sweep(ctx) }
+	b.sweep = s.Sweep
 	return nil
 }
 

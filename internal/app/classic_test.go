@@ -16,7 +16,6 @@ func TestClassicCounters(t *testing.T) { // not parallel: it sets a variable
 	for _, mode := range []struct{ name, store string }{
 		{"pebble", ""},
 		{"datastore", "datastore://PROJECT"},
-		{"datastore in classic commits", "datastore://PROJECT?commit=classic"},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			store := "pebble:" + escapeDir(t.TempDir())

@@ -69,9 +69,6 @@ func (m *metrics) collect(a *App) {
 	if a.intake != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
 	}
-	if a.backends.swept != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.sweepSamples})
-	}
 	if a.tokens != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
 	}
@@ -130,7 +127,7 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_late_parts_total", "Parts that were applied later than --staleness says.", s.Late),
 		counter("countmill_conflicting_parts_total", "Parts not applied, as their senders were told: their ids had been with other increments.", s.Conflicts),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
-		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed, asked for or of a newer wire version, and removed.", s.Replayed),
+		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed and removed.", s.Replayed),
 		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),
 		counter("countmill_counters_grown_total", "Of them, those of counters that needed more shards.", s.Grown),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
@@ -224,10 +221,6 @@ func (a *App) intakeSamples() []sample {
 
 func (a *App) diskSamples() []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
-}
-
-func (a *App) sweepSamples() []sample {
-	return []sample{counter("countmill_markers_swept_total", "Expired markers deleted where the store does not do that by itself.", a.backends.swept())}
 }
 
 func (a *App) accessSamples() []sample {

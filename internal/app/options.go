@@ -51,7 +51,7 @@ var options = []option{
 		"Where batches travel from publishers to aggregators: loopback: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub; a publisher needs no subscription; from dead_letter aggregators take what Pub/Sub gives up delivering, as dead letters).",
 		func(c *Config) pflag.Value { return textValue{to: &c.Bus} }},
 	{"store", "URL", Aggregator | Reader,
-		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS&commit=auto|single|classic&entity_groups=true&sweep=auto|on|off] (Google's Firestore in Datastore mode).",
+		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode).",
 		func(c *Config) pflag.Value { return textValue{to: &c.Store} }},
 	{"cache", "URL", Reader,
 		"Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers).",

@@ -31,20 +31,20 @@ func (a *App) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			a.sweepOnce(ctx, now)
+		case <-tick.C:
+			a.sweepOnce(ctx)
 		}
 	}
 }
 
-func (a *App) sweepOnce(ctx context.Context, now time.Time) {
+func (a *App) sweepOnce(ctx context.Context) {
 	warn := func(message string, err error) {
 		if err != nil && ctx.Err() == nil {
 			a.log.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
 		}
 	}
 	if a.backends.sweep != nil {
-		warn("old markers not dropped, will try again", a.backends.sweep(ctx, now))
+		warn("old markers not dropped, will try again", a.backends.sweep(ctx))
 	}
 	if a.aggregator != nil {
 		_, err := a.backends.store.SweepCounters(ctx, safe.SweepAfter)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/memcached"
 )
 
@@ -35,7 +34,7 @@ var schemes = map[string][]scheme{
 	},
 	"store": {
 		{name: "pebble", usage: "pebble:DIR", params: []string{"namespace"}, local: true},
-		{name: "datastore", usage: "datastore://PROJECT[/DATABASE][?namespace=NS]", params: []string{"namespace", "commit", "entity_groups", "sweep"}},
+		{name: "datastore", usage: "datastore://PROJECT[/DATABASE][?namespace=NS]", params: []string{"namespace"}},
 	},
 	"cache": {
 		{name: "memory", usage: "memory:", params: []string{"totals"}},
@@ -215,15 +214,6 @@ func (u backendURL) datastore() (project, database string, err error) {
 	pieces, err := u.path(1, 2, "datastore://PROJECT[/DATABASE]")
 	if err != nil {
 		return "", "", err
-	}
-	if commit := u.params.Get("commit"); !slices.Contains([]string{"", datastore.Auto, datastore.Single, datastore.Classic}, commit) {
-		return "", "", Usagef("--%s: parameter commit must be auto, single or classic, got %q", u.flag, commit)
-	}
-	if groups := u.params.Get("entity_groups"); !slices.Contains([]string{"", "true", "false"}, groups) {
-		return "", "", Usagef("--%s: parameter entity_groups must be true or false, got %q", u.flag, groups)
-	}
-	if sweep := u.params.Get("sweep"); !slices.Contains([]string{"", datastore.SweepAuto, datastore.SweepOn, datastore.SweepOff}, sweep) {
-		return "", "", Usagef("--%s: parameter sweep must be auto, on or off, got %q", u.flag, sweep)
 	}
 	return pieces[0], strings.Join(pieces[1:], ""), nil
 }

@@ -17,12 +17,12 @@ func TestWishesAreNoLetters(t *testing.T) {
 	t.Parallel()
 	m := morgue.Morgue{Store: fakestore.New(fakestore.Options{})}
 	var all []string
-	for _, key := range []string{"0a", "0b", "fe", "ff", "newer:01:a", "newer:01:b"} {
+	for _, key := range []string{"0a", "0b", "fe", "ff", "other:01:a", "other:01:b"} {
 		all = append(all, key)
 		if err := m.Store.Bury(t.Context(), []aggregator.Dead{{Key: key, Payload: []byte(key)}}); err != nil {
 			t.Fatal(err)
 		}
-		if key == "0b" || key == "newer:01:a" {
+		if key == "0b" || key == "other:01:a" {
 			continue
 		}
 		if err := m.Ask(t.Context(), letters.Letter{Key: key}); err != nil {
@@ -39,7 +39,7 @@ func TestWishesAreNoLetters(t *testing.T) {
 			}
 			for _, l := range page {
 				keys = append(keys, l.Key)
-				if want := l.Key != "0b" && l.Key != "newer:01:a"; l.Asked != want || string(l.Payload) != l.Key {
+				if want := l.Key != "0b" && l.Key != "other:01:a"; l.Asked != want || string(l.Payload) != l.Key {
 					t.Errorf("letter %+v, want it asked for: %t", l, want)
 				}
 				after = l.Key

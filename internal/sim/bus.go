@@ -150,7 +150,7 @@ func (b *broker) repeat(l *parcel) {
 }
 
 func (b *broker) nacked(d *delivery) {
-	if !d.sub.p.dead && !d.sub.p.leaving {
+	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.parcel.payload) {
 		b.w.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
 	}
 }
@@ -229,16 +229,23 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	return true
 }
 
-// checkHeld holds an aggregator to what it may hold.
+// checkHeld: an aggregator holds no more messages than it may.
 func (b *broker) checkHeld(p *proc) {
-	n := 0
+	n, newer := 0, 0
 	for _, d := range b.held {
-		if d.sub.p == p {
+		switch {
+		case d.sub.p != p:
+		case p.canRead(d.parcel.payload):
 			n++
+		default:
+			newer++
 		}
 	}
 	if n > p.heldMessages {
 		b.w.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
+	}
+	if newer > 2 { // one may wait, and gives way to the next
+		b.w.violate("%s holds %d messages that it cannot read", p.name, newer)
 	}
 }
 

@@ -96,7 +96,7 @@ const (
 // lookAfter has a person do that with a letter, which may be in process or gone by then.
 func (w *World) lookAfter(kind string) bool {
 	lives := w.lives(reading)
-	all := w.readable(kind == discardOp)
+	all := w.readable()
 	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
 		all = slices.DeleteFunc(all, func(d aggregator.Dead) bool { return hasCounter(partsIn(d), w.crowd.counter) })
 	}
@@ -128,12 +128,12 @@ func (w *World) lookAfter(kind string) bool {
 	return true
 }
 
-// readable is the letters that can be read, with those of newer versions or without.
-func (w *World) readable(newer bool) []aggregator.Dead {
+// readable is the letters that can be read.
+func (w *World) readable() []aggregator.Dead {
 	return slices.DeleteFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
 		_, asked := aggregator.AskedFor(d.Key)
 		_, err := decode(d.Payload)
-		return asked || err != nil || unread(&d) && !newer
+		return asked || err != nil
 	})
 }
 

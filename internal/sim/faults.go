@@ -135,13 +135,8 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 			rates[f] = []float64{0.02, 0.1, 0.3}[rng.IntN(3)]
 		}
 	}
-	if rng.IntN(4) == 0 { // letters that are counted later, and what can go wrong with it
+	if rng.IntN(4) == 0 {
 		rates[TwoVersions] = 0.3
-		for _, f := range []Fault{LettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
-			if rng.IntN(2) == 0 {
-				rates[f] = 0.3
-			}
-		}
 	}
 	if rng.IntN(4) == 0 { // what counters get more shards for
 		rates[FoldContended] = 0.3

@@ -89,7 +89,7 @@ func partsIn(d aggregator.Dead) []wire.Part {
 	if err != nil {
 		return nil
 	}
-	if unread(&d) || d.Reason == givenUp {
+	if d.Reason == givenUp {
 		return b.Parts
 	}
 	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {

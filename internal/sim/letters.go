@@ -37,6 +37,11 @@ func (w *World) mail() {
 	if rng.IntN(3) == 0 {
 		w.rates[UnreadableAsked] = 0.3
 	}
+	for _, f := range []Fault{LettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
+		if rng.IntN(2) == 0 {
+			w.rates[f] = 0.3
+		}
+	}
 }
 
 // askUnreadable has a person ask for more letters that nobody can read than an aggregator looks
@@ -76,7 +81,7 @@ func (w *World) giveUp() bool {
 
 // askReplay has a person ask for a letter, which may be in process or gone by then.
 func (w *World) askReplay() bool {
-	letters := append(w.readable(false), w.replays...)
+	letters := append(w.readable(), w.replays...)
 	if len(letters) == 0 {
 		return false
 	}

@@ -3,7 +3,7 @@ package sim
 // memoryEach is about an aggregator's estimate for a message. Some messages need more.
 const memoryEach = 3000
 
-// page is how many dead letters of a newer wire version an aggregator holds at once.
+// page is how many dead letters an aggregator holds at once that somebody asked for.
 const page = 10
 
 // checkMemory: what roles hold stays within their settings, whatever is away.

@@ -15,7 +15,7 @@ type Tally struct {
 	Steps     int
 	Reads     int
 	Conflicts int // increments refused because their ids were counted with another delta
-	Replayed  int // letters, asked for or of a newer wire version
+	Replayed  int // letters
 	Resets    int
 	Swept     int // counters
 	Grown     int // records that were raised to name more shards

@@ -2,14 +2,13 @@ package sim
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
 // There is one wire version so far. The second of the simulator is the first under another
-// number: what matters is who can read it. A third is one that nobody can.
+// number: what matters is who can read it.
 const secondVersion = wire.Version + 1
 
 // encode is a batch as a process of that version writes it.
@@ -29,14 +28,17 @@ func decode(payload []byte) (*wire.Batch, error) {
 	return wire.Decode(payload)
 }
 
+// newerComes reports whether there are messages of the second version.
+func (w *World) newerComes() bool { return w.rates[TwoVersions] > 0 || w.rates[NewerVersion] > 0 }
+
 // drawVersion is what a process speaks and reads that follows another one in its slot. In
 // the end all aggregators read both versions; publishers need not write the second.
 func (w *World) drawVersion(r role, before *proc) int {
-	if w.rates[TwoVersions] == 0 {
-		return wire.Version
+	version := wire.Version
+	if w.rates[TwoVersions] > 0 {
+		version += w.rng.IntN(2)
 	}
-	version := wire.Version + w.rng.IntN(2)
-	if !w.stormy && r == aggregating {
+	if !w.stormy && r == aggregating && w.newerComes() {
 		version = secondVersion
 	}
 	if before != nil && before.version != version {
@@ -53,6 +55,11 @@ func reads(version int) func([]byte) (*wire.Batch, error) {
 	return nil
 }
 
+// canRead reports whether the process reads the version of a message.
+func (p *proc) canRead(payload []byte) bool {
+	return p.version == secondVersion || len(payload) < 2 || payload[0] != 8 || payload[1] != secondVersion
+}
+
 // changeVersion ends a publisher or an aggregator, in good order or not; what follows it
 // may be of another version.
 func (w *World) changeVersion() {
@@ -67,7 +74,7 @@ func (w *World) changeVersion() {
 // upgrade replaces the aggregators that cannot read all, when nothing breaks any more.
 func (w *World) upgrade() {
 	for _, p := range w.lives(aggregating) {
-		if w.rates[TwoVersions] == 0 || p.version == secondVersion {
+		if !w.newerComes() || p.version == secondVersion {
 			continue
 		}
 		if w.rng.IntN(2) == 0 {
@@ -79,18 +86,14 @@ func (w *World) upgrade() {
 	}
 }
 
-// lettersWait reports whether there are letters that an aggregator can read by now, or is
-// asked to.
+// lettersWait reports whether there are letters that an aggregator can read and is asked to count.
 func (w *World) lettersWait() bool {
 	return slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
 		_, asked := aggregator.AskedFor(d.Key)
 		_, err := decode(d.Payload)
-		return err == nil && (asked || w.rates[TwoVersions] > 0 && unread(&d))
+		return err == nil && asked
 	})
 }
-
-// unread reports whether the letter is a message of a version that was too new.
-func unread(d *aggregator.Dead) bool { return strings.HasPrefix(d.Reason, "newer wire version") }
 
 // checkDiscard: a letter is removed when each of its parts has a marker, or stands in
 // another letter.

@@ -206,12 +206,13 @@ func (w *World) oddMessage() {
 		w.garbage = append(w.garbage, payload)
 		w.bus.put("", []byte(payload), true)
 	case w.strikes(NewerVersion):
-		b := wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
-			countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint("newer", w.ops)})}})
-		w.ops++
-		b[1] = secondVersion + 1
-		w.garbage = append(w.garbage, string(b))
-		w.bus.put("", b, true)
+		s := w.draw(w.counter())
+		if s == nil {
+			return
+		}
+		s.durable()
+		w.bus.put("", encode(secondVersion, wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
+			countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: fmt.Sprint("newer ", s.counter, " ", s.digit)})}})), true)
 	case w.rates[Foreign] > 0:
 		s := w.draw(w.counter())
 		if s == nil {

@@ -29,7 +29,7 @@ type Result struct {
 	Steps      int
 	Reads      int // that were answered and checked
 	Conflicts  int // increments refused because their ids were counted with another delta
-	Replayed   int // letters, asked for or of a newer wire version, at their removal
+	Replayed   int // letters that were asked for, at their removal
 	Resets     int // that were applied
 	Swept      int // counters
 	Grown      int // records that were raised to name more shards
@@ -175,7 +175,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		w.shape.eventRate = max(w.shape.eventRate, 0.04)
 	}
 	if w.rates[TwoVersions] > 0 || w.rates[ReplayAsked] > 0 {
-		w.shape.minSteps += 200 // time for letters to be set aside, found and counted
+		w.shape.minSteps += 200 // time for messages and letters to wait, and to be counted
 	}
 	if w.shape.operator = w.rng.IntN(3) == 0; w.shape.operator {
 		w.rates[DayPasses], w.rates[Swept] = 0.1, 0.1

@@ -1,12 +1,9 @@
-// Command mutate changes countmill's code in small ways, one at a time, and reports the
+// Command mutate changes the code of a Go module in small ways, one at a time, and reports the
 // changes that no test notices.
 //
-// From tools/:
+//	mutate [flags] FILE_OR_PACKAGE...
 //
-//	go run ./mutate [flags] FILE_OR_PACKAGE...
-//
-// Files and packages are those of the module in -C ("..", countmill itself): wire,
-// ./reader/..., aggregator/plan.go. A change, a mutant, is named by its place and kind:
+// Files and packages are those of the module in -C: wire, ./reader/..., aggregator/plan.go. A change, a mutant, is named by its place and kind:
 //
 //	aggregator/plan.go:61:12 < -> <=
 //
@@ -20,9 +17,7 @@
 // tests of its package come first, then those that -tests names for the package, then the
 // command of -then. A mutant is killed when one fails, cannot allocate or takes too long.
 //
-// Of the tools at hand go-gremlins v0.6.0 is the nearest: it turns operators only, so that a
-// forgotten call or two calls in the wrong order are beyond it, it runs a copy of the module,
-// and it has no second, slower command for what survives the first.
+// README.md has the rest.
 package main
 
 import (
@@ -79,10 +74,10 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
-		fmt.Fprint(stderr, "usage: go run ./mutate [flags] FILE_OR_PACKAGE...\n\n")
+		fmt.Fprint(stderr, "usage: mutate [flags] FILE_OR_PACKAGE...\n\n")
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&o.dir, "C", "..", "directory of the module whose code is changed")
+	fs.StringVar(&o.dir, "C", ".", "directory of the module whose code is changed")
 	fs.BoolVar(&o.list, "list", false, "list the mutants and run nothing")
 	fs.BoolVar(&o.check, "check", false, "run nothing, and fail unless each line of -ignore explains one mutant")
 	fs.StringVar(&o.results, "results", "", "NDJSON file of verdicts; mutants that it has are not run again")

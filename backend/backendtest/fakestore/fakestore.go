@@ -29,7 +29,7 @@ import (
 // Options fit the fake to a test. The zero value is Datastore mode as it is.
 type Options struct {
 	// Entities is the most entities of one commit; a larger one is refused.
-	// Default 400. A database with entity groups takes 25.
+	// Default 400.
 	Entities int
 	// Keys is the most keys of one look-up and the most records of one Raise.
 	// Default 1000.

@@ -1,0 +1,72 @@
+package datastore
+
+import (
+	"context"
+	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+)
+
+// rollbackTimeout bounds the end of a transaction that came to nothing.
+const rollbackTimeout = 5 * time.Second
+
+// A planFunc makes the mutations of a transaction from what it found and when.
+type planFunc func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error)
+
+// readModifyWrite is one try of a transaction. Nothing is applied when plan returns an
+// error or no mutations.
+func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) error {
+	begun, err := s.stub.BeginTransaction(ctx, &pb.BeginTransactionRequest{
+		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
+	})
+	if err != nil {
+		return s.explain("begin a transaction", err)
+	}
+	tx := begun.GetTransaction()
+	found, when, err := s.lookupIn(ctx, tx, refs)
+	if err != nil {
+		s.rollback(ctx, tx)
+		return s.explain("read in a transaction", err)
+	}
+	mutations, err := plan(found, when)
+	if err != nil || len(mutations) == 0 {
+		s.rollback(ctx, tx)
+		return err
+	}
+	if _, err := s.commitIn(ctx, tx, mutations); err != nil {
+		s.rollback(ctx, tx)
+		return s.explain("commit a transaction", err)
+	}
+	return nil
+}
+
+// lookupIn also returns when it first read.
+func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (all map[ref]*pb.Entity, when time.Time, err error) {
+	options := &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
+	all = make(map[ref]*pb.Entity, len(refs))
+	for len(refs) > 0 {
+		found, deferred, resp, err := s.lookup(ctx, options, refs)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if err := s.timed(resp.GetReadTime()); err != nil {
+			return nil, time.Time{}, err
+		}
+		for r, e := range found {
+			all[r] = e
+		}
+		if when.IsZero() {
+			when = resp.GetReadTime().AsTime()
+		}
+		refs = deferred
+	}
+	return all, when, nil
+}
+
+// rollback gives the transaction's locks back: others would wait for them until the
+// server ends it. Its answer changes nothing.
+func (s *Store) rollback(ctx context.Context, tx []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, _ = s.stub.Rollback(ctx, &pb.RollbackRequest{ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Transaction: tx})
+}
