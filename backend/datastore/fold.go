@@ -131,6 +131,9 @@ func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
 			"fold":        integer(int64(m.Fold)),
 			"expire_at":   instant(m.ExpireAt),
 		}
+		if m.Whole {
+			properties["whole"] = boolean(true)
+		}
 		if s.sweeps {
 			properties[expiresOn] = indexedText(expiryDay(r.name, m.ExpireAt))
 		}
