@@ -122,7 +122,14 @@ func TestWholeAndPartialCopiesAtOnce(t *testing.T) {
 
 func TestARequestThatDoesNotFitACommitIsTakenApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, small(t), aggregator.Config{})
+		store := small(t)
+		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+			if n := c.Entities(); n > 25 {
+				t.Errorf("a commit of %d entities was tried", n)
+			}
+			return fakestore.OK
+		})
+		r := run(t, store, aggregator.Config{})
 		parts := keyed(t, "k", 100, 7, "x")
 		m := r.send(t, parts...)
 		settle(time.Minute)
