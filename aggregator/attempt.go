@@ -34,12 +34,26 @@ type outcome struct {
 	applied    []*part
 	duplicates []*part // applied before, by someone
 	conflicts  []*part // their id was used with another fingerprint
-	rest       []*part
-	verdict    verdict
-	err        error
-	wants      []Raise // counters that need more shards than they were known to have
-	freed      int64   // lanes.freed before it asked for shards
-	work       work
+	// whole are heads among applied and duplicates whose markers say that all rests of their
+	// requests were applied with them; nil for none.
+	whole   map[*part]struct{}
+	rest    []*part
+	verdict verdict
+	err     error
+	wants   []Raise // counters that need more shards than they were known to have
+	freed   int64   // lanes.freed before it asked for shards
+	work    work
+}
+
+// note keeps what the marker of a part that was applied says.
+func (o *outcome) note(p *part, whole bool) {
+	if !whole {
+		return
+	}
+	if o.whole == nil {
+		o.whole = make(map[*part]struct{})
+	}
+	o.whole[p] = struct{}{}
 }
 
 // work counts what an attempt cost.
@@ -149,7 +163,8 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s
 		o.work.written += c.Entities()
 		o.work.raised += len(raises)
 		for _, p := range o.rest {
-			o.work.entries += len(p.Entries)
+			o.work.entries += p.entries()
+			o.note(p, p.whole())
 		}
 		o.settle()
 		return got
@@ -211,7 +226,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
 		}
 		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
 		markers = append(markers, Marker{
-			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
+			ID: p.ID, Fingerprint: p.fingerprint, Whole: p.whole(), Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
 		})
 	}
 	return markers
@@ -252,9 +267,14 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			o.conflicts = append(o.conflicts, p)
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
-			o.work.entries += len(p.Entries)
+			o.note(p, m.Whole)
+			if o.work.entries += len(p.Entries); m.Whole {
+				o.work.entries += p.entries() - len(p.Entries)
+			}
 		default:
 			o.duplicates = append(o.duplicates, p)
+			// All of the request was applied, or the head alone.
+			o.note(p, m.Whole)
 		}
 	}
 	o.rest = rest

@@ -29,6 +29,7 @@ type letter struct {
 func (l *loop) refuse(p *part, reason string, maybe bool) {
 	dead := &letter{unmarked: !p.marked, dead: Dead{Time: p.from, Reason: reason, Maybe: maybe}}
 	var told []*held
+	p.takeApart()
 	for _, q := range append([]*part{p}, p.takeFollowers()...) {
 		waiting := len(dead.holders)
 		q.eachHolder(func(h *held) {

@@ -38,8 +38,11 @@ type part struct {
 	marked      bool // needs a marker
 	maybe       bool // an attempt had an unknown outcome
 
-	holder  *held
-	head    *part    // that it follows; nil for most
+	holder *held
+	head   *part // that it follows; nil for most
+	// rests are all the rests of a head. They are applied with it, under its marker. nil where
+	// some of them are not in its message, or the head was taken apart.
+	rests   []*part
 	company *company // nil for most
 }
 
@@ -69,6 +72,33 @@ func (p *part) takeFollowers() (followers []*part) {
 	return followers
 }
 
+// whole reports whether the part's marker is that of a whole request.
+func (p *part) whole() bool { return len(p.rests) > 0 }
+
+// takeApart has the rests of a head follow it one by one.
+func (p *part) takeApart() {
+	if !p.whole() {
+		return
+	}
+	c := p.with()
+	c.followers = append(p.rests, c.followers...)
+	p.rests = nil
+}
+
+// each calls f for the part and for its rests.
+func (p *part) each(f func(*part)) {
+	f(p)
+	for _, r := range p.rests {
+		f(r)
+	}
+}
+
+// entries counts those of the part and of its rests.
+func (p *part) entries() (n int) {
+	p.each(func(q *part) { n += len(q.Entries) })
+	return n
+}
+
 // takeRivals ends their wait.
 func (p *part) takeRivals() (rivals []*part) {
 	if p.company != nil {
@@ -79,6 +109,7 @@ func (p *part) takeRivals() (rivals []*part) {
 
 // join takes over what a further copy of the same part brought along.
 func (p *part) join(copy *part) {
+	copy.takeApart()
 	c := p.with()
 	c.holders = append(c.holders, copy.holder)
 	c.followers = append(c.followers, copy.takeFollowers()...)
@@ -96,7 +127,7 @@ func (p *part) eachHolder(f func(*held)) {
 }
 
 // partsOf makes parts in process of a batch. published is the broker's time of it, zero
-// where there is none. Those that follow a head hang on it.
+// where there is none. Parts that follow a head hang on it.
 func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, foldID func() uint64) []*part {
 	space := make([]part, len(b.Parts))
 	parts := make([]*part, 0, len(b.Parts))
@@ -127,5 +158,29 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		}
 		parts = append(parts, p)
 	}
+	for _, p := range parts {
+		p.gather()
+	}
 	return parts
+}
+
+// gather has a head take its rests along, if its message has all of them.
+func (p *part) gather() {
+	if p.Kind != wire.Head || p.Number == 0 || len(p.Entries) == 0 || p.company == nil {
+		return
+	}
+	rests, others := make([]*part, p.Number), []*part(nil)
+	found := 0
+	for _, f := range p.company.followers {
+		if f.Kind != wire.Rest || rests[f.Number-1] != nil {
+			others = append(others, f)
+			continue
+		}
+		rests[f.Number-1] = f
+		found++
+	}
+	// A copy of a rest waits for the head, as an increment with an id does.
+	if found == len(rests) {
+		p.rests, p.company.followers = rests, others
+	}
 }

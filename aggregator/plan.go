@@ -42,6 +42,9 @@ func pack(parts []*part, limit int) []*job {
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
+		if countNew(p, nil) > limit {
+			p.takeApart() // a whole request does not fit one commit
+		}
 		more := countNew(p, counters)
 		if open == nil || entities+more > limit {
 			open, entities = &job{}, 0
@@ -51,9 +54,11 @@ func pack(parts []*part, limit int) []*job {
 		}
 		open.parts = append(open.parts, p)
 		entities += more
-		for i := range p.Entries {
-			counters[p.Entries[i].Counter] = struct{}{}
-		}
+		p.each(func(q *part) {
+			for i := range q.Entries {
+				counters[q.Entries[i].Counter] = struct{}{}
+			}
+		})
 	}
 	return jobs
 }
@@ -72,11 +77,13 @@ func countNew(p *part, counters map[string]struct{}) int {
 	if p.marked {
 		n = 1
 	}
-	for i := range p.Entries {
-		if _, ok := counters[p.Entries[i].Counter]; !ok {
-			n++
+	p.each(func(q *part) {
+		for i := range q.Entries {
+			if _, ok := counters[q.Entries[i].Counter]; !ok {
+				n++
+			}
 		}
-	}
+	})
 	return n
 }
 
@@ -109,11 +116,11 @@ func (j *job) singles() []*job {
 func merge(parts []*part) ([]Add, bool) {
 	n := 0
 	for _, p := range parts {
-		n += len(p.Entries)
+		n += p.entries()
 	}
 	adds := make([]Add, 0, n)
 	var runs []int // where each run of ascending adds begins
-	for _, p := range parts {
+	take := func(p *part) {
 		for i := range p.Entries {
 			e := &p.Entries[i]
 			a := Add{Counter: e.Counter, Delta: e.Delta}
@@ -123,6 +130,9 @@ func merge(parts []*part) ([]Add, bool) {
 			}
 			adds = append(adds, a)
 		}
+	}
+	for _, p := range parts {
+		p.each(take)
 	}
 	return sumAdjacent(sortRuns(adds, runs))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // settle acts on what came of an attempt; doc.go has the table.
@@ -14,11 +16,14 @@ func (l *loop) settle(o outcome) {
 	// Folds use new shards only after the record that names them is durable.
 	l.growth.want(o.wants)
 	for _, p := range o.applied {
-		l.applied(p)
+		l.applied(p, o.saysWhole(p))
 	}
 	for _, p := range o.duplicates {
 		l.a.stats.duplicates.Add(1)
-		l.applied(p)
+		if o.saysWhole(p) {
+			l.a.stats.duplicates.Add(int64(len(p.rests)))
+		}
+		l.applied(p, o.saysWhole(p))
 	}
 	for _, p := range o.conflicts {
 		l.refuse(p, idReused, false)
@@ -62,9 +67,18 @@ const idReused = "id reused: applied before with other counters or deltas"
 // letter is set aside again whenever it is tried.
 func (d *Dead) IDTaken() bool { return d.Reason == idReused }
 
+func (o *outcome) saysWhole(p *part) bool {
+	_, ok := o.whole[p]
+	return ok
+}
+
 // applied is the end of a part whose increments are in the store. The store need not be
-// asked about its rivals any more.
-func (l *loop) applied(p *part) {
+// asked about its rivals any more. whole says that all rests of its request are there too.
+func (l *loop) applied(p *part, whole bool) {
+	p.takeApart()
+	if whole {
+		l.endRests(p)
+	}
 	p.holder.final = p.holder.final || !p.marked
 	for _, rival := range p.takeRivals() {
 		l.refuse(rival, idReused, false)
@@ -72,6 +86,22 @@ func (l *loop) applied(p *part) {
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
+}
+
+// endRests is the end of the rests of a head whose marker says that they were applied with it.
+func (l *loop) endRests(head *part) {
+	if head.company == nil {
+		return
+	}
+	var others []*part
+	for _, f := range head.company.followers {
+		if f.Kind != wire.Rest {
+			others = append(others, f)
+			continue
+		}
+		f.eachHolder(l.done)
+	}
+	head.company.followers = others
 }
 
 // wait leaves a job until another commit ends. Where one gave its shards back since the job asked
@@ -139,6 +169,11 @@ func (l *loop) afterRefusal(j *job, err error) {
 	l.answered()
 	if len(j.parts) > 1 {
 		l.jobs = append(l.jobs, j.halve()...)
+		return
+	}
+	if p := j.parts[0]; p.whole() { // one of its parts may be what is refused
+		p.takeApart()
+		l.jobs = append(l.jobs, j)
 		return
 	}
 	l.refuse(j.parts[0], err.Error(), j.parts[0].maybe)

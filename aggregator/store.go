@@ -42,6 +42,9 @@ var (
 type Marker struct {
 	ID          wire.PartID
 	Fingerprint wire.Fingerprint
+	// Whole says of a head that all rests of its request were applied with it: they have no markers.
+	// It is false for other parts.
+	Whole bool
 	// Fold names the try to apply the part. It stays the same when a commit with an
 	// unknown outcome is repeated, so that our own marker is not taken for a duplicate.
 	Fold uint64

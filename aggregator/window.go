@@ -25,9 +25,11 @@ func (w *window) add(p *part, now time.Time) {
 	if p.marked {
 		w.markers++
 	}
-	for i := range p.Entries {
-		w.counters.add(place(p.Entries[i].Counter))
-	}
+	p.each(func(q *part) {
+		for i := range q.Entries {
+			w.counters.add(place(q.Entries[i].Counter))
+		}
+	})
 }
 
 // holds notes that increments of that time are in the window.

@@ -10,6 +10,7 @@
 //	                                                    folds it takes; shards: the most that any
 //	                                                    of their aggregators went by
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
+//	                                                    whole, true, where it is of a whole request;
 //	                                                    removed, reset_at instead of fingerprint, fold
 //	                                                    where it is of a reset
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
@@ -21,8 +22,8 @@
 //	                                                    pace, pace_until
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
-// Kept for later formats: grouped, bucketed and buckets in CountmillShard, whole in
-// CountmillApplied, rules in CountmillMeta, which a process refuses.
+// Kept for later formats: grouped, bucketed and buckets in CountmillShard, rules in
+// CountmillMeta, which a process refuses.
 //
 // HHHHHHHH are the upper 32 bits of wire.ShardHash: neighbouring keys would heat one
 // tablet.

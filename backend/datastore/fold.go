@@ -113,12 +113,17 @@ func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
 	mutations := make([]*pb.Mutation, 0, len(sorted)+maxEntities)
 	for i := range sorted {
 		m := &sorted[i]
-		r := ref{kindApplied, m.ID.String()}
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: map[string]*pb.Value{
+		properties := map[string]*pb.Value{
 			"fingerprint": integer(int64(m.Fingerprint)),
 			"fold":        integer(int64(m.Fold)),
 			"expire_at":   instant(m.ExpireAt),
-		}}}})
+		}
+		if m.Whole {
+			properties["whole"] = boolean(true)
+		}
+		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
+			Key: s.key(ref{kindApplied, m.ID.String()}), Properties: properties,
+		}}})
 	}
 	return mutations
 }

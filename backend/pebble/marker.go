@@ -18,20 +18,27 @@ import (
 )
 
 // A marker has 24 bytes: fingerprint, fold and time, or, of a reset, which its id shows, the amount
-// that it removed, its moment and its time.
+// that it removed, its moment and its time. That of a whole request has another byte, 1.
 const markerLen = 24
 
 func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Fingerprint))
 	dst = binary.BigEndian.AppendUint64(dst, m.Fold)
-	return binary.BigEndian.AppendUint64(dst, uint64(m.At.UnixMicro()))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(m.At.UnixMicro()))
+	if m.Whole {
+		dst = append(dst, wholeMark)
+	}
+	return dst
 }
 
+const wholeMark = 1
+
 func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
-	if len(b) != markerLen {
+	whole := len(b) == markerLen+1 && b[markerLen] == wholeMark
+	if len(b) != markerLen && !whole {
 		return aggregator.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
 	}
-	m := aggregator.Marker{ID: id, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
+	m := aggregator.Marker{ID: id, Whole: whole, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
 	if id.Class() != wire.ResetClass {
 		m.Fingerprint, m.Fold = wire.Fingerprint(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 // A Row is an answer of the store to a fold: the rows of the aggregator's table, with
@@ -69,6 +70,25 @@ func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregat
 	return folded, err
 }
 
+// mark notes the parts that a marker is of.
+func (w *World) mark(m *aggregator.Marker) {
+	w.marked[m.ID] = true
+	if !m.Whole {
+		return
+	}
+	rests := w.rests[wire.Use{ID: m.ID, Fingerprint: m.Fingerprint}]
+	if len(rests) == 0 {
+		w.violate("the marker %s says that a request is whole, and it has one part", m.ID)
+	}
+	w.Whole++
+	for _, id := range rests {
+		if w.marked[id] {
+			w.violate("the marker %s says that a request is whole, and part %s has a marker of its own", m.ID, id)
+		}
+		w.marked[id] = true
+	}
+}
+
 func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded aggregator.Folded, row Row, err error) {
 	apply := func() error {
 		if w.poisoned(c) {
@@ -81,7 +101,7 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded ag
 		if err == nil {
 			w.checkForbidden(p, c, came)
 			for _, m := range c.Markers {
-				w.marked[m.ID] = true
+				w.mark(&m)
 			}
 			for _, a := range c.Adds {
 				w.folded[a.Counter] += a.Delta

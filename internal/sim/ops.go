@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // An op is what a client asks of a publisher or a reader, until it is answered.
@@ -79,12 +80,32 @@ func (w *World) newOp(kind string) *op {
 
 // send lets a client send increments through p.
 func (w *World) send(o *op, p *proc) {
+	w.noteRequest(o)
 	w.ask(o, p, func(ctx context.Context) error {
 		if o.key != "" {
 			return p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
 		}
 		return p.pub.Publish(ctx, o.incs...)
 	})
+}
+
+// noteRequest notes the ids of the parts of a request with a key: those that its head's marker means if
+// it says "whole".
+func (w *World) noteRequest(o *op) {
+	if o.key == "" {
+		return
+	}
+	parts, err := wire.CutRequest("", o.key, o.incs)
+	if err != nil {
+		return // it is refused
+	}
+	var rests []wire.PartID
+	for _, p := range parts {
+		if p.Kind == wire.Rest {
+			rests = append(rests, p.ID)
+		}
+	}
+	w.rests[wire.Use{ID: parts[0].ID, Fingerprint: parts[0].Fingerprint()}] = rests
 }
 
 // finish takes an answer in.

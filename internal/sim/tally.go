@@ -15,6 +15,7 @@ type Tally struct {
 	Steps     int
 	Reads     int
 	Conflicts int // increments refused because their ids were counted with another delta
+	Whole     int // requests that were committed under one marker
 	Replayed  int // letters
 	Resets    int
 	Swept     int // counters
@@ -41,7 +42,7 @@ const mostFailures = 20
 // Add takes a schedule in.
 func (t *Tally) Add(r *Result) {
 	one := Tally{
-		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Replayed: r.Replayed, Virtual: r.Virtual,
+		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
 		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
@@ -67,6 +68,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Steps += o.Steps
 	t.Reads += o.Reads
 	t.Conflicts += o.Conflicts
+	t.Whole += o.Whole
 	t.Replayed += o.Replayed
 	t.Resets += o.Resets
 	t.Swept += o.Swept
@@ -121,6 +123,7 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("steps", t.Steps)
 	row("reads checked", t.Reads)
 	row("conflicts that callers were told of", t.Conflicts)
+	row("requests under one marker", t.Whole)
 	row("letters counted after all", t.Replayed)
 	row("resets and deletes applied", t.Resets)
 	row("deleted counters swept", t.Swept)

@@ -29,6 +29,7 @@ type Result struct {
 	Steps      int
 	Reads      int // that were answered and checked
 	Conflicts  int // increments refused because their ids were counted with another delta
+	Whole      int // requests that were committed under one marker
 	Replayed   int // letters that were asked for, at their removal
 	Resets     int // that were applied
 	Swept      int // counters
@@ -88,6 +89,7 @@ type World struct {
 	bus    *broker
 	ghosts []func() error
 	marked map[wire.PartID]bool
+	rests  map[wire.Use][]wire.PartID // of requests with keys, by their heads
 	// Parts of discarded letters, and since which step nobody may count them.
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
@@ -152,7 +154,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
 		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
-		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), stormy: true,
+		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), rests: make(map[wire.Use][]wire.PartID), stormy: true,
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
 		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), swept: make(map[string]int), requests: make(requests), did: make(map[int]int64),
 	}
