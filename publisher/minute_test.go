@@ -1,8 +1,11 @@
 package publisher
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +131,31 @@ func TestMinutesThatWaitAreBounded(t *testing.T) {
 		must(t, p.Add("a", 1))
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"stuck": 1, "a": accepted + 1})
+	})
+}
+
+// Increments that Close has to leave behind take no room any more, whichever minute they are of.
+func TestACloseThatIsCutShortLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		bus.blockUntil(make(chan struct{}))
+		p := open(t, bus, Config{Linger: time.Second, MaxInFlight: 1})
+		nextMinute()
+		must(t, p.Add("stuck", 1))
+		time.Sleep(2 * time.Second)
+		must(t, p.Add("past", 1))
+		nextMinute()
+		must(t, p.Add("final", 1))
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := p.Close(ctx); !errors.Is(err, countmill.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "3 increments") {
+			t.Errorf("Close: got %v, want 3 increments with an unknown outcome", err)
+		}
+		synctest.Wait()
+		if s := p.Stats(); s.OpenEntries != 0 || s.OpenBytes != 0 {
+			t.Errorf("%d entries of %d bytes are still open", s.OpenEntries, s.OpenBytes)
+		}
 	})
 }
 

@@ -60,7 +60,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 		}
 		held = held.plus(size{int(r.increments), r.bytes})
 	}
-	p.open.add(-int64(held.counters), -held.bytes)
+	p.open.release(held)
 	p.requests.Init()
 	p.urgent = p.closed
 	p.sealed++

@@ -214,6 +214,12 @@ func (p *Publisher) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = nil
+	for _, h := range append(p.past, p.final) {
+		if h != nil {
+			p.open.release(h.held)
+			h.held = size{} // its increments are counted as unsettled
+		}
+	}
 }
 
 func (p *Publisher) note(m *sealed, err error, try int) {

@@ -251,6 +251,8 @@ func (g *gauge) add(entries, bytes int64) {
 	g.bytes.Add(bytes)
 }
 
+func (g *gauge) release(held size) { g.add(-int64(held.counters), -held.bytes) }
+
 // room reports whether one more entry of that many bytes has room.
 func (g *gauge) room(bytes int64) bool {
 	return g.entries.Load() < g.maxEntries && g.bytes.Load()+bytes <= g.maxBytes

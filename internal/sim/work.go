@@ -135,8 +135,8 @@ func (w *World) offer(p *proc, kind string) {
 	counter := w.counter
 	if w.rng.IntN(10) == 0 {
 		n = 30 // more than a part holds, where counters are as many
-		if w.rng.IntN(4) == 0 {
-			counter = w.wide()
+		if kind == "key" || w.rng.IntN(4) == 0 {
+			n, counter = 60, w.wide() // a quarter of a request with a key have ids
 		}
 	}
 	for i := range n {
