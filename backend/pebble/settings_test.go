@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
@@ -244,17 +243,6 @@ func TestForgetBeforeNeverGoesBack(t *testing.T) {
 	x := settings{current: now.At(clockStart.Add(time.Hour))}
 	if got := x.replace(now.Changed(2*day, clockStart)); !got.ForgetBefore.Equal(clockStart.Add(time.Hour-day)) || got.Window != 2*day || x.current != got {
 		t.Errorf("settings %+v took the place of those of an hour later", got)
-	}
-}
-
-func putMeta(t *testing.T, s *Store, m meta) {
-	t.Helper()
-	value, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
-		t.Fatal(err)
 	}
 }
 
