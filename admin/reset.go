@@ -23,7 +23,7 @@ type Reset struct {
 	At, ExpireAt time.Time
 }
 
-// A Done is what a reset did. The marker of the reset holds it.
+// A Done is the effect of a reset. The marker of the reset holds it.
 type Done struct {
 	// Removed is what it took off the total: all that was folded by At and not taken off
 	// before.

@@ -45,7 +45,7 @@ type outcome struct {
 	work    work
 }
 
-// note keeps what the marker of a part that was applied says.
+// note keeps the flag of the marker of a part that was applied.
 func (o *outcome) note(p *part, whole bool) {
 	if !whole {
 		return

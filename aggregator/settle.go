@@ -171,7 +171,7 @@ func (l *loop) afterRefusal(j *job, err error) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
 	}
-	if p := j.parts[0]; p.whole() { // one of its parts may be what is refused
+	if p := j.parts[0]; p.whole() { // the store may refuse one of its parts only
 		p.takeApart()
 		l.jobs = append(l.jobs, j)
 		return

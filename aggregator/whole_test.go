@@ -31,7 +31,7 @@ func (r *rig) wantMarkers(t *testing.T, all, whole int, parts ...wire.Part) {
 	}
 }
 
-// ofRequest is what a request of so many counters and ids adds up to.
+// ofRequest are the totals after a request of so many counters and ids.
 func ofRequest(counters, delta int, ids ...string) map[string]int64 {
 	want := make(map[string]int64)
 	for i := range counters {
@@ -168,7 +168,7 @@ func TestAWholeRequestWithARefusedPart(t *testing.T) {
 	})
 }
 
-// The key was used for another request: nothing is counted, whatever the first one's marker says.
+// The key was used for another request: nothing is counted, although the first one's marker says "whole".
 func TestAWholeRequestUnderAUsedKey(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 	return done, nil
 }
 
-// insertDoneLocked inserts the marker of a reset. Its class tells it from that of a part.
+// insertDoneLocked inserts the marker of a reset.
 func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *admin.Reset, done admin.Done) error {
 	if r.ID.Class() != wire.ResetClass {
 		return fmt.Errorf("%w: %s is no id of a reset", aggregator.ErrRefused, r.ID)

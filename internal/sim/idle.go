@@ -19,7 +19,7 @@ const readyWithin = 20 * time.Minute
 // parts, jobs, letters, shards; and whether all that are able are ready. A leak shows only here, as
 // a role goes on with less room and is right about every increment.
 func (w *World) checkIdle() bool {
-	w.restartHalted() // one that noticed late
+	w.restartHalted() // some notice late
 	for _, p := range w.everybody() {
 		left, within := p.unreturned(), idleWithin
 		if left == "" {

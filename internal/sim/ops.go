@@ -89,8 +89,8 @@ func (w *World) send(o *op, p *proc) {
 	})
 }
 
-// noteRequest notes the ids of the parts of a request with a key: those that its head's marker means if
-// it says "whole".
+// noteRequest notes the ids of the rests of a request with a key. A marker that says "whole" is
+// for all of them.
 func (w *World) noteRequest(o *op) {
 	if o.key == "" {
 		return
