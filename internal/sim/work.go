@@ -164,7 +164,8 @@ func (w *World) offer(p *proc, kind string) {
 		return
 	}
 	w.send(o, p)
-	if w.strikes(IDReused) {
+	// A request of several parts has one marker, and more to be taken for by mistake.
+	if w.strikes(IDReused) || len(o.incs) > 30 && w.rates[IDReused] > 0 && w.rng.IntN(2) == 0 {
 		w.reuse(o)
 	}
 }
@@ -213,6 +214,10 @@ func (w *World) oddMessage() {
 		s.durable()
 		w.bus.put("", encode(secondVersion, wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
 			countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: fmt.Sprint("newer ", s.counter, " ", s.digit)})}})), true)
+	case w.rates[Foreign] > 0 && w.rng.IntN(3) == 0:
+		w.smallMessages()
+	case w.rates[Foreign] > 0 && w.rng.IntN(3) == 0:
+		w.smallMessages()
 	case w.rates[Foreign] > 0:
 		s := w.draw(w.counter())
 		if s == nil {
@@ -225,5 +230,35 @@ func (w *World) oddMessage() {
 			more = fmt.Sprintf(`,"id":"foreign %s %d","time":%q`, s.counter, s.digit, at.UTC().Format(time.RFC3339Nano))
 		}
 		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d%s}`, s.counter, s.delta(), more), true)
+	}
+}
+
+// smallMessages puts a request with a key on the topic as a program with smaller messages would: in
+// several, of a few parts each. Often the whole request comes as well, in one.
+func (w *World) smallMessages() {
+	w.ops++
+	o := &op{key: fmt.Sprint("small", w.ops)}
+	counter := w.wide()
+	for range 60 {
+		s := w.draw(counter())
+		if s == nil {
+			continue
+		}
+		s.durable()
+		o.incs = append(o.incs, countmill.Increment{Counter: s.counter, Delta: s.delta()})
+	}
+	parts, err := wire.CutRequest("", o.key, o.incs)
+	if err != nil {
+		return
+	}
+	w.hit(Foreign)
+	w.noteRequest(o)
+	messages := wire.Pack(w.wall(), wire.SealID{}, parts, 1000)
+	if w.rng.IntN(2) == 0 {
+		messages = append(messages, wire.Pack(w.wall(), wire.SealID{}, parts, wire.MaxBatch)...)
+	}
+	w.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	for _, payload := range messages {
+		w.bus.put("", payload, true)
 	}
 }
