@@ -165,7 +165,7 @@ func (w *World) offer(p *proc, kind string) {
 	}
 	w.send(o, p)
 	// A request of several parts has one marker, and more to be taken for by mistake.
-	if w.strikes(IDReused) || len(o.incs) > 30 && w.rates[IDReused] > 0 && w.rng.IntN(2) == 0 {
+	if w.strikes(IDReused) || len(o.incs) > 30 && w.rng.IntN(2) == 0 {
 		w.reuse(o)
 	}
 }
