@@ -1,11 +1,13 @@
 package pebble
 
 import (
+	"crypto/rand"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 func remove(t *testing.T, s *Store, counter string, sum int64) {
@@ -15,7 +17,7 @@ func remove(t *testing.T, s *Store, counter string, sum int64) {
 		t.Fatal(err)
 	}
 	_, err = s.ResetCounter(t.Context(), admin.Reset{
-		ID: marker(time.Now())[0].ID, Counter: counter, Delete: true, At: s.cfg.clock(),
+		ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, At: s.cfg.clock(),
 		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {

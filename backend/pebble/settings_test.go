@@ -219,20 +219,6 @@ func TestSetWindowIsKept(t *testing.T) {
 	if got := check(t, s); got.Version != 4 || got.Pace != day && got.Pace != 2*day {
 		t.Errorf("settings are %+v, want version 4 with the pace of a window before", got)
 	}
-	// A reset raises the format, and leaves the settings alone.
-	before := check(t, s)
-	fold(t, s, nil, "a", 1)
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, s, "a", 1)
-	if m, err := getMeta(s.cfg.Dir, s.db); err != nil || m.Settings == nil || m.Settings.Version != 4 {
-		t.Errorf("after a reset the meta record is %+v, %v, want version 4 of the settings", m, err)
-	}
-	s = reopen(t, s)
-	if got := check(t, s); !cmp.Equal(got, before) {
-		t.Errorf("after a reset the settings are %+v, want %+v", got, before)
-	}
 }
 
 // A Check beside SetWindow may have moved ForgetBefore further than it was when the new settings

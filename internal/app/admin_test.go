@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/wire"
 )
 
 // removed calls a route that takes something off a counter, and returns how much.
@@ -118,7 +119,7 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakestore.New(fakestore.Options{})
 		err := errors.Join(s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}))
-		_, deleted := s.ResetCounter(t.Context(), admin.Reset{Counter: "a", Look: admin.Sum{Exists: true, At: time.Now()}, Delete: true})
+		_, deleted := s.ResetCounter(t.Context(), admin.Reset{ID: wire.ResetID("a", "x"), Counter: "a", Look: admin.Sum{Exists: true, At: time.Now()}, Delete: true})
 		if err = errors.Join(err, deleted); err != nil {
 			t.Fatal(err)
 		}
