@@ -253,7 +253,7 @@ func (w *World) smallMessages() {
 	}
 	w.hit(Foreign)
 	w.noteRequest(o)
-	messages := wire.Pack(w.wall(), wire.SealID{}, parts, 1000)
+	messages := wire.Pack(w.wall(), wire.SealID{}, parts, 500)
 	if w.rng.IntN(2) == 0 {
 		messages = append(messages, wire.Pack(w.wall(), wire.SealID{}, parts, wire.MaxBatch)...)
 	}
