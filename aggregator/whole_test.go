@@ -68,6 +68,8 @@ func TestAWholeRequestHasOneMarker(t *testing.T) {
 		settle(time.Minute)
 		again = append(again, r.send(t, parts[0], parts[1]), r.send(t, parts...))
 		settle(time.Minute)
+		again = append(again, r.send(t, parts[0]))
+		settle(time.Minute)
 		wantAcked(t, again...)
 		r.want(t, ofRequest(100, 7, "x", "y"))
 		r.wantMarkers(t, 3, 1, parts...)

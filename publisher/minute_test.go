@@ -172,6 +172,7 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 		must(t, p.Publish(ctx,
 			countmill.Increment{Counter: "a", Delta: 10},
 			countmill.Increment{Counter: "a", Delta: 100, Time: at(-3)},
+			countmill.Increment{Counter: "a", Delta: 7, Time: at(0)},
 			countmill.Increment{Counter: "b", Delta: 5, Time: at(-3)},
 			countmill.Increment{Counter: "b", Delta: -5, Time: at(-3)},
 			countmill.Increment{Counter: "c", Delta: 5, Time: at(-3)},
@@ -189,7 +190,7 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 		))
 		closeNow(t, p)
 		bus.wantByMinutes(began, map[string]int64{
-			"0 a": 11, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
+			"0 a": 18, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
 			"-5 k": 3, "-2 kid": 1, "-5 kid": 1,
 		})
 	})
