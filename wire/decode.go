@@ -34,6 +34,7 @@ func Decode(payload []byte) (*Batch, error) {
 		return nil, err
 	}
 	d := partsDecoder{entries: make([]Entry, 0, len(payload)/24)}
+	b.Parts = make([]Part, 0, countParts(fields.bytes))
 	for !fields.done() {
 		body, err := fields.message(batchParts)
 		if err != nil {
@@ -50,6 +51,19 @@ func Decode(payload []byte) (*Batch, error) {
 	}
 	b.share(d.entries)
 	return b, nil
+}
+
+// countParts counts the fields of a batch behind its header, up to as many as there can be parts.
+func countParts(fields []byte) (n int) {
+	const least = 14 // bytes of a part: an id of one byte on a counter of one byte
+	for most := len(fields) / least; len(fields) > 0 && n < most; n++ {
+		_, _, size := protowire.ConsumeField(fields)
+		if size < 0 {
+			return n
+		}
+		fields = fields[size:]
+	}
+	return n
 }
 
 func decodeHeader(fields *cursor, b *Batch) error {
