@@ -268,9 +268,11 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
 			o.note(p, m.Whole)
-			if o.work.entries += len(p.Entries); m.Whole {
-				o.work.entries += p.entries() - len(p.Entries)
+			n := len(p.Entries)
+			if m.Whole {
+				n = p.entries()
 			}
+			o.work.entries += n
 		default:
 			o.duplicates = append(o.duplicates, p)
 			// All of the request was applied, or the head alone.

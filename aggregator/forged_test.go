@@ -2,6 +2,7 @@ package aggregator_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,27 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 			want[fmt.Sprint("c", i)] = 1
 		}
 		r.want(t, want)
+	})
+}
+
+// A head says how many parts its request has, and may say anything. No room is made for parts that
+// are not there.
+func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		parts := keyed(t, "k", 48, 1)
+		parts[0].Number = 1 << 26
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m := r.send(t, parts...)
+		settle(time.Minute)
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 100 {
+			t.Errorf("a message of two parts took %d MiB", took)
+		}
+		if !acked(m) || r.store.Total("c0") != 1 || r.store.Total("c47") != 1 {
+			t.Errorf("acknowledged %t, totals %v; want each counter at 1", acked(m), r.store.Totals())
+		}
 	})
 }
 

@@ -169,6 +169,10 @@ func (p *part) gather() {
 	if p.Kind != wire.Head || p.Number == 0 || len(p.Entries) == 0 || p.company == nil {
 		return
 	}
+	// The number is a claim of the sender: make room for no more than there is.
+	if int(p.Number) > len(p.company.followers) {
+		return
+	}
 	rests, others := make([]*part, p.Number), []*part(nil)
 	found := 0
 	for _, f := range p.company.followers {

@@ -31,7 +31,7 @@ func (j *job) marked() bool {
 
 // pack cuts a window into jobs that fit the store: whole parts, in the order in which publishers
 // cut them, so that parts that overlap share the entities of their counters. limit is in entities, 0 for
-// none. Every part fits alone: at most 24 counters and a marker.
+// none. Every part fits alone, with at most 24 counters and a marker; a whole request may not.
 func pack(parts []*part, limit int) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
@@ -42,7 +42,7 @@ func pack(parts []*part, limit int) []*job {
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
-		if countNew(p, nil) > limit {
+		if p.whole() && countNew(p, nil) > limit {
 			p.takeApart() // a whole request does not fit one commit
 		}
 		more := countNew(p, counters)

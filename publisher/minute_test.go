@@ -37,7 +37,7 @@ func (b *fakeBus) wantByMinutes(since time.Time, want map[string]int64) {
 	}
 }
 
-// nextMinute sleeps until a minute begins, and lets the sender do what it does then.
+// nextMinute sleeps until a minute begins, and lets the sender act on it.
 func nextMinute() {
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 	synctest.Wait()

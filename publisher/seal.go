@@ -70,7 +70,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	return s, all
 }
 
-// add notes what a harvest holds.
+// add counts a harvest in.
 func (s *seal) add(h *harvest) {
 	s.increments += h.increments
 	s.added += h.increments
@@ -89,8 +89,8 @@ func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	return h
 }
 
-// turnLocked divides what Add left in the stripes from what comes in another minute, so that each
-// counts at its own. It may wait for the bus for many minutes.
+// turnLocked divides the increments of Add by minutes, so that each counts at its own: it takes the
+// past minute's out of the stripes. It may wait for the bus for many minutes.
 func (p *Publisher) turnLocked(now time.Time) {
 	if since := p.sinceStripes(); since.IsZero() || p.final != nil || wire.MinuteOf(since) == wire.MinuteOf(now) {
 		return
@@ -116,7 +116,7 @@ func (p *Publisher) sinceStripes() (oldest time.Time) {
 	return oldest
 }
 
-// pack merges, sorts, cuts and encodes what was taken.
+// pack merges, sorts, cuts and encodes the increments of a seal.
 func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	strays, own := s.sort(all)
 	var parts []wire.Part

@@ -264,7 +264,7 @@ func (g *gauge) filled() bool {
 	return 4*g.entries.Load() > 3*g.maxEntries || 4*g.bytes.Load() > 3*g.maxBytes
 }
 
-// A harvest is what was taken out of the open batch, all of one minute.
+// A harvest holds increments of one minute that left the open batch.
 type harvest struct {
 	minute     wire.Minute
 	held       size                     // in the bounds of the open batch

@@ -169,7 +169,7 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 	return p, d.identify(&p, carried)
 }
 
-// identify computes the part's id, or checks the one that it carries.
+// identify computes the part's id, or checks the id on the wire.
 func (d *partsDecoder) identify(p *Part, carried bool) error {
 	if carried != p.Kind.carriesID() {
 		return fmt.Errorf("%s: with an id on the wire: %t", p.Kind, carried)
@@ -186,42 +186,6 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 	}
 	if p.ID.Class() != p.Kind.Class() {
 		return fmt.Errorf("%s with an id of class %d", p.Kind, p.ID.Class())
-	}
-	return nil
-}
-
-// A request checks the parts of one request with a key that are in a batch.
-type request struct {
-	key         *Key // nil before the first head
-	fingerprint Fingerprint
-	rests       int32 // how many there are
-}
-
-// take refuses a follower without its head, and a request that was cut at another size: only the
-// last of its numbered parts may have less than MaxEntries.
-func (r *request) take(p *Part) error {
-	if p.Kind == Head {
-		*r = request{p.Key, p.Request, p.Number}
-		// A dead letter may have a copy of a head without its entries, for its marker alone.
-		if n := len(p.Entries); p.Number > 0 && 0 < n && n < MaxEntries {
-			return fmt.Errorf("head with %d entries before %d more parts, not %d", n, p.Number, MaxEntries)
-		}
-		return nil
-	}
-	if !p.Kind.Follows() {
-		return nil
-	}
-	if r.key == nil || r.fingerprint != p.Request {
-		return errors.New("follows no head of its request")
-	}
-	if p.Kind != Rest {
-		return nil
-	}
-	switch n := len(p.Entries); {
-	case p.Number > r.rests:
-		return fmt.Errorf("rest %d of %d", p.Number, r.rests)
-	case p.Number < r.rests && n < MaxEntries:
-		return fmt.Errorf("rest %d of %d with %d entries, not %d", p.Number, r.rests, n, MaxEntries)
 	}
 	return nil
 }
@@ -390,84 +354,4 @@ func decodeEntry(body cursor) (Entry, error) {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{countmill.ErrInvalid}, args...)...)
-}
-
-// A cursor walks the fields of a message. bytes and text are the same content, the
-// second for names to be cut from.
-type cursor struct {
-	bytes []byte
-	text  string
-}
-
-func (c *cursor) done() bool { return len(c.bytes) == 0 }
-
-func (c *cursor) skip(n int) { c.bytes, c.text = c.bytes[n:], c.text[n:] }
-
-// next reports whether the field at hand has that number.
-func (c *cursor) next(number protowire.Number) bool {
-	got, _, n := protowire.ConsumeTag(c.bytes)
-	return n > 0 && got == number
-}
-
-func (c *cursor) tag(number protowire.Number, kind protowire.Type) error {
-	if c.done() {
-		return fmt.Errorf("field %d is missing", number)
-	}
-	gotNumber, gotKind, n := protowire.ConsumeTag(c.bytes)
-	if n < 0 {
-		return protowire.ParseError(n)
-	}
-	if gotNumber != number || gotKind != kind {
-		return fmt.Errorf("field %d of type %d where %d of type %d belongs", gotNumber, gotKind, number, kind)
-	}
-	c.skip(n)
-	return nil
-}
-
-func (c *cursor) varint(number protowire.Number) (uint64, error) {
-	if err := c.tag(number, protowire.VarintType); err != nil {
-		return 0, err
-	}
-	v, n := protowire.ConsumeVarint(c.bytes)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	c.skip(n)
-	return v, nil
-}
-
-func (c *cursor) fixed64(number protowire.Number) (uint64, error) {
-	if err := c.tag(number, protowire.Fixed64Type); err != nil {
-		return 0, err
-	}
-	v, n := protowire.ConsumeFixed64(c.bytes)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
-	c.skip(n)
-	return v, nil
-}
-
-// message is the content of a length-delimited field.
-func (c *cursor) message(number protowire.Number) (cursor, error) {
-	if err := c.tag(number, protowire.BytesType); err != nil {
-		return cursor{}, err
-	}
-	v, n := protowire.ConsumeBytes(c.bytes)
-	if n < 0 {
-		return cursor{}, protowire.ParseError(n)
-	}
-	inner := cursor{bytes: v, text: c.text[n-len(v) : n]}
-	c.skip(n)
-	return inner, nil
-}
-
-// name is the content of a field that must be an id as countmill.CheckID has it; what names it in
-// errors.
-func (c *cursor) name(number protowire.Number, what string) (string, error) {
-	m, err := c.message(number)
-	if err != nil {
-		return "", err
-	}
-	return m.text, countmill.CheckID(what, m.text)
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// A Class says what an id was made of. It is the first four bits of the id. So an id of one
+// A Class is the source of an id: random bits, or the names that were hashed. It is the first four bits of the id. So an id of one
 // class is never an id of another, and a part of one kind cannot take the id of another kind.
 type Class uint8
 
@@ -23,7 +23,7 @@ const (
 	LetterClass           // the key of a dead letter
 )
 
-// Class is what the id was made of; 0 or a number over LetterClass for an id that is not ours.
+// Class returns the id's class: 0, or a number over LetterClass, for an id that is not ours.
 func (id PartID) Class() Class { return Class(id[0] >> 4) }
 
 func (id PartID) in(c Class) PartID {
@@ -49,7 +49,7 @@ func RandomIDs(random io.Reader, class Class, ids []PartID) {
 func IncrementID(counter, id string) PartID { return hashID(IdentifiedClass, counter, id) }
 
 // KeyID is the id of part number of a request with an Idempotency-Key. principal is
-// the caller, empty where callers are not told apart.
+// the caller, empty where callers have no names.
 func KeyID(principal, key string, number int) PartID {
 	return hashID(KeyClass, principal, key, strconv.Itoa(number))
 }

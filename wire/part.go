@@ -114,7 +114,7 @@ type Fingerprint uint64
 
 // A Key is the name of a request with an Idempotency-Key.
 type Key struct {
-	// Principal is the caller, empty where callers are not told apart.
+	// Principal is the caller, empty where callers have no names.
 	Principal string
 	Key       string
 }

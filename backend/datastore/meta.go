@@ -94,9 +94,6 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
-	if at.IsZero() {
-		at = now()
-	}
 	m := metaRecord{id: hex.EncodeToString(b[:]), settings: store.NewSettings(s.cfg.Window, at), cacheKey: make([]byte, 32)}
 	_, _ = rand.Read(m.cacheKey)
 	properties := map[string]*pb.Value{

@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A request checks the parts of one request with a key that are in a batch.
+type request struct {
+	key         *Key // nil before the first head
+	fingerprint Fingerprint
+	rests       int32 // how many there are
+}
+
+// take refuses a follower without its head, and a request that was cut at another size: only the
+// last of its numbered parts may have less than MaxEntries.
+func (r *request) take(p *Part) error {
+	if p.Kind == Head {
+		*r = request{p.Key, p.Request, p.Number}
+		// A dead letter may have a copy of a head without its entries, for its marker alone.
+		if n := len(p.Entries); p.Number > 0 && 0 < n && n < MaxEntries {
+			return fmt.Errorf("head with %d entries before %d more parts, not %d", n, p.Number, MaxEntries)
+		}
+		return nil
+	}
+	if !p.Kind.Follows() {
+		return nil
+	}
+	if r.key == nil || r.fingerprint != p.Request {
+		return errors.New("follows no head of its request")
+	}
+	if p.Kind != Rest {
+		return nil
+	}
+	switch n := len(p.Entries); {
+	case p.Number > r.rests:
+		return fmt.Errorf("rest %d of %d", p.Number, r.rests)
+	case p.Number < r.rests && n < MaxEntries:
+		return fmt.Errorf("rest %d of %d with %d entries, not %d", p.Number, r.rests, n, MaxEntries)
+	}
+	return nil
+}
