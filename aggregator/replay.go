@@ -52,7 +52,9 @@ const (
 	// replayEvery is how long a round waits for the next, half of it at random: of
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
+)
 
+const (
 	askedPrefix = "manual:"
 
 	// AskedEnd comes behind the keys of all copies that ask for replays (AskKey), and

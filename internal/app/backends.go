@@ -24,7 +24,7 @@ import (
 // backends is what the roles stand on; nil for what they do not need.
 type backends struct {
 	bus   bus
-	store store
+	store database
 	cache reader.Cache
 
 	closeCache func() error // nil where there is nothing to close
@@ -57,7 +57,7 @@ type bus interface {
 	aggregator.Bus
 }
 
-type store interface {
+type database interface {
 	aggregator.Store
 	reader.Store
 	verify.Store

@@ -19,7 +19,7 @@ import (
 // A faultyStore applies commits and loses the answers while broken is set. gate, if
 // set, holds commits back until it is closed, whatever their context says.
 type faultyStore struct {
-	store
+	database
 	broken atomic.Bool
 	gate   chan struct{}
 }
@@ -28,7 +28,7 @@ func (f *faultyStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregato
 	if f.gate != nil {
 		<-f.gate
 	}
-	folded, err := f.store.Fold(ctx, c)
+	folded, err := f.database.Fold(ctx, c)
 	if f.broken.Load() {
 		return aggregator.Folded{}, errors.New("answer lost")
 	}
@@ -65,7 +65,7 @@ func TestLostAnswerOfTheStoreEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f := &faultyStore{}
-	r := startFaulty(t, Config{Store: "pebble:" + dir, ShutdownTimeout: unhurried}, func(b *backends) { f.store, b.store = b.store, f })
+	r := startFaulty(t, Config{Store: "pebble:" + dir, ShutdownTimeout: unhurried}, func(b *backends) { f.database, b.store = b.store, f })
 	r.incr(t, `{"counter":"a"}`)
 	f.broken.Store(true)
 	status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`)
@@ -84,7 +84,7 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}
 	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), RequestTimeout: unhurried, ShutdownTimeout: unhurried},
-		func(b *backends) { f.store, b.store = b.store, f })
+		func(b *backends) { f.database, b.store = b.store, f })
 	var posts sync.WaitGroup
 	sent := 0
 	post := func() {
@@ -132,7 +132,7 @@ func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}
 	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), ShutdownTimeout: 2 * time.Second},
-		func(b *backends) { f.store, b.store = b.store, f })
+		func(b *backends) { f.database, b.store = b.store, f })
 	posted := make(chan int, 1)
 	go func() {
 		status, _, _ := r.try("POST", "/v1/increments", `{"counter":"a"}`)

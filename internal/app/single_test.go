@@ -11,7 +11,7 @@ import (
 )
 
 // A sharedStore is closed by the test and not by one of the Apps on it.
-type sharedStore struct{ store }
+type sharedStore struct{ database }
 
 func (sharedStore) Close() error { return nil }
 

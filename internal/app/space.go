@@ -130,7 +130,7 @@ func (s *space) degraded() string {
 // A roomyStore refuses folds while there is very little space. The aggregator keeps its
 // messages and tries again.
 type roomyStore struct {
-	store
+	database
 	space *space
 }
 
@@ -139,7 +139,7 @@ func (s roomyStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.
 	if free, _, refused := s.space.state(); refused {
 		return aggregator.Folded{}, fmt.Errorf("%w: the disk is nearly full: %d bytes are free, which is below half of --min-free", aggregator.ErrDeployment, free)
 	}
-	return s.store.Fold(ctx, c)
+	return s.database.Fold(ctx, c)
 }
 
 func (a *App) spaceSamples() []sample {

@@ -38,7 +38,7 @@ type droppable interface {
 
 // A past is totals as they were, read as a reader reads them.
 type past struct {
-	store store
+	store database
 	cache droppable
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // upOn runs all roles on a store that outlives them.
-func upOn(t *testing.T, s store, cfg Config) *running {
+func upOn(t *testing.T, s database, cfg Config) *running {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	a, err := newApp(cfg, func(Config) (*backends, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // A desk is the store as the process of a person sees it who looks after dead letters.
-type desk struct{ *store }
+type desk struct{ *simStore }
 
 // Fold decides about a letter.
 func (d desk) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
@@ -110,7 +110,7 @@ func (w *World) lookAfter(kind string) bool {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&store{w, p, nil}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{w, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &env.Env{Wall: p.wall}})
 	w.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome

@@ -44,7 +44,7 @@ var rowNames = [rowCount]string{
 func (r Row) String() string { return rowNames[r] }
 
 // Fold applies a commit, and answers with a row of the table.
-func (s *store) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
+func (s *simStore) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
 	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Known: slices.Clone(c.Known), Tally: c.Tally, Raises: slices.Clone(c.Raises)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
 	var got Row

@@ -162,7 +162,7 @@ func increments(counter string, total int64) bool {
 
 // An adminStore is the store as an admin sees it: what it is told of the database the
 // other roles of its process do not hear.
-type adminStore struct{ *store }
+type adminStore struct{ *simStore }
 
 // Check tells the settings.
 func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err error) {
@@ -177,7 +177,7 @@ func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err er
 }
 
 // RaiseCounter raises for an operator.
-func (s *store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+func (s *simStore) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	var answer int
 	err = s.change(ctx, "raise one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
 		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
@@ -188,7 +188,7 @@ func (s *store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 }
 
 // ResetCounter resets for an operator.
-func (s *store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+func (s *simStore) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
 	var answer admin.Done
 	by, _ := ctx.Value(opKey{}).(int)
 	err = s.change(ctx, "reset", stringsKey([]string{r.Counter, r.ID.String()}), ResetLost, ResetAnswerLost, ResetLate,
@@ -228,7 +228,7 @@ func (w *World) reset(p *proc, r admin.Reset, by int) (admin.Done, error) {
 }
 
 // SweepCounters is for whoever aggregates; here the world does it (sweep).
-func (s *store) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
+func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
 	return 0, errors.New("sim: nobody calls this")
 }
 

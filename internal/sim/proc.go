@@ -100,13 +100,13 @@ func (w *World) start(r role, slot int) *proc {
 		}))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(&store{w, p, &p.rdrClock}, &cache{w, p}, reader.Config{
+		p.rdr = must(reader.New(&simStore{w, p, &p.rdrClock}, &cache{w, p}, reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout, Env: e,
 		}))
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(sums{p.rdr}, adminStore{&store{w, p, nil}}, admin.Config{
+		p.adm = must(admin.New(sums{p.rdr}, adminStore{&simStore{w, p, nil}}, admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
@@ -147,7 +147,7 @@ func (w *World) aggregate(p *proc, cfg aggregator.Config) {
 		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
-	p.agg = must(aggregator.New(&bus{w, p}, &store{w, p, &p.aggClock}, cfg))
+	p.agg = must(aggregator.New(&bus{w, p}, &simStore{w, p, &p.aggClock}, cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
 	w.running.Add(1)

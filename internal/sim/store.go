@@ -17,16 +17,16 @@ import (
 )
 
 // store is the store as one process sees it.
-type store struct {
+type simStore struct {
 	w     *World
 	p     *proc
 	clock *accuracy // of the role that has it
 }
 
 var (
-	_ aggregator.Store = (*store)(nil)
-	_ reader.Store     = (*store)(nil)
-	_ admin.Store      = (*store)(nil)
+	_ aggregator.Store = (*simStore)(nil)
+	_ reader.Store     = (*simStore)(nil)
+	_ admin.Store      = (*simStore)(nil)
 )
 
 var (
@@ -37,17 +37,17 @@ var (
 // background is what calls of the fake store run under: their time is the simulator's.
 var background = context.Background()
 
-func (s *store) Limits() aggregator.Limits {
+func (s *simStore) Limits() aggregator.Limits {
 	l := s.w.fake.Limits()
 	l.Commits, l.Shards = s.w.shape.commits, s.p.shards
 	return l
 }
 
-func (s *store) Keys() int { return s.w.fake.Keys() }
+func (s *simStore) Keys() int { return s.w.fake.Keys() }
 
 // call parks for a call that changes nothing that outlives it, and does it when it is
 // its turn. lost is the fault that loses it.
-func (s *store) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
+func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
 	if !s.w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
 		switch {
 		case f == ended:
@@ -70,7 +70,7 @@ var errDeployment = fmt.Errorf("sim: %w: permission denied", aggregator.ErrDeplo
 
 // change parks for a call that changes the store and may be repeated. What is lost may
 // have happened, or happen later.
-func (s *store) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
+func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
 	w := s.w
 	if !w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
 		switch {
@@ -137,7 +137,7 @@ func stringsKey(names []string) uint64 {
 }
 
 // Applied looks markers up.
-func (s *store) Applied(ctx context.Context, ids []wire.PartID) (found []aggregator.Marker, err error) {
+func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) (found []aggregator.Marker, err error) {
 	ids = slices.Clone(ids)
 	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
 		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
@@ -151,7 +151,7 @@ func (s *store) Applied(ctx context.Context, ids []wire.PartID) (found []aggrega
 }
 
 // Shards reads records.
-func (s *store) Shards(ctx context.Context, counters []string) (shards []int, err error) {
+func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int, err error) {
 	counters = slices.Clone(counters)
 	err = s.call(ctx, "shards", stringsKey(counters), LookupFails,
 		joined(counters), func() string { return fmt.Sprint(shards) }, func() (err error) {
@@ -168,7 +168,7 @@ func (s *store) Shards(ctx context.Context, counters []string) (shards []int, er
 }
 
 // Raise writes records.
-func (s *store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+func (s *simStore) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	raises = slices.Clone(raises)
 	names := make([]string, len(raises))
 	for i := range raises {
@@ -190,7 +190,7 @@ func (w *World) noteGrowth(raises []aggregator.Raise) {
 }
 
 // Bury writes dead letters.
-func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+func (s *simStore) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	letters = slices.Clone(letters)
 	keys := make([]string, len(letters))
 	for i := range letters {
@@ -202,7 +202,7 @@ func (s *store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 }
 
 // Dead reads dead letters.
-func (s *store) Dead(ctx context.Context, after string, limit int) (letters []aggregator.Dead, err error) {
+func (s *simStore) Dead(ctx context.Context, after string, limit int) (letters []aggregator.Dead, err error) {
 	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
 		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
 			letters, err = s.w.fake.Dead(background, after, limit)
@@ -212,7 +212,7 @@ func (s *store) Dead(ctx context.Context, after string, limit int) (letters []ag
 }
 
 // Discard removes dead letters.
-func (s *store) Discard(ctx context.Context, keys []string) error {
+func (s *simStore) Discard(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
 		s.w.checkDiscard(s.p, keys)
@@ -221,7 +221,7 @@ func (s *store) Discard(ctx context.Context, keys []string) error {
 }
 
 // Announce writes the worker's record.
-func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
+func (s *simStore) Announce(ctx context.Context, worker aggregator.Worker) error {
 	s.w.mu.Lock()
 	s.p.lag = worker.Lag
 	s.w.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *store) Announce(ctx context.Context, worker aggregator.Worker) error {
 }
 
 // Workers reads them.
-func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error) {
+func (s *simStore) Workers(ctx context.Context) (workers []reader.Worker, err error) {
 	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
 		workers, err = s.w.fake.Workers(background)
 		return err
@@ -244,7 +244,7 @@ func (s *store) Workers(ctx context.Context) (workers []reader.Worker, err error
 var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
-func (s *store) Check(ctx context.Context) (checked settings.Checked, err error) {
+func (s *simStore) Check(ctx context.Context) (checked settings.Checked, err error) {
 	began, asked := s.w.wall(), s.begins()
 	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
@@ -264,6 +264,6 @@ func (s *store) Check(ctx context.Context) (checked settings.Checked, err error)
 }
 
 // SetWindow is for whoever starts a process; here the world does it (changeWindow).
-func (s *store) SetWindow(context.Context, time.Duration) (settings.Settings, error) {
+func (s *simStore) SetWindow(context.Context, time.Duration) (settings.Settings, error) {
 	return settings.Settings{}, errors.New("sim: nobody calls this")
 }

@@ -11,10 +11,12 @@ import (
 )
 
 // View opens a view.
-func (s *store) View() reader.View { return &view{store: s, fake: s.w.fake.View().(*fakestore.View)} }
+func (s *simStore) View() reader.View {
+	return &view{simStore: s, fake: s.w.fake.View().(*fakestore.View)}
+}
 
 type view struct {
-	*store
+	*simStore
 	fake  *fakestore.View
 	read  bool      // from
 	began time.Time // the first call

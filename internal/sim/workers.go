@@ -33,7 +33,7 @@ func (a *accuracy) sets(by time.Duration) {
 }
 
 // begins is when a call begins.
-func (s *store) begins() lesson {
+func (s *simStore) begins() lesson {
 	wall := s.w.wall()
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *store) begins() lesson {
 }
 
 // learns takes the answer of a call in.
-func (s *store) learns(l lesson, told time.Time) {
+func (s *simStore) learns(l lesson, told time.Time) {
 	took, ahead := s.w.wall().Sub(l.wall), told.Sub(s.w.storeNow())
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
