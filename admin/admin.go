@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -63,11 +64,11 @@ type Admin struct {
 
 // New returns an admin of the counters in store, which sums looks up. The error reports all
 // that is wrong with the config.
-func New(sums Sums, store Store, cfg Config) (*Admin, error) {
+func New(sums Sums, st Store, cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	return &Admin{sums: sums, store: store, cfg: cfg.withDefaults()}, nil
+	return &Admin{sums: sums, store: st, cfg: cfg.withDefaults()}, nil
 }
 
 // Stats is what was done since the start.
@@ -90,11 +91,11 @@ func (e *LowerError) Error() string {
 	return fmt.Sprintf("counter %q has %d shards, and a number of shards is never lowered (asked for: %d)", e.Counter, e.Named, e.Asked)
 }
 
-// Raise makes sure that the counter has that many shards. One that nobody has incremented is
+// Grow makes sure that the counter has that many shards. One that nobody has incremented is
 // made. Aggregators use the new ones when they hear of them, within the hour. Errors match countmill.ErrInvalid,
 // countmill.ErrUnavailable and countmill.ErrOutcomeUnknown, or are a *LowerError. A raise may
 // be repeated.
-func (a *Admin) Raise(ctx context.Context, counter string, shards int) error {
+func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 	if err := countmill.CheckCounter(counter); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (a *Admin) Raise(ctx context.Context, counter string, shards int) error {
 	}
 	named := 0
 	err := a.retry(ctx, func(ctx context.Context) (err error) {
-		named, err = a.store.RaiseCounter(ctx, counter, shards)
+		named, err = a.store.GrowCounter(ctx, counter, shards)
 		return err
 	})
 	if err != nil {
@@ -121,17 +122,17 @@ func (a *Admin) Raise(ctx context.Context, counter string, shards int) error {
 // a repeat within the deduplication window changes nothing and returns the same; an empty one is none.
 // Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
 // countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
-func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
+func (a *Admin) Reset(ctx context.Context, counter, id string) (store.ResetResult, error) {
 	key := a.randomID()
 	if id != "" {
 		if err := countmill.CheckID("id", id); err != nil {
-			return Done{}, err
+			return store.ResetResult{}, err
 		}
 		key = wire.ResetID(counter, id)
 	}
-	done, err := a.reset(ctx, Reset{ID: key, Counter: counter})
+	done, err := a.reset(ctx, store.ResetRequest{ID: key, Counter: counter})
 	if err != nil {
-		return Done{}, fmt.Errorf("reset counter %q: %w", counter, err)
+		return store.ResetResult{}, fmt.Errorf("reset counter %q: %w", counter, err)
 	}
 	a.stats.resets.Add(1)
 	a.log(ctx, "counter reset", counter, done)
@@ -140,17 +141,17 @@ func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
 
 // Delete sets the counter's total back to 0 and hides it until it is incremented again.
 // Errors are those of Reset; it may always be repeated.
-func (a *Admin) Delete(ctx context.Context, counter string) (Done, error) {
-	done, err := a.reset(ctx, Reset{ID: a.randomID(), Counter: counter, Delete: true})
+func (a *Admin) Delete(ctx context.Context, counter string) (store.ResetResult, error) {
+	done, err := a.reset(ctx, store.ResetRequest{ID: a.randomID(), Counter: counter, Delete: true})
 	if err != nil {
-		return Done{}, fmt.Errorf("delete counter %q: %w", counter, err)
+		return store.ResetResult{}, fmt.Errorf("delete counter %q: %w", counter, err)
 	}
 	a.stats.deletes.Add(1)
 	a.log(ctx, "counter deleted", counter, done)
 	return done, nil
 }
 
-func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
+func (a *Admin) log(ctx context.Context, message, counter string, done store.ResetResult) {
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, message, slog.String("counter", counter),
 		slog.Int64("removed", done.Removed), slog.Time("as_of", done.At))
 }
@@ -162,9 +163,9 @@ func (a *Admin) randomID() wire.PartID {
 	return id[0]
 }
 
-func (a *Admin) reset(ctx context.Context, r Reset) (done Done, err error) {
+func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	if err := countmill.CheckCounter(r.Counter); err != nil {
-		return Done{}, err
+		return store.ResetResult{}, err
 	}
 	var first time.Time
 	err = a.retry(ctx, func(ctx context.Context) (err error) {

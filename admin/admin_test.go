@@ -15,9 +15,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -28,24 +26,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type counters struct {
 	*fakestore.Store
 	// between runs after a look-up.
-	between func(*admin.Sum) error
+	between func(*store.Sum) error
 	slept   time.Duration // what only the store's clock saw
 }
 
-func (c *counters) Sum(ctx context.Context, counter string) (admin.Sum, error) {
+func (c *counters) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	v := c.View()
 	defer v.Close()
-	keys := []reader.Key{{Counter: counter, Shard: reader.RecordKey}}
+	keys := []store.Key{{Counter: counter, Shard: store.RecordKey}}
 	for n := range 20 {
-		keys = append(keys, reader.Key{Counter: counter, Shard: n})
+		keys = append(keys, store.Key{Counter: counter, Shard: n})
 	}
 	values, err := v.Lookup(ctx, keys)
 	if err != nil {
-		return admin.Sum{}, errors.Join(countmill.ErrUnavailable, err)
+		return store.Sum{}, errors.Join(countmill.ErrUnavailable, err)
 	}
 	rec := values[0]
-	s := admin.Sum{Exists: rec.Exists, At: v.ReadTime(), Record: admin.Record{
-		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.At, DeletedAt: rec.Reset.DeletedAt,
+	s := store.Sum{Exists: rec.Exists, At: v.ReadTime(), ResetState: store.ResetState{
+		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.ResetAt, DeletedAt: rec.Reset.DeletedAt,
 	}}
 	for _, value := range values[1:] {
 		s.Sum += value.Value
@@ -71,11 +69,11 @@ func (c *counters) total(t *testing.T, counter string) int64 {
 
 func (c *counters) add(t *testing.T, counter string, delta int64) {
 	t.Helper()
-	if err := c.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: 1}}); err != nil {
+	if err := c.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	add := aggregator.NewAdd(counter, 0, delta)
-	if _, err := c.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add}}); err != nil {
+	add := store.NewShardDelta(counter, 0, delta)
+	if _, err := c.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,7 +111,7 @@ func TestRaise(t *testing.T) {
 		{"a", 39, 40, `counter "a" has 40 shards, and a number of shards is never lowered (asked for: 39)`},
 		{"a", 999, 999, ""},
 	} {
-		err := a.Raise(t.Context(), step.counter, step.shards)
+		err := a.Grow(t.Context(), step.counter, step.shards)
 		if step.wrong == "" && err != nil || step.wrong != "" && (err == nil || err.Error() != step.wrong) {
 			t.Errorf("Raise %q to %d: got %v, want %q", step.counter, step.shards, err, step.wrong)
 		}
@@ -131,19 +129,19 @@ func TestResetAndDelete(t *testing.T) {
 	a, c := newAdmin(t)
 	steps := []struct {
 		add    int64
-		do     func() (admin.Done, error)
+		do     func() (store.ResetResult, error)
 		what   string
 		remove int64
 		left   int64
 	}{
-		{5, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset", 5, 0},
-		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset again", 0, 0},
-		{-2, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x", -2, 0},
-		{7, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x again", -2, 7},
-		{1, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete", 8, 0},
-		{0, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete again", 0, 0},
-		{3, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x at last", -2, 3},
-		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "y") }, "reset y", 3, 0},
+		{5, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "") }, "reset", 5, 0},
+		{0, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "") }, "reset again", 0, 0},
+		{-2, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x", -2, 0},
+		{7, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x again", -2, 7},
+		{1, func() (store.ResetResult, error) { return a.Delete(t.Context(), "a") }, "delete", 8, 0},
+		{0, func() (store.ResetResult, error) { return a.Delete(t.Context(), "a") }, "delete again", 0, 0},
+		{3, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x at last", -2, 3},
+		{0, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "y") }, "reset y", 3, 0},
 	}
 	for _, step := range steps {
 		if step.add != 0 {
@@ -181,19 +179,19 @@ func TestResetIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		answers []fakestore.Answer
-		between func(look int, s *admin.Sum)
+		between func(look int, s *store.Sum)
 		removed int64
 	}{
 		"an answer lost, done":     {answers: []fakestore.Answer{fakestore.UnknownApplied}, removed: 5},
 		"an answer lost, not done": {answers: []fakestore.Answer{fakestore.UnknownNotApplied}, removed: 6},
 		"no answer":                {answers: []fakestore.Answer{fakestore.SlowApplied}, removed: 5},
 		"three lost":               {answers: []fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownApplied}, removed: 7},
-		"it looked too long ago": {between: func(look int, s *admin.Sum) {
+		"it looked too long ago": {between: func(look int, s *store.Sum) {
 			if look == 1 {
 				s.At = s.At.Add(-2 * store.MaxLook)
 			}
 		}, removed: 6},
-		"its counter was swept": {between: func(look int, s *admin.Sum) {
+		"its counter was swept": {between: func(look int, s *store.Sum) {
 			if look == 1 {
 				s.ResetAt = s.At
 			}
@@ -205,7 +203,7 @@ func TestResetIsTriedAgain(t *testing.T) {
 				a, c := newAdmin(t)
 				c.add(t, "a", 5)
 				looks := 0
-				c.between = func(s *admin.Sum) error {
+				c.between = func(s *store.Sum) error {
 					looks++
 					c.add(t, "a", 1)
 					if tc.between != nil {
@@ -233,7 +231,7 @@ func TestResetsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, c := newAdmin(t)
 		c.add(t, "a", 5)
-		c.between = func(*admin.Sum) error {
+		c.between = func(*store.Sum) error {
 			<-time.After(20 * time.Millisecond) // others look meanwhile
 			return nil
 		}
@@ -266,16 +264,16 @@ func TestResetAfterAClockYearsAhead(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ahead := now.AddDate(4, 0, 0)
-	found := admin.Record{Baseline: 7, ResetAt: ahead}
-	r := admin.Reset{Counter: "a", Look: admin.Sum{Exists: true, Sum: 12, Record: found, At: now.Add(-time.Second)}}
+	found := store.ResetState{Baseline: 7, ResetAt: ahead}
+	r := store.ResetRequest{Counter: "a", Look: store.Sum{Exists: true, Sum: 12, ResetState: found, At: now.Add(-time.Second)}}
 	after, done, err := r.Apply(&found, now)
-	if want := (admin.Record{Baseline: 12, ResetAt: ahead.Add(time.Microsecond)}); err != nil || after == nil || *after != want {
+	if want := (store.ResetState{Baseline: 12, ResetAt: ahead.Add(time.Microsecond)}); err != nil || after == nil || *after != want {
 		t.Errorf("got the record %+v, %v, want %+v", after, err, want)
 	}
-	if want := (admin.Done{Removed: 5, At: r.Look.At}); done != want {
+	if want := (store.ResetResult{Removed: 5, At: r.Look.At}); done != want {
 		t.Errorf("got %+v, want %+v", done, want)
 	}
-	if _, _, err := r.Apply(after, now); !errors.Is(err, admin.ErrChanged) {
+	if _, _, err := r.Apply(after, now); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("a look-up from before that: got %v, want ErrChanged", err)
 	}
 }
@@ -294,7 +292,7 @@ func TestResetThatFails(t *testing.T) {
 		"not looked up":   {func(c *counters) { c.On(fakestore.Lookup, always(fakestore.UnknownNotApplied)) }, countmill.ErrUnavailable, 0, 0},
 		"never an answer": {func(c *counters) { c.On(fakestore.Reset, always(fakestore.SlowApplied)) }, countmill.ErrOutcomeUnknown, 10 * time.Second, 2},
 		"changes each time": {func(c *counters) {
-			c.between = func(s *admin.Sum) error { s.Exists = false; s.At = time.Time{}; return nil }
+			c.between = func(s *store.Sum) error { s.Exists = false; s.At = time.Time{}; return nil }
 		}, countmill.ErrUnavailable, 10 * time.Second, 0},
 		"lost, then refused": {func(c *counters) {
 			c.On(fakestore.Reset, func(n int) fakestore.Answer {
@@ -307,7 +305,7 @@ func TestResetThatFails(t *testing.T) {
 		"suspended beyond the window": {func(c *counters) {
 			c.On(fakestore.Reset, fakestore.Script(fakestore.OK, fakestore.UnknownApplied))
 			looks := 0
-			c.between = func(s *admin.Sum) error {
+			c.between = func(s *store.Sum) error {
 				if looks++; looks > 1 {
 					c.slept = window + time.Second
 					s.At = s.At.Add(c.slept)
@@ -316,7 +314,7 @@ func TestResetThatFails(t *testing.T) {
 			}
 		}, countmill.ErrOutcomeUnknown, -1, 1},
 		"overflow": {func(c *counters) {
-			c.between = func(s *admin.Sum) error { s.Sum = math.MaxInt64; return nil }
+			c.between = func(s *store.Sum) error { s.Sum = math.MaxInt64; return nil }
 		}, countmill.ErrOverflow, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // undone is an error of a call that changes nothing.
@@ -27,13 +28,13 @@ func (a *Admin) retry(ctx context.Context, try func(ctx context.Context) error) 
 			return nil
 		case errors.Is(err, errForgotten):
 			return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, err)
-		case errors.Is(err, ErrChanged):
+		case errors.Is(err, store.ErrChanged):
 		case !certain(err):
 			maybe = true
 		case !maybe:
 			return err
 		}
-		if attempt > 1 || !errors.Is(err, ErrChanged) {
+		if attempt > 1 || !errors.Is(err, store.ErrChanged) {
 			a.pause(ctx, attempt)
 		}
 		if ctx.Err() == nil {

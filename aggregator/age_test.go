@@ -64,8 +64,8 @@ func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3}}
-		r := newRecords(store, 2, 20, 100, newAging(time.Now))
+		st := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3}}
+		r := newRecords(st, 2, 20, 100, newAging(time.Now))
 		steps := []struct {
 			at   time.Duration
 			name string
@@ -77,8 +77,8 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 		began := time.Now()
 		for _, step := range steps {
 			time.Sleep(time.Until(began.Add(step.at)))
-			if _, _, err := r.learn(t.Context(), toShard0(step.name), time.Hour); err != nil || store.looked != step.want {
-				t.Errorf("%s, after %s: %d records asked for, %v, want %d", step.name, step.at, store.looked, err, step.want)
+			if _, _, err := r.learn(t.Context(), toShard0(step.name), time.Hour); err != nil || st.looked != step.want {
+				t.Errorf("%s, after %s: %d records asked for, %v, want %d", step.name, step.at, st.looked, err, step.want)
 			}
 		}
 	})
@@ -88,8 +88,8 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
-		r := newRecords(store, 2, 20, 4, newAging(time.Now))
+		st := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
+		r := newRecords(st, 2, 20, 4, newAging(time.Now))
 		for _, step := range []struct {
 			pass  time.Duration
 			names []string
@@ -98,8 +98,8 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 			{0, []string{"a"}, 1}, {30 * time.Minute, []string{"b", "c"}, 3}, {0, []string{"a"}, 3}, {30 * time.Minute, []string{"a"}, 4},
 		} {
 			time.Sleep(step.pass)
-			if _, _, err := r.learn(t.Context(), toShard0(step.names...), time.Hour); err != nil || store.looked != step.want {
-				t.Errorf("%q: %d records asked for, %v, want %d", step.names, store.looked, err, step.want)
+			if _, _, err := r.learn(t.Context(), toShard0(step.names...), time.Hour); err != nil || st.looked != step.want {
+				t.Errorf("%q: %d records asked for, %v, want %d", step.names, st.looked, err, step.want)
 			}
 		}
 	})
@@ -111,14 +111,14 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, inFold := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, RaisesInFold: inFold}}, foundShards: 1}
-			a, err := New(nil, store, Config{Shards: 1, Commits: 1})
+			st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, GrowsInFold: inFold}}, foundShards: 1}
+			a, err := New(nil, st, Config{Shards: 1, Commits: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			a.settings.Store(&snapshot{})
 			folds := func() (n int) {
-				for _, call := range store.called {
+				for _, call := range st.called {
 					if strings.HasPrefix(call, "fold") {
 						n++
 					}
@@ -158,8 +158,8 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 // An increment of a deleted counter makes it one again, with the shards that it had.
 func TestFoldsEndADelete(t *testing.T) {
 	t.Parallel()
-	store := &fakeRecorder{shards: map[string]int{"a": 0}}
-	r := newRecords(store, 2, 20, 100, newAging(time.Now))
+	st := &fakeRecorder{shards: map[string]int{"a": 0}}
+	r := newRecords(st, 2, 20, 100, newAging(time.Now))
 	k, cost, err := r.learn(t.Context(), toShard0("a"), time.Hour)
 	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
 		t.Errorf("got %v, %+v, %v; want one raise to 20 shards", k.shards, cost, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/store"
 )
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
@@ -26,7 +27,7 @@ type Aggregator struct {
 	bus    Bus
 	store  Store
 	cfg    Config
-	limits Limits
+	limits store.Limits
 
 	aging    *aging
 	settings atomic.Pointer[snapshot]
@@ -44,17 +45,17 @@ type Aggregator struct {
 
 // New returns an aggregator of bus and store. The error names every field of cfg that
 // is out of range.
-func New(bus Bus, store Store, cfg Config) (*Aggregator, error) {
-	limits := store.Limits()
+func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
+	limits := st.Limits()
 	cfg = cfg.withDefaults(limits)
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: store, cfg: cfg, limits: limits}
+	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits}
 	a.clock.Env = cfg.Env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))
-	a.records = newRecords(store, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
+	a.records = newRecords(st, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
 	a.records.limit = cfg.CommitTimeout
 	a.lanes = newLanes(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})

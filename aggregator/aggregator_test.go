@@ -20,7 +20,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -35,13 +35,13 @@ type rig struct {
 
 // run starts an aggregator and stops it when the test ends. It must be called in a
 // synctest bubble.
-func run(t *testing.T, store *fakestore.Store, cfg aggregator.Config) *rig {
+func run(t *testing.T, st *fakestore.Store, cfg aggregator.Config) *rig {
 	t.Helper()
-	return runOver(t, store, store, cfg)
+	return runOver(t, st, st, cfg)
 }
 
 // runOver has the aggregator see the store through another.
-func runOver(t *testing.T, store *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
+func runOver(t *testing.T, st *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	bus := newBus()
 	agg, err := aggregator.New(bus, seen, cfg)
@@ -51,7 +51,7 @@ func runOver(t *testing.T, store *fakestore.Store, seen aggregator.Store, cfg ag
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- agg.Run(ctx) }()
-	r := &rig{testBus: bus, store: store, agg: agg}
+	r := &rig{testBus: bus, store: st, agg: agg}
 	r.wait = sync.OnceValue(func() error { return <-done })
 	r.finish = func() error { cancel(); return r.wait() }
 	t.Cleanup(func() { _ = r.finish() })
@@ -104,13 +104,13 @@ func settle(d time.Duration) {
 
 func TestAMessageIsAcknowledgedOnlyAfterItsCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		gate := make(chan struct{})
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			<-gate
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 		m := r.send(t, anonymous(one("a", 2), one("b", 3)))
 		settle(time.Second)
 		if acked(m) {
@@ -130,15 +130,15 @@ func TestAMessageIsAcknowledgedOnlyAfterItsCommit(t *testing.T) {
 
 func TestAMessageWaitsForAllItsParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := small(t)
+		st := small(t)
 		gate := make(chan struct{})
-		store.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
 			if n > 1 {
 				<-gate
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour, Commits: 1})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Commits: 1})
 		var parts []wire.Part
 		for p := range 3 { // each fills a commit of its own
 			var entries []wire.Entry
@@ -191,10 +191,10 @@ func TestACopyOfAMessageCountsOnce(t *testing.T) {
 
 func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		gate := make(chan struct{})
 		var open atomic.Int32
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			if open.Add(1) > 1 {
 				t.Error("one part id in two commits at once")
 			}
@@ -202,7 +202,7 @@ func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
 			<-gate
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{Commits: 4, CommitTimeout: time.Hour})
+		r := run(t, st, aggregator.Config{Commits: 4, CommitTimeout: time.Hour})
 		p := anonymous(one("a", 2))
 		r.send(t, p)
 		settle(time.Second)
@@ -234,14 +234,14 @@ func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 		for _, times := range []int{1, 2, 5, 20} {
 			t.Run(fmt.Sprintf("%s %d times", name, times), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					store := small(t)
-					store.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
+					st := small(t)
+					st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
 						if n <= times {
 							return answer
 						}
 						return fakestore.OK
 					})
-					r := run(t, store, aggregator.Config{Commits: 2})
+					r := run(t, st, aggregator.Config{Commits: 2})
 					want := make(map[string]int64)
 					for i := range 40 {
 						counter := fmt.Sprint("c", i%15)
@@ -265,14 +265,14 @@ func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 
 func TestOurOwnAmbiguousRetryIsNoDuplicate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(n int, _ *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
 			if n == 1 {
 				return fakestore.UnknownApplied
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Hour)
 		r.want(t, map[string]int64{"a": 1})
@@ -284,8 +284,8 @@ func TestOurOwnAmbiguousRetryIsNoDuplicate(t *testing.T) {
 
 func TestOnlyThePartThatIsRefusedBecomesADeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			for _, a := range c.Adds {
 				if a.Counter == "poison" {
 					return fakestore.Refused
@@ -293,7 +293,7 @@ func TestOnlyThePartThatIsRefusedBecomesADeadLetter(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		want := make(map[string]int64)
 		for i := range 30 {
 			r.send(t, anonymous(one(fmt.Sprint("c", i), 1)))
@@ -313,16 +313,16 @@ func TestOnlyThePartThatIsRefusedBecomesADeadLetter(t *testing.T) {
 
 func TestNothingIsAcknowledgedBeforeItsDeadLetterIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, st, aggregator.Config{})
 		m := r.sendBytes(t, []byte("garbage"))
 		synctest.Wait()
 		if acked(m) {
 			t.Error("acknowledged although the dead letter is not written")
 		}
 		settle(time.Minute)
-		if got := store.Letters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
+		if got := st.Letters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
 			t.Errorf("acknowledged %v, dead letters %v, want the garbage", acked(m), got)
 		}
 	})
@@ -415,8 +415,8 @@ func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 
 func TestARepeatedRequestCountsWhatIsMissing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := small(t)
-		r := run(t, store, aggregator.Config{})
+		st := small(t)
+		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 3, "e1")
 		r.send(t, parts[:2]...) // as if the rest had been in a message that was lost
 		settle(time.Minute)
@@ -454,18 +454,18 @@ func TestBeyondTheWindowIsADeadLetter(t *testing.T) {
 // The window is asked about before every attempt, not only on receipt.
 func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, time.Hour)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{})
+		st := windowed(t, time.Hour)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(59 * time.Minute)
 		if got := r.reasons(); len(got) != 0 || acked(m) {
 			t.Fatalf("within the window: dead letters %q, acknowledged %v", got, acked(m))
 		}
 		settle(2 * time.Minute)
-		store.OnFold(nil)
+		st.OnFold(nil)
 		settle(time.Hour)
-		letters := store.Letters()
+		letters := st.Letters()
 		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
 			t.Errorf("dead letters %+v, acknowledged %v, want one that says maybe applied", letters, acked(m))
 		}
@@ -476,7 +476,7 @@ func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 // unlimited is a store that takes commits of any size.
 type unlimited struct{ *fakestore.Store }
 
-func (s unlimited) Limits() aggregator.Limits {
+func (s unlimited) Limits() store.Limits {
 	limits := s.Store.Limits()
 	limits.Entities = 0
 	return limits
@@ -495,11 +495,11 @@ func TestMarkersAreLookedUpFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := large(t)
-				r := runOver(t, store, tc.see(store), aggregator.Config{})
+				st := large(t)
+				r := runOver(t, st, tc.see(st), aggregator.Config{})
 				check := func(read, collisions int) {
 					t.Helper()
-					if got := store.Counts(); got.MarkersRead != read || got.Collisions != collisions {
+					if got := st.Counts(); got.MarkersRead != read || got.Collisions != collisions {
 						t.Errorf("%d markers read and %d commits refused, want %d and %d", got.MarkersRead, got.Collisions, read, collisions)
 					}
 				}
@@ -524,15 +524,15 @@ func TestMarkersAreLookedUpFirst(t *testing.T) {
 
 func TestMarkersOutliveTheWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, 24*time.Hour)
+		st := windowed(t, 24*time.Hour)
 		var expires []time.Time
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			for _, m := range c.Markers {
 				expires = append(expires, m.ExpireAt)
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		now := time.Now()
 		r.sendAt(t, now.Add(-time.Hour), anonymous(one("a", 1)))
 		settle(time.Second)
@@ -548,9 +548,9 @@ func TestMarkersOutliveTheWindow(t *testing.T) {
 
 func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(10 * time.Second)
 		if r.agg.Ready() == nil {
@@ -562,10 +562,10 @@ func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
 		default:
 		}
 		settle(24 * time.Hour)
-		store.OnFold(nil)
+		st.OnFold(nil)
 		settle(time.Minute)
-		if !acked(m) || len(store.Letters()) > 0 {
-			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), store.Letters())
+		if !acked(m) || len(st.Letters()) > 0 {
+			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), st.Letters())
 		}
 		r.want(t, map[string]int64{"a": 1})
 		if err := r.agg.Ready(); err != nil {
@@ -576,18 +576,18 @@ func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
 
 func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.NotCounted })
-		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.NotCounted })
+		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Hour)
-		if err := r.agg.Ready(); !errors.Is(err, aggregator.ErrNotCounted) {
+		if err := r.agg.Ready(); !errors.Is(err, store.ErrNotCounted) {
 			t.Errorf("Ready: %v, want ErrNotCounted", err)
 		}
 		if acked(m) {
 			t.Error("acknowledged what was not counted")
 		}
-		if got := store.FoldCalls(); got != 1 {
+		if got := st.FoldCalls(); got != 1 {
 			t.Errorf("%d commits, want 1 and then none", got)
 		}
 	})
@@ -595,12 +595,12 @@ func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 
 func TestAStopWaitsForTheCommitUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			time.Sleep(5 * time.Second)
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		first := r.send(t, anonymous(one("a", 1)))
 		settle(time.Second)
 		second := r.send(t, anonymous(one("a", 1)))
@@ -616,9 +616,9 @@ func TestAStopWaitsForTheCommitUnderWay(t *testing.T) {
 
 func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
-		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
+		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
 		m := r.send(t, anonymous(one("a", 1)))
 		started := time.Now()
 		err := r.finish()
@@ -635,18 +635,18 @@ func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 // nothing raised nothing, and the next has to.
 func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, RaisesInFold: true})
-		store.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
-		r := run(t, store, aggregator.Config{})
+		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, RaisesInFold: true})
+		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("b", 2), one("a", 1)))
 		settle(20 * time.Minute)
 		r.send(t, anonymous(one("a", 10), one("c", 3)))
 		settle(20 * time.Minute)
 		r.want(t, map[string]int64{"a": 11, "b": 2, "c": 3})
-		if n := store.Calls(fakestore.Shards) + store.Calls(fakestore.Raise); n != 0 {
+		if n := st.Calls(fakestore.Shards) + st.Calls(fakestore.Grow); n != 0 {
 			t.Errorf("%d calls for records, want none", n)
 		}
-		if got, stats := store.Counts().Raised, r.agg.Stats().Raised; got != 3 || stats != 3 {
+		if got, stats := st.Counts().Raised, r.agg.Stats().Raised; got != 3 || stats != 3 {
 			t.Errorf("raised %d records and says %d, want 3", got, stats)
 		}
 	})
@@ -654,14 +654,14 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 
 func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if len(c.Markers) > 0 {
 				t.Error("a marker for an anonymous part")
 			}
 			return fakestore.UnknownApplied
 		})
-		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
 		m := r.send(t, anonymous(one("a", 1)))
 		if err := r.wait(); err == nil {
 			t.Error("Run goes on after an unknown outcome without a marker")
@@ -696,10 +696,10 @@ func TestAClosedBusEndsRunWithAnError(t *testing.T) {
 
 func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var out bytes.Buffer
-		r := run(t, store, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		store.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, st, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
 		settle(15 * time.Second)
 		if r.agg.Ready() == nil {
 			t.Error("ready although the database is another one")
@@ -707,7 +707,7 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		if n := strings.Count(out.String(), "folding waits"); n != 1 {
 			t.Errorf("the log says %d times that folding waits, want once:\n%s", n, out.String())
 		}
-		store.On(fakestore.Check, nil)
+		st.On(fakestore.Check, nil)
 		settle(11 * time.Second)
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Second)
@@ -722,14 +722,14 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 
 func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		gate := make(chan struct{})
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
-		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour, WorkerID: "w"})
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, WorkerID: "w"})
 		r.sendAt(t, time.Now().Add(-30*time.Second), anonymous(one("a", 1)))
 		settle(10 * time.Second)
-		worker := func() reader.Worker {
-			workers, err := store.Workers(t.Context())
+		worker := func() store.Worker {
+			workers, err := st.Workers(t.Context())
 			if err != nil || len(workers) != 1 {
 				t.Fatalf("got workers %v, %v, want one", workers, err)
 			}
@@ -766,8 +766,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 func (r *rig) sendJSON(t *testing.T, id, body string, published time.Time) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", []byte(body))
-	m.Metadata.Set(aggregator.MetaBrokerID, id)
-	m.Metadata.Set(aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+	m.Metadata.Set(wire.MetaBrokerID, id)
+	m.Metadata.Set(wire.MetaPublished, published.Format(time.RFC3339Nano))
 	r.out <- m
 	return m
 }

@@ -52,21 +52,21 @@ func (n *announcer) stop() {
 }
 
 // announceSoon is when a record that says Stalled is written again for the first time; then it
-// takes ever longer, up to AnnounceEvery. An aggregator has just begun mostly. The odd part keeps
+// takes ever longer, up to HeartbeatEvery. An aggregator has just begun mostly. The odd part keeps
 // it apart from the audits.
 const announceSoon = 250*time.Millisecond + 137*time.Microsecond
 
 func (a *Aggregator) announceAll(ctx context.Context) {
 	soon := announceSoon
 	for ctx.Err() == nil {
-		wait := a.cfg.AnnounceEvery
+		wait := a.cfg.HeartbeatEvery
 		if a.Stats().Stalled {
 			wait, soon = min(soon, wait), min(2*soon, wait)
 		} else {
 			soon = announceSoon
 		}
 		next := time.NewTimer(wait)
-		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.AnnounceEvery), a.clock.Now().Add(3*a.cfg.AnnounceEvery))
+		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.HeartbeatEvery), a.clock.Now().Add(3*a.cfg.HeartbeatEvery))
 		select {
 		case <-next.C:
 		case <-ctx.Done():
@@ -80,7 +80,7 @@ func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires 
 	s := a.Stats()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := a.store.Announce(ctx, Worker{
+	err := a.store.Beat(ctx, store.Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
 		Entries: s.Entries, Commits: s.Commits, Settings: a.Settings().Version,
 	})

@@ -6,39 +6,40 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // batchLetter is a dead letter that holds the parts.
-func batchLetter(key string, at time.Time, parts ...wire.Part) aggregator.Dead {
-	return aggregator.Dead{
+func batchLetter(key string, at time.Time, parts ...wire.Part) store.DeadLetter {
+	return store.DeadLetter{
 		Key: key, Source: "message-1", Reason: "given up", Maybe: true, Time: at, At: time.Now(),
 		Payload: wire.Append(nil, &wire.Batch{Time: at, Parts: parts}),
 	}
 }
 
-func buryAll(t *testing.T, store *fakestore.Store, letters ...aggregator.Dead) {
+func buryAll(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
 	t.Helper()
-	if err := store.Bury(t.Context(), letters); err != nil {
+	if err := st.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // ask asks for the replay of a letter.
-func ask(t *testing.T, store *fakestore.Store, d aggregator.Dead) {
+func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
 	t.Helper()
-	d.Key = aggregator.AskKey(d.Key)
-	buryAll(t, store, d)
+	d.Key = store.ReplayKey(d.Key)
+	buryAll(t, st, d)
 }
 
 // decide decides about a letter of an hour ahead.
-func decide(t *testing.T, store *fakestore.Store, letter string, want aggregator.Fate) (aggregator.Fate, error) {
+func decide(t *testing.T, st *fakestore.Store, letter string, want store.Fate) (store.Fate, error) {
 	t.Helper()
-	checked, err := store.Check(t.Context())
+	checked, err := st.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return aggregator.Decide(t.Context(), store, letter, want, time.Now().Add(time.Hour), checked.Settings)
+	return store.DecideFate(t.Context(), st, letter, want, time.Now().Add(time.Hour), checked.Settings)
 }
 
 func (r *rig) keys() (keys []string) {
@@ -64,12 +65,12 @@ func (r *rig) wantKeys(t *testing.T, want ...string) {
 
 func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		a, b := anonymous(one("a", 1)), anonymous(one("b", 2))
 		first, other := batchLetter("aa", time.Now(), a, identified("x", 10)), batchLetter("bb", time.Now(), b)
-		buryAll(t, store, first, other)
-		r := run(t, store, aggregator.Config{})
-		ask(t, store, first)
+		buryAll(t, st, first, other)
+		r := run(t, st, aggregator.Config{})
+		ask(t, st, first)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 11})
 		r.wantKeys(t, "bb")
@@ -77,8 +78,8 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 			t.Errorf("%d letters replayed, want 1", got)
 		}
 		// It comes back, is asked for again, and is delivered as a message too.
-		buryAll(t, store, first)
-		ask(t, store, first)
+		buryAll(t, st, first)
+		ask(t, st, first)
 		r.send(t, a, identified("x", 10))
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 11})
@@ -89,13 +90,13 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 // Also where messages need no markers, and when the removal is not known to be done.
 func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, store, d)
-		ask(t, store, d)
-		store.On(fakestore.Discard, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
-		run(t, store, aggregator.Config{})
+		buryAll(t, st, d)
+		ask(t, st, d)
+		st.On(fakestore.DeleteDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
+		run(t, st, aggregator.Config{})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		r.wantKeys(t)
@@ -105,8 +106,8 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 // A letter goes only when it is counted.
 func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, time.Hour)
-		r := run(t, store, aggregator.Config{})
+		st := windowed(t, time.Hour)
+		r := run(t, st, aggregator.Config{})
 		r.sendAt(t, time.Now().Add(-2*time.Hour), anonymous(one("a", 1)))
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
@@ -117,8 +118,8 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 			t.Fatalf("letters %q, want one beyond the window and one of a reused id", r.reasons())
 		}
 		for range 2 {
-			for _, d := range store.Letters() {
-				ask(t, store, d)
+			for _, d := range st.Letters() {
+				ask(t, st, d)
 			}
 			settle(time.Minute)
 			r.want(t, map[string]int64{"a": 1})
@@ -133,13 +134,13 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 // What of a message cannot be counted is a letter of its own then.
 func TestPartOfALetterIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
-		buryAll(t, store, d)
-		ask(t, store, d)
+		buryAll(t, st, d)
+		ask(t, st, d)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 2})
 		if got := r.buried(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
@@ -151,14 +152,14 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 // What was maybe applied before a replay still may have been when the store refuses it.
 func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, store, d)
-		ask(t, store, d)
-		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
-		run(t, store, aggregator.Config{})
+		buryAll(t, st, d)
+		ask(t, st, d)
+		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
+		run(t, st, aggregator.Config{})
 		settle(time.Minute)
-		if got := store.Letters(); len(got) != 1 || !got[0].Maybe {
+		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
 			t.Errorf("letters %+v, want one that was maybe applied", got)
 		}
 	})
@@ -167,18 +168,18 @@ func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 // A newer process may have asked. Other letters do not wait for it.
 func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		newer := aggregator.Dead{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
+		st := large(t)
+		newer := store.DeadLetter{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
 		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
-		for _, d := range []aggregator.Dead{newer, other} {
-			buryAll(t, store, d)
-			ask(t, store, d)
+		for _, d := range []store.DeadLetter{newer, other} {
+			buryAll(t, st, d)
+			ask(t, st, d)
 		}
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"b": 1})
-		r.wantKeys(t, "aa", aggregator.AskKey("aa"))
-		run(t, store, aggregator.Config{Decode: upTo(wire.Version + 1)})
+		r.wantKeys(t, "aa", store.ReplayKey("aa"))
+		run(t, st, aggregator.Config{Decode: upTo(wire.Version + 1)})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 1})
 		r.wantKeys(t)
@@ -188,14 +189,14 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 // Whoever takes a wish back removes the copy.
 func TestAWishCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
-		buryAll(t, store, d)
-		ask(t, store, d)
-		if err := store.Discard(t.Context(), []string{aggregator.AskKey("aa")}); err != nil {
+		buryAll(t, st, d)
+		ask(t, st, d)
+		if err := st.DeleteDeadLetters(t.Context(), []string{store.ReplayKey("aa")}); err != nil {
 			t.Fatal(err)
 		}
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{})
 		r.wantKeys(t, "aa")
@@ -207,41 +208,41 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 	for name, before := range map[string]bool{"before it decides": true, "after": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := large(t)
+				st := large(t)
 				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
-				buryAll(t, store, d)
-				ask(t, store, d)
+				buryAll(t, st, d)
+				ask(t, st, d)
 				gate, reached := make(chan struct{}), make(chan struct{}, 10)
-				store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
-					if (len(c.Adds) == 0) == before && c.Markers[0].Fingerprint != wire.Fingerprint(aggregator.Discarded) {
+				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+					if (len(c.Adds) == 0) == before && c.Markers[0].Fingerprint != wire.Fingerprint(store.FateDiscarded) {
 						reached <- struct{}{}
 						<-gate
 					}
 					return fakestore.OK
 				})
-				r := run(t, store, aggregator.Config{CommitTimeout: time.Hour})
+				r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 				<-reached
-				fate, err := decide(t, store, d.Key, aggregator.Discarded)
+				fate, err := decide(t, st, d.Key, store.FateDiscarded)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := store.Discard(t.Context(), []string{d.Key, aggregator.AskKey(d.Key)}); err != nil {
+				if err := st.DeleteDeadLetters(t.Context(), []string{d.Key, store.ReplayKey(d.Key)}); err != nil {
 					t.Fatal(err)
 				}
 				close(gate)
 				settle(10 * time.Minute)
-				want, total := aggregator.ToCount, int64(7)
+				want, total := store.FateCounted, int64(7)
 				if before {
-					want, total = aggregator.Discarded, 0
+					want, total = store.FateDiscarded, 0
 				}
-				if got := store.Total("a"); fate != want || got != total {
+				if got := st.Total("a"); fate != want || got != total {
 					t.Errorf("it was told %d, and the total is %d; want %d and %d", fate, got, want, total)
 				}
 				// It comes back, and is asked for.
-				buryAll(t, store, d)
-				ask(t, store, d)
+				buryAll(t, st, d)
+				ask(t, st, d)
 				settle(10 * time.Minute)
-				if got := store.Total("a"); got != total {
+				if got := st.Total("a"); got != total {
 					t.Errorf("the total is %d after it came back, want %d", got, total)
 				}
 				r.wantKeys(t)
@@ -254,26 +255,26 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 func TestAFateIsDecidedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for name, answer := range map[string]fakestore.Answer{"applied": fakestore.UnknownApplied, "not applied": fakestore.UnknownNotApplied} {
-			store := large(t)
-			store.OnFold(fakestore.FoldScript(answer))
-			if fate, err := decide(t, store, "k", aggregator.Discarded); err == nil {
+			st := large(t)
+			st.OnFold(fakestore.FoldScript(answer))
+			if fate, err := decide(t, st, "k", store.FateDiscarded); err == nil {
 				t.Fatalf("%s: decided %d, want an error", name, fate)
 			}
-			want := aggregator.ToCount
+			want := store.FateCounted
 			if answer == fakestore.UnknownApplied {
-				want = aggregator.Discarded
+				want = store.FateDiscarded
 			}
-			for _, ask := range []aggregator.Fate{aggregator.ToCount, aggregator.Discarded} {
-				if fate, err := decide(t, store, "k", ask); fate != want || err != nil {
+			for _, ask := range []store.Fate{store.FateCounted, store.FateDiscarded} {
+				if fate, err := decide(t, st, "k", ask); fate != want || err != nil {
 					t.Errorf("%s: decided %d, %v; want %d", name, fate, err, want)
 				}
 			}
-			store.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-			if fate, err := decide(t, store, "k", aggregator.ToCount); err == nil {
+			st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
+			if fate, err := decide(t, st, "k", store.FateCounted); err == nil {
 				t.Errorf("%s: decided %d when the marker was not found, want an error", name, fate)
 			}
-			store.On(fakestore.Applied, nil)
-			if fates, err := aggregator.Fates(t.Context(), store, []string{"other", "k"}); err != nil || fates[0] != 0 || fates[1] != want {
+			st.On(fakestore.Applied, nil)
+			if fates, err := store.Fates(t.Context(), st, []string{"other", "k"}); err != nil || fates[0] != 0 || fates[1] != want {
 				t.Errorf("%s: fates %v, %v; want none and %d", name, fates, err, want)
 			}
 		}
@@ -282,9 +283,9 @@ func TestAFateIsDecidedOnce(t *testing.T) {
 
 func TestFatesOfNothingAskNobody(t *testing.T) {
 	t.Parallel()
-	store := large(t)
-	fates, err := aggregator.Fates(t.Context(), store, nil)
-	if err != nil || len(fates) != 0 || store.Calls(fakestore.Applied) != 0 {
-		t.Errorf("got %v, %v after %d calls, want nothing after none", fates, err, store.Calls(fakestore.Applied))
+	st := large(t)
+	fates, err := store.Fates(t.Context(), st, nil)
+	if err != nil || len(fates) != 0 || st.Calls(fakestore.Applied) != 0 {
+		t.Errorf("got %v, %v after %d calls, want nothing after none", fates, err, st.Calls(fakestore.Applied))
 	}
 }

@@ -40,8 +40,8 @@ type outcome struct {
 	rest    []*part
 	verdict verdict
 	err     error
-	wants   []Raise // counters that need more shards than they were known to have
-	freed   int64   // lanes.freed before it asked for shards
+	wants   []store.Growth // counters that need more shards than they were known to have
+	freed   int64          // lanes.freed before it asked for shards
 	work    work
 }
 
@@ -92,7 +92,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 
 // withoutCommit is the verdict on an error of a call that applies nothing.
 func withoutCommit(err error) verdict {
-	if errors.Is(err, ErrDeployment) {
+	if errors.Is(err, store.ErrDeployment) {
 		return stuck
 	}
 	return unreached
@@ -100,8 +100,8 @@ func withoutCommit(err error) verdict {
 
 // learn returns how many shards each counter has, and the records that the commit has to
 // write itself.
-func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
-	if a.limits.RaisesInFold {
+func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.Growth, bool) {
+	if a.limits.GrowsInFold {
 		k, raises := a.records.guess(adds)
 		return k, raises, true
 	}
@@ -123,9 +123,9 @@ func (a *Aggregator) learn(o *outcome, adds []Add) (known, []Raise, bool) {
 
 // fold commits what is left of the job and sorts out the answer. It uses one snapshot of
 // the settings, for the markers and for both looks at it.
-func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s *snapshot) (got answer) {
+func (a *Aggregator) fold(o *outcome, t taken, raises []store.Growth, records *known, s *snapshot) (got answer) {
 	// Missing records are raised in the commit: nobody reads a shard that no record names.
-	c := Commit{Adds: t.adds, Known: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Raises: raises}
+	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Growths: raises}
 	if c.Entities() == 0 {
 		o.settle()
 		return got
@@ -171,21 +171,21 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []Raise, records *known, s
 	}
 	o.err = err
 	switch {
-	case errors.Is(err, ErrMarkerExists):
+	case errors.Is(err, store.ErrMarkerExists):
 		// Some parts were applied before. The others were not.
 		a.afterMarkerExists(o)
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, store.ErrRefused):
 		o.verdict = refused
-	case errors.Is(err, ErrDeployment):
+	case errors.Is(err, store.ErrDeployment):
 		o.verdict = stuck
-	case errors.Is(err, ErrNotCounted):
+	case errors.Is(err, store.ErrNotCounted):
 		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
-	case errors.Is(err, ErrNotApplied):
+	case errors.Is(err, store.ErrNotApplied):
 		o.verdict = unreached
 	default:
 		// Maybe applied, also where the store gave up because of others.
-		if o.verdict = unknown; errors.Is(err, ErrContended) {
+		if o.verdict = unknown; errors.Is(err, store.ErrContended) {
 			o.work.contended++
 		}
 	}
@@ -212,9 +212,9 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 // settle takes the rest as applied, beside what a look-up has found.
 func (o *outcome) settle() { o.applied, o.rest = append(o.applied, o.rest...), nil }
 
-func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
+func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 	now := a.clock.Now()
-	markers := make([]Marker, 0, len(parts))
+	markers := make([]store.Marker, 0, len(parts))
 	for _, p := range parts {
 		if !p.marked {
 			continue
@@ -225,7 +225,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
 			at = now
 		}
 		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
-		markers = append(markers, Marker{
+		markers = append(markers, store.Marker{
 			ID: p.ID, Fingerprint: p.fingerprint, Whole: p.whole(), Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
 		})
 	}
@@ -235,7 +235,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []Marker {
 // dropApplied looks the markers of the job's parts up and moves those that are found
 // out of the rest. It reports false when the look-up itself went wrong.
 func (a *Aggregator) dropApplied(o *outcome) bool {
-	found := make(map[wire.PartID]Marker)
+	found := make(map[wire.PartID]store.Marker)
 	var ids []wire.PartID
 	for _, p := range o.rest {
 		if p.marked {
@@ -283,7 +283,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 	return true
 }
 
-func (a *Aggregator) applied(ids []wire.PartID) ([]Marker, error) {
+func (a *Aggregator) applied(ids []wire.PartID) ([]store.Marker, error) {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	return a.store.Applied(ctx, ids)

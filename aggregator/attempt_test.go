@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // A cannedStore has an answer for each call of one attempt, and notes what it was asked.
 type cannedStore struct {
 	nullStore
-	marked          []Marker // what Applied finds
-	foundShards     int      // what Shards finds, 0 for no record
+	marked          []store.Marker // what Applied finds
+	foundShards     int            // what Shards finds, 0 for no record
 	applied, shards error
 	raise, fold     error
 	at              time.Time // the store's time of a fold
@@ -36,13 +36,13 @@ func (s *cannedStore) note(ctx context.Context, call string) {
 	}
 }
 
-func (s *cannedStore) Fold(ctx context.Context, c *Commit) (Folded, error) {
+func (s *cannedStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	s.note(ctx, fmt.Sprintf("fold %d+%d", len(c.Markers), len(c.Adds)))
 	time.Sleep(s.takes)
-	return Folded{At: s.at}, s.fold
+	return store.CommitResult{At: s.at}, s.fold
 }
 
-func (s *cannedStore) Applied(ctx context.Context, ids []wire.PartID) (found []Marker, err error) {
+func (s *cannedStore) Applied(ctx context.Context, ids []wire.PartID) (found []store.Marker, err error) {
 	s.note(ctx, fmt.Sprintf("applied %d", len(ids)))
 	for _, m := range s.marked {
 		if slices.Contains(ids, m.ID) {
@@ -57,7 +57,7 @@ func (s *cannedStore) Shards(ctx context.Context, counters []string) ([]int, err
 	return slices.Repeat([]int{s.foundShards}, len(counters)), s.shards
 }
 
-func (s *cannedStore) Raise(ctx context.Context, raises []Raise) error {
+func (s *cannedStore) Grow(ctx context.Context, raises []store.Growth) error {
 	s.note(ctx, fmt.Sprintf("raise %d", len(raises)))
 	return s.raise
 }
@@ -75,9 +75,9 @@ type tried struct {
 func TestAttempt(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = 7, 8 // fold ids
-	away, deployment := errors.New("no answer"), fmt.Errorf("no rights: %w", ErrDeployment)
-	marked := func(id byte, fold uint64, f wire.Fingerprint) Marker {
-		return Marker{ID: wire.PartID{id}, Fold: fold, Fingerprint: f}
+	away, deployment := errors.New("no answer"), fmt.Errorf("no rights: %w", store.ErrDeployment)
+	marked := func(id byte, fold uint64, f wire.Fingerprint) store.Marker {
+		return store.Marker{ID: wire.PartID{id}, Fold: fold, Fingerprint: f}
 	}
 	for name, c := range map[string]struct {
 		store    cannedStore
@@ -112,11 +112,11 @@ func TestAttempt(t *testing.T) {
 			want: tried{Applied: "12"},
 		},
 		"a look-up finds ours and theirs": {
-			store: cannedStore{marked: []Marker{marked(1, ours, 1), marked(2, theirs, 2)}}, lookup: true,
+			store: cannedStore{marked: []store.Marker{marked(1, ours, 1), marked(2, theirs, 2)}}, lookup: true,
 			want: tried{Applied: "1", Duplicates: "2", Work: work{read: 2, entries: 2}, Called: []string{"applied 2"}},
 		},
 		"a look-up finds another's content": {
-			store: cannedStore{marked: []Marker{marked(1, ours, 9)}}, lookup: true,
+			store: cannedStore{marked: []store.Marker{marked(1, ours, 9)}}, lookup: true,
 			want: tried{Applied: "2", Conflicts: "1", Work: work{commits: 1, written: 3, read: 3, raised: 1, entries: 1},
 				Called: []string{"applied 2", "shards 1", "raise 1", "fold 1+1"}},
 		},
@@ -149,7 +149,7 @@ func TestAttempt(t *testing.T) {
 			want:  tried{Verdict: unknown, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
 		},
 		"refused": {
-			store: cannedStore{foundShards: 1, fold: ErrRefused},
+			store: cannedStore{foundShards: 1, fold: store.ErrRefused},
 			want:  tried{Verdict: refused, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
 		},
 		"the deployment": {
@@ -157,35 +157,35 @@ func TestAttempt(t *testing.T) {
 			want:  tried{Verdict: stuck, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
 		},
 		"not counted": {
-			store: cannedStore{foundShards: 1, fold: ErrNotCounted},
+			store: cannedStore{foundShards: 1, fold: store.ErrNotCounted},
 			want:  tried{Verdict: ignored, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
 		},
 		"a marker is there, and found": {
-			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, marked: []Marker{marked(2, theirs, 2)}},
+			store: cannedStore{foundShards: 1, fold: store.ErrMarkerExists, marked: []store.Marker{marked(2, theirs, 2)}},
 			want: tried{Verdict: again, Duplicates: "2", Rest: "1", Work: work{commits: 1, read: 4},
 				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
 		},
 		"all markers are there": {
-			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, marked: []Marker{marked(1, theirs, 1), marked(2, ours, 2)}},
+			store: cannedStore{foundShards: 1, fold: store.ErrMarkerExists, marked: []store.Marker{marked(1, theirs, 1), marked(2, ours, 2)}},
 			want: tried{Applied: "2", Duplicates: "1", Work: work{commits: 1, read: 4, entries: 1},
 				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
 		},
 		"a marker is there, and not found": {
-			store: cannedStore{foundShards: 1, fold: ErrMarkerExists},
+			store: cannedStore{foundShards: 1, fold: store.ErrMarkerExists},
 			want: tried{Verdict: alone, Rest: "12", Work: work{commits: 1, read: 4},
 				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
 		},
 		"a marker is there, and the look-up goes wrong": {
-			store: cannedStore{foundShards: 1, fold: ErrMarkerExists, applied: away},
+			store: cannedStore{foundShards: 1, fold: store.ErrMarkerExists, applied: away},
 			want: tried{Verdict: unreached, Rest: "12", Work: work{commits: 1, read: 4},
 				Called: []string{"shards 2", "fold 2+2", "applied 2"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := c.store
-			store.limits = Limits{Keys: 10, Commits: 2, Shards: 1}
-			a, err := New(make(chanBus), &store, Config{})
+			st := c.store
+			st.limits = store.Limits{Keys: 10, Commits: 2, Shards: 1}
+			a, err := New(make(chanBus), &st, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,19 +208,19 @@ func TestAttempt(t *testing.T) {
 				a.lanes.policy.Pick("a", 1, time.Now())
 			}
 			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
-			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, store.called}
+			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, st.called}
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(work{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if needs := got.Verdict != settled && got.Verdict != split && got.Verdict != blocked; needs && o.err == nil {
 				t.Errorf("verdict %d without an error", got.Verdict)
 			}
-			if store.unbounded != nil {
-				t.Errorf("without a deadline: %v", store.unbounded)
+			if st.unbounded != nil {
+				t.Errorf("without a deadline: %v", st.unbounded)
 			}
-			for i, ctx := range store.contexts {
+			for i, ctx := range st.contexts {
 				if ctx.Err() == nil {
-					t.Errorf("the timer of %q still runs after the attempt", store.called[i])
+					t.Errorf("the timer of %q still runs after the attempt", st.called[i])
 				}
 			}
 			if a.lanes.free("a", 1) == 0 != c.busy || a.lanes.free("b", 1) == 0 {
@@ -240,12 +240,12 @@ func numbersOf(parts []*part) (s string) {
 // What has been frozen between its look at the settings and its commit is not committed.
 func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	t.Parallel()
-	store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, Commits: 2, Shards: 1}}}
-	a, err := New(make(chanBus), store, Config{})
+	st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}}
+	a, err := New(make(chanBus), st, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.settings.Store(&snapshot{Settings: safe.Settings{ForgetBefore: time.Now().Add(-time.Hour)}})
+	a.settings.Store(&snapshot{Settings: store.Settings{ForgetBefore: time.Now().Add(-time.Hour)}})
 	old := &part{marked: true, from: time.Now().Add(-time.Hour - time.Minute), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
 	o := a.attempt(&job{parts: []*part{old}})
 	if o.verdict != again || len(o.rest) != 1 || o.work.commits != 0 {
@@ -257,9 +257,9 @@ func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 func TestACommitTellsTheStoresTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &cannedStore{nullStore: nullStore{Limits{Keys: 10, Commits: 2, Shards: 1}}, at: time.Now().Add(time.Hour), takes: 2 * time.Second}
+		st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}, at: time.Now().Add(time.Hour), takes: 2 * time.Second}
 		var took []time.Duration
-		a, err := New(make(chanBus), store, Config{OnFold: func(d time.Duration) { took = append(took, d) }})
+		a, err := New(make(chanBus), st, Config{OnFold: func(d time.Duration) { took = append(took, d) }})
 		if err != nil {
 			t.Fatal(err)
 		}

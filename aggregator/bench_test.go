@@ -16,21 +16,28 @@ import (
 )
 
 // nullStore takes everything, so that what is left is the aggregator's own cost.
-type nullStore struct{ limits Limits }
+type nullStore struct{ limits store.Limits }
 
-func (s nullStore) Limits() Limits                              { return s.limits }
-func (nullStore) Fold(context.Context, *Commit) (Folded, error) { return Folded{}, nil }
-func (nullStore) Applied(context.Context, []wire.PartID) ([]Marker, error) {
+func (s nullStore) Limits() store.Limits { return s.limits }
+func (nullStore) Fold(context.Context, *store.Commit) (store.CommitResult, error) {
+	return store.CommitResult{}, nil
+}
+func (nullStore) Applied(context.Context, []wire.PartID) ([]store.Marker, error) {
 	return nil, nil
 }
 func (nullStore) Shards(_ context.Context, counters []string) ([]int, error) {
 	return make([]int, len(counters)), nil
 }
-func (nullStore) Raise(context.Context, []Raise) error              { return nil }
-func (nullStore) Bury(context.Context, []Dead) error                { return nil }
-func (nullStore) Dead(context.Context, string, int) ([]Dead, error) { return nil, nil }
-func (nullStore) Discard(context.Context, []string) error           { return nil }
-func (nullStore) Announce(context.Context, Worker) error            { return nil }
+func (nullStore) Grow(context.Context, []store.Growth) error               { return nil }
+func (nullStore) PutDeadLetters(context.Context, []store.DeadLetter) error { return nil }
+func (nullStore) ListDeadLetters(context.Context, string, int) ([]store.DeadLetter, error) {
+	return nil, nil
+}
+func (nullStore) GetDeadLetters(context.Context, []string) ([]store.DeadLetter, error) {
+	return nil, nil
+}
+func (nullStore) DeleteDeadLetters(context.Context, []string) error { return nil }
+func (nullStore) Beat(context.Context, store.Worker) error          { return nil }
 func (nullStore) Check(context.Context) (store.Checked, error)      { return store.Checked{}, nil }
 func (nullStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
 	return store.Settings{}, nil
@@ -46,12 +53,12 @@ func BenchmarkFold(b *testing.B) {
 	for _, bench := range []struct {
 		name     string
 		counters int
-		limits   Limits
+		limits   store.Limits
 		skip     bool
 	}{
-		{"embedded/uniform1M", 1_000_000, Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
-		{"embedded/hot100", 100, Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
-		{"400/uniform100k", 100_000, Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 20}, false},
+		{"embedded/uniform1M", 1_000_000, store.Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
+		{"embedded/hot100", 100, store.Limits{Keys: 1000, Commits: 1, Shards: 1}, true},
+		{"400/uniform100k", 100_000, store.Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 20}, false},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			payloads, each := benchPayloads(bench.counters)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 )
 
 // takes reports whether the aggregator would take a message now.
@@ -32,10 +33,10 @@ func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
-				store := large(t)
-				store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				st := large(t)
+				st.OnFold(func(int, *store.Commit) fakestore.Answer { <-gate; return fakestore.OK })
 				cfg.CommitTimeout = time.Hour
-				r := run(t, store, cfg)
+				r := run(t, st, cfg)
 				for i := range 10 {
 					r.send(t, anonymous(one(fmt.Sprint("abcde", i), 1)))
 				}
@@ -65,9 +66,9 @@ func afterFirst(answer fakestore.Answer) func(int) fakestore.Answer {
 
 func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Check, fakestore.Script(fakestore.SlowNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{CommitTimeout: 5 * time.Second})
+		st := large(t)
+		st.On(fakestore.Check, fakestore.Script(fakestore.SlowNotApplied, fakestore.UnknownNotApplied))
+		r := run(t, st, aggregator.Config{CommitTimeout: 5 * time.Second})
 		settle(4 * time.Second)
 		if err := r.agg.Ready(); err == nil || r.takes(t) {
 			t.Errorf("takes messages of which it does not know whether they are beyond the horizon; Ready: %v", err)
@@ -82,7 +83,7 @@ func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 	for name, trouble := range map[string]func(*fakestore.Store){
 		"no answers": func(s *fakestore.Store) {
-			s.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+			s.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
 		},
 		"another database": func(s *fakestore.Store) {
 			s.On(fakestore.Check, afterFirst(fakestore.Deployment))
@@ -90,19 +91,19 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := large(t)
-				trouble(store)
-				r := run(t, store, aggregator.Config{Linger: 15 * time.Second}) // the check comes first
+				st := large(t)
+				trouble(st)
+				r := run(t, st, aggregator.Config{Linger: 15 * time.Second}) // the check comes first
 				m := r.send(t, anonymous(one("a", 1)))
 				settle(10 * time.Minute)
 				if r.takes(t) || r.agg.Ready() == nil {
 					t.Errorf("takes messages; Ready: %v", r.agg.Ready())
 				}
-				if acked(m) || store.Counts().Folds > 0 {
+				if acked(m) || st.Counts().Folds > 0 {
 					t.Error("folds")
 				}
-				store.OnFold(nil)
-				store.On(fakestore.Check, nil)
+				st.OnFold(nil)
+				st.On(fakestore.Check, nil)
 				settle(time.Minute)
 				if err := r.agg.Ready(); err != nil || !acked(m) {
 					t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
@@ -115,12 +116,12 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 // With nothing left to try nobody would notice that the store is back.
 func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, time.Hour)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
-		r := run(t, store, aggregator.Config{})
+		st := windowed(t, time.Hour)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(2 * time.Hour) // it becomes a dead letter
-		store.OnFold(nil)
+		st.OnFold(nil)
 		m := r.send(t, anonymous(one("b", 1)))
 		settle(time.Minute)
 		if !acked(m) {
@@ -133,13 +134,13 @@ func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 // would stand still.
 func TestJobsWaitForAFreeShard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := strict(t, fakestore.Options{Entities: 25, Shards: 1, Latency: time.Second})
-		r := run(t, store, aggregator.Config{Commits: 4})
+		st := strict(t, fakestore.Options{Entities: 25, Shards: 1, Latency: time.Second})
+		r := run(t, st, aggregator.Config{Commits: 4})
 		settle(2 * time.Minute) // no look-ups any more
 		want := r.hot(t, 20)
 		settle(time.Minute)
 		r.want(t, want)
-		if got := store.FoldCalls(); got != 20 {
+		if got := st.FoldCalls(); got != 20 {
 			t.Errorf("%d commits, want 20", got)
 		}
 	})
@@ -148,15 +149,15 @@ func TestJobsWaitForAFreeShard(t *testing.T) {
 // Most duplicates come when a dead aggregator's messages are delivered again.
 func TestMarkersAreLookedUpFirstAfterAStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		first := run(t, store, aggregator.Config{})
+		st := large(t)
+		first := run(t, st, aggregator.Config{})
 		p := anonymous(one("a", 1))
 		first.send(t, p)
 		settle(time.Second)
-		second := run(t, store, aggregator.Config{})
+		second := run(t, st, aggregator.Config{})
 		m := second.send(t, p, anonymous(one("b", 1)))
 		settle(time.Second)
-		if got := store.Counts().Collisions; got > 0 || !acked(m) {
+		if got := st.Counts().Collisions; got > 0 || !acked(m) {
 			t.Errorf("%d commits met a marker, acknowledged %v", got, acked(m))
 		}
 		second.want(t, map[string]int64{"a": 1, "b": 1})
@@ -192,15 +193,15 @@ func TestABusThatEndsAtOnceIsNotAskedAllTheTime(t *testing.T) {
 
 func TestRunOutlivesAWriteOfDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var open atomic.Bool
-		store.On(fakestore.Bury, func(int) fakestore.Answer {
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer {
 			open.Store(true)
 			time.Sleep(5 * time.Second)
 			open.Store(false)
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.sendBytes(t, []byte("garbage"))
 		settle(time.Second)
 		if err := r.finish(); err == nil || acked(m) || !nacked(m) {
@@ -214,15 +215,15 @@ func TestRunOutlivesAWriteOfDeadLetters(t *testing.T) {
 
 func TestNothingIsTriedAgainOnAnotherDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		store.On(fakestore.Check, afterFirst(fakestore.Deployment))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On(fakestore.Check, afterFirst(fakestore.Deployment))
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(11 * time.Second)
-		before := store.FoldCalls()
+		before := st.FoldCalls()
 		settle(10 * time.Minute)
-		if got := store.FoldCalls() - before; got > 0 {
+		if got := st.FoldCalls() - before; got > 0 {
 			t.Errorf("%d commits after the check failed", got)
 		}
 	})

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // A burial is the answer to a write of dead letters.
 type burial struct {
-	letters [][]*letter // by the letter that they become
-	dead    []Dead      // as the store got them
+	letters [][]*letter        // by the letter that they become
+	dead    []store.DeadLetter // as the store got them
 	err     error
 }
 
@@ -127,7 +128,7 @@ func (d *letter) joins() bool {
 }
 
 // joined is one letter of several, as the store gets it. Each part brings its time along.
-func joined(letters []*letter) Dead {
+func joined(letters []*letter) store.DeadLetter {
 	full, batch := letters[0].dead, wire.Batch{Time: letters[0].parts[0].holder.time}
 	var all []*part
 	seen := make(map[wire.Use]struct{}, len(letters))
@@ -156,7 +157,7 @@ func joined(letters []*letter) Dead {
 }
 
 func (a *Aggregator) buryAll(batch [][]*letter) burial {
-	dead := make([]Dead, len(batch))
+	dead := make([]store.DeadLetter, len(batch))
 	for i, letters := range batch {
 		if dead[i] = letters[0].complete(); len(letters) > 1 {
 			dead[i] = joined(letters)
@@ -164,7 +165,7 @@ func (a *Aggregator) buryAll(batch [][]*letter) burial {
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return burial{batch, dead, a.store.Bury(ctx, dead)}
+	return burial{batch, dead, a.store.PutDeadLetters(ctx, dead)}
 }
 
 func (l *loop) afterBurial(b burial) {
@@ -182,7 +183,7 @@ func (l *loop) afterBurial(b burial) {
 		l.epitaph.add(&b.dead[i])
 		for _, d := range b.letters[i] {
 			for _, h := range d.holders {
-				h.stays = h.stays || h.letter == AskKey(b.dead[i].Key)
+				h.stays = h.stays || h.letter == store.ReplayKey(b.dead[i].Key)
 				l.done(h)
 			}
 		}
@@ -193,13 +194,13 @@ func (l *loop) afterBurial(b burial) {
 // An epitaph collects written letters for the log: one line a second.
 type epitaph struct {
 	letters int
-	first   Dead
+	first   store.DeadLetter
 	next    time.Time // when the next line may be written
 }
 
-func (e *epitaph) add(d *Dead) {
+func (e *epitaph) add(d *store.DeadLetter) {
 	if e.letters++; e.letters == 1 {
-		e.first = Dead{Source: d.Source, Reason: d.Reason, Key: d.Key}
+		e.first = store.DeadLetter{Source: d.Source, Reason: d.Reason, Key: d.Key}
 	}
 }
 

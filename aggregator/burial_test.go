@@ -11,15 +11,15 @@ import (
 )
 
 // burials notes how many letters there are before each write, and answers it.
-func burials(store *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
+func burials(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
 	var before []int
 	script := fakestore.Script(answers...)
-	store.On(fakestore.Bury, func(n int) fakestore.Answer {
-		before = append(before, len(store.Letters()))
+	st.On(fakestore.PutDeadLetters, func(n int) fakestore.Answer {
+		before = append(before, len(st.Letters()))
 		return script(n)
 	})
 	return func() (each []int) {
-		for i, n := range append(before[1:], len(store.Letters())) {
+		for i, n := range append(before[1:], len(st.Letters())) {
 			each = append(each, n-before[i])
 		}
 		return each
@@ -29,9 +29,9 @@ func burials(store *fakestore.Store, answers ...fakestore.Answer) (written func(
 // One that cannot be written would hold up the others of its call for ever.
 func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		written := burials(store, fakestore.UnknownNotApplied)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		written := burials(st, fakestore.UnknownNotApplied)
+		r := run(t, st, aggregator.Config{})
 		for i := range 30 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
 		}
@@ -43,7 +43,7 @@ func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 		if most := slices.Max(got[2:]); most < 5 {
 			t.Errorf("letters written in each call: %v, want several at once after one was written", got)
 		}
-		if n := len(store.Letters()); n != 30 {
+		if n := len(st.Letters()); n != 30 {
 			t.Errorf("%d of 30 letters written", n)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -79,9 +80,9 @@ type Config struct {
 	// WorkerID names this aggregator among others. Default: random.
 	WorkerID string
 
-	// AnnounceEvery is how often the worker's record is written. Default 5s. The record
+	// HeartbeatEvery is how often the worker's record is written. Default 5s. The record
 	// expires after three times that.
-	AnnounceEvery time.Duration
+	HeartbeatEvery time.Duration
 
 	// OnFold is told how long each attempt to commit took. It must not block. Optional.
 	OnFold func(took time.Duration)
@@ -96,7 +97,7 @@ type Config struct {
 	Decode func(payload []byte) (*wire.Batch, error)
 }
 
-func (c Config) withDefaults(limits Limits) Config {
+func (c Config) withDefaults(limits store.Limits) Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
 	if c.Linger != 0 {
 		c.Staleness = 0
@@ -116,7 +117,7 @@ func (c Config) withDefaults(limits Limits) Config {
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
 	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.Env))
-	c.AnnounceEvery = cmp.Or(c.AnnounceEvery, 5*time.Second)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 5*time.Second)
 	if c.Decode == nil {
 		c.Decode = wire.Decode
 	}
@@ -152,7 +153,7 @@ func (c Config) validate() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"CommitTimeout": c.CommitTimeout,
-		"DrainTimeout":  c.DrainTimeout, "AnnounceEvery": c.AnnounceEvery,
+		"DrainTimeout":  c.DrainTimeout, "HeartbeatEvery": c.HeartbeatEvery,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be positive, got %s", name, d))

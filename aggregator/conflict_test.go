@@ -170,14 +170,14 @@ func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
 		r.send(t, append(keyed(t, "k1", 1, 1), keyed(t, "k2", 1, 1, "x")...)...)
 		settle(time.Minute)
-		store := r.store
-		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied)) // so that all of them wait
+		st := r.store
+		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied)) // so that all of them wait
 		sent := time.Now()
 		r.send(t, append(keyed(t, "k1", 30, 7, "in"), identified("late", 3))...)
 		r.send(t, append(keyed(t, "k3", 1, 9, "x"), identified("late", 4))...)
 		settle(time.Hour)
 		parts := make(map[wire.Kind]int)
-		for _, d := range store.Letters() {
+		for _, d := range st.Letters() {
 			b, err := wire.Decode(d.Payload)
 			if err != nil {
 				t.Fatal(err)
@@ -190,7 +190,7 @@ func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 			}
 		}
 		kinds := slices.Sorted(maps.Keys(parts))
-		t.Log(kinds, parts, len(store.Letters()))
+		t.Log(kinds, parts, len(st.Letters()))
 		if parts[wire.Head] == 0 || parts[wire.Rest] != 1 || parts[wire.IdentifiedRest]+parts[wire.Identified] != 3 {
 			t.Errorf("the letters hold %v", parts)
 		}
@@ -200,14 +200,14 @@ func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 // Letters that wait are seen, although everything else is taken and folded.
 func TestLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
 		if got := r.agg.Degraded(); got != "" {
 			t.Errorf("nothing waits: got %q", got)
 		}
-		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		waiting := r.send(t, identified("x", 2))
 		r.send(t, anonymous(one("b", 1)))
 		settle(time.Minute)
@@ -215,10 +215,10 @@ func TestLettersThatWaitAreSeen(t *testing.T) {
 		if got := r.agg.Degraded(); !strings.Contains(got, "1 dead letters are not written yet") && !strings.Contains(got, "0 dead letters") || r.agg.Ready() != nil {
 			t.Errorf("degraded %q, ready %v; want a letter that waits, and ready", got, r.agg.Ready())
 		}
-		store.On(fakestore.Bury, fakestore.Script())
+		st.On(fakestore.PutDeadLetters, fakestore.Script())
 		settle(time.Minute)
-		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(store.Letters()) != 1 {
-			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(store.Letters()))
+		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(st.Letters()) != 1 {
+			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(st.Letters()))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -159,7 +160,7 @@ func TestMergeCraftedNames(t *testing.T) {
 	for i := range parts {
 		parts[i] = &part{Part: wire.Part{Entries: []wire.Entry{{Counter: counters[0], Delta: 1}, {Counter: counters[1], Delta: 10}}}}
 	}
-	want := []Add{NewAdd(counters[0], 0, 3), NewAdd(counters[1], 0, 30)}
+	want := []store.ShardDelta{store.NewShardDelta(counters[0], 0, 3), store.NewShardDelta(counters[1], 0, 30)}
 	if got, ok := merge(parts); !ok || !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -13,23 +13,12 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The metadata names under which a bus backend hands over what a broker knows of a
-// message that countmill did not publish.
-const (
-	// MetaBrokerID is the broker's message id, the same at every delivery.
-	MetaBrokerID = "countmill_broker_id"
-	// MetaPublished is the broker's publish time, RFC 3339 with fractions.
-	MetaPublished = "countmill_published"
-	// MetaTopic is the broker's name of the topic. Default: Config.Topic.
-	MetaTopic = "countmill_topic"
-)
-
 // decode reads a message: a batch of ours, or JSON that somebody put on the topic.
 func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	if !isJSON(m.Payload) {
 		return fromBus(a.cfg.Decode(m.Payload))
 	}
-	id := m.Metadata.Get(MetaBrokerID)
+	id := m.Metadata.Get(wire.MetaBrokerID)
 	if id == "" {
 		return nil, fmt.Errorf("%w: JSON without a broker's message id: a second delivery could not be told", countmill.ErrInvalid)
 	}
@@ -45,7 +34,7 @@ func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 		}
 		return nil, err
 	}
-	topic := cmp.Or(m.Metadata.Get(MetaTopic), a.cfg.Topic)
+	topic := cmp.Or(m.Metadata.Get(wire.MetaTopic), a.cfg.Topic)
 	return wire.CutMessage(topic, id, published, incs)
 }
 
@@ -69,7 +58,7 @@ type tooOld struct{ error }
 func (e tooOld) Unwrap() error { return e.error }
 
 // publishedAt is the broker's time of a message.
-func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, MetaPublished) }
+func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, wire.MetaPublished) }
 
 // brokersTime is a time in the metadata of a message. Any publisher on the topic may have set it.
 func brokersTime(m *message.Message, name string) (time.Time, error) {

@@ -60,7 +60,7 @@
 //	                                                       (one job only while nothing is answered)
 //
 // A batch of a newer wire version is not taken: it goes back to the bus, the later the older it
-// is, and Ready says so. A person may ask for the replay of any letter that holds a batch (AskKey). An
+// is, and Ready says so. A person may ask for the replay of any letter that holds a batch (ReplayKey). An
 // aggregator takes it as it takes messages, and removes it when its parts are settled. Before
 // it takes a letter it inserts a marker for it (Decide), and drops a letter that was discarded.
 //

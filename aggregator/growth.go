@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -39,7 +40,7 @@ type grown struct {
 }
 
 // want notes counters that need more shards.
-func (g *growth) want(raises []Raise) {
+func (g *growth) want(raises []store.Growth) {
 	for _, r := range raises {
 		if n, waits := g.wants[r.Counter]; r.Shards > max(n, g.asked[r.Counter]) && (waits || len(g.wants) < mostWants) {
 			g.wants[strings.Clone(r.Counter)] = r.Shards // the name is a piece of a message
@@ -53,10 +54,10 @@ func (l *loop) grow(now time.Time) {
 	if g.asked != nil || len(g.wants) == 0 || now.Before(g.after) || l.draining || l.isAway() {
 		return
 	}
-	var raises []Raise
+	var raises []store.Growth
 	for _, counter := range slices.Sorted(maps.Keys(g.wants)) {
 		if n := g.wants[counter]; n > l.a.records.known(counter) && len(raises) < l.a.limits.Keys {
-			raises = append(raises, Raise{Counter: counter, Shards: n})
+			raises = append(raises, store.Growth{Counter: counter, Shards: n})
 		}
 	}
 	wants := g.wants
@@ -89,7 +90,7 @@ func (l *loop) afterGrowth(got grown) {
 	g.fails++
 	g.after = time.Now().Add(l.backoff(g.fails))
 	for _, counter := range slices.Sorted(maps.Keys(asked)) {
-		g.want([]Raise{{Counter: counter, Shards: asked[counter]}})
+		g.want([]store.Growth{{Counter: counter, Shards: asked[counter]}})
 	}
 	l.a.cfg.Logger.Warn("counters not given more shards, will try again", "err", got.err, "counters", len(asked))
 }
@@ -116,7 +117,7 @@ func (r *records) known(counter string) int {
 // raise makes records name more shards, and learns of those that name as many by now: others
 // may have been first. A counter that was deleted is left as it is; one that is deleted between the two
 // calls exists again, at 0.
-func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err error) {
+func (r *records) raise(ctx context.Context, raises []store.Growth) (cost learned, err error) {
 	names := make([]string, len(raises))
 	for i := range raises {
 		names[i] = raises[i].Counter
@@ -126,7 +127,7 @@ func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err 
 	if cost.read = len(names); err != nil {
 		return cost, err
 	}
-	var missing, there []Raise
+	var missing, there []store.Growth
 	for i, want := range raises {
 		switch n := found[i]; {
 		// A deleted counter has no shards until it is counted again.
@@ -134,7 +135,7 @@ func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err 
 		case n < want.Shards:
 			missing = append(missing, want)
 		default:
-			there = append(there, Raise{Counter: want.Counter, Shards: n})
+			there = append(there, store.Growth{Counter: want.Counter, Shards: n})
 		}
 	}
 	r.remember(there, asked)
@@ -142,7 +143,7 @@ func (r *records) raise(ctx context.Context, raises []Raise) (cost learned, err 
 		return cost, nil
 	}
 	// A raise that failed is not remembered: nobody reads a shard that no record names.
-	if err := r.store.Raise(ctx, missing); err != nil {
+	if err := r.store.Grow(ctx, missing); err != nil {
 		return cost, err
 	}
 	cost.raised = len(missing)

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 )
 
 // single is a store whose new counters have one shard, as in Datastore.
@@ -29,9 +30,9 @@ func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
 	return sent
 }
 
-func shardsOf(t *testing.T, store *fakestore.Store) int {
+func shardsOf(t *testing.T, st *fakestore.Store) int {
 	t.Helper()
-	n, err := store.Shards(t.Context(), []string{"a"})
+	n, err := st.Shards(t.Context(), []string{"a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +40,10 @@ func shardsOf(t *testing.T, store *fakestore.Store) int {
 }
 
 // used watches which shards commits go to from now on.
-func used(store *fakestore.Store) (shards func() int) {
+func used(st *fakestore.Store) (shards func() int) {
 	var mu sync.Mutex
 	seen := make(map[int]bool)
-	store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+	st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range c.Adds {
@@ -73,8 +74,8 @@ func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
 }
 
 func hotRun(t *testing.T, seed uint64) {
-	store := single(t)
-	first, second := run(t, store, aggregator.Config{Env: drawing(seed)}), run(t, store, aggregator.Config{Env: drawing(seed + 1)})
+	st := single(t)
+	first, second := run(t, st, aggregator.Config{Env: drawing(seed)}), run(t, st, aggregator.Config{Env: drawing(seed + 1)})
 	want := int64(0)
 	for range 300 {
 		first.send(t, anonymous(one("a", 1)))
@@ -85,23 +86,23 @@ func hotRun(t *testing.T, seed uint64) {
 	}
 	settle(time.Minute)
 	first.want(t, map[string]int64{"a": want})
-	if n := shardsOf(t, store); n < 10 || n > 20 {
+	if n := shardsOf(t, st); n < 10 || n > 20 {
 		t.Errorf("%d shards after a minute of 10 commits a second, want 10 to 20", n)
 	}
-	counts, grown := store.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
+	counts, grown := st.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
 	if grown == 0 || int(grown) != counts.Raised-1 || counts.Raised > 20 || counts.RecordsRead > 40 {
 		t.Errorf("%d raises to more shards counted; the store has %+v", grown, counts)
 	}
-	t.Logf("%d shards, %d records raised and %d read for %d commits", shardsOf(t, store), counts.Raised, counts.RecordsRead, counts.Folds)
+	t.Logf("%d shards, %d records raised and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
 }
 
 func TestAColdCounterStaysAsItIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := single(t)
-		r := run(t, store, aggregator.Config{})
+		st := single(t)
+		r := run(t, st, aggregator.Config{})
 		want := r.hammer(t, 5*time.Second, 10*time.Minute)
 		r.want(t, map[string]int64{"a": want})
-		if counts := store.Counts(); counts.Raised != 1 || counts.RecordsRead != 1 {
+		if counts := st.Counts(); counts.Raised != 1 || counts.RecordsRead != 1 {
 			t.Errorf("a commit every 5 s: %+v, want the record written once and read once", counts)
 		}
 	})
@@ -122,16 +123,16 @@ func TestShardsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c.store.Shards = 1
-				store := strict(t, c.store)
+				st := strict(t, c.store)
 				if c.by > 0 {
-					if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: c.by}}); err != nil {
+					if err := st.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: c.by}}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				r := run(t, store, c.cfg)
+				r := run(t, st, c.cfg)
 				want := r.hammer(t, 150*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})
-				if n := shardsOf(t, store); n != c.want {
+				if n := shardsOf(t, st); n != c.want {
 					t.Errorf("%d shards after a minute, want %d", n, c.want)
 				}
 			})
@@ -143,23 +144,23 @@ func TestShardsAreBounded(t *testing.T) {
 // hour to pass. The record is looked at before it is believed.
 func TestMoreShardsAreHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := single(t)
-		old := run(t, store, aggregator.Config{})
+		st := single(t)
+		old := run(t, st, aggregator.Config{})
 		old.hammer(t, 10*time.Second, 20*time.Second)
-		if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+		if err := st.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 4}}); err != nil {
 			t.Fatal(err)
 		}
-		fresh := run(t, store, aggregator.Config{})
+		fresh := run(t, st, aggregator.Config{})
 		fresh.hammer(t, 10*time.Second, 20*time.Minute) // comes to each shard, but for once in 10^15 times
 		_ = fresh.finish()
-		read := store.Counts().RecordsRead
+		read := st.Counts().RecordsRead
 		old.hammer(t, 10*time.Second, 20*time.Second)
-		shards := used(store)
+		shards := used(st)
 		old.hammer(t, 10*time.Second, 5*time.Minute)
 		if n := shards(); n < 2 {
 			t.Errorf("%d shards used by one who knew of 1, want up to 4", n)
 		}
-		if n := store.Counts().RecordsRead - read; n != 1 {
+		if n := st.Counts().RecordsRead - read; n != 1 {
 			t.Errorf("%d records read, want 1", n)
 		}
 	})
@@ -172,28 +173,28 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := single(t)
+				st := single(t)
 				fails := true
-				store.On(fakestore.Raise, func(n int) fakestore.Answer {
+				st.On(fakestore.Grow, func(n int) fakestore.Answer {
 					if n > 1 && fails {
 						return answer
 					}
 					return fakestore.OK
 				})
-				r := run(t, store, aggregator.Config{Env: drawing(1)})
-				shards := used(store)
+				r := run(t, st, aggregator.Config{Env: drawing(1)})
+				shards := used(st)
 				want := r.hammer(t, 250*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})
 				if n := shards(); n > 1 && name != "its answer lost" {
 					t.Errorf("%d shards used, and no raise was answered", n)
 				}
-				if calls := store.Calls(fakestore.Raise); calls > 40 {
+				if calls := st.Calls(fakestore.Grow); calls > 40 {
 					t.Errorf("%d raises in a minute in which none works", calls)
 				}
 				fails = false
 				want += r.hammer(t, 250*time.Millisecond, 2*time.Minute)
 				r.want(t, map[string]int64{"a": want})
-				if n := shardsOf(t, store); n < 4 || shards() < 4 {
+				if n := shardsOf(t, st); n < 4 || shards() < 4 {
 					t.Errorf("%d shards in the end, %d used; want at least 4", n, shards())
 				}
 			})
@@ -205,17 +206,17 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 // the next fold that asks for its record does that.
 func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := single(t)
-		store.On(fakestore.Shards, func(n int) fakestore.Answer {
+		st := single(t)
+		st.On(fakestore.Shards, func(n int) fakestore.Answer {
 			if n > 1 {
 				return fakestore.Blank
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		want := r.hammer(t, 250*time.Millisecond, time.Minute)
 		r.want(t, map[string]int64{"a": want})
-		if counts := store.Counts(); counts.Raises != 1 || counts.RecordsRead < 2 {
+		if counts := st.Counts(); counts.Raises != 1 || counts.RecordsRead < 2 {
 			t.Errorf("%+v, want records read, and raised once for the first fold", counts)
 		}
 	})
@@ -224,17 +225,17 @@ func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 // What is under way for more shards does not hold up the end, and is not begun then.
 func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := single(t)
-		store.On(fakestore.Shards, func(n int) fakestore.Answer {
+		st := single(t)
+		st.On(fakestore.Shards, func(n int) fakestore.Answer {
 			if n > 1 {
 				return fakestore.SlowNotApplied
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{CommitTimeout: time.Hour})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 		want := r.hammer(t, 250*time.Millisecond, time.Minute)
-		if store.Calls(fakestore.Shards) != 2 {
-			t.Fatalf("%d look-ups of records, want one under way", store.Calls(fakestore.Shards))
+		if st.Calls(fakestore.Shards) != 2 {
+			t.Fatalf("%d look-ups of records, want one under way", st.Calls(fakestore.Shards))
 		}
 		began := time.Now()
 		if err := r.finish(); err != nil || time.Since(began) > time.Second {
@@ -259,16 +260,16 @@ func TestContention(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := single(t)
-				r := run(t, store, aggregator.Config{Commits: 1})
+				st := single(t)
+				r := run(t, st, aggregator.Config{Commits: 1})
 				r.send(t, anonymous(one("a", 1)))
 				settle(2 * time.Minute)
-				if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+				if err := st.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 4}}); err != nil {
 					t.Fatal(err)
 				}
 				var commits commits
-				store.OnFold(commits.watch(c.answers...))
-				read := store.Counts().MarkersRead
+				st.OnFold(commits.watch(c.answers...))
+				read := st.Counts().MarkersRead
 				r.send(t, anonymous(one("a", 1)), anonymous(one("b", 1)))
 				settle(10 * time.Minute)
 				r.want(t, map[string]int64{"a": 2, "b": 1})
@@ -278,7 +279,7 @@ func TestContention(t *testing.T) {
 				if got := r.agg.Stats().Contended; got != int64(len(c.answers)) {
 					t.Errorf("%d commits contended, want %d", got, len(c.answers))
 				}
-				if got := store.Counts().MarkersRead - read; got != c.reads {
+				if got := st.Counts().MarkersRead - read; got != c.reads {
 					t.Errorf("%d markers read, want %d", got, c.reads)
 				}
 			})
@@ -292,14 +293,14 @@ type commits struct {
 	all []string
 }
 
-func (c *commits) watch(answers ...fakestore.Answer) func(int, *aggregator.Commit) fakestore.Answer {
-	return func(_ int, commit *aggregator.Commit) fakestore.Answer {
+func (c *commits) watch(answers ...fakestore.Answer) func(int, *store.Commit) fakestore.Answer {
+	return func(_ int, commit *store.Commit) fakestore.Answer {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		known := 0
 		for i, a := range commit.Adds {
 			if a.Counter == "a" {
-				known = commit.Known[i]
+				known = commit.KnownShards[i]
 			}
 		}
 		c.all = append(c.all, fmt.Sprintf("%d/%d", len(commit.Markers), known))

@@ -14,6 +14,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // The metadata names under which a bus backend hands over what a broker says of a message
@@ -44,7 +46,7 @@ type IntakeConfig struct {
 // aside. Any of them may have been counted: the broker knows of acknowledgements only.
 type Intake struct {
 	bus     Bus
-	morgue  Morgue
+	morgue  store.DeadLetters
 	cfg     IntakeConfig
 	limiter *rate.Limiter
 	taken   atomic.Int64
@@ -52,7 +54,7 @@ type Intake struct {
 }
 
 // NewIntake returns an intake from bus into morgue.
-func NewIntake(bus Bus, morgue Morgue, cfg IntakeConfig) *Intake {
+func NewIntake(bus Bus, morgue store.DeadLetters, cfg IntakeConfig) *Intake {
 	cfg.Topic = cmp.Or(cfg.Topic, "countmill")
 	cfg.Rate = max(cmp.Or(cfg.Rate, 100), 1)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
@@ -125,10 +127,10 @@ func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 }
 
 // bury is not cut off by the end of ctx: the write may be under way.
-func (in *Intake) bury(ctx context.Context, d Dead) error {
+func (in *Intake) bury(ctx context.Context, d store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
 	defer cancel()
-	return in.morgue.Bury(ctx, []Dead{d})
+	return in.morgue.PutDeadLetters(ctx, []store.DeadLetter{d})
 }
 
 func (in *Intake) pause(ctx context.Context, attempts int) {
@@ -142,10 +144,10 @@ func (in *Intake) pause(ctx context.Context, attempts int) {
 
 // givenUp is the letter of a message. Its time is that of the first publishing, where it
 // is known: the copy's is later, and would make parts look younger than their markers.
-func givenUp(m *message.Message, now time.Time) Dead {
-	d := Dead{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
+func givenUp(m *message.Message, now time.Time) store.DeadLetter {
+	d := store.DeadLetter{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
 	d.Reason = cmp.Or(m.Metadata.Get(MetaGivenUp), "given up by the bus")
-	for _, name := range []string{MetaFirstPublished, MetaPublished} {
+	for _, name := range []string{MetaFirstPublished, wire.MetaPublished} {
 		if t, err := brokersTime(m, name); err == nil {
 			d.Time = t
 			break

@@ -23,10 +23,10 @@ type inlet struct {
 	finish func() error
 }
 
-func takeIn(t *testing.T, store *fakestore.Store, cfg aggregator.IntakeConfig) *inlet {
+func takeIn(t *testing.T, st *fakestore.Store, cfg aggregator.IntakeConfig) *inlet {
 	t.Helper()
 	in := &inlet{testBus: newBus()}
-	in.intake = aggregator.NewIntake(in.testBus, store, cfg)
+	in.intake = aggregator.NewIntake(in.testBus, st, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- in.intake.Run(ctx) }()
@@ -62,20 +62,20 @@ func (in *inlet) deliver(t *testing.T, payload []byte, metadata ...string) *mess
 
 func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		in := takeIn(t, store, aggregator.IntakeConfig{})
+		st := large(t)
+		in := takeIn(t, st, aggregator.IntakeConfig{})
 		part := anonymous(one("a", 3))
 		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}})
 		published := time.Now().Add(-time.Hour)
 		for range 2 { // delivered twice
-			m := in.deliver(t, payload, aggregator.MetaBrokerID, "copy-1", aggregator.MetaGivenUp, "given up after 100 deliveries",
-				aggregator.MetaPublished, time.Now().Format(time.RFC3339Nano), aggregator.MetaFirstPublished, published.Format(time.RFC3339Nano))
+			m := in.deliver(t, payload, wire.MetaBrokerID, "copy-1", aggregator.MetaGivenUp, "given up after 100 deliveries",
+				wire.MetaPublished, time.Now().Format(time.RFC3339Nano), aggregator.MetaFirstPublished, published.Format(time.RFC3339Nano))
 			if !acked(m) {
 				t.Fatal("not acknowledged")
 			}
 		}
-		other := in.deliver(t, []byte("garbage"), aggregator.MetaBrokerID, "copy-2", aggregator.MetaPublished, published.Format(time.RFC3339Nano))
-		letters := store.Letters()
+		other := in.deliver(t, []byte("garbage"), wire.MetaBrokerID, "copy-2", wire.MetaPublished, published.Format(time.RFC3339Nano))
+		letters := st.Letters()
 		if len(letters) != 2 || !acked(other) || in.intake.Taken() != 3 {
 			t.Fatalf("%d letters, %d taken; want 2 of 3", len(letters), in.intake.Taken())
 		}
@@ -85,16 +85,16 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 			}
 		}
 		// And it is replayed like any other: here its parts had been applied.
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		r.send(t, part)
 		for _, d := range letters {
 			if d.Source == "copy-1" && d.Reason == "given up after 100 deliveries" {
-				ask(t, store, d)
+				ask(t, st, d)
 			}
 		}
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 3})
-		if got := store.Letters(); len(got) != 1 || got[0].Source != "copy-2" || got[0].Reason != "given up by the bus" {
+		if got := st.Letters(); len(got) != 1 || got[0].Source != "copy-2" || got[0].Reason != "given up by the bus" {
 			t.Errorf("letters %+v, want only the garbage", got)
 		}
 	})
@@ -103,19 +103,19 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 // While the store is away messages are held; at the end they go back.
 func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Bury, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
-		in := takeIn(t, store, aggregator.IntakeConfig{})
-		m := in.deliver(t, []byte("x"), aggregator.MetaBrokerID, "1")
+		st := large(t)
+		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
+		in := takeIn(t, st, aggregator.IntakeConfig{})
+		m := in.deliver(t, []byte("x"), wire.MetaBrokerID, "1")
 		if acked(m) || nacked(m) {
 			t.Error("settled before it is written")
 		}
 		settle(time.Minute)
-		if !acked(m) || len(store.Letters()) != 1 {
-			t.Errorf("acked %t, %d letters; want the one", acked(m), len(store.Letters()))
+		if !acked(m) || len(st.Letters()) != 1 {
+			t.Errorf("acked %t, %d letters; want the one", acked(m), len(st.Letters()))
 		}
-		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
-		m = in.deliver(t, []byte("y"), aggregator.MetaBrokerID, "2")
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		m = in.deliver(t, []byte("y"), wire.MetaBrokerID, "2")
 		settle(time.Hour)
 		if err := in.finish(); err != nil || acked(m) || !nacked(m) {
 			t.Errorf("finish: %v; acked %t, nacked %t; want it given back", err, acked(m), nacked(m))
@@ -126,19 +126,19 @@ func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
 // A write that is under way is not cut off by the end.
 func TestAnIntakeFinishesItsWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := strict(t, fakestore.Options{Latency: time.Second})
-		in := takeIn(t, store, aggregator.IntakeConfig{})
+		st := strict(t, fakestore.Options{Latency: time.Second})
+		in := takeIn(t, st, aggregator.IntakeConfig{})
 		m := in.deliver(t, []byte("x"))
-		if err := in.finish(); err != nil || !acked(m) || len(store.Letters()) != 1 {
-			t.Errorf("finish: %v; acked %t, %d letters; want one", err, acked(m), len(store.Letters()))
+		if err := in.finish(); err != nil || !acked(m) || len(st.Letters()) != 1 {
+			t.Errorf("finish: %v; acked %t, %d letters; want one", err, acked(m), len(st.Letters()))
 		}
 	})
 }
 
 func TestAnIntakeKeepsItsRate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		in := takeIn(t, store, aggregator.IntakeConfig{Rate: 2})
+		st := large(t)
+		in := takeIn(t, st, aggregator.IntakeConfig{Rate: 2})
 		began := time.Now()
 		for i := range 22 {
 			in.deliver(t, fmt.Appendf(nil, "%d", i))
@@ -188,18 +188,18 @@ func (m *moody) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 // ever, and an age in nanoseconds would wrap.
 func TestATimeOutOfRangeIsNoneOfTheBrokers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		in := takeIn(t, store, aggregator.IntakeConfig{})
+		st := large(t)
+		in := takeIn(t, st, aggregator.IntakeConfig{})
 		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 3))}})
 		published := time.Now().Truncate(time.Second)
 		for i, first := range []string{"0000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2262-01-01T00:00:00Z", "9999-12-31T23:59:59Z"} {
-			m := in.deliver(t, payload, aggregator.MetaBrokerID, fmt.Sprint("copy-", i), aggregator.MetaFirstPublished, first,
-				aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+			m := in.deliver(t, payload, wire.MetaBrokerID, fmt.Sprint("copy-", i), aggregator.MetaFirstPublished, first,
+				wire.MetaPublished, published.Format(time.RFC3339Nano))
 			if !acked(m) {
 				t.Errorf("first published at %s: not acknowledged", first)
 			}
 		}
-		for _, d := range store.Letters() {
+		for _, d := range st.Letters() {
 			if !d.Time.Equal(published) {
 				t.Errorf("a letter is of %s, want %s, as the copy says", d.Time, published)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -12,7 +13,7 @@ import (
 func setAside(id byte, counter string, at time.Time) *letter {
 	p := &part{at: at, from: at, holder: &held{time: at}, Part: wire.Part{
 		ID: wire.PartID{byte(wire.AnonymousClass) << 4, id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
-	return &letter{dead: Dead{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
+	return &letter{dead: store.DeadLetter{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
 }
 
 // The window of a letter is judged by its time, so that it must be its oldest part's.
@@ -58,7 +59,7 @@ func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 func TestALetterThatWasAskedForIsNotJoined(t *testing.T) {
 	t.Parallel()
 	asked := setAside(2, "b", time.Now())
-	asked.holders[0].letter = AskKey("k")
+	asked.holders[0].letter = store.ReplayKey("k")
 	l := loop{a: &Aggregator{cfg: Config{DeadLetterRate: 1}}}
 	l.letters = []*letter{setAside(1, "a", time.Now()), asked, setAside(3, "c", time.Now())}
 	batch := l.nextLetters(10)

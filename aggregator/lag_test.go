@@ -11,20 +11,20 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // held runs an aggregator that folds nothing: it holds whatever it is sent.
 func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
-	store := strict(t, fakestore.Options{Clock: clock})
-	store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Deployment })
-	return run(t, store, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &env.Env{Wall: clock}})
+	st := strict(t, fakestore.Options{Clock: clock})
+	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
+	return run(t, st, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &env.Env{Wall: clock}})
 }
 
 // announced is what the worker's record says.
-func (r *rig) announced(t *testing.T) reader.Worker {
+func (r *rig) announced(t *testing.T) store.Worker {
 	t.Helper()
 	workers, err := r.store.Workers(t.Context())
 	if err != nil || len(workers) != 1 {
@@ -59,7 +59,7 @@ func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 				}
 				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: c.at, Parts: []wire.Part{anonymous(one("a", 1))}}))
 				if !c.broker.IsZero() {
-					m.Metadata.Set(aggregator.MetaPublished, c.broker.Format(time.RFC3339Nano))
+					m.Metadata.Set(wire.MetaPublished, c.broker.Format(time.RFC3339Nano))
 				}
 				r.out <- m
 				settle(time.Minute)
@@ -109,10 +109,10 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 // Who takes no messages does not know what waits, and says so.
 func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		refuse := func(int) fakestore.Answer { return fakestore.Deployment }
-		store.On(fakestore.Check, refuse)
-		r := run(t, store, aggregator.Config{WorkerID: "w"})
+		st.On(fakestore.Check, refuse)
+		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		check := func(when string, want bool) {
 			t.Helper()
 			if got := r.announced(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
@@ -120,13 +120,13 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 			}
 		}
 		check("at the start", true)
-		store.On(fakestore.Check, nil)
+		st.On(fakestore.Check, nil)
 		settle(2 * time.Second)
 		check("soon after a check", false)
-		store.On(fakestore.Check, refuse)
+		st.On(fakestore.Check, refuse)
 		settle(10 * time.Second)
 		check("soon after the next", true)
-		store.On(fakestore.Check, nil)
+		st.On(fakestore.Check, nil)
 		settle(2 * time.Second)
 		check("at last", false)
 		if err := r.finish(); err != nil || !r.agg.Stats().Stalled {
@@ -138,25 +138,25 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 // A dead letter was set aside days ago. Its replay is no lag, by which people scale.
 func TestLettersInReplayAreNoLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		letter := aggregator.Dead{
+		st := large(t)
+		letter := store.DeadLetter{
 			Key: "x", Time: time.Now().Add(-time.Hour), Reason: "refused",
 			Payload: wire.Append(nil, &wire.Batch{Time: time.Now().Add(-time.Hour), Parts: []wire.Part{anonymous(one("a", 1))}}),
 		}
 		copied := letter
-		copied.Key = aggregator.AskKey(letter.Key)
-		if err := store.Bury(t.Context(), []aggregator.Dead{letter, copied}); err != nil {
+		copied.Key = store.ReplayKey(letter.Key)
+		if err := st.PutDeadLetters(t.Context(), []store.DeadLetter{letter, copied}); err != nil {
 			t.Fatal(err)
 		}
-		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
-		r := run(t, store, aggregator.Config{WorkerID: "w"})
+		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
+		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		got := r.agg.Stats()
 		if got.Lag != 0 || r.announced(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
 			t.Errorf("lag %s (announced %s), %d letters for %s, want no lag and one letter for some 50 s",
 				got.Lag, r.announced(t).Lag, got.Replaying, got.ReplayAge)
 		}
-		store.OnFold(nil)
+		st.OnFold(nil)
 		settle(2 * time.Minute)
 		if got := r.agg.Stats(); got.Replaying != 0 || got.ReplayAge != 0 || got.Replayed != 1 {
 			t.Errorf("afterwards %+v, want nothing in replay", got)

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/shards"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -40,14 +41,14 @@ const mostPicked = 1 << 16
 
 // A taken is what the lanes gave to one commit, in the order of its adds.
 type taken struct {
-	adds  []Add
+	adds  []store.ShardDelta
 	known []int // how many shards the counter of each has
 }
 
 // acquire gives each add a free shard below its counter's shards and puts the adds in key
 // order. It takes all or nothing: false means that some counter has no free shard, because of a
 // commit under way. A commit that failed here is never the reason: it would wake nobody.
-func (l *lanes) acquire(adds []Add, shards []int) (taken, bool) {
+func (l *lanes) acquire(adds []store.ShardDelta, shards []int) (taken, bool) {
 	t := taken{adds: adds, known: shards}
 	if l.policy == nil {
 		l.draw(t)
@@ -87,7 +88,7 @@ func (l *lanes) draw(t taken) {
 }
 
 // put changes the shard of an add to shard 0. Its place among the adds stays.
-func put(a *Add, shard int) {
+func put(a *store.ShardDelta, shard int) {
 	a.Shard, a.Hash = shard, wire.SpreadHash(a.Hash, shard)
 }
 
@@ -96,12 +97,12 @@ type answer struct {
 	asked bool
 	took  time.Duration
 	err   error
-	told  []Told
+	told  []store.ShardStats
 }
 
 // release gives the shards back, and returns the counters that need more of them than their
 // records were known to name.
-func (l *lanes) release(t taken, got answer) (wants []Raise) {
+func (l *lanes) release(t taken, got answer) (wants []store.Growth) {
 	if l.policy == nil {
 		return nil
 	}
@@ -110,9 +111,9 @@ func (l *lanes) release(t taken, got answer) (wants []Raise) {
 	return wants
 }
 
-func (l *lanes) giveBack(t taken, got answer) (wants []Raise) {
+func (l *lanes) giveBack(t taken, got answer) (wants []store.Growth) {
 	now := l.now()
-	end := shards.End{Took: got.took, OK: got.asked && got.err == nil, Contended: errors.Is(got.err, ErrContended)}
+	end := shards.End{Took: got.took, OK: got.asked && got.err == nil, Contended: errors.Is(got.err, store.ErrContended)}
 	for i := range t.adds {
 		a, known := &t.adds[i], t.known[i]
 		if end.Tally = 0; i < len(got.told) {
@@ -120,10 +121,10 @@ func (l *lanes) giveBack(t taken, got answer) (wants []Raise) {
 		}
 		want := l.policy.Done(a.Counter, a.Shard, known, end, now)
 		if i < len(got.told) {
-			want = max(want, min(got.told[i].Known, countmill.MaxShards))
+			want = max(want, min(got.told[i].KnownShards, countmill.MaxShards))
 		}
 		if want > known && !l.fixed {
-			wants = append(wants, Raise{Counter: a.Counter, Shards: want})
+			wants = append(wants, store.Growth{Counter: a.Counter, Shards: want})
 		}
 	}
 	return wants

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 func testLanes(cfg Config) *lanes {
-	cfg = cfg.withDefaults(Limits{Commits: 4, Shards: 1, ShardRate: 1})
+	cfg = cfg.withDefaults(store.Limits{Commits: 4, Shards: 1, ShardRate: 1})
 	return newLanes(&cfg, time.Now)
 }
 
@@ -20,7 +21,7 @@ func testLanes(cfg Config) *lanes {
 func (l *lanes) free(counter string, shards int) (n int) {
 	var all []taken
 	for {
-		t, ok := l.acquire([]Add{NewAdd(counter, 0, 0)}, []int{shards})
+		t, ok := l.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
 		if !ok {
 			break
 		}
@@ -39,7 +40,7 @@ func TestLanesUseAllShards(t *testing.T) {
 	for _, shards := range []int{1, 2, 7} {
 		seen := make(map[int]bool)
 		for range 200 {
-			adds := []Add{NewAdd("a", 0, 0)}
+			adds := []store.ShardDelta{store.NewShardDelta("a", 0, 0)}
 			got, ok := l.acquire(adds, []int{shards})
 			if !ok {
 				t.Fatal("no shard although none is taken")
@@ -60,18 +61,18 @@ func TestLanesUseAllShards(t *testing.T) {
 func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 	t.Parallel()
 	l := testLanes(Config{})
-	first, ok := l.acquire([]Add{{Counter: "b"}}, []int{1})
+	first, ok := l.acquire([]store.ShardDelta{{Counter: "b"}}, []int{1})
 	if !ok {
 		t.Fatal("the first commit gets no shard")
 	}
-	if _, ok := l.acquire([]Add{{Counter: "a"}, {Counter: "b"}, {Counter: "c"}}, []int{1, 1, 1}); ok {
+	if _, ok := l.acquire([]store.ShardDelta{{Counter: "a"}, {Counter: "b"}, {Counter: "c"}}, []int{1, 1, 1}); ok {
 		t.Error("two commits on one shard")
 	}
 	if a, b, c := l.free("a", 1), l.free("b", 1), l.free("c", 1); a != 1 || b != 0 || c != 1 {
 		t.Errorf("%d, %d and %d shards are free, want all but the first commit's", a, b, c)
 	}
 	l.release(first, answer{})
-	if _, ok := l.acquire([]Add{{Counter: "a"}, {Counter: "b"}}, []int{1, 1}); !ok {
+	if _, ok := l.acquire([]store.ShardDelta{{Counter: "a"}, {Counter: "b"}}, []int{1, 1}); !ok {
 		t.Error("no shard although all are free again")
 	}
 }
@@ -81,10 +82,10 @@ func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 func TestLanesTakeAllAtOnce(t *testing.T) {
 	t.Parallel()
 	l := testLanes(Config{})
-	if _, ok := l.acquire([]Add{{Counter: "held"}}, []int{1}); !ok {
+	if _, ok := l.acquire([]store.ShardDelta{{Counter: "held"}}, []int{1}); !ok {
 		t.Fatal("the first commit gets no shard")
 	}
-	many := make([]Add, 1000)
+	many := make([]store.ShardDelta, 1000)
 	ones := make([]int, len(many))
 	for i := range many {
 		many[i].Counter, ones[i] = fmt.Sprint("c", i), 1
@@ -101,7 +102,7 @@ func TestLanesTakeAllAtOnce(t *testing.T) {
 		}
 	})
 	for i := 0; rounds.Load() < 200; i++ {
-		got, ok := l.acquire([]Add{{Counter: fmt.Sprint("c", i%100)}}, []int{1})
+		got, ok := l.acquire([]store.ShardDelta{{Counter: fmt.Sprint("c", i%100)}}, []int{1})
 		if !ok {
 			t.Errorf("try %d: no shard, although nobody has it", i)
 			break
@@ -118,7 +119,7 @@ func TestLanesFindTheLastFreeShard(t *testing.T) {
 		l := testLanes(Config{})
 		var got []int
 		for range 5 {
-			adds := []Add{{Counter: "a"}}
+			adds := []store.ShardDelta{{Counter: "a"}}
 			if _, ok := l.acquire(adds, []int{5}); !ok {
 				t.Fatalf("no shard beside %v of 5", got)
 			}
@@ -138,9 +139,9 @@ func TestLanesKeepKeyOrder(t *testing.T) {
 		for _, rate := range []float64{1, -1} {
 			l := testLanes(Config{ShardRate: rate})
 			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
-			var adds []Add
+			var adds []store.ShardDelta
 			for c := range known {
-				adds = append(adds, NewAdd(c, 0, 0))
+				adds = append(adds, store.NewShardDelta(c, 0, 0))
 			}
 			slices.SortFunc(adds, compareAdds)
 			var shards []int
@@ -169,19 +170,19 @@ func TestLanesHearOfMoreShards(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
-		told  []Told
+		told  []store.ShardStats
 		err   error
 		wants string
 	}{
-		{1, []Told{{Tally: 1, Known: 3}, {Tally: 1, Known: 2}}, nil, "[]"},
-		{1, []Told{{Tally: 1, Known: 4}, {Tally: 1, Known: 5}}, nil, "[{a 4} {b 5}]"},
-		{1, []Told{{Tally: 1, Known: 3}, {Tally: 1, Known: 1 << 40}}, nil, "[{b 999}]"},
+		{1, []store.ShardStats{{Tally: 1, KnownShards: 3}, {Tally: 1, KnownShards: 2}}, nil, "[]"},
+		{1, []store.ShardStats{{Tally: 1, KnownShards: 4}, {Tally: 1, KnownShards: 5}}, nil, "[{a 4} {b 5}]"},
+		{1, []store.ShardStats{{Tally: 1, KnownShards: 3}, {Tally: 1, KnownShards: 1 << 40}}, nil, "[{b 999}]"},
 		{1, nil, nil, "[]"},
-		{-1, []Told{{Tally: 1, Known: 4}, {Tally: 1, Known: 5}}, nil, "[]"},
-		{-1, nil, ErrContended, "[]"},
+		{-1, []store.ShardStats{{Tally: 1, KnownShards: 4}, {Tally: 1, KnownShards: 5}}, nil, "[]"},
+		{-1, nil, store.ErrContended, "[]"},
 	} {
 		l := testLanes(Config{ShardRate: c.rate})
-		adds := []Add{{Counter: "a", Hash: 1}, {Counter: "b", Hash: 2}}
+		adds := []store.ShardDelta{{Counter: "a", Hash: 1}, {Counter: "b", Hash: 2}}
 		got := taken{adds: adds, known: []int{3, 2}}
 		for i := range adds {
 			adds[i].Shard, _ = l.policy.Pick(adds[i].Counter, got.known[i], time.Now())

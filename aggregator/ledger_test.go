@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -55,21 +56,21 @@ func TestTotalsAreExactUnderRandomTrouble(t *testing.T) {
 
 func troubledRun(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	store := strict(t, fakestore.Options{
+	st := strict(t, fakestore.Options{
 		Entities: []int{25, 60, 400}[rng.IntN(3)], Shards: []int{1, 4, 20}[rng.IntN(3)],
 		Latency: time.Duration(rng.IntN(50)) * time.Millisecond,
 	})
 	tr := &trouble{rng: rand.New(rand.NewPCG(seed, 1))}
-	store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+	st.OnFold(func(int, *store.Commit) fakestore.Answer {
 		return tr.answer(fakestore.MarkerExists, fakestore.Deployment, fakestore.UnknownApplied,
 			fakestore.UnknownNotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied)
 	})
-	for _, op := range []fakestore.Op{fakestore.Applied, fakestore.Shards, fakestore.Raise} {
-		store.On(op, func(int) fakestore.Answer {
+	for _, op := range []fakestore.Op{fakestore.Applied, fakestore.Shards, fakestore.Grow} {
+		st.On(op, func(int) fakestore.Answer {
 			return tr.answer(fakestore.Deployment, fakestore.UnknownApplied, fakestore.SlowNotApplied, fakestore.Blank)
 		})
 	}
-	r := run(t, store, aggregator.Config{
+	r := run(t, st, aggregator.Config{
 		Commits: 1 + rng.IntN(4), WindowMessages: 1 + rng.IntN(20), HeldMessages: 1 + rng.IntN(100),
 	})
 	want := make(map[string]int64)

@@ -10,15 +10,16 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // A letter is a dead letter on its way to the store. The messages that it came in are
 // acknowledged when it is there, not before.
 type letter struct {
-	dead    Dead    // without Key, Source and Payload where it is of parts
-	parts   []*part // that it is of; nil where it is of a message
-	holders []*held // one entry per part that the letter settles
+	dead    store.DeadLetter // without Key, Source and Payload where it is of parts
+	parts   []*part          // that it is of; nil where it is of a message
+	holders []*held          // one entry per part that the letter settles
 	// unmarked is true for a part without a marker: if its message came again the part
 	// could be counted and stand here as well.
 	unmarked bool
@@ -27,7 +28,7 @@ type letter struct {
 // refuse sets a part aside for good. Followers of a head share its fate and its
 // letter: a request that was refused has nothing of it counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	dead := &letter{unmarked: !p.marked, dead: Dead{Time: p.from, Reason: reason, Maybe: maybe}}
+	dead := &letter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
 	var told []*held
 	p.takeApart()
 	for _, q := range append([]*part{p}, p.takeFollowers()...) {
@@ -70,7 +71,7 @@ func (h *held) tell(p *part) bool {
 
 // complete returns the letter as the store gets it. A letter of parts is encoded only now:
 // a million letters may wait, and each may need a copy of its request's head.
-func (d *letter) complete() Dead {
+func (d *letter) complete() store.DeadLetter {
 	if d.parts == nil {
 		return d.dead
 	}
@@ -81,7 +82,7 @@ func (d *letter) complete() Dead {
 }
 
 // partsKey is the key of a letter that holds these parts.
-func partsKey(d *Dead, kept []*part) string {
+func partsKey(d *store.DeadLetter, kept []*part) string {
 	cause := d.Reason
 	if strings.HasPrefix(cause, beyondWindow) {
 		cause = beyondWindow // the same whatever the window is
@@ -114,7 +115,7 @@ func content(parts []*part) []byte {
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	h.open = 1
 	l.setAside(&letter{
-		dead: Dead{
+		dead: store.DeadLetter{
 			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
 		},
@@ -139,7 +140,7 @@ func (l *loop) setAside(dead *letter) {
 // sourceOf names a message: the broker's id where there is one, else Watermill's, which
 // is empty for messages of other publishers; then its content has to do.
 func sourceOf(m *message.Message) string {
-	if id := cmp.Or(m.Metadata.Get(MetaBrokerID), m.UUID); id != "" {
+	if id := cmp.Or(m.Metadata.Get(wire.MetaBrokerID), m.UUID); id != "" {
 		return id
 	}
 	sum := sha256.Sum256(m.Payload)

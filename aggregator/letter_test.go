@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -85,27 +86,27 @@ func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
 // A part that follows a head can be refused alone, after its head was applied.
 func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		poison := func(c *aggregator.Commit) bool {
-			return slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == "ids" })
+		st := large(t)
+		poison := func(c *store.Commit) bool {
+			return slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == "ids" })
 		}
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if poison(c) {
 				return fakestore.Refused
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		r.send(t, keyed(t, "k", 30, 1, "e1")...)
 		settle(time.Minute)
-		letters := store.Letters()
+		letters := st.Letters()
 		if len(letters) != 1 {
 			t.Fatalf("dead letters %q, want one", r.reasons())
 		}
-		store.OnFold(nil)
+		st.OnFold(nil)
 		r.sendBytes(t, letters[0].Payload)
 		settle(time.Minute)
-		if got := store.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
+		if got := st.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
 			t.Errorf("after a replay: %v, want 1 each", got)
 		}
 		if got := r.reasons(); len(got) != 1 {
@@ -152,9 +153,9 @@ func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 
 func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Bury, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{HeldMessages: 20})
+		st := large(t)
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{HeldMessages: 20})
 		for i := range 20 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
 		}
@@ -162,10 +163,10 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 		if r.agg.Ready() == nil {
 			t.Error("ready although no message is taken")
 		}
-		store.On(fakestore.Bury, nil)
+		st.On(fakestore.PutDeadLetters, nil)
 		settle(2 * time.Minute)
-		if err := r.agg.Ready(); err != nil || len(store.Letters()) != 20 {
-			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(store.Letters()))
+		if err := r.agg.Ready(); err != nil || len(st.Letters()) != 20 {
+			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(st.Letters()))
 		}
 	})
 }
@@ -190,14 +191,14 @@ func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
 
 func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if c.Adds[0].Delta == 1 {
 				return fakestore.Refused
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		for _, delta := range []int64{1, 2, 3, 2} {
 			r.send(t, identified("x", delta))
 		}

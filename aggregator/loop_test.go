@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 func newTestAggregator(t *testing.T) *Aggregator {
 	t.Helper()
-	a, err := New(make(chanBus), nullStore{Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{})
+	a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +78,7 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 func TestSourceOf(t *testing.T) {
 	t.Parallel()
 	foreign := message.NewMessage("uuid", nil)
-	foreign.Metadata.Set(MetaBrokerID, "17")
+	foreign.Metadata.Set(wire.MetaBrokerID, "17")
 	for want, m := range map[string]*message.Message{
 		"17":   foreign,
 		"uuid": message.NewMessage("uuid", []byte("x")),
@@ -250,7 +253,7 @@ func TestSubscribingBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := &awayBus{}
-		a, err := New(bus, nullStore{Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{})
+		a, err := New(bus, nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

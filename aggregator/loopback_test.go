@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
 )
 
 // Without markers a message that was applied in part must not be delivered again, and
@@ -27,12 +28,12 @@ func TestLoopbackWithoutMarkersCountsOnce(t *testing.T) {
 }
 
 func unmarkedRun(t *testing.T, rng *rand.Rand) {
-	store := strict(t, fakestore.Options{Entities: 25, Commits: 1 + rng.IntN(3), Latency: 20 * time.Millisecond})
+	st := strict(t, fakestore.Options{Entities: 25, Commits: 1 + rng.IntN(3), Latency: 20 * time.Millisecond})
 	tr := &trouble{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
-	store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+	st.OnFold(func(int, *store.Commit) fakestore.Answer {
 		return tr.answer(fakestore.MarkerExists, fakestore.Deployment, fakestore.Refused)
 	})
-	store.On(fakestore.Applied, func(int) fakestore.Answer { return tr.answer(fakestore.Deployment, fakestore.Blank) })
+	st.On(fakestore.Applied, func(int) fakestore.Answer { return tr.answer(fakestore.Deployment, fakestore.Blank) })
 	bus, err := loopback.New(loopback.Config{WaitForAck: true})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func unmarkedRun(t *testing.T, rng *rand.Rand) {
 		if i == 7 {
 			tr.end()
 		}
-		a, err := aggregator.New(bus, store, aggregator.Config{
+		a, err := aggregator.New(bus, st, aggregator.Config{
 			Linger: -1, SkipAnonymousMarkers: true, DrainTimeout: time.Duration(1+rng.IntN(100)) * time.Millisecond,
 		})
 		if err != nil {
@@ -73,7 +74,7 @@ func unmarkedRun(t *testing.T, rng *rand.Rand) {
 		<-done
 		cancel()
 	}
-	totals, buried := store.Totals(), (&rig{store: store}).buried(t)
+	totals, buried := st.Totals(), (&rig{store: st}).buried(t)
 	for i, err := range answers {
 		got := totals[fmt.Sprint("c", i)]
 		if i%3 > 0 || got == 0 { // a marker makes the replay of an identified part harmless

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,26 +24,28 @@ const mostFactor = 1.5
 // A farStore commits by a function, and never writes letters.
 type farStore struct {
 	nullStore
-	fold func(context.Context, *Commit) error
+	fold func(context.Context, *store.Commit) error
 }
 
-func (s farStore) Fold(ctx context.Context, c *Commit) (Folded, error) {
-	return Folded{}, s.fold(ctx, c)
+func (s farStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	return store.CommitResult{}, s.fold(ctx, c)
 }
-func (s farStore) Bury(ctx context.Context, _ []Dead) error { return hangs(ctx, nil) }
+func (s farStore) PutDeadLetters(ctx context.Context, _ []store.DeadLetter) error {
+	return hangs(ctx, nil)
+}
 
-func hangs(ctx context.Context, _ *Commit) error {
+func hangs(ctx context.Context, _ *store.Commit) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func works(context.Context, *Commit) error { return nil }
+func works(context.Context, *store.Commit) error { return nil }
 
 // onTopic is a message as a broker delivers it.
 func onTopic(n int, payload []byte) *message.Message {
 	m := message.NewMessage("", payload)
-	m.Metadata.Set(MetaBrokerID, fmt.Sprintf("%016d", n))
-	m.Metadata.Set(MetaPublished, time.Now().UTC().Format(time.RFC3339Nano))
+	m.Metadata.Set(wire.MetaBrokerID, fmt.Sprintf("%016d", n))
+	m.Metadata.Set(wire.MetaPublished, time.Now().UTC().Format(time.RFC3339Nano))
 	return m
 }
 
@@ -121,12 +124,12 @@ func TestHeldMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 16 heaps")
 	}
-	atOnce := Limits{Keys: 1000, Commits: 1, Shards: 1}
-	inPieces := Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 1}
+	atOnce := store.Limits{Keys: 1000, Commits: 1, Shards: 1}
+	inPieces := store.Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 1}
 	var copied []byte
 	for name, c := range map[string]struct {
-		limits Limits
-		fold   func(context.Context, *Commit) error
+		limits store.Limits
+		fold   func(context.Context, *store.Commit) error
 		next   func(n int) *message.Message
 	}{
 		"ids":                          {inPieces, hangs, identifiedParts},
@@ -163,20 +166,20 @@ func TestHeldMemory(t *testing.T) {
 	}
 }
 
-func measure(t *testing.T, store Store, next func(n int) *message.Message) {
+func measure(t *testing.T, st Store, next func(n int) *message.Message) {
 	bound := 32 << 20
 	if mib, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_MEMORY")); err == nil {
 		bound = mib << 20
 	}
 	window := bound
-	if store.Limits().Entities == 0 {
+	if st.Limits().Entities == 0 {
 		window /= 4 // as by default: one commit has all of a window
 	}
 	before, _ := heap()
 	bus := make(chanBus)
-	a, err := New(bus, store, Config{
+	a, err := New(bus, st, Config{
 		HeldMemory: bound, WindowMemory: window, WindowMessages: 1e6, WindowCounters: 1e8,
-		Linger: time.Second, CommitTimeout: 1000 * time.Hour, AnnounceEvery: time.Hour,
+		Linger: time.Second, CommitTimeout: 1000 * time.Hour, HeartbeatEvery: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -109,10 +110,10 @@ func TestNamesGrow(t *testing.T) {
 // came in such commits.
 func BenchmarkNames(b *testing.B) {
 	const size = 100_000
-	adds := make([]Add, 1_000_000)
+	adds := make([]store.ShardDelta, 1_000_000)
 	for i := range adds {
 		c := fmt.Sprintf("counter-name-%07d", i)
-		adds[i] = NewAdd(c, 0, 0)
+		adds[i] = store.NewShardDelta(c, 0, 0)
 	}
 	names := newNames()
 	for commit := range slices.Chunk(adds, size) {

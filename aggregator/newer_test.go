@@ -34,7 +34,7 @@ func upTo(version byte) func([]byte) (*wire.Batch, error) {
 func (r *rig) sendNewer(t *testing.T, age time.Duration) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))))
-	m.Metadata.Set(aggregator.MetaPublished, time.Now().Add(-age).Format(time.RFC3339Nano))
+	m.Metadata.Set(wire.MetaPublished, time.Now().Add(-age).Format(time.RFC3339Nano))
 	r.deliver(t, m)
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -31,16 +32,16 @@ func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 // A store that is away for ten minutes says nothing about the size of commits.
 func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{WindowMessages: 4000})
 		want := r.hot(t, 4000) // some 11 commits
 		settle(10 * time.Minute)
-		store.OnFold(nil)
-		before := store.FoldCalls()
+		st.OnFold(nil)
+		before := st.FoldCalls()
 		settle(time.Hour)
 		r.want(t, want)
-		if got := store.FoldCalls() - before; got > 500 {
+		if got := st.FoldCalls() - before; got > 500 {
 			t.Errorf("%d commits after an outage for what fits 11: taken apart into single parts", got)
 		}
 	})
@@ -48,14 +49,14 @@ func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 
 func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st := large(t)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if c.Entities() > 100 {
 				return fakestore.SlowNotApplied
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{WindowMessages: 4000})
+		r := run(t, st, aggregator.Config{WindowMessages: 4000})
 		want := r.hot(t, 4000)
 		settle(time.Hour)
 		r.want(t, want)
@@ -64,16 +65,16 @@ func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 
 func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
 		want := r.hot(t, 100)
 		settle(time.Hour)
-		calls := store.FoldCalls()
-		for store.FoldCalls() == calls { // a back-off of up to 30 s begins
+		calls := st.FoldCalls()
+		for st.FoldCalls() == calls { // a back-off of up to 30 s begins
 			settle(time.Millisecond)
 		}
-		store.OnFold(nil)
+		st.OnFold(nil)
 		if err := r.finish(); err != nil {
 			t.Errorf("the store is back, but: %v", err)
 		}
@@ -83,18 +84,18 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 
 func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var buries atomic.Int64
-		store.On(fakestore.Bury, func(int) fakestore.Answer { buries.Add(1); return fakestore.UnknownNotApplied })
-		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { buries.Add(1); return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.sendBytes(t, []byte("garbage"))
 		settle(time.Hour)
 		last := buries.Load()
 		for buries.Load() == last { // a back-off of up to 30 s begins
 			settle(time.Millisecond)
 		}
-		store.On(fakestore.Bury, nil)
-		if err := r.finish(); err != nil || !acked(m) || len(store.Letters()) != 1 {
+		st.On(fakestore.PutDeadLetters, nil)
+		if err := r.finish(); err != nil || !acked(m) || len(st.Letters()) != 1 {
 			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
 		}
 	})
@@ -102,13 +103,13 @@ func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
 
 func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
-		for _, op := range []fakestore.Op{fakestore.Announce, fakestore.Applied, fakestore.Bury} {
-			store.On(op, func(int) fakestore.Answer { return fakestore.SlowNotApplied })
+		st := large(t)
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
+		for _, op := range []fakestore.Op{fakestore.Beat, fakestore.Applied, fakestore.PutDeadLetters} {
+			st.On(op, func(int) fakestore.Answer { return fakestore.SlowNotApplied })
 		}
-		store.On(fakestore.Check, afterFirst(fakestore.SlowNotApplied))
-		r := run(t, store, aggregator.Config{DrainTimeout: 3 * time.Second})
+		st.On(fakestore.Check, afterFirst(fakestore.SlowNotApplied))
+		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
 		r.send(t, anonymous(one("a", 1)))
 		r.sendBytes(t, []byte("garbage"))
 		settle(time.Minute + time.Second)
@@ -125,9 +126,9 @@ func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 // One lost answer of Check must not stop folding for as long as checks are apart.
 func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
-		store.On(fakestore.Check, func(n int) fakestore.Answer {
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
+		st.On(fakestore.Check, func(n int) fakestore.Answer {
 			if n == 2 {
 				return fakestore.UnknownNotApplied
 			}
@@ -159,9 +160,9 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 // and without a look-up. A part of it that is refused later was certainly not applied.
 func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		sizes := make(map[int]int) // commits by how many adds they have
-		store.OnFold(func(n int, c *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
 			sizes[len(c.Adds)]++
 			switch {
 			case n <= 6:
@@ -171,16 +172,16 @@ func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
 		settle(2 * time.Minute)
 		good, bad := r.send(t, anonymous(one("a", 1))), r.send(t, wire.CutIdentified(countmill.Increment{Counter: "poison", Delta: 1, ID: "x"}))
 		settle(time.Hour)
 		r.want(t, map[string]int64{"a": 1})
-		if got := store.Letters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
+		if got := st.Letters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
 			t.Errorf("acknowledged %v and %v, dead letters %+v, want the one that was refused, which does not say maybe", acked(good), acked(bad), got)
 		}
-		if sizes[2] != 7 || store.Calls(fakestore.Applied) != 0 {
-			t.Errorf("commits by size %v, %d look-ups; want 6 whole ones that never began, one refused, and no look-ups", sizes, store.Calls(fakestore.Applied))
+		if sizes[2] != 7 || st.Calls(fakestore.Applied) != 0 {
+			t.Errorf("commits by size %v, %d look-ups; want 6 whole ones that never began, one refused, and no look-ups", sizes, st.Calls(fakestore.Applied))
 		}
 		if err := r.finish(); err != nil {
 			t.Error(err)

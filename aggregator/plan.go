@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -113,17 +114,17 @@ func (j *job) singles() []*job {
 // merge sums the entries of the parts by counter, in wire.Order, Shard 0 throughout.
 // Deltas that cancel out leave no add. It reports false when a sum does not fit int64:
 // the job has to be split.
-func merge(parts []*part) ([]Add, bool) {
+func merge(parts []*part) ([]store.ShardDelta, bool) {
 	n := 0
 	for _, p := range parts {
 		n += p.entries()
 	}
-	adds := make([]Add, 0, n)
+	adds := make([]store.ShardDelta, 0, n)
 	var runs []int // where each run of ascending adds begins
 	take := func(p *part) {
 		for i := range p.Entries {
 			e := &p.Entries[i]
-			a := Add{Counter: e.Counter, Delta: e.Delta}
+			a := store.ShardDelta{Counter: e.Counter, Delta: e.Delta}
 			a.Order, a.Hash = wire.Hashes(e.Counter)
 			if len(adds) == 0 || compareAdds(adds[len(adds)-1], a) > 0 {
 				runs = append(runs, len(adds))
@@ -143,7 +144,7 @@ const shortRun = 256
 // sortRuns sorts adds that ascend from the beginning of each run to the next. Publishers cut a
 // batch and a request in one order, so that a commit has few runs: neighbours are merged until
 // one is left (Knuth, The Art of Computer Programming, volume 3, 5.2.4, natural merge sort).
-func sortRuns(adds []Add, runs []int) []Add {
+func sortRuns(adds []store.ShardDelta, runs []int) []store.ShardDelta {
 	if len(runs) < 2 {
 		return adds
 	}
@@ -151,7 +152,7 @@ func sortRuns(adds []Add, runs []int) []Add {
 		slices.SortFunc(adds, compareAdds)
 		return adds
 	}
-	into := make([]Add, 0, len(adds))
+	into := make([]store.ShardDelta, 0, len(adds))
 	for len(runs) > 1 {
 		begin := func(run int) int {
 			if run < len(runs) {
@@ -172,7 +173,7 @@ func sortRuns(adds []Add, runs []int) []Add {
 }
 
 // mergeTwo appends two runs as one.
-func mergeTwo(into, a, b []Add) []Add {
+func mergeTwo(into, a, b []store.ShardDelta) []store.ShardDelta {
 	for len(a) > 0 && len(b) > 0 {
 		if compareAdds(a[0], b[0]) <= 0 {
 			into, a = append(into, a[0]), a[1:]
@@ -183,7 +184,7 @@ func mergeTwo(into, a, b []Add) []Add {
 	return append(append(into, a...), b...)
 }
 
-func sumAdjacent(adds []Add) ([]Add, bool) {
+func sumAdjacent(adds []store.ShardDelta) ([]store.ShardDelta, bool) {
 	merged := adds[:0]
 	for i := 0; i < len(adds); {
 		sum := adds[i]
@@ -203,7 +204,7 @@ func sumAdjacent(adds []Add) ([]Add, bool) {
 }
 
 // compareAdds is the order of the adds of a commit.
-func compareAdds(a, b Add) int {
+func compareAdds(a, b store.ShardDelta) int {
 	if c := cmp.Compare(a.Order, b.Order); c != 0 {
 		return c
 	}

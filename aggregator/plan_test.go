@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -138,18 +139,18 @@ func TestSortRuns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		var adds, want []Add
+		var adds, want []store.ShardDelta
 		var runs []int
 		for range rng.IntN(12) {
-			run := make([]Add, 1+rng.IntN(1<<rng.IntN(13)))
+			run := make([]store.ShardDelta, 1+rng.IntN(1<<rng.IntN(13)))
 			for i := range run {
-				run[i] = Add{Counter: fmt.Sprint(rng.IntN(200)), Order: rng.Uint64N(1000), Delta: rng.Int64()}
+				run[i] = store.ShardDelta{Counter: fmt.Sprint(rng.IntN(200)), Order: rng.Uint64N(1000), Delta: rng.Int64()}
 			}
 			slices.SortFunc(run, compareAdds)
 			runs = append(runs, len(adds))
 			adds = append(adds, run...)
 		}
-		byAll := func(a, b Add) int { return cmp.Or(compareAdds(a, b), cmp.Compare(a.Delta, b.Delta)) }
+		byAll := func(a, b store.ShardDelta) int { return cmp.Or(compareAdds(a, b), cmp.Compare(a.Delta, b.Delta)) }
 		want = slices.SortedFunc(slices.Values(adds), byAll)
 		got := sortRuns(adds, runs)
 		if !slices.IsSortedFunc(got, compareAdds) {
@@ -188,10 +189,10 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 		shard   int
 	}
 	l := testLanes(Config{})
-	add := func() []Add {
-		return []Add{
-			NewAdd("a", 0, 1),
-			NewAdd("b", 0, 1),
+	add := func() []store.ShardDelta {
+		return []store.ShardDelta{
+			store.NewShardDelta("a", 0, 1),
+			store.NewShardDelta("b", 0, 1),
 		}
 	}
 	var open []taken
@@ -229,7 +230,7 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 type fakeRecorder struct {
 	shards map[string]int
 	looked int
-	raised []Raise
+	raised []store.Growth
 }
 
 func (f *fakeRecorder) Shards(_ context.Context, counters []string) ([]int, error) {
@@ -241,7 +242,7 @@ func (f *fakeRecorder) Shards(_ context.Context, counters []string) ([]int, erro
 	return found, nil
 }
 
-func (f *fakeRecorder) Raise(_ context.Context, raises []Raise) error {
+func (f *fakeRecorder) Grow(_ context.Context, raises []store.Growth) error {
 	f.raised = append(f.raised, raises...)
 	for _, r := range raises {
 		f.shards[r.Counter] = max(f.shards[r.Counter], r.Shards)
@@ -250,26 +251,26 @@ func (f *fakeRecorder) Raise(_ context.Context, raises []Raise) error {
 }
 
 // toShard0 is an add to shard 0 of each counter.
-func toShard0(counters ...string) []Add {
-	adds := make([]Add, len(counters))
+func toShard0(counters ...string) []store.ShardDelta {
+	adds := make([]store.ShardDelta, len(counters))
 	for i, c := range counters {
-		adds[i] = NewAdd(c, 0, 0)
+		adds[i] = store.NewShardDelta(c, 0, 0)
 	}
 	return adds
 }
 
 func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
-	store := &fakeRecorder{shards: map[string]int{"old": 40}}
-	r := newRecords(store, 2, 20, 100, newAging(time.Now))
+	st := &fakeRecorder{shards: map[string]int{"old": 40}}
+	r := newRecords(st, 2, 20, 100, newAging(time.Now))
 	for range 2 {
 		k, _, err := r.learn(t.Context(), toShard0("a", "old", "b"), time.Hour)
 		if err != nil || !slices.Equal(k.shards, []int{20, 40, 20}) {
 			t.Errorf("got shards %v, %v, want 20, 40, 20", k.shards, err)
 		}
 	}
-	if store.looked != 3 || len(store.raised) != 2 {
-		t.Errorf("looked %d records up and wrote %d, want 3 and 2", store.looked, len(store.raised))
+	if st.looked != 3 || len(st.raised) != 2 {
+		t.Errorf("looked %d records up and wrote %d, want 3 and 2", st.looked, len(st.raised))
 	}
 	for i := range 1000 {
 		if _, _, err := r.learn(t.Context(), toShard0(fmt.Sprint("c", i), "a"), time.Hour); err != nil {
@@ -279,8 +280,8 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	if n := r.newer.n + r.older.n; n > 100 {
 		t.Errorf("remembers %d counters, at most 100", n)
 	}
-	if store.looked != 1003 {
-		t.Errorf("looked %d records up, want 1003: one that is used again is not forgotten", store.looked)
+	if st.looked != 1003 {
+		t.Errorf("looked %d records up, want 1003: one that is used again is not forgotten", st.looked)
 	}
 }
 
@@ -288,7 +289,7 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 func TestRecordsGuess(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 3, 100, newAging(time.Now))
-	want := []Raise{{"a", 3}, {"b", 3}}
+	want := []store.Growth{{Counter: "a", Shards: 3}, {Counter: "b", Shards: 3}}
 	for range 2 {
 		if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want) {
 			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", k.shards, raises, want)
@@ -305,7 +306,7 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
 	for i := range 1000 {
-		r.remember([]Raise{{fmt.Sprintf("%0500d", i), 1}}, 0)
+		r.remember([]store.Growth{{Counter: fmt.Sprintf("%0500d", i), Shards: 1}}, 0)
 	}
 	if n := len(r.newer.text) + len(r.older.text); n > 1000*nameRoom+2*502 {
 		t.Errorf("keeps %d bytes of names, want at most %d for each of 1000", n, nameRoom)

@@ -17,7 +17,7 @@ import (
 // counter may have been deleted, and swept a day after that. A fold that goes by an older
 // one could write a shard that no record names, and nobody reads.
 type records struct {
-	store Recorder
+	store store.Records
 	keys  int // per call
 	first int // shards of a counter without a record
 	half  int
@@ -37,9 +37,9 @@ const nameRoom = 48
 // than this.
 const contendedFor = 5 * time.Second
 
-func newRecords(store Recorder, keys, first, remember int, aging *aging) *records {
+func newRecords(st store.Records, keys, first, remember int, aging *aging) *records {
 	return &records{
-		store: store, keys: keys, first: first, half: max(remember/2, 1), aging: aging,
+		store: st, keys: keys, first: first, half: max(remember/2, 1), aging: aging,
 		newer: newNames(), older: newNames(),
 	}
 }
@@ -51,7 +51,7 @@ type learned struct{ read, raised int }
 // each has a record that names them: a reader that does not know of a shard would not
 // add it up. The adds are of shard 0.
 // What was asked for longer ago than young is asked for again.
-func (r *records) learn(ctx context.Context, adds []Add, young time.Duration) (known, learned, error) {
+func (r *records) learn(ctx context.Context, adds []store.ShardDelta, young time.Duration) (known, learned, error) {
 	k, unknown := r.recall(adds, young)
 	var cost learned
 	for chunk := range slices.Chunk(unknown, r.keys) {
@@ -79,19 +79,19 @@ func (r *records) tooOld(asked, now age) bool {
 // guess is learn for a store that takes raises in its folds: what is not remembered has
 // the first number of shards, and a raise to that, in case. After the fold, and not
 // before, they can be remembered.
-func (r *records) guess(adds []Add) (known, []Raise) {
+func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 	k, unknown := r.recall(adds, store.RememberFor)
-	raises := make([]Raise, len(unknown))
+	raises := make([]store.Growth, len(unknown))
 	for i, at := range unknown {
 		k.shards[at] = r.first
-		raises[i] = Raise{Counter: adds[at].Counter, Shards: r.first}
+		raises[i] = store.Growth{Counter: adds[at].Counter, Shards: r.first}
 	}
-	slices.SortFunc(raises, func(a, b Raise) int { return strings.Compare(a.Counter, b.Counter) })
+	slices.SortFunc(raises, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
 	return k, raises
 }
 
 // remember notes that counters had records at that age.
-func (r *records) remember(raises []Raise, at age) {
+func (r *records) remember(raises []store.Growth, at age) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range raises {
@@ -101,7 +101,7 @@ func (r *records) remember(raises []Raise, at age) {
 
 // recall returns what is remembered and not too old, 0 shards for what is not, and the
 // positions of those.
-func (r *records) recall(adds []Add, young time.Duration) (k known, unknown []int) {
+func (r *records) recall(adds []store.ShardDelta, young time.Duration) (k known, unknown []int) {
 	now := r.aging.age()
 	k = known{shards: make([]int, len(adds)), asked: now}
 	r.mu.Lock()
@@ -124,7 +124,7 @@ func (r *records) recall(adds []Add, young time.Duration) (k known, unknown []in
 }
 
 // ensure looks the records at positions up and writes the missing ones.
-func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []int) (raised int, err error) {
+func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, positions []int) (raised int, err error) {
 	names := make([]string, len(positions))
 	for i, at := range positions {
 		names[i] = adds[at].Counter
@@ -139,16 +139,16 @@ func (r *records) ensure(ctx context.Context, adds []Add, shards, positions []in
 	if err != nil {
 		return 0, err
 	}
-	var raises []Raise
+	var raises []store.Growth
 	for i, at := range positions {
 		if shards[at] = found[i]; found[i] == 0 {
 			shards[at] = r.first
-			raises = append(raises, Raise{Counter: names[i], Shards: r.first})
+			raises = append(raises, store.Growth{Counter: names[i], Shards: r.first})
 		}
 	}
 	if len(raises) > 0 {
 		// No fold before the raise is durable: nobody reads a shard that no record names.
-		if err := r.store.Raise(ctx, raises); err != nil {
+		if err := r.store.Grow(ctx, raises); err != nil {
 			return 0, err
 		}
 	}

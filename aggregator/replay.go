@@ -1,14 +1,13 @@
 package aggregator
 
 import (
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// A replay counts the dead letters that a person asked for (AskKey). Each is held as a message is; what its
+// A replay counts the dead letters that a person asked for (ReplayKey). Each is held as a message is; what its
 // acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
 // and times, so that a letter which several aggregators take, or which comes back after
 // its removal, counts once, and one beyond the window becomes a letter that says so. Before
@@ -29,16 +28,16 @@ type replay struct {
 
 // A found letter is one to be counted.
 type found struct {
-	Dead
+	store.DeadLetter
 	batch  *wire.Batch
 	memory int
 }
 
 // exhumed is the answer to a read of letters, to the decision about one, or to their removal.
 type exhumed struct {
-	letters []Dead
+	letters []store.DeadLetter
 	decided *found
-	fate    Fate
+	fate    store.Fate
 	removed bool
 	counted int // letters that were removed because they are done with
 	err     error
@@ -53,27 +52,6 @@ const (
 	// several aggregators one does most of the work. The first begins within half of it.
 	replayEvery = 20 * time.Second
 )
-
-const (
-	askedPrefix = "manual:"
-
-	// AskedEnd comes behind the keys of all copies that ask for replays (AskKey), and
-	// before those of other letters behind them.
-	AskedEnd = "manual;"
-)
-
-// AskKey is the key of the copy of a letter by which a person asks for its replay: the
-// letter as it is, or a batch with what it holds under other ids. Bury asks, and asks
-// once however often it is repeated; Discard takes that back. The store is the way
-// because whoever is asked may run apart from every bus, and because a batch on a bus
-// gets a new time there: beyond the window it would be taken for young. The letter stays
-// until it is counted, and stays for good when it is set aside again for the same reason.
-//
-// Such keys come together, behind those of all other letters.
-func AskKey(letter string) string { return askedPrefix + letter }
-
-// AskedFor returns the key of the letter that such a copy is of.
-func AskedFor(key string) (letter string, asked bool) { return strings.CutPrefix(key, askedPrefix) }
 
 // exhume decides about the letters of a page, one after the other, removes settled letters, or
 // reads the next page when it is time. Letters wait while the aggregator drains or the store is
@@ -96,13 +74,13 @@ func (l *loop) exhume(now time.Time) {
 	case len(r.found) == 0 && !rests && !now.Before(r.next):
 		after := r.after
 		r.calling = true
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, askedPrefix)) })
+		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, store.ReplayKey(""))) })
 	}
 }
 
 // nameOf is the key of the letter that a copy is of.
 func nameOf(key string) string {
-	letter, _ := AskedFor(key)
+	letter, _ := store.ReplayOf(key)
 	return letter
 }
 
@@ -113,20 +91,20 @@ func (a *Aggregator) decide(f *found) exhumed {
 	if s.outdated(a.aging.age()) {
 		return exhumed{decided: f, err: errOutdated}
 	}
-	fate, err := Decide(ctx, a.store, nameOf(f.Key), ToCount, store.Latest(f.Time, a.clock.Now()), s.Settings)
+	fate, err := store.DecideFate(ctx, a.store, nameOf(f.Key), store.FateCounted, store.Latest(f.Time, a.clock.Now()), s.Settings)
 	return exhumed{decided: f, fate: fate, err: err}
 }
 
 func (a *Aggregator) removeLetters(keys []string, counted int) exhumed {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return exhumed{removed: true, counted: counted, err: a.store.Discard(ctx, keys)}
+	return exhumed{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
 }
 
 func (a *Aggregator) readLetters(after string) exhumed {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	letters, err := a.store.Dead(ctx, after, replayPage)
+	letters, err := a.store.ListDeadLetters(ctx, after, replayPage)
 	return exhumed{letters: letters, err: err}
 }
 
@@ -159,13 +137,13 @@ func (l *loop) endRound() {
 }
 
 // sift finds the letters to be counted, and reports whether there may be more.
-func (l *loop) sift(letters []Dead) bool {
+func (l *loop) sift(letters []store.DeadLetter) bool {
 	memory := 0
 	for _, d := range letters {
 		if memory > l.a.cfg.HeldMemory/replayShare {
 			return true // the rest is read again when these are settled
 		}
-		if _, asked := AskedFor(d.Key); !asked {
+		if _, asked := store.ReplayOf(d.Key); !asked {
 			return false
 		}
 		l.replay.after = d.Key
@@ -182,9 +160,9 @@ func (l *loop) sift(letters []Dead) bool {
 }
 
 // replayOne takes a letter in, unless a person has discarded it.
-func (l *loop) replayOne(f *found, fate Fate) {
+func (l *loop) replayOne(f *found, fate store.Fate) {
 	r := &l.replay
-	if fate == Discarded {
+	if fate == store.FateDiscarded {
 		l.a.cfg.Logger.Info("a dead letter that was discarded is not counted", "key", f.Key)
 		r.spend(f.Key)
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -18,18 +19,18 @@ func batchAt(at time.Time, parts ...wire.Part) []byte {
 }
 
 // askAll buries letters, and asks for them.
-func askAll(t *testing.T, store *fakestore.Store, payloads ...[]byte) {
+func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
-		d := aggregator.Dead{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
-		buryAll(t, store, d)
-		ask(t, store, d)
+		d := store.DeadLetter{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
+		buryAll(t, st, d)
+		ask(t, st, d)
 	}
 }
 
 // onAdds answers folds that add something. A decision about a letter adds nothing.
-func onAdds(answer func() fakestore.Answer) func(int, *aggregator.Commit) fakestore.Answer {
-	return func(_ int, c *aggregator.Commit) fakestore.Answer {
+func onAdds(answer func() fakestore.Answer) func(int, *store.Commit) fakestore.Answer {
+	return func(_ int, c *store.Commit) fakestore.Answer {
 		if len(c.Adds) == 0 {
 			return fakestore.OK
 		}
@@ -39,18 +40,18 @@ func onAdds(answer func() fakestore.Answer) func(int, *aggregator.Commit) fakest
 
 func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		askAll(t, store, batchAt(time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
-		store.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
-		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		st := large(t)
+		askAll(t, st, batchAt(time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
+		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
+		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		settle(10 * time.Minute)
-		if len(store.Letters()) != 2 || store.Calls(fakestore.Discard) != 0 {
+		if len(st.Letters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
 			t.Errorf("dead letters %q before the fold is done, want the one and the wish", r.reasons())
 		}
 		if err := r.finish(); err != nil {
 			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
 		}
-		if len(store.Letters()) != 2 {
+		if len(st.Letters()) != 2 {
 			t.Errorf("dead letters %q after a drain, want the one and the wish", r.reasons())
 		}
 	})
@@ -59,11 +60,11 @@ func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 // The window is judged by the letter's time, not by that of its replay.
 func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, time.Hour)
+		st := windowed(t, time.Hour)
 		at := time.Now()
-		askAll(t, store, batchAt(at.Add(12*time.Hour), anonymous(one("a", 1))), batchAt(at, anonymous(one("a", 1))))
+		askAll(t, st, batchAt(at.Add(12*time.Hour), anonymous(one("a", 1))), batchAt(at, anonymous(one("a", 1))))
 		settle(time.Hour + 2*time.Minute)
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		settle(3 * time.Minute)
 		r.want(t, map[string]int64{})
 		want := "beyond the deduplication window of 1h0m0s"
@@ -76,22 +77,22 @@ func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 // Many letters are read a page at a time, at the rate of dead letters, while messages go on.
 func TestLettersAreReplayedInPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var payloads [][]byte
 		for i := range 55 {
 			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", int64(i+1)))))
 		}
-		askAll(t, store, payloads...)
+		askAll(t, st, payloads...)
 		gate := make(chan struct{})
-		store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-		r := run(t, store, aggregator.Config{DeadLetterRate: 1, CommitTimeout: time.Hour})
+		st.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
+		r := run(t, st, aggregator.Config{DeadLetterRate: 1, CommitTimeout: time.Hour})
 		settle(2 * time.Minute)
 		if got := r.agg.Stats().HeldMessages; got != 10 {
 			t.Errorf("%d letters held, want a page of 10", got)
 		}
 		close(gate)
 		settle(25 * time.Second)
-		if got := len(store.Letters()) / 2; got < 15 || got > 45 {
+		if got := len(st.Letters()) / 2; got < 15 || got > 45 {
 			t.Errorf("%d letters left after 25 s at one a second, want about 25", got)
 		}
 		settle(time.Minute)
@@ -104,15 +105,15 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 	for held, want := range map[int]int64{1: 1, 8 * 3000: 3, 1 << 20: 10} {
 		t.Run(fmt.Sprint(held), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := large(t)
+				st := large(t)
 				var payloads [][]byte
 				for i := range 20 {
 					payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", int64(i+1)))))
 				}
-				askAll(t, store, payloads...)
+				askAll(t, st, payloads...)
 				gate := make(chan struct{})
-				store.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
-				r := run(t, store, aggregator.Config{HeldMemory: held, CommitTimeout: time.Hour})
+				st.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
+				r := run(t, st, aggregator.Config{HeldMemory: held, CommitTimeout: time.Hour})
 				settle(time.Minute)
 				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
 					t.Errorf("%d letters of %d bytes held, want %d of 1,400 to 1,600 each", got.HeldMessages, got.HeldMemory, want)
@@ -127,18 +128,18 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 
 func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
+		st := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
 		var payloads [][]byte
 		for i := range 30 {
 			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
 		}
-		askAll(t, store, payloads...)
+		askAll(t, st, payloads...)
 		for range 3 {
-			run(t, store, aggregator.Config{})
+			run(t, st, aggregator.Config{})
 		}
 		settle(5 * time.Minute)
-		if got := store.Total("a"); got != 30 || len(store.Letters()) != 0 {
-			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(store.Letters()))
+		if got := st.Total("a"); got != 30 || len(st.Letters()) != 0 {
+			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(st.Letters()))
 		}
 	})
 }
@@ -146,12 +147,12 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 // A batch is at most wire.MaxBatch bytes.
 func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		askAll(t, store, append(batchAt(time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		askAll(t, st, append(batchAt(time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
+		r := run(t, st, aggregator.Config{})
 		settle(time.Hour)
-		if len(store.Letters()) != 2 || store.Calls(fakestore.Discard) != 0 {
-			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), store.Calls(fakestore.Discard))
+		if len(st.Letters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
+			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), st.Calls(fakestore.DeleteDeadLetters))
 		}
 	})
 }
@@ -159,12 +160,12 @@ func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 // What stays is asked for now and then, not all the time.
 func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		askAll(t, store, []byte("garbage"))
-		before := store.Calls(fakestore.Dead)
-		run(t, store, aggregator.Config{})
+		st := large(t)
+		askAll(t, st, []byte("garbage"))
+		before := st.Calls(fakestore.ListDeadLetters)
+		run(t, st, aggregator.Config{})
 		settle(10 * time.Minute)
-		if got := store.Calls(fakestore.Dead) - before; got < 50 || got > 130 {
+		if got := st.Calls(fakestore.ListDeadLetters) - before; got < 50 || got > 130 {
 			t.Errorf("letters were read %d times in ten minutes, want twice every 10 to 20 s", got)
 		}
 	})
@@ -173,13 +174,13 @@ func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 // A page is done with when its last letter is: more are not taken beside it.
 func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		payloads := [][]byte{batchAt(time.Now(), anonymous(one("slow", 1)))}
 		for range 14 {
 			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1))))
 		}
-		askAll(t, store, payloads...)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		askAll(t, st, payloads...)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			for _, a := range c.Adds {
 				if a.Counter == "slow" {
 					return fakestore.UnknownNotApplied
@@ -187,14 +188,14 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		before := store.Calls(fakestore.Dead)
-		r := run(t, store, aggregator.Config{})
+		before := st.Calls(fakestore.ListDeadLetters)
+		r := run(t, st, aggregator.Config{})
 		settle(time.Hour)
-		first := store.Total("slow") == 0 && store.Total("a") < 14 // slow is in the first page, or comes in the second
-		if pages := store.Calls(fakestore.Dead) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {
-			t.Errorf("%d pages were read, a is %d, %d letters are held; want none read while one is held", pages, store.Total("a"), r.agg.Stats().HeldMessages)
+		first := st.Total("slow") == 0 && st.Total("a") < 14 // slow is in the first page, or comes in the second
+		if pages := st.Calls(fakestore.ListDeadLetters) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {
+			t.Errorf("%d pages were read, a is %d, %d letters are held; want none read while one is held", pages, st.Total("a"), r.agg.Stats().HeldMessages)
 		}
-		store.OnFold(nil)
+		st.OnFold(nil)
 		settle(time.Hour)
 		r.want(t, map[string]int64{"a": 14, "slow": 1})
 		if got := r.reasons(); len(got) != 0 {
@@ -207,10 +208,10 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 // is closed then.
 func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		gate := make(chan struct{})
-		store.On(fakestore.Dead, func(int) fakestore.Answer { <-gate; return fakestore.OK })
-		r := run(t, store, aggregator.Config{DrainTimeout: time.Second})
+		st.On(fakestore.ListDeadLetters, func(int) fakestore.Answer { <-gate; return fakestore.OK })
+		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		settle(15 * time.Second)
 		var ended atomic.Bool
 		go func() { _ = r.finish(); ended.Store(true) }()
@@ -228,15 +229,15 @@ func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 // Keys of other letters are not touched, also those that come behind in the order of keys.
 func TestOtherLettersAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		other := aggregator.Dead{Key: "other", Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 1))}})}
-		if err := store.Bury(t.Context(), []aggregator.Dead{other}); err != nil {
+		st := large(t)
+		other := store.DeadLetter{Key: "other", Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 1))}})}
+		if err := st.PutDeadLetters(t.Context(), []store.DeadLetter{other}); err != nil {
 			t.Fatal(err)
 		}
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		settle(10 * time.Minute)
 		r.want(t, map[string]int64{})
-		if len(store.Letters()) != 1 {
+		if len(st.Letters()) != 1 {
 			t.Error("a letter that waits for a person is gone")
 		}
 	})
@@ -245,10 +246,10 @@ func TestOtherLettersAreLeftAlone(t *testing.T) {
 // Aggregators that start together do not all ask for letters at once.
 func TestTheFirstLookForLettersIsPutOffAtRandom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var looks atomic.Int64
-		store.On(fakestore.Dead, func(int) fakestore.Answer { looks.Add(1); return fakestore.OK })
-		run(t, store, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // draws 6 of 10 seconds
+		st.On(fakestore.ListDeadLetters, func(int) fakestore.Answer { looks.Add(1); return fakestore.OK })
+		run(t, st, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // draws 6 of 10 seconds
 		settle(5 * time.Second)
 		if got := looks.Load(); got != 0 {
 			t.Errorf("%d looks for letters within 5 s", got)

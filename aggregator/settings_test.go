@@ -14,7 +14,9 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+
+	"github.com/countmill/countmill/store"
 )
 
 // A laptop is suspended at times: wall clocks see it, the store's too, and the clock that
@@ -70,15 +72,15 @@ func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
 func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
-		store := l.store(t, time.Hour)
-		store.On(fakestore.Applied, func(int) fakestore.Answer {
+		st := l.store(t, time.Hour)
+		st.On(fakestore.Applied, func(int) fakestore.Answer {
 			l.suspend(2 * time.Hour)
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{Env: l.env()})
+		r := run(t, st, aggregator.Config{Env: l.env()})
 		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
+		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.Letters()) != 1 {
 			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
 		}
 	})
@@ -87,15 +89,15 @@ func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
 // The settings are read anew while markers are looked up, and refuse the part by now.
 func TestWhatIsRefusedMeanwhileIsNotCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, time.Hour)
-		store.On(fakestore.Applied, func(int) fakestore.Answer {
+		st := windowed(t, time.Hour)
+		st.On(fakestore.Applied, func(int) fakestore.Answer {
 			time.Sleep(20 * time.Second)
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{CommitTimeout: time.Minute})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Minute})
 		m := r.sendAt(t, time.Now().Add(-time.Hour+5*time.Second), anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.FoldCalls(); got != 0 || !acked(m) || len(store.Letters()) != 1 {
+		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.Letters()) != 1 {
 			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
 		}
 	})
@@ -107,7 +109,7 @@ type hanging struct {
 	before, after func()
 }
 
-func (s hanging) Check(ctx context.Context) (safe.Checked, error) {
+func (s hanging) Check(ctx context.Context) (store.Checked, error) {
 	s.before()
 	checked, err := s.Store.Check(ctx)
 	s.after()
@@ -119,16 +121,16 @@ func (s hanging) Check(ctx context.Context) (safe.Checked, error) {
 func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
-		store := l.store(t, time.Hour)
+		st := l.store(t, time.Hour)
 		p, at := anonymous(one("a", 1)), l.now()
 		var suspends atomic.Bool
-		seen := hanging{store, func() {}, func() {
+		seen := hanging{st, func() {}, func() {
 			if suspends.CompareAndSwap(true, false) {
 				l.suspend(4 * time.Hour)
-				store.Expire(l.now())
+				st.Expire(l.now())
 			}
 		}}
-		r := runOver(t, store, seen, aggregator.Config{Env: l.env()})
+		r := runOver(t, st, seen, aggregator.Config{Env: l.env()})
 		r.sendAt(t, at, p)
 		settle(9 * time.Second)
 		r.want(t, map[string]int64{"a": 1})
@@ -149,14 +151,14 @@ func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 // A check hangs for longer than settings may be old.
 func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		var hangs atomic.Bool
-		seen := hanging{store, func() {
+		seen := hanging{st, func() {
 			if hangs.Load() {
 				time.Sleep(3 * time.Minute)
 			}
 		}, func() {}}
-		r := runOver(t, store, seen, aggregator.Config{CommitTimeout: 5 * time.Minute, Linger: -1})
+		r := runOver(t, st, seen, aggregator.Config{CommitTimeout: 5 * time.Minute, Linger: -1})
 		settle(time.Second)
 		hangs.Store(true)
 		settle(50 * time.Second)
@@ -200,23 +202,23 @@ func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
 // Markers go by the window of the record, also when it is set while the aggregator runs.
 func TestMarkersFollowTheRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := windowed(t, 24*time.Hour)
+		st := windowed(t, 24*time.Hour)
 		var stay []time.Duration
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			for _, m := range c.Markers {
 				stay = append(stay, time.Until(m.ExpireAt).Round(time.Minute))
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		for _, window := range []time.Duration{24 * time.Hour, time.Hour, 240 * time.Hour} {
-			if _, err := store.SetWindow(t.Context(), window); err != nil {
+			if _, err := st.SetWindow(t.Context(), window); err != nil {
 				t.Fatal(err)
 			}
 			settle(11 * time.Second)
 			r.send(t, anonymous(one("a", 1)))
 			settle(6 * time.Second)
-			if workers, err := store.Workers(t.Context()); err != nil || len(workers) != 1 || workers[0].Settings != r.agg.Settings().Version {
+			if workers, err := st.Workers(t.Context()); err != nil || len(workers) != 1 || workers[0].Settings != r.agg.Settings().Version {
 				t.Errorf("workers %+v, %v; want one that goes by version %d", workers, err, r.agg.Settings().Version)
 			}
 		}
@@ -236,8 +238,8 @@ func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
 		for id, counter := range map[string]string{"1": `"a"`, "2": `""`} {
 			old := time.Now().Add(-25 * time.Hour).Format(time.RFC3339)
 			m := message.NewMessage(id, []byte(`{"counter":`+counter+`,"id":"x","time":"`+old+`"}`))
-			m.Metadata.Set(aggregator.MetaBrokerID, id)
-			m.Metadata.Set(aggregator.MetaPublished, time.Now().Format(time.RFC3339Nano))
+			m.Metadata.Set(wire.MetaBrokerID, id)
+			m.Metadata.Set(wire.MetaPublished, time.Now().Format(time.RFC3339Nano))
 			r.out <- m
 			settle(time.Minute)
 			if !acked(m) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -62,10 +63,6 @@ func (l *loop) countLate(applied []*part) {
 }
 
 const idReused = "id reused: applied before with other counters or deltas"
-
-// IDTaken reports whether the letter's id was applied with other increments: under it the
-// letter is set aside again whenever it is tried.
-func (d *Dead) IDTaken() bool { return d.Reason == idReused }
 
 func (o *outcome) saysWhole(p *part) bool {
 	_, ok := o.whole[p]
@@ -189,7 +186,7 @@ func (l *loop) afterUnknown(j *job, err error) {
 	for _, p := range j.parts {
 		p.maybe = true
 	}
-	if errors.Is(err, ErrContended) {
+	if errors.Is(err, store.ErrContended) {
 		l.afterContention(j, err)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -76,7 +77,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a, err := New(make(chanBus), nullStore{Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{SkipAnonymousMarkers: c.skip})
+				a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{SkipAnonymousMarkers: c.skip})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +168,7 @@ func TestAWindowTakesAlongWhatContended(t *testing.T) {
 			for i, p := range j.parts {
 				p.Entries[0].Counter = fmt.Sprint(i)
 			}
-			l.settle(outcome{job: j, rest: j.parts, verdict: unknown, err: fmt.Errorf("busy: %w", ErrContended)})
+			l.settle(outcome{job: j, rest: j.parts, verdict: unknown, err: fmt.Errorf("busy: %w", store.ErrContended)})
 			return j.parts
 		}
 		first, second := contend(1, 1), contend(2, 3)
@@ -210,7 +211,7 @@ func TestWhatContendsIsNotTakenApartForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
-		contended := fmt.Errorf("busy: %w", ErrContended)
+		contended := fmt.Errorf("busy: %w", store.ErrContended)
 		settle := func(half, contends bool, attempts int, v verdict, err error) {
 			j := testJob(l, 2)
 			for i, p := range j.parts {
@@ -312,7 +313,7 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			l.outcomes <- outcome{job: j, applied: j.parts}
-			l.buried <- burial{letters: [][]*letter{{{holders: []*held{bad}}}}, dead: []Dead{{}}}
+			l.buried <- burial{letters: [][]*letter{{{holders: []*held{bad}}}}, dead: []store.DeadLetter{{}}}
 		}()
 		if err := l.giveUp(); err != nil {
 			t.Errorf("giveUp: %v, though nothing is left", err)

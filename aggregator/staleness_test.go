@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -45,8 +46,8 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := strict(t, fakestore.Options{Latency: c.latency, ClockOffset: c.offset})
-				r := run(t, store, aggregator.Config{Staleness: budget})
+				st := strict(t, fakestore.Options{Latency: c.latency, ClockOffset: c.offset})
+				r := run(t, st, aggregator.Config{Staleness: budget})
 				settle(2 * time.Minute)
 				late := int64(0)
 				for i := range 40 {
@@ -76,7 +77,7 @@ func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 		settle(2 * time.Minute)
 		published := time.Now().Add(-500 * time.Millisecond)
 		m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(time.Hour), Parts: []wire.Part{anonymous(one("a", 1))}}))
-		m.Metadata.Set(aggregator.MetaPublished, published.Format(time.RFC3339Nano))
+		m.Metadata.Set(wire.MetaPublished, published.Format(time.RFC3339Nano))
 		r.out <- m
 		if got := untilAcked(t, m, published); got > time.Second {
 			t.Errorf("counted %s after it was published, want within a second", got)
@@ -135,11 +136,11 @@ func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
 func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const aggregators, gap = 10, 200 * time.Millisecond
-		store := fakestore.New(fakestore.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
+		st := fakestore.New(fakestore.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
 		var mu sync.Mutex
 		var free time.Time // when the commits that wait will have ended
 		var tries, taken int
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			tries++
@@ -159,7 +160,7 @@ func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
 		for range aggregators {
-			agg, err := aggregator.New(bus, store, aggregator.Config{Staleness: 200 * time.Millisecond, HeldMessages: 1000})
+			agg, err := aggregator.New(bus, st, aggregator.Config{Staleness: 200 * time.Millisecond, HeldMessages: 1000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,12 +194,12 @@ func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 			t.Errorf("%d of %d commits were taken, want more than 70%% of them and most of the %d that the store takes", taken, tries, most)
 		}
 		mu.Unlock()
-		store.OnFold(nil)
+		st.OnFold(nil)
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)
 		}
 		settle(5 * time.Minute)
-		if got := store.Total("hot"); got != messages {
+		if got := st.Total("hot"); got != messages {
 			t.Errorf("%d increments are counted, want %d", got, messages)
 		}
 		cancel()

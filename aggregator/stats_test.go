@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -15,8 +16,8 @@ import (
 // under another name.
 func TestStatsCountTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
 		settle(2 * time.Minute) // markers are not looked up first any more
 		parts := []wire.Part{anonymous(one("a", 1), one("b", 2)), identified("x", 5)}
 		want := aggregator.Stats{}
@@ -48,7 +49,7 @@ func TestStatsCountTheWork(t *testing.T) {
 			t.Errorf("last commit at %s, want %s still: the copy was not committed", got, committed)
 		}
 
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.Refused })
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Refused })
 		r.send(t, identified("y", 5))
 		want.Messages, want.Parts, want.Commits, want.Retries, want.DeadLetters = 3, 5, 3, 1, 1
 		check("a refusal")

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -60,7 +61,7 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
 				m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(-c.says), Parts: []wire.Part{anonymous(one("a", 1))}}))
-				m.Metadata.Set(aggregator.MetaPublished, time.Now().Add(-c.published).Format(time.RFC3339Nano))
+				m.Metadata.Set(wire.MetaPublished, time.Now().Add(-c.published).Format(time.RFC3339Nano))
 				r.out <- m
 				settle(time.Minute)
 				if got := r.store.Total("a") == 0; got != c.refused || !acked(m) {
@@ -75,16 +76,16 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 // What a look-up finds applied by ourselves and what is then committed are one answer.
 func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // all folds have one id
+		st := large(t)
+		r := run(t, st, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // all folds have one id
 		x := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
 		y := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 2, ID: "y"})
 		first := r.send(t, x)
 		settle(time.Second)
 		both := r.send(t, x, y)
 		settle(time.Minute)
-		if !acked(first) || !acked(both) || store.Total("a") != 3 {
-			t.Errorf("acknowledged %v and %v, total %d", acked(first), acked(both), store.Total("a"))
+		if !acked(first) || !acked(both) || st.Total("a") != 3 {
+			t.Errorf("acknowledged %v and %v, total %d", acked(first), acked(both), st.Total("a"))
 		}
 	})
 }
@@ -125,9 +126,9 @@ func TestADrainDoesNotLinger(t *testing.T) {
 
 func TestTheFirstRetryComesSoon(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{Linger: -1})
+		st := large(t)
+		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied))
+		r := run(t, st, aggregator.Config{Linger: -1})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(110 * time.Millisecond)
 		if !acked(m) {
@@ -163,12 +164,12 @@ func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
 // A marker that exists and is not found says nothing: ask again, but not all the time.
 func TestAMarkerThatIsNeverFoundIsNotAskedForAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := strict(t, fakestore.Options{Latency: time.Millisecond})
-		store.OnFold(func(int, *aggregator.Commit) fakestore.Answer { return fakestore.MarkerExists })
-		r := run(t, store, aggregator.Config{})
+		st := strict(t, fakestore.Options{Latency: time.Millisecond})
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.MarkerExists })
+		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.FoldCalls(); got > 50 || acked(m) {
+		if got := st.FoldCalls(); got > 50 || acked(m) {
 			t.Errorf("%d commits in a minute, acknowledged %v", got, acked(m))
 		}
 	})
@@ -176,13 +177,13 @@ func TestAMarkerThatIsNeverFoundIsNotAskedForAllTheTime(t *testing.T) {
 
 func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-		store.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.Refused))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
+		st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.Refused))
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.Letters(); len(got) != 1 || !got[0].Maybe {
+		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
 			t.Errorf("dead letters %+v, want one that says maybe applied", got)
 		}
 	})
@@ -192,12 +193,12 @@ func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
 // not look.
 func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(fakestore.FoldScript(fakestore.Deployment, fakestore.Refused))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.OnFold(fakestore.FoldScript(fakestore.Deployment, fakestore.Refused))
+		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.Letters(); len(got) != 1 || got[0].Maybe {
+		if got := st.Letters(); len(got) != 1 || got[0].Maybe {
 			t.Errorf("dead letters %+v, want one that does not say maybe applied", got)
 		}
 	})
@@ -205,13 +206,13 @@ func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
 
 func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
 		settle(2 * time.Minute)
-		store.OnFold(fakestore.FoldScript(fakestore.UnknownApplied))
+		st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied))
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := store.FoldCalls(); got != 1 || !acked(m) {
+		if got := st.FoldCalls(); got != 1 || !acked(m) {
 			t.Errorf("%d commits, acknowledged %v, want one and then a look-up", got, acked(m))
 		}
 	})
@@ -219,19 +220,19 @@ func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
 
 func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
 		p := anonymous(one("a", 1))
 		r.send(t, p)
 		settle(2 * time.Minute) // markers are not looked up first any more
-		before := store.FoldCalls()
+		before := st.FoldCalls()
 		for range 40 {
 			r.send(t, anonymous(one("a", 1)))
 		}
 		r.send(t, p)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 41})
-		if got := store.FoldCalls() - before; got != 2 {
+		if got := st.FoldCalls() - before; got != 2 {
 			t.Errorf("%d commits, want one that meets the marker and one without the duplicate", got)
 		}
 	})
@@ -269,8 +270,8 @@ func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var slept atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
-		store := large(t)
-		r := run(t, store, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &env.Env{Wall: wall}})
+		st := large(t)
+		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &env.Env{Wall: wall}})
 		m := r.send(t, anonymous(one("a", 1)))
 		slept.Store(int64(9 * 24 * time.Hour))
 		settle(time.Minute)

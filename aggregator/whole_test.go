@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -124,14 +125,14 @@ func TestWholeAndPartialCopiesAtOnce(t *testing.T) {
 
 func TestARequestThatDoesNotFitACommitIsTakenApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := small(t)
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st := small(t)
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if n := c.Entities(); n > 25 {
 				t.Errorf("a commit of %d entities was tried", n)
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 7, "x")
 		m := r.send(t, parts...)
 		settle(time.Minute)
@@ -144,10 +145,10 @@ func TestARequestThatDoesNotFitACommitIsTakenApart(t *testing.T) {
 // Only the part that the store refuses is set aside, as in a request of several messages.
 func TestAWholeRequestWithARefusedPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
+		st := large(t)
 		parts := keyed(t, "k", 100, 7, "x")
 		poison := parts[2].Entries[5].Counter
-		store.OnFold(func(_ int, c *aggregator.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			for _, a := range c.Adds {
 				if a.Counter == poison {
 					return fakestore.Refused
@@ -155,7 +156,7 @@ func TestAWholeRequestWithARefusedPart(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		r := run(t, store, aggregator.Config{})
+		r := run(t, st, aggregator.Config{})
 		m := r.send(t, parts...)
 		settle(time.Minute)
 		wantAcked(t, m)
@@ -205,9 +206,9 @@ func TestAWholeRequestUnderAUsedKey(t *testing.T) {
 // The commit was applied and its answer lost: the marker that is found is our own.
 func TestAWholeRequestWithALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := large(t)
-		store.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
-		r := run(t, store, aggregator.Config{})
+		st := large(t)
+		st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
+		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 7, "x")
 		m := r.send(t, parts...)
 		settle(time.Minute)

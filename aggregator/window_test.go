@@ -22,15 +22,15 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := strict(t, fakestore.Options{Entities: 1e6, Latency: time.Second})
+				st := strict(t, fakestore.Options{Entities: 1e6, Latency: time.Second})
 				c.cfg.Commits = 1
-				r := run(t, store, c.cfg)
+				r := run(t, st, c.cfg)
 				for i := range 60 {
 					r.send(t, identified(fmt.Sprint(i), 1))
 				}
 				settle(time.Hour)
 				r.want(t, map[string]int64{"a": 60})
-				if got := store.Counts().LargestFold; got > c.want {
+				if got := st.Counts().LargestFold; got > c.want {
 					t.Errorf("a commit of %d entities, want at most %d", got, c.want)
 				}
 			})

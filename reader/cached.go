@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -114,9 +116,9 @@ func (r *Reader) readAndKeep(ctx context.Context, counters []string) ([]Total, e
 	if err != nil {
 		return nil, err
 	}
-	keep := make([]Cached, len(totals))
+	keep := make([]store.CachedTotal, len(totals))
 	for i, t := range totals {
-		keep[i] = Cached{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf}
+		keep[i] = store.CachedTotal{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf}
 	}
 	_ = r.cache.set(ctx, keep, r.cfg.TTL) // counted and logged there; the totals are good
 	return totals, nil

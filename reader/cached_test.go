@@ -19,15 +19,15 @@ import (
 func TestCacheServesWhatIsYoungEnough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
 		var ages []string
-		r := newReader(t, store, cache, reader.Config{
+		r := newReader(t, st, cache, reader.Config{
 			DefaultStaleness: 2 * time.Second,
 			OnServe:          func(age time.Duration, source string) { ages = append(ages, fmt.Sprint(age, " ", source)) },
 		})
 		first := one(t, r, "c", 2*time.Second)
-		store.put("c", 2)
+		st.put("c", 2)
 		time.Sleep(time.Second)
 		if got := one(t, r, "c", -1); got.Source != "cache" || got.Total != 1 || !got.AsOf.Equal(first.AsOf) || got.Shards != 1 || !got.Exists {
 			t.Errorf("after 1s: %+v, want the first from the cache", got)
@@ -35,7 +35,7 @@ func TestCacheServesWhatIsYoungEnough(t *testing.T) {
 		if got := one(t, r, "c", 999*time.Millisecond); got.Source != "store" || got.Total != 2 {
 			t.Errorf("after 1s with less permitted: %+v, want 2 from the store", got)
 		}
-		store.put("c", 3)
+		st.put("c", 3)
 		if got := one(t, r, "c", 0); got.Source != "store" || got.Total != 3 {
 			t.Errorf("with 0 permitted: %+v, want 3 from the store", got)
 		}
@@ -58,16 +58,16 @@ func TestCacheServesWhatIsYoungEnough(t *testing.T) {
 func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
-		store.put("d", 1)
-		r := newReader(t, store, cache, reader.Config{})
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
+		st.put("d", 1)
+		r := newReader(t, st, cache, reader.Config{})
 		one(t, r, "c", time.Hour)
 		check := func(what string, fails error, source string) {
 			t.Helper()
-			store.mu.Lock()
-			store.foreign = fails
-			store.mu.Unlock()
+			st.mu.Lock()
+			st.foreign = fails
+			st.mu.Unlock()
 			_, _ = r.Ready(t.Context())
 			got, err := r.Totals(t.Context(), []string{"c"}, time.Hour)
 			if source == "" && !errors.Is(err, countmill.ErrUnavailable) || source != "" && (err != nil || got[0].Source != source) {
@@ -75,7 +75,7 @@ func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 			}
 		}
 		check("away", errAway, reader.SourceCache)
-		check("another", fmt.Errorf("%w: the id has changed", reader.ErrOtherDatabase), "")
+		check("another", fmt.Errorf("%w: the id has changed", store.ErrOtherDatabase), "")
 		check("another, and away", errAway, "")
 		check("back", nil, reader.SourceCache)
 	})
@@ -87,12 +87,12 @@ func TestAReadThatIsToldOfAnotherDatabase(t *testing.T) {
 	for name, age := range map[string]time.Duration{"refreshes": 55 * time.Minute, "finds nothing": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, cache := &fakeStore{}, &fakeCache{}
-				store.put("c", 1)
-				r := newReader(t, store, cache, reader.Config{})
+				st, cache := &fakeStore{}, &fakeCache{}
+				st.put("c", 1)
+				r := newReader(t, st, cache, reader.Config{})
 				one(t, r, "c", time.Hour)
 				time.Sleep(age)
-				store.foreign = reader.ErrOtherDatabase
+				st.foreign = store.ErrOtherDatabase
 				if got, err := r.Totals(t.Context(), []string{"c"}, time.Hour); !errors.Is(err, countmill.ErrUnavailable) {
 					t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
 				}
@@ -105,9 +105,9 @@ func TestAReadThatIsToldOfAnotherDatabase(t *testing.T) {
 func TestAWaitForTheCacheIsToldOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
-		r := newReader(t, store, cache, reader.Config{})
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
+		r := newReader(t, st, cache, reader.Config{})
 		one(t, r, "c", 0)
 		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
 			t.Fatalf("Lock: %t, %v", won, err)
@@ -118,11 +118,11 @@ func TestAWaitForTheCacheIsToldOfAnotherDatabase(t *testing.T) {
 			answered <- err
 		}()
 		time.Sleep(15 * time.Millisecond)
-		store.mu.Lock()
-		store.foreign = reader.ErrOtherDatabase
-		store.mu.Unlock()
+		st.mu.Lock()
+		st.foreign = store.ErrOtherDatabase
+		st.mu.Unlock()
 		_, _ = r.Ready(t.Context())
-		if err := cache.Set(t.Context(), []reader.Cached{{Counter: "c", Total: 1, AsOf: time.Now()}}, time.Hour); err != nil {
+		if err := cache.Set(t.Context(), []store.CachedTotal{{Counter: "c", Total: 1, AsOf: time.Now()}}, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-answered; !errors.Is(err, countmill.ErrUnavailable) {
@@ -135,9 +135,9 @@ func TestAWaitForTheCacheIsToldOfAnotherDatabase(t *testing.T) {
 func TestAReadOfAnotherDatabaseIsNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
-		store.put("c", 1)
-		r := newReader(t, store, &fakeCache{}, reader.Config{})
+		st := &fakeStore{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
+		st.put("c", 1)
+		r := newReader(t, st, &fakeCache{}, reader.Config{})
 		one(t, r, "c", 0)
 		done := make(chan struct{})
 		go func() {
@@ -145,9 +145,9 @@ func TestAReadOfAnotherDatabaseIsNotShared(t *testing.T) {
 			_, _ = r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond)
 		}()
 		time.Sleep(time.Millisecond)
-		store.mu.Lock()
-		store.foreign = reader.ErrOtherDatabase
-		store.mu.Unlock()
+		st.mu.Lock()
+		st.foreign = store.ErrOtherDatabase
+		st.mu.Unlock()
 		_, _ = r.Ready(t.Context())
 		if got, err := r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
@@ -159,7 +159,7 @@ func TestAReadOfAnotherDatabaseIsNotShared(t *testing.T) {
 func TestCacheIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for name, kept := range map[string]reader.Cached{
+	for name, kept := range map[string]store.CachedTotal{
 		"the answer to another name": {Counter: "other", Total: 99, AsOf: now},
 		"a total of the future":      {Counter: "c", Total: 99, AsOf: now.Add(time.Hour)},
 		"an old total":               {Counter: "c", Total: 99, AsOf: now.Add(-time.Hour)},
@@ -167,10 +167,10 @@ func TestCacheIsNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, cache := &fakeStore{}, &fakeCache{}
-			store.put("c", 1)
+			st, cache := &fakeStore{}, &fakeCache{}
+			st.put("c", 1)
 			cache.putAs("c", kept)
-			if got := one(t, newReader(t, store, cache, reader.Config{}), "c", time.Minute); got.Total != 1 {
+			if got := one(t, newReader(t, st, cache, reader.Config{}), "c", time.Minute); got.Total != 1 {
 				t.Errorf("served %+v, want the 1 of the store", got)
 			}
 		})
@@ -183,9 +183,9 @@ func TestAgesAreOfTheStoresClock(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{-time.Minute, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			store, cache := &fakeStore{skew: skew}, &fakeCache{}
-			store.put("c", 1)
-			r := newReader(t, store, cache, reader.Config{})
+			st, cache := &fakeStore{skew: skew}, &fakeCache{}
+			st.put("c", 1)
+			r := newReader(t, st, cache, reader.Config{})
 			one(t, r, "c", 2*time.Second)
 			time.Sleep(time.Second)
 			if got := one(t, r, "c", 2*time.Second); got.Source != "cache" {
@@ -212,12 +212,12 @@ func TestReadsTeachTheStoresTime(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &fakeStore{}
-			store.put("c", 1)
+			st := &fakeStore{}
+			st.put("c", 1)
 			var got time.Duration
-			r := newReader(t, store, nil, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
+			r := newReader(t, st, nil, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
 			read(t, r)
-			store.skew = -time.Hour
+			st.skew = -time.Hour
 			if read(t, r); got != 0 {
 				t.Errorf("%s: a total read this moment is %s old", name, got)
 			}
@@ -230,12 +230,12 @@ func TestReadsTeachTheStoresTime(t *testing.T) {
 func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &slowCheck{}
-		store.put("c", 1)
+		st := &slowCheck{}
+		st.put("c", 1)
 		var got time.Duration
-		r := newReader(t, store, &fakeCache{}, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
+		r := newReader(t, st, &fakeCache{}, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
 		one(t, r, "c", time.Minute)
-		store.delay = 2 * time.Second
+		st.delay = 2 * time.Second
 		if _, err := r.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -260,10 +260,10 @@ func (s *slowCheck) Check(ctx context.Context) (store.Checked, error) {
 func TestCacheErrorsAreMisses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{hang: true}
-		store.put("c", 1)
+		st, cache := &fakeStore{}, &fakeCache{hang: true}
+		st.put("c", 1)
 		var log strings.Builder
-		r := newReader(t, store, cache, reader.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := newReader(t, st, cache, reader.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		began := time.Now()
 		for i := range 1000 {
 			if got := one(t, r, "c", time.Second); got.Total != 1 || got.Source != "store" {
@@ -295,13 +295,13 @@ func TestCacheErrorsAreMisses(t *testing.T) {
 func TestRefreshAheadByOneCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
-		readers := []*reader.Reader{newReader(t, store, cache, reader.Config{}), newReader(t, store, cache, reader.Config{})}
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
+		readers := []*reader.Reader{newReader(t, st, cache, reader.Config{}), newReader(t, st, cache, reader.Config{})}
 		one(t, readers[0], "c", time.Second)
 		one(t, readers[1], "c", time.Second) // the first check of the store is behind it
-		store.before = func(context.Context, int) error { time.Sleep(100 * time.Millisecond); return nil }
-		store.put("c", 2)
+		st.before = func(context.Context, int) error { time.Sleep(100 * time.Millisecond); return nil }
+		st.put("c", 2)
 		time.Sleep(800 * time.Millisecond)
 		var mu sync.Mutex
 		waited := map[time.Duration]int{}
@@ -331,10 +331,10 @@ func TestRefreshAheadByOneCaller(t *testing.T) {
 func TestRefreshAsksForTheLockOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		r := newReader(t, store, cache, reader.Config{})
+		st, cache := &fakeStore{}, &fakeCache{}
+		r := newReader(t, st, cache, reader.Config{})
 		one(t, r, "c", time.Second)
-		store.before = slow(100 * time.Millisecond)
+		st.before = slow(100 * time.Millisecond)
 		time.Sleep(800 * time.Millisecond)
 		before := cache.called("lock")
 		var callers sync.WaitGroup
@@ -356,7 +356,7 @@ func TestRefreshAsksForTheLockOnce(t *testing.T) {
 func TestOneProcessRefreshesASet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
+		st, cache := &fakeStore{}, &fakeCache{}
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		ask := func(r *reader.Reader) {
 			if _, err := r.Totals(t.Context(), names, time.Second); err != nil {
@@ -365,17 +365,17 @@ func TestOneProcessRefreshesASet(t *testing.T) {
 		}
 		var readers []*reader.Reader
 		for range 10 {
-			readers = append(readers, newReader(t, store, cache, reader.Config{}))
+			readers = append(readers, newReader(t, st, cache, reader.Config{}))
 			ask(readers[0])
 		}
 		time.Sleep(900 * time.Millisecond)
-		store.before = slow(50 * time.Millisecond)
+		st.before = slow(50 * time.Millisecond)
 		var callers sync.WaitGroup
 		for _, r := range readers {
 			callers.Go(func() { ask(r) })
 		}
 		callers.Wait()
-		if n := len(store.lookupSizes()); n != 2 {
+		if n := len(st.lookupSizes()); n != 2 {
 			t.Errorf("%d look-ups of 10 processes, want the first and one refresh", n)
 		}
 	})
@@ -385,11 +385,11 @@ func TestOneProcessRefreshesASet(t *testing.T) {
 func TestRefreshThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
-		r := newReader(t, store, cache, reader.Config{})
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
+		r := newReader(t, st, cache, reader.Config{})
 		one(t, r, "c", time.Second)
-		store.before = func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
+		st.before = func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
 		time.Sleep(900 * time.Millisecond)
 		began := time.Now()
 		if got := one(t, r, "c", time.Second); got.Total != 1 || got.Source != "cache" || time.Since(began) != 100*time.Millisecond {
@@ -406,16 +406,16 @@ func TestRefreshThatFails(t *testing.T) {
 func TestOneProcessReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
-		store.before = func(context.Context, int) error { time.Sleep(30 * time.Millisecond); return nil }
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
+		st.before = func(context.Context, int) error { time.Sleep(30 * time.Millisecond); return nil }
 		var callers sync.WaitGroup
 		for range 8 {
-			r := newReader(t, store, cache, reader.Config{})
+			r := newReader(t, st, cache, reader.Config{})
 			callers.Go(func() { one(t, r, "c", time.Second) })
 		}
 		callers.Wait()
-		if n := len(store.lookupSizes()); n != 1 {
+		if n := len(st.lookupSizes()); n != 1 {
 			t.Errorf("%d look-ups for 8 processes, want 1", n)
 		}
 	})
@@ -424,12 +424,12 @@ func TestOneProcessReads(t *testing.T) {
 func TestLockHolderThatDies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
 		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
 			t.Fatal(won, err)
 		}
-		r := newReader(t, store, cache, reader.Config{})
+		r := newReader(t, st, cache, reader.Config{})
 		began := time.Now()
 		if got := one(t, r, "c", time.Second); got.Total != 1 || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("%+v after %s, want 1 after 50ms", got, time.Since(began))
@@ -441,14 +441,14 @@ func TestLockHolderThatDies(t *testing.T) {
 func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{}, &fakeCache{}
-		store.put("c", 1)
+		st, cache := &fakeStore{}, &fakeCache{}
+		st.put("c", 1)
 		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
 			t.Fatal(won, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
 		defer cancel()
-		_, err := newReader(t, store, cache, reader.Config{}).Totals(ctx, []string{"c"}, time.Second)
+		_, err := newReader(t, st, cache, reader.Config{}).Totals(ctx, []string{"c"}, time.Second)
 		synctest.Wait()
 		if gets := cache.calls["get"]; !errors.Is(err, countmill.ErrUnavailable) || gets != 2 {
 			t.Errorf("got %v after asking the cache %d times, want ErrUnavailable after 2", err, gets)
@@ -460,15 +460,15 @@ func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
 func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		store.put("c", 1, 2)
-		store.before = func(_ context.Context, n int) error {
+		st := &fakeStore{}
+		st.put("c", 1, 2)
+		st.before = func(_ context.Context, n int) error {
 			if n == 2 { // for the shards that nobody knew of
 				time.Sleep(1500 * time.Millisecond)
 			}
 			return nil
 		}
-		r := newReader(t, store, &fakeCache{}, reader.Config{Guess: 1})
+		r := newReader(t, st, &fakeCache{}, reader.Config{Guess: 1})
 		var first sync.WaitGroup
 		first.Go(func() { one(t, r, "c", time.Second) })
 		time.Sleep(800 * time.Millisecond)
@@ -484,10 +484,10 @@ func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
 func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := &fakeStore{skew: 28 * time.Second}, &fakeCache{}
-		store.put("c", 2)
-		cache.putAs("c", reader.Cached{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now().Add(-2 * time.Second)})
-		if got := one(t, newReader(t, store, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
+		st, cache := &fakeStore{skew: 28 * time.Second}, &fakeCache{}
+		st.put("c", 2)
+		cache.putAs("c", store.CachedTotal{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now().Add(-2 * time.Second)})
+		if got := one(t, newReader(t, st, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
 			t.Errorf("served %+v, 30s old by the store's clock, with 3s permitted", got)
 		}
 	})
@@ -496,16 +496,16 @@ func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
 // A missed, B read and set and unlocked, A locks: it must not read what B has read.
 func TestWinnerLooksIntoTheCacheAgain(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("c", 1)
+	st := &fakeStore{}
+	st.put("c", 1)
 	cache := &lateCache{}
 	cache.onLock = func() {
-		cache.putAs("c", reader.Cached{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now()})
+		cache.putAs("c", store.CachedTotal{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now()})
 	}
-	if got := one(t, newReader(t, store, cache, reader.Config{}), "c", time.Minute); got.Source != "cache" {
+	if got := one(t, newReader(t, st, cache, reader.Config{}), "c", time.Minute); got.Source != "cache" {
 		t.Errorf("served %+v, want what another process had just cached", got)
 	}
-	if n := len(store.lookupSizes()); n != 0 {
+	if n := len(st.lookupSizes()); n != 0 {
 		t.Errorf("%d look-ups, want none", n)
 	}
 	if got := cache.called("unlock"); got != 1 {
@@ -527,12 +527,12 @@ func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration)
 func TestOnlyTheSameAgeShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		store.put("c", 2)
+		st := &fakeStore{}
+		st.put("c", 2)
 		cache := &lateCache{}
-		old := reader.Cached{Counter: "c", Total: 1, AsOf: time.Now().Add(-30 * time.Second)}
+		old := store.CachedTotal{Counter: "c", Total: 1, AsOf: time.Now().Add(-30 * time.Second)}
 		cache.onLock = func() { time.Sleep(10 * time.Millisecond); cache.putAs("c", old) }
-		r := newReader(t, store, cache, reader.Config{})
+		r := newReader(t, st, cache, reader.Config{})
 		var callers sync.WaitGroup
 		callers.Go(func() {
 			if got := one(t, r, "c", time.Minute); got.Total != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/deadline"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -26,7 +27,7 @@ var errCacheResting = errors.New("cache failed a moment ago")
 // A cacheGuard bounds the calls of a cache in time and leaves it alone for a while
 // after failures. Its errors are misses to the reader.
 type cacheGuard struct {
-	cache   Cache
+	cache   store.Cache
 	timeout time.Duration
 	log     *slog.Logger
 	stats   *counts
@@ -37,7 +38,7 @@ type cacheGuard struct {
 	logged  time.Time
 }
 
-func (g *cacheGuard) get(ctx context.Context, counters []string) (found []Cached, err error) {
+func (g *cacheGuard) get(ctx context.Context, counters []string) (found []store.CachedTotal, err error) {
 	err = g.call(ctx, "get", func(ctx context.Context) error {
 		found, err = g.cache.Get(ctx, counters)
 		return err
@@ -45,7 +46,7 @@ func (g *cacheGuard) get(ctx context.Context, counters []string) (found []Cached
 	return found, err // a cache of several servers can find some and fail on others
 }
 
-func (g *cacheGuard) set(ctx context.Context, totals []Cached, ttl time.Duration) error {
+func (g *cacheGuard) set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	return g.call(ctx, "set", func(ctx context.Context) error { return g.cache.Set(ctx, totals, ttl) })
 }
 

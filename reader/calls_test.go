@@ -18,9 +18,9 @@ func TestEveryCallOutIsBoundedAndEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout, cacheTimeout = 3 * time.Second, 70 * time.Millisecond
 		calls := &calls{}
-		store, cache := &watchedStore{calls: calls}, &watchedCache{calls: calls}
-		store.put("c", 1)
-		r := newReader(t, store, cache, reader.Config{Timeout: timeout, CacheTimeout: cacheTimeout})
+		st, cache := &watchedStore{calls: calls}, &watchedCache{calls: calls}
+		st.put("c", 1)
+		r := newReader(t, st, cache, reader.Config{Timeout: timeout, CacheTimeout: cacheTimeout})
 		one(t, r, "c", 0)
 		one(t, r, "c", time.Second)
 		time.Sleep(900 * time.Millisecond)
@@ -90,24 +90,24 @@ func (s *watchedStore) Check(ctx context.Context) (store.Checked, error) {
 	return s.fakeStore.Check(ctx)
 }
 
-func (s *watchedStore) Workers(ctx context.Context) ([]reader.Worker, error) {
+func (s *watchedStore) Workers(ctx context.Context) ([]store.Worker, error) {
 	s.calls.note(ctx, "Workers", false)
 	return s.fakeStore.Workers(ctx)
 }
 
-func (s *watchedStore) View() reader.View { return watchedView{s.fakeStore.View(), s.calls} }
+func (s *watchedStore) View() store.View { return watchedView{s.fakeStore.View(), s.calls} }
 
 type watchedView struct {
-	reader.View
+	store.View
 	calls *calls
 }
 
-func (v watchedView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v watchedView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	v.calls.note(ctx, "Lookup", false)
 	return v.View.Lookup(ctx, keys)
 }
 
-func (v watchedView) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+func (v watchedView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	v.calls.note(ctx, "List", false)
 	return v.View.List(ctx, prefix, after, limit)
 }
@@ -117,12 +117,12 @@ type watchedCache struct {
 	calls *calls
 }
 
-func (c *watchedCache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+func (c *watchedCache) Get(ctx context.Context, counters []string) ([]store.CachedTotal, error) {
 	c.calls.note(ctx, "Get", true)
 	return c.fakeCache.Get(ctx, counters)
 }
 
-func (c *watchedCache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+func (c *watchedCache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	c.calls.note(ctx, "Set", true)
 	return c.fakeCache.Set(ctx, totals, ttl)
 }

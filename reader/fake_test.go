@@ -27,15 +27,15 @@ type fakeStore struct {
 	// been used.
 	before func(ctx context.Context, n int) error
 	// deferred reports whether the n-th look-up leaves the key out.
-	deferred func(n int, key reader.Key) bool
+	deferred func(n int, key store.Key) bool
 
 	mu       sync.Mutex
-	counters map[string][]reader.Value // by shard; its length is the record
-	records  map[string]int            // unless the record is here
-	resets   map[string]reader.Reset
-	lookups  [][]reader.Key
+	counters map[string][]store.Value // by shard; its length is the record
+	records  map[string]int           // unless the record is here
+	resets   map[string]store.ResetState
+	lookups  [][]store.Key
 	open     int // views
-	workers  []reader.Worker
+	workers  []store.Worker
 	asked    int // calls of Workers
 	broken   error
 	checks   int
@@ -44,24 +44,24 @@ type fakeStore struct {
 
 // put sets a counter's shards.
 func (s *fakeStore) put(counter string, shards ...int64) {
-	values := make([]reader.Value, len(shards))
+	values := make([]store.Value, len(shards))
 	for i, v := range shards {
-		values[i] = reader.Value{Exists: true, Value: v}
+		values[i] = store.Value{Exists: true, Value: v}
 	}
 	s.putValues(counter, values...)
 }
 
-func (s *fakeStore) putValues(counter string, values ...reader.Value) {
+func (s *fakeStore) putValues(counter string, values ...store.Value) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counters == nil {
-		s.counters = make(map[string][]reader.Value)
+		s.counters = make(map[string][]store.Value)
 	}
 	s.counters[counter] = values
 }
 
 // update changes several counters in one commit.
-func (s *fakeStore) update(change func(map[string][]reader.Value)) {
+func (s *fakeStore) update(change func(map[string][]store.Value)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := clone(s.counters)
@@ -69,7 +69,7 @@ func (s *fakeStore) update(change func(map[string][]reader.Value)) {
 	s.counters = next
 }
 
-func clone(counters map[string][]reader.Value) map[string][]reader.Value {
+func clone(counters map[string][]store.Value) map[string][]store.Value {
 	c := maps.Clone(counters)
 	for name, values := range c {
 		c[name] = slices.Clone(values)
@@ -100,14 +100,14 @@ func (s *fakeStore) Keys() int {
 	return 1000
 }
 
-func (s *fakeStore) View() reader.View {
+func (s *fakeStore) View() store.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
 	return &fakeView{store: s}
 }
 
-func (s *fakeStore) Workers(context.Context) ([]reader.Worker, error) {
+func (s *fakeStore) Workers(context.Context) ([]store.Worker, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -127,7 +127,7 @@ func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
 type fakeView struct {
 	store  *fakeStore
 	at     time.Time
-	state  map[string][]reader.Value
+	state  map[string][]store.Value
 	closed bool
 }
 
@@ -139,7 +139,7 @@ func (v *fakeView) pin() {
 	}
 }
 
-func (v *fakeView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	s := v.store
 	s.mu.Lock()
 	s.lookups = append(s.lookups, slices.Clone(keys))
@@ -159,40 +159,40 @@ func (v *fakeView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Valu
 		return nil, errors.New("too many keys")
 	}
 	v.pin()
-	values := make([]reader.Value, len(keys))
+	values := make([]store.Value, len(keys))
 	for i, key := range keys {
 		values[i] = v.value(key)
 		if s.deferred != nil && s.deferred(n, key) {
-			values[i] = reader.Value{Deferred: true}
+			values[i] = store.Value{Deferred: true}
 		}
 	}
 	return values, nil
 }
 
-func (v *fakeView) value(key reader.Key) reader.Value {
+func (v *fakeView) value(key store.Key) store.Value {
 	shards, ok := v.state[key.Counter]
 	switch {
-	case key.Shard == reader.RecordKey && v.store.records[key.Counter] != 0:
-		return reader.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
-	case key.Shard == reader.RecordKey:
-		return reader.Value{Exists: ok, Value: int64(len(shards)), Reset: v.store.resets[key.Counter]}
+	case key.Shard == store.RecordKey && v.store.records[key.Counter] != 0:
+		return store.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
+	case key.Shard == store.RecordKey:
+		return store.Value{Exists: ok, Value: int64(len(shards)), Reset: v.store.resets[key.Counter]}
 	case key.Shard < len(shards):
 		return shards[key.Shard]
 	}
-	return reader.Value{}
+	return store.Value{}
 }
 
-func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()
 	if err := errors.Join(v.store.broken, ctx.Err()); err != nil {
 		return nil, err
 	}
 	v.pin()
-	var records []reader.Record
+	var records []store.Record
 	for _, name := range slices.Sorted(maps.Keys(v.state)) {
 		if strings.HasPrefix(name, prefix) && name > after && len(records) < limit {
-			records = append(records, reader.Record{Counter: name, Shards: len(v.state[name]), Reset: v.store.resets[name]})
+			records = append(records, store.Record{Counter: name, Shards: len(v.state[name]), Reset: v.store.resets[name]})
 		}
 	}
 	return records, nil
@@ -212,7 +212,7 @@ func (v *fakeView) Close() {
 // A fakeCache is a Cache in memory that several readers can share.
 type fakeCache struct {
 	mu     sync.Mutex
-	totals map[string]reader.Cached
+	totals map[string]store.CachedTotal
 	locks  map[string]time.Time
 	err    error // of every call
 	hang   bool  // every call waits for its context
@@ -222,7 +222,7 @@ type fakeCache struct {
 func (c *fakeCache) enter(ctx context.Context, call string) error {
 	c.mu.Lock()
 	if c.calls == nil {
-		c.calls, c.totals, c.locks = map[string]int{}, map[string]reader.Cached{}, map[string]time.Time{}
+		c.calls, c.totals, c.locks = map[string]int{}, map[string]store.CachedTotal{}, map[string]time.Time{}
 	}
 	c.calls[call]++
 	hang, err := c.hang, c.err
@@ -234,13 +234,13 @@ func (c *fakeCache) enter(ctx context.Context, call string) error {
 	return err
 }
 
-func (c *fakeCache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+func (c *fakeCache) Get(ctx context.Context, counters []string) ([]store.CachedTotal, error) {
 	if err := c.enter(ctx, "get"); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found []reader.Cached
+	var found []store.CachedTotal
 	for _, name := range slices.Backward(counters) {
 		if t, ok := c.totals[name]; ok {
 			found = append(found, t)
@@ -249,7 +249,7 @@ func (c *fakeCache) Get(ctx context.Context, counters []string) ([]reader.Cached
 	return found, nil
 }
 
-func (c *fakeCache) Set(ctx context.Context, totals []reader.Cached, _ time.Duration) error {
+func (c *fakeCache) Set(ctx context.Context, totals []store.CachedTotal, _ time.Duration) error {
 	if err := c.enter(ctx, "set"); err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (c *fakeCache) Unlock(ctx context.Context, counter string) error {
 }
 
 // putAs keeps a total under a name that need not be its own.
-func (c *fakeCache) putAs(name string, t reader.Cached) {
+func (c *fakeCache) putAs(name string, t store.CachedTotal) {
 	_ = c.enter(context.Background(), "put")
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -298,9 +298,9 @@ func (c *fakeCache) called(call string) int {
 	return c.calls[call]
 }
 
-func newReader(tb testing.TB, store reader.Store, cache reader.Cache, cfg reader.Config) *reader.Reader {
+func newReader(tb testing.TB, st reader.Store, cache store.Cache, cfg reader.Config) *reader.Reader {
 	tb.Helper()
-	r, err := reader.New(store, cache, cfg)
+	r, err := reader.New(st, cache, cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // slow makes every look-up take d, or end with its context.
@@ -26,15 +27,15 @@ func slow(d time.Duration) func(context.Context, int) error {
 func TestCallersShareARead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: slow(100 * time.Millisecond)}
-		store.put("c", 1)
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{before: slow(100 * time.Millisecond)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
 		var callers sync.WaitGroup
 		for range 20 {
 			callers.Go(func() { one(t, r, "c", time.Second) })
 		}
 		callers.Wait()
-		if n := len(store.lookupSizes()); n != 1 || r.Stats().Shared != 19 {
+		if n := len(st.lookupSizes()); n != 1 || r.Stats().Shared != 19 {
 			t.Errorf("%d look-ups and %d shared, want 1 and 19", n, r.Stats().Shared)
 		}
 	})
@@ -45,9 +46,9 @@ func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
 	t.Parallel()
 	for _, maxStaleness := range []time.Duration{0, 49 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &pinningStore{fakeStore: fakeStore{before: slow(100 * time.Millisecond)}}
-			store.put("c", 7)
-			r := newReader(t, store, &fakeCache{}, reader.Config{})
+			st := &pinningStore{fakeStore: fakeStore{before: slow(100 * time.Millisecond)}}
+			st.put("c", 7)
+			r := newReader(t, st, &fakeCache{}, reader.Config{})
 			var first sync.WaitGroup
 			first.Go(func() {
 				if got := one(t, r, "c", maxStaleness).Total; got != 7 {
@@ -55,7 +56,7 @@ func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
 				}
 			})
 			time.Sleep(50 * time.Millisecond)
-			store.put("c", 8)
+			st.put("c", 8)
 			if got := one(t, r, "c", maxStaleness).Total; got != 8 {
 				t.Errorf("with %s permitted: 7 before, 8 committed, read %d", maxStaleness, got)
 			}
@@ -68,7 +69,7 @@ func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
 // the early read's answer old when it comes.
 type pinningStore struct{ fakeStore }
 
-func (s *pinningStore) View() reader.View {
+func (s *pinningStore) View() store.View {
 	v := s.fakeStore.View().(*fakeView)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +80,9 @@ func (s *pinningStore) View() reader.View {
 func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: slow(time.Second)}
-		store.put("c", 1)
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{before: slow(time.Second)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
 		callers.Go(func() {
@@ -100,7 +101,7 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		cancel()
 		callers.Wait()
-		if n := len(store.lookupSizes()); n != 1 {
+		if n := len(st.lookupSizes()); n != 1 {
 			t.Errorf("%d look-ups, want 1", n)
 		}
 	})
@@ -111,9 +112,9 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		store.put("c", 1)
-		store.before = func(ctx context.Context, n int) error {
+		st := &fakeStore{}
+		st.put("c", 1)
+		st.before = func(ctx context.Context, n int) error {
 			if n > 1 {
 				return nil
 			}
@@ -121,7 +122,7 @@ func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 			time.Sleep(time.Second)
 			return ctx.Err()
 		}
-		r := newReader(t, store, nil, reader.Config{})
+		r := newReader(t, st, nil, reader.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var first sync.WaitGroup
 		first.Go(func() {
@@ -143,9 +144,9 @@ func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: slow(time.Second)}
-		store.put("c", 1)
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{before: slow(time.Second)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
 		callers.Go(func() { _, _ = r.Totals(ctx, []string{"c"}, 100*time.Millisecond) })
@@ -156,7 +157,7 @@ func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
 		synctest.Wait()
 		callers.Go(func() { one(t, r, "c", 100*time.Millisecond) })
 		callers.Wait()
-		if n := len(store.lookupSizes()); n != 2 || r.Stats().Shared != 1 {
+		if n := len(st.lookupSizes()); n != 2 || r.Stats().Shared != 1 {
 			t.Errorf("%d look-ups and %d shared, want 2 and 1", n, r.Stats().Shared)
 		}
 	})
@@ -166,8 +167,8 @@ func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
 func TestNoReadOutlivesItsCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: slow(time.Hour)}
-		r := newReader(t, store, &fakeCache{}, reader.Config{Timeout: 2 * time.Hour})
+		st := &fakeStore{before: slow(time.Hour)}
+		r := newReader(t, st, &fakeCache{}, reader.Config{Timeout: 2 * time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var callers sync.WaitGroup
@@ -179,10 +180,10 @@ func TestNoReadOutlivesItsCallers(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the last caller came back after %s, want its context's second: nobody stopped the read", took)
 		}
-		store.mu.Lock()
-		defer store.mu.Unlock()
-		if store.open != 0 {
-			t.Errorf("%d views open after the last caller left", store.open)
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.open != 0 {
+			t.Errorf("%d views open after the last caller left", st.open)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -103,7 +104,7 @@ type roster struct {
 
 // A sighting is a worker's last record, and its pace between that and the one before.
 type sighting struct {
-	worker           Worker
+	worker           store.Worker
 	entries, commits float64
 	paced            bool
 }
@@ -132,7 +133,7 @@ func (ro *roster) fail(now time.Time) {
 	ro.tried, ro.failed = now, true
 }
 
-func (ro *roster) note(now time.Time, workers []Worker) {
+func (ro *roster) note(now time.Time, workers []store.Worker) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
 	seen := make(map[string]sighting, len(workers))
@@ -145,7 +146,7 @@ func (ro *roster) note(now time.Time, workers []Worker) {
 // next takes the worker's newer record. The time between two records is what its expiry
 // moved by; the time between two readings of them is not: it can see one announcement
 // or two.
-func (s sighting) next(w Worker) sighting {
+func (s sighting) next(w store.Worker) sighting {
 	between := w.Expires.Sub(s.worker.Expires).Seconds()
 	switch {
 	case s.worker.ID == "" || w.Entries < s.worker.Entries || w.Commits < s.worker.Commits: // new, or started anew

@@ -9,9 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
-func (s *fakeStore) announce(workers ...reader.Worker) {
+func (s *fakeStore) announce(workers ...store.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.workers = workers
@@ -26,15 +27,15 @@ func (s *fakeStore) askedForWorkers() int {
 func TestLagIsTheLargestOfTheFresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
 		if _, known := r.Lag(t.Context()); known {
 			t.Error("lag is known without an aggregator")
 		}
-		store.announce(
-			reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(4 * time.Second)},
-			reader.Worker{ID: "b", Lag: 3 * time.Second, Expires: time.Now().Add(3 * time.Second)},
-			reader.Worker{ID: "dead", Lag: time.Hour, Expires: time.Now()})
+		st.announce(
+			store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(4 * time.Second)},
+			store.Worker{ID: "b", Lag: 3 * time.Second, Expires: time.Now().Add(3 * time.Second)},
+			store.Worker{ID: "dead", Lag: time.Hour, Expires: time.Now()})
 		if _, known := r.Lag(t.Context()); known {
 			t.Error("records were read again within a second")
 		}
@@ -52,9 +53,9 @@ func TestLagIsTheLargestOfTheFresh(t *testing.T) {
 		} {
 			time.Sleep(step.after)
 			lag, known := r.Lag(t.Context())
-			if lag != step.lag || known != step.known || store.askedForWorkers() != step.asked {
+			if lag != step.lag || known != step.known || st.askedForWorkers() != step.asked {
 				t.Errorf("lag is %s, %t after asking %d times; want %s, %t after %d",
-					lag, known, store.askedForWorkers(), step.lag, step.known, step.asked)
+					lag, known, st.askedForWorkers(), step.lag, step.known, step.asked)
 			}
 		}
 	})
@@ -64,27 +65,27 @@ func TestLagIsTheLargestOfTheFresh(t *testing.T) {
 func TestLagOfAggregatorsThatTakeNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		r := newReader(t, store, nil, reader.Config{})
-		worker := func(id string, lag time.Duration, stalled bool) reader.Worker {
-			return reader.Worker{ID: id, Lag: lag, Stalled: stalled}
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		worker := func(id string, lag time.Duration, stalled bool) store.Worker {
+			return store.Worker{ID: id, Lag: lag, Stalled: stalled}
 		}
 		for i, step := range []struct {
-			workers []reader.Worker
+			workers []store.Worker
 			lag     time.Duration
 			known   bool
 			alive   int
 		}{
-			{[]reader.Worker{worker("a", 0, true), worker("b", 0, true)}, 0, false, 0},
-			{[]reader.Worker{worker("a", time.Minute, true), worker("b", 0, true)}, time.Minute, true, 0},
-			{[]reader.Worker{worker("a", time.Minute, true), worker("b", time.Second, false)}, time.Minute, true, 1},
-			{[]reader.Worker{worker("a", 0, true), worker("b", time.Second, false)}, time.Second, true, 1},
-			{[]reader.Worker{worker("a", 0, true), worker("b", 0, false)}, 0, true, 1},
+			{[]store.Worker{worker("a", 0, true), worker("b", 0, true)}, 0, false, 0},
+			{[]store.Worker{worker("a", time.Minute, true), worker("b", 0, true)}, time.Minute, true, 0},
+			{[]store.Worker{worker("a", time.Minute, true), worker("b", time.Second, false)}, time.Minute, true, 1},
+			{[]store.Worker{worker("a", 0, true), worker("b", time.Second, false)}, time.Second, true, 1},
+			{[]store.Worker{worker("a", 0, true), worker("b", 0, false)}, 0, true, 1},
 		} {
 			for n := range step.workers {
 				step.workers[n].Expires = time.Now().Add(time.Minute)
 			}
-			store.announce(step.workers...)
+			st.announce(step.workers...)
 			lag, known := r.Lag(t.Context())
 			if alive := r.Pipeline(t.Context()).Workers; lag != step.lag || known != step.known || alive != step.alive {
 				t.Errorf("step %d: lag %s, known %t, %d alive; want %+v", i, lag, known, alive, step)
@@ -99,10 +100,10 @@ func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, off := range []time.Duration{-time.Hour, time.Hour} {
-			store := &fakeStore{skew: -off}
-			store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(-off + 10*time.Second)},
-				reader.Worker{ID: "gone", Lag: time.Minute, Expires: time.Now().Add(-off - 10*time.Second)})
-			r := newReader(t, store, nil, reader.Config{})
+			st := &fakeStore{skew: -off}
+			st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(-off + 10*time.Second)},
+				store.Worker{ID: "gone", Lag: time.Minute, Expires: time.Now().Add(-off - 10*time.Second)})
+			r := newReader(t, st, nil, reader.Config{})
 			if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
 				t.Errorf("a clock that is %s off: lag %s, known %t, want 1s", off, lag, known)
 			}
@@ -114,10 +115,10 @@ func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 func TestLagWhereMomentsAreAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{own: true, skew: time.Hour}
-		store.put("c", 1)
-		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(10 * time.Second)})
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{own: true, skew: time.Hour}
+		st.put("c", 1)
+		st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(10 * time.Second)})
+		r := newReader(t, st, nil, reader.Config{})
 		one(t, r, "c", 0)
 		if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
 			t.Errorf("lag %s, known %t, want 1s", lag, known)
@@ -128,22 +129,22 @@ func TestLagWhereMomentsAreAhead(t *testing.T) {
 func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(9 * time.Second)})
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{}
+		st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(9 * time.Second)})
+		r := newReader(t, st, nil, reader.Config{})
 		r.Lag(t.Context())
-		store.breakWith(errAway)
+		st.breakWith(errAway)
 		time.Sleep(7 * time.Second)
 		if lag, known := r.Lag(t.Context()); !known || lag != time.Second {
 			t.Errorf("lag is %s, %t; want the last one", lag, known)
 		}
 		r.Lag(t.Context())
-		if n := store.askedForWorkers(); n != 2 {
+		if n := st.askedForWorkers(); n != 2 {
 			t.Errorf("asked %d times, want 2: a failed reading is repeated after 1s", n)
 		}
 		time.Sleep(1100 * time.Millisecond)
 		r.Lag(t.Context())
-		if n := store.askedForWorkers(); n != 3 {
+		if n := st.askedForWorkers(); n != 3 {
 			t.Errorf("asked %d times, want 3: a failed reading is repeated after 1s", n)
 		}
 	})
@@ -153,28 +154,28 @@ func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 func TestRates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
 		began := time.Now()
-		at := func(id string, second int, entries, commits int64) reader.Worker {
-			return reader.Worker{ID: id, Expires: began.Add(time.Duration(second+15) * time.Second), Entries: entries, Commits: commits}
+		at := func(id string, second int, entries, commits int64) store.Worker {
+			return store.Worker{ID: id, Expires: began.Add(time.Duration(second+15) * time.Second), Entries: entries, Commits: commits}
 		}
 		for i, step := range []struct {
-			workers []reader.Worker
+			workers []store.Worker
 			want    reader.Pipeline
 		}{
-			{[]reader.Worker{at("a", 0, 100, 10)}, reader.Pipeline{Workers: 1}},
-			{[]reader.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
-			{[]reader.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
-			{[]reader.Worker{at("a", 15, 1100, 30), at("b", 15, 5, 5)}, reader.Pipeline{Workers: 2}},
-			{[]reader.Worker{at("a", 20, 1200, 35), at("b", 20, 10, 10)}, reader.Pipeline{Workers: 2, Entries: 21, Commits: 2, RatesKnown: true}},
-			{[]reader.Worker{at("a", 25, 3, 1), at("b", 25, 15, 15)}, reader.Pipeline{Workers: 2}}, // a started anew
-			{[]reader.Worker{at("a", 30, 3, 2), at("b", 30, 15, 15)}, reader.Pipeline{Workers: 2, Commits: 0.2, RatesKnown: true}},
-			{[]reader.Worker{at("a", 35, 9, 1), at("b", 35, 15, 15)}, reader.Pipeline{Workers: 2}},  // and again, with more entries
-			{[]reader.Worker{at("a", 34, 20, 9), at("b", 40, 15, 15)}, reader.Pipeline{Workers: 2}}, // the clock of a was set back
-			{[]reader.Worker{at("a", 44, 120, 19), at("b", 45, 15, 15)}, reader.Pipeline{Workers: 2, Entries: 10, Commits: 1, RatesKnown: true}},
+			{[]store.Worker{at("a", 0, 100, 10)}, reader.Pipeline{Workers: 1}},
+			{[]store.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
+			{[]store.Worker{at("a", 10, 1100, 30)}, reader.Pipeline{Workers: 1, Entries: 100, Commits: 2, RatesKnown: true}},
+			{[]store.Worker{at("a", 15, 1100, 30), at("b", 15, 5, 5)}, reader.Pipeline{Workers: 2}},
+			{[]store.Worker{at("a", 20, 1200, 35), at("b", 20, 10, 10)}, reader.Pipeline{Workers: 2, Entries: 21, Commits: 2, RatesKnown: true}},
+			{[]store.Worker{at("a", 25, 3, 1), at("b", 25, 15, 15)}, reader.Pipeline{Workers: 2}}, // a started anew
+			{[]store.Worker{at("a", 30, 3, 2), at("b", 30, 15, 15)}, reader.Pipeline{Workers: 2, Commits: 0.2, RatesKnown: true}},
+			{[]store.Worker{at("a", 35, 9, 1), at("b", 35, 15, 15)}, reader.Pipeline{Workers: 2}},  // and again, with more entries
+			{[]store.Worker{at("a", 34, 20, 9), at("b", 40, 15, 15)}, reader.Pipeline{Workers: 2}}, // the clock of a was set back
+			{[]store.Worker{at("a", 44, 120, 19), at("b", 45, 15, 15)}, reader.Pipeline{Workers: 2, Entries: 10, Commits: 1, RatesKnown: true}},
 		} {
-			store.announce(step.workers...)
+			st.announce(step.workers...)
 			if diff := cmp.Diff(step.want, r.Pipeline(t.Context())); diff != "" {
 				t.Errorf("reading %d (-want +got):\n%s", i, diff)
 			}
@@ -187,15 +188,15 @@ func TestRates(t *testing.T) {
 func TestTwoRecordsThatExpireTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		r := newReader(t, store, nil, reader.Config{})
-		worker := reader.Worker{ID: "a", Stalled: true, Expires: time.Now().Add(time.Minute)}
-		store.announce(worker)
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		worker := store.Worker{ID: "a", Stalled: true, Expires: time.Now().Add(time.Minute)}
+		st.announce(worker)
 		if got := r.Pipeline(t.Context()); got.Workers != 0 {
 			t.Errorf("%d aggregators take messages, want 0", got.Workers)
 		}
 		worker.Stalled, worker.Lag = false, time.Second
-		store.announce(worker)
+		st.announce(worker)
 		time.Sleep(5 * time.Second)
 		if got := r.Pipeline(t.Context()); got.Workers != 1 || got.Lag != time.Second {
 			t.Errorf("%d aggregators take messages and their lag is %s, want 1 and 1s", got.Workers, got.Lag)
@@ -207,9 +208,9 @@ func TestTwoRecordsThatExpireTogether(t *testing.T) {
 func TestOneCallerReadsTheRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &slowWorkers{delay: 300 * time.Millisecond}
-		store.announce(reader.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(time.Hour)})
-		r := newReader(t, store, nil, reader.Config{})
+		st := &slowWorkers{delay: 300 * time.Millisecond}
+		st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(time.Hour)})
+		r := newReader(t, st, nil, reader.Config{})
 		waits := func() (n int) {
 			took := make(chan time.Duration)
 			for range 10 {
@@ -238,7 +239,7 @@ func TestOneCallerReadsTheRecords(t *testing.T) {
 				t.Fatalf("%d of 10 waited for the next records, want 1", n)
 			}
 		}
-		if n := store.askedForWorkers(); n != 1+rounds {
+		if n := st.askedForWorkers(); n != 1+rounds {
 			t.Errorf("records were read %d times, want %d", n, 1+rounds)
 		}
 	})
@@ -249,7 +250,7 @@ type slowWorkers struct {
 	delay time.Duration
 }
 
-func (s *slowWorkers) Workers(ctx context.Context) ([]reader.Worker, error) {
+func (s *slowWorkers) Workers(ctx context.Context) ([]store.Worker, error) {
 	time.Sleep(s.delay)
 	return s.fakeStore.Workers(ctx)
 }
@@ -258,17 +259,17 @@ func (s *slowWorkers) Workers(ctx context.Context) ([]reader.Worker, error) {
 func TestVersionsOfTheSettings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
 		for _, c := range []struct{ versions, want []int64 }{
 			{[]int64{0}, []int64{0, 0}}, {[]int64{4, 3, 0, 7}, []int64{3, 7}}, {[]int64{2, 2}, []int64{2, 2}},
 		} {
-			workers := []reader.Worker{{ID: "dead", Settings: 1, Expires: time.Now()}}
+			workers := []store.Worker{{ID: "dead", Settings: 1, Expires: time.Now()}}
 			expires := time.Now().Add(time.Minute)
 			for i, version := range c.versions {
-				workers = append(workers, reader.Worker{ID: string(rune('a' + i)), Settings: version, Expires: expires})
+				workers = append(workers, store.Worker{ID: string(rune('a' + i)), Settings: version, Expires: expires})
 			}
-			store.announce(workers...)
+			st.announce(workers...)
 			time.Sleep(10 * time.Second)
 			p := r.Pipeline(t.Context())
 			if got := []int64{p.OldestSettings, p.NewestSettings}; !cmp.Equal(got, c.want) {

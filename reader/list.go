@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // MaxPage is the most counters of one page.
@@ -69,7 +70,7 @@ func checkList(prefix, after string, limit int) error {
 	return nil
 }
 
-func (r *Reader) listRecords(ctx context.Context, view View, prefix, after string, limit int) ([]Record, error) {
+func (r *Reader) listRecords(ctx context.Context, view store.View, prefix, after string, limit int) ([]store.Record, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	r.stats.lists.Add(1)
@@ -81,7 +82,7 @@ func (r *Reader) listRecords(ctx context.Context, view View, prefix, after strin
 }
 
 // cut returns the records of one page: at least one of those there are.
-func (r *Reader) cut(records []Record, limit int) []Record {
+func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 	shards := 0
 	for i, rec := range records {
 		if shards += rec.Shards; i == limit || i > 0 && shards > r.cfg.MaxShardsPerPage {

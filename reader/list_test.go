@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // pages lists everything and returns the names on each page.
@@ -33,11 +34,11 @@ func pages(t *testing.T, r *reader.Reader, prefix string, limit int) (pages []st
 
 func TestListPages(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{keys: 2}
+	st := &fakeStore{keys: 2}
 	for _, name := range []string{"b/1", "B", "b/10", "b/2", "é", "a//b", "b"} {
-		store.put(name, 1, 2, 3)
+		st.put(name, 1, 2, 3)
 	}
-	r := newReader(t, store, nil, reader.Config{})
+	r := newReader(t, st, nil, reader.Config{})
 	for _, tc := range []struct {
 		prefix string
 		limit  int
@@ -57,11 +58,11 @@ func TestListPages(t *testing.T) {
 
 func TestListPagesAreLimitedByShards(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
+	st := &fakeStore{}
 	for name, shards := range map[string]int{"a": 3, "b": 3, "c": 50, "d": 1, "e": 9, "f": 1} {
-		store.putValues(name, make([]reader.Value, shards)...)
+		st.putValues(name, make([]store.Value, shards)...)
 	}
-	r := newReader(t, store, nil, reader.Config{MaxShardsPerPage: 10})
+	r := newReader(t, st, nil, reader.Config{MaxShardsPerPage: 10})
 	if got, want := pages(t, r, "", 100), []string{"a b", "c", "d e", "f"}; !slices.Equal(got, want) {
 		t.Errorf("pages are %q, want %q", got, want)
 	}
@@ -69,15 +70,15 @@ func TestListPagesAreLimitedByShards(t *testing.T) {
 
 func TestListReadsOneMoment(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{keys: 1}
-	store.put("a", 1)
-	store.put("b", 2, 3)
-	store.before = func(context.Context, int) error {
-		store.put("a", 100)
-		store.put("b", 100, 100, 100)
+	st := &fakeStore{keys: 1}
+	st.put("a", 1)
+	st.put("b", 2, 3)
+	st.before = func(context.Context, int) error {
+		st.put("a", 100)
+		st.put("b", 100, 100, 100)
 		return nil
 	}
-	page, err := newReader(t, store, nil, reader.Config{}).List(t.Context(), "", "", 10)
+	page, err := newReader(t, st, nil, reader.Config{}).List(t.Context(), "", "", 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +90,11 @@ func TestListReadsOneMoment(t *testing.T) {
 // One overflowed counter must not hide all that come after it.
 func TestListNamesTheOverflowed(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("a", 1)
-	store.put("b", math.MaxInt64, 1)
-	store.put("c", 3)
-	r := newReader(t, store, nil, reader.Config{})
+	st := &fakeStore{}
+	st.put("a", 1)
+	st.put("b", math.MaxInt64, 1)
+	st.put("c", 3)
+	r := newReader(t, st, nil, reader.Config{})
 	page, err := r.List(t.Context(), "", "", 10)
 	if err != nil || !slices.Equal(page.Overflowed, []string{"b"}) || len(page.Totals) != 2 || page.Totals[1].Total != 3 {
 		t.Errorf("page is %+v, %v; want a and c, and b overflowed", page, err)

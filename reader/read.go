@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // maxIdleLookups is how many look-ups in a row may defer every key before the store
@@ -17,9 +18,9 @@ const maxIdleLookups = 10
 // A reading reads tallies in one view, and so at one moment.
 type reading struct {
 	r       *Reader
-	view    View
+	view    store.View
 	tallies []*tally
-	pending []Key // asked for and not answered
+	pending []store.Key // asked for and not answered
 	owner   map[string]*tally
 }
 
@@ -62,35 +63,26 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	return totals, nil
 }
 
-// A Sum is what a counter's record and shards hold at one moment, resets not taken off.
-type Sum struct {
-	Counter string
-	Exists  bool // there is a record; also where the counter is deleted
-	Sum     int64
-	Reset   Reset
-	At      time.Time
-}
-
 // Sum reads one counter's record and shards from the store, at a moment that is not before
 // the call. Errors are those of Totals.
-func (r *Reader) Sum(ctx context.Context, counter string) (Sum, error) {
+func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	if err := countmill.CheckCounter(counter); err != nil {
-		return Sum{}, err
+		return store.Sum{}, err
 	}
 	rd, at, err := r.read(ctx, []string{counter})
 	if err != nil {
-		return Sum{}, err
+		return store.Sum{}, err
 	}
 	// The sum and the moment are of one view: a reset goes by both.
 	t := rd.tallies[0]
 	v, fits := t.sum.int64()
 	if !fits || t.overflow {
-		return Sum{}, &OverflowError{Counter: counter}
+		return store.Sum{}, &OverflowError{Counter: counter}
 	}
-	return Sum{Counter: counter, Exists: t.exists, Sum: v, Reset: t.reset, At: at}, nil
+	return store.Sum{Exists: t.exists, Sum: v, ResetState: t.reset, At: at}, nil
 }
 
-func (r *Reader) newReading(view View) *reading {
+func (r *Reader) newReading(view store.View) *reading {
 	return &reading{r: r, view: view, owner: make(map[string]*tally)}
 }
 
@@ -98,7 +90,7 @@ func (r *Reader) newReading(view View) *reading {
 func (rd *reading) ask(counter string) {
 	t := &tally{counter: counter}
 	rd.adopt(t)
-	rd.pending = append(rd.pending, Key{counter, RecordKey})
+	rd.pending = append(rd.pending, store.Key{Counter: counter, Shard: store.RecordKey})
 	n, ok := rd.r.shards.Get(counter)
 	if !ok {
 		n = rd.r.cfg.Guess
@@ -107,9 +99,9 @@ func (rd *reading) ask(counter string) {
 }
 
 // askRecorded asks for a counter whose record has been read in this view.
-func (rd *reading) askRecorded(rec Record) error {
+func (rd *reading) askRecorded(rec store.Record) error {
 	t := &tally{counter: rec.Counter}
-	if err := t.takeRecord(Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
+	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
 		return err
 	}
 	rd.adopt(t)
@@ -125,7 +117,7 @@ func (rd *reading) adopt(t *tally) {
 // askShards asks for the shards below n that were not asked for before.
 func (rd *reading) askShards(t *tally, n int) {
 	for ; t.asked < n; t.asked++ {
-		rd.pending = append(rd.pending, Key{t.counter, t.asked})
+		rd.pending = append(rd.pending, store.Key{Counter: t.counter, Shard: t.asked})
 	}
 }
 
@@ -163,7 +155,7 @@ func (rd *reading) run(ctx context.Context) error {
 
 // take notes the answers and asks for what they show to be missing. It reports whether
 // there was any answer at all.
-func (rd *reading) take(keys []Key, values []Value) (answered bool, err error) {
+func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, err error) {
 	for i, key := range keys {
 		// A deferred key has no answer yet: ask for it again.
 		if values[i].Deferred {
@@ -176,7 +168,7 @@ func (rd *reading) take(keys []Key, values []Value) (answered bool, err error) {
 			return true, err
 		}
 		// The record decides how many shards there are: a remembered number may be old.
-		if key.Shard == RecordKey {
+		if key.Shard == store.RecordKey {
 			rd.r.remember(t)
 			rd.askShards(t, t.shards)
 		}
@@ -195,7 +187,7 @@ func (r *Reader) remember(t *tally) {
 }
 
 // lookup is one look-up, bounded in time and counted.
-func (r *Reader) lookup(ctx context.Context, view View, keys []Key) ([]Value, error) {
+func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) ([]store.Value, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	r.stats.lookups.Add(1)

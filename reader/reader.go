@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/countmill/countmill"
@@ -33,14 +35,14 @@ type Reader struct {
 
 // New returns a reader of the store. cache may be nil for none. The error reports all
 // that is wrong with the config.
-func New(store Store, cache Cache, cfg Config) (*Reader, error) {
-	if store == nil {
+func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
+	if st == nil {
 		return nil, errors.New("reader: store is nil")
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
-	r := &Reader{store: store, cfg: cfg.withDefaults()}
+	r := &Reader{store: st, cfg: cfg.withDefaults()}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.Env, r.cfg.Env
 	r.flights.env, r.workers.flights.env = r.cfg.Env, r.cfg.Env

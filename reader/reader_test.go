@@ -19,6 +19,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,11 +28,11 @@ var ignoreAsOf = cmpopts.IgnoreFields(reader.Total{}, "AsOf")
 
 func TestTotalsAreSumsInTheOrderAsked(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("a", 1)
-	store.put("b", 5, -7, 40)
-	store.put("z", -3)
-	r := newReader(t, store, nil, reader.Config{})
+	st := &fakeStore{}
+	st.put("a", 1)
+	st.put("b", 5, -7, 40)
+	st.put("z", -3)
+	r := newReader(t, st, nil, reader.Config{})
 	got, err := r.Totals(t.Context(), []string{"z", "b", "absent", "a", "b"}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +51,8 @@ func TestTotalsAreSumsInTheOrderAsked(t *testing.T) {
 			t.Errorf("%s is as of %s, %s as of %s: want one moment", total.Counter, total.AsOf, got[0].Counter, got[0].AsOf)
 		}
 	}
-	if store.open != 0 {
-		t.Errorf("%d views left open", store.open)
+	if st.open != 0 {
+		t.Errorf("%d views left open", st.open)
 	}
 }
 
@@ -80,23 +81,23 @@ func TestTotalsOfNothingAskNobody(t *testing.T) {
 // An old idea of N must not undercount, whether N grew between two reads or within one.
 func TestRaisedShardsAreCounted(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("c", 1, 2)
-	r := newReader(t, store, nil, reader.Config{})
+	st := &fakeStore{}
+	st.put("c", 1, 2)
+	r := newReader(t, st, nil, reader.Config{})
 	if got := one(t, r, "c", 0).Total; got != 3 {
 		t.Fatalf("total is %d, want 3", got)
 	}
-	store.put("c", 1, 2, 4, 8, 16)
+	st.put("c", 1, 2, 4, 8, 16)
 	if got := one(t, r, "c", 0); got.Total != 31 || got.Shards != 5 {
 		t.Errorf("after a raise from 2 to 5: %+v, want 31 of 5 shards", got)
 	}
-	if got, want := store.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
+	if got, want := st.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
 		t.Errorf("look-ups had %v keys, want %v", got, want)
 	}
-	if one(t, r, "c", 0); len(store.lookupSizes()) != 5 {
-		t.Errorf("look-ups are %v, want one more: the number of shards is remembered", store.lookupSizes())
+	if one(t, r, "c", 0); len(st.lookupSizes()) != 5 {
+		t.Errorf("look-ups are %v, want one more: the number of shards is remembered", st.lookupSizes())
 	}
-	store.put("c", 100)
+	st.put("c", 100)
 	if got := one(t, r, "c", 0); got.Total != 100 || got.Shards != 1 {
 		t.Errorf("after delete and anew: %+v, want 100 of 1 shard", got)
 	}
@@ -105,12 +106,12 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 // What a reader remembers must not change what it answers: the record decides.
 func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("c", 1, 2, 4, 8)
-	old := newReader(t, store, nil, reader.Config{})
+	st := &fakeStore{}
+	st.put("c", 1, 2, 4, 8)
+	old := newReader(t, st, nil, reader.Config{})
 	one(t, old, "c", 0)
-	store.records = map[string]int{"c": 2}
-	for name, r := range map[string]*reader.Reader{"old": old, "new": newReader(t, store, nil, reader.Config{})} {
+	st.records = map[string]int{"c": 2}
+	for name, r := range map[string]*reader.Reader{"old": old, "new": newReader(t, st, nil, reader.Config{})} {
 		if got := one(t, r, "c", 0); got.Total != 3 || got.Shards != 2 {
 			t.Errorf("the %s reader says %+v, want 3 of 2 shards", name, got)
 		}
@@ -119,15 +120,15 @@ func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 
 func TestRaiseWithinARead(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{keys: 1}
-	store.put("c", 1, 2, 3)
-	store.before = func(_ context.Context, n int) error {
+	st := &fakeStore{keys: 1}
+	st.put("c", 1, 2, 3)
+	st.before = func(_ context.Context, n int) error {
 		if n > 1 { // the view is pinned: none of this may be seen
-			store.put("c", 10, 20, 30, 40)
+			st.put("c", 10, 20, 30, 40)
 		}
 		return nil
 	}
-	r := newReader(t, store, nil, reader.Config{})
+	r := newReader(t, st, nil, reader.Config{})
 	if got := one(t, r, "c", 0); got.Total != 6 || got.Shards != 3 {
 		t.Errorf("total is %+v, want 6 of 3 shards", got)
 	}
@@ -138,14 +139,14 @@ func TestRaiseWithinARead(t *testing.T) {
 
 func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.put("c", 1, 2, 4)
-	first := map[reader.Key]bool{}
-	store.deferred = func(_ int, key reader.Key) bool {
+	st := &fakeStore{}
+	st.put("c", 1, 2, 4)
+	first := map[store.Key]bool{}
+	st.deferred = func(_ int, key store.Key) bool {
 		defer func() { first[key] = true }()
 		return !first[key] && key.Shard != 0 // the record comes after shard 0
 	}
-	r := newReader(t, store, nil, reader.Config{})
+	r := newReader(t, st, nil, reader.Config{})
 	if got := one(t, r, "c", 0); got.Total != 7 || got.Shards != 3 {
 		t.Errorf("total is %+v, want 7 of 3 shards", got)
 	}
@@ -153,8 +154,8 @@ func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 		lookups int // that defer everything
 		ok      bool
 	}{{9, true}, {10, false}} {
-		before := len(store.lookupSizes())
-		store.deferred = func(n int, _ reader.Key) bool { return n-before <= tc.lookups }
+		before := len(st.lookupSizes())
+		st.deferred = func(n int, _ store.Key) bool { return n-before <= tc.lookups }
 		_, err := r.Totals(t.Context(), []string{"c"}, 0)
 		if err == nil != tc.ok || err != nil && !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("a store that defers everything %d times in a row: %v, want ErrUnavailable from the tenth", tc.lookups, err)
@@ -167,24 +168,24 @@ func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 func TestReadsAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const counters, whole = 40, 1000
-	store := &fakeStore{keys: 7}
+	st := &fakeStore{keys: 7}
 	// Now and then all is answered: ten look-ups in a row that defer all that is asked, by
 	// chance the last key, would be a store that is away.
-	store.deferred = func(n int, _ reader.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
+	st.deferred = func(n int, _ store.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
 	var names []string
 	for i := range counters {
 		names = append(names, fmt.Sprintf("c%02d", i))
-		store.put(names[i], 0)
+		st.put(names[i], 0)
 	}
-	store.put(names[0], whole)
+	st.put(names[0], whole)
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	writers.Go(func() {
 		for ctx.Err() == nil {
-			store.update(func(m map[string][]reader.Value) { move(m, names) })
+			st.update(func(m map[string][]store.Value) { move(m, names) })
 		}
 	})
-	r := newReader(t, store, nil, reader.Config{Remember: 10})
+	r := newReader(t, st, nil, reader.Config{Remember: 10})
 	for range 100 {
 		totals, err := r.Totals(t.Context(), names, 0)
 		if err != nil {
@@ -202,10 +203,10 @@ func TestReadsAreOfOneMoment(t *testing.T) {
 	writers.Wait()
 }
 
-func move(m map[string][]reader.Value, names []string) {
+func move(m map[string][]store.Value, names []string) {
 	from, to := names[rand.IntN(len(names))], names[rand.IntN(len(names))]
 	if rand.IntN(10) == 0 && len(m[to]) < 20 {
-		m[to] = append(m[to], reader.Value{})
+		m[to] = append(m[to], store.Value{})
 	}
 	n := int64(rand.IntN(100))
 	m[from][rand.IntN(len(m[from]))].Value -= n
@@ -215,7 +216,7 @@ func move(m map[string][]reader.Value, names []string) {
 func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		shards []reader.Value
+		shards []store.Value
 		want   int64
 		over   bool
 	}{
@@ -225,14 +226,14 @@ func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 		"below the bottom":  {vals(math.MinInt64, -1), 0, true},
 		"fits in the end":   {vals(math.MaxInt64, math.MaxInt64, math.MinInt64, math.MinInt64), -2, false},
 		"twice round":       {vals(math.MaxInt64, math.MaxInt64, 2), 0, true},
-		"a shard saturated": {[]reader.Value{{Exists: true, Value: 5, Overflow: true}}, 0, true},
+		"a shard saturated": {[]store.Value{{Exists: true, Value: 5, Overflow: true}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &fakeStore{}
-			store.put("fine", 1)
-			store.putValues("c", tc.shards...)
-			r := newReader(t, store, nil, reader.Config{})
+			st := &fakeStore{}
+			st.put("fine", 1)
+			st.putValues("c", tc.shards...)
+			r := newReader(t, st, nil, reader.Config{})
 			totals, err := r.Totals(t.Context(), []string{"fine", "c"}, 0)
 			if !tc.over {
 				if err != nil || totals[1].Total != tc.want {
@@ -248,23 +249,23 @@ func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 	}
 }
 
-func vals(vs ...int64) []reader.Value {
-	var values []reader.Value
+func vals(vs ...int64) []store.Value {
+	var values []store.Value
 	for _, v := range vs {
-		values = append(values, reader.Value{Exists: true, Value: v})
+		values = append(values, store.Value{Exists: true, Value: v})
 	}
 	return values
 }
 
 func TestRecordOutOfRange(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{}
-	store.putValues("c", make([]reader.Value, countmill.MaxShards+1)...)
-	r := newReader(t, store, nil, reader.Config{})
+	st := &fakeStore{}
+	st.putValues("c", make([]store.Value, countmill.MaxShards+1)...)
+	r := newReader(t, st, nil, reader.Config{})
 	if _, err := r.Totals(t.Context(), []string{"c"}, 0); err == nil {
 		t.Error("a record of 1,000 shards was believed")
 	}
-	store.put("a", 1)
+	st.put("a", 1)
 	if page, err := r.List(t.Context(), "", "", 10); err == nil {
 		t.Errorf("a record of 1,000 shards was believed, or left out of the page %+v", page)
 	}
@@ -273,9 +274,9 @@ func TestRecordOutOfRange(t *testing.T) {
 // A store that breaks its contract breaks no reader.
 func TestAStoreThatAnswersTooLittle(t *testing.T) {
 	t.Parallel()
-	store := &shortStore{}
-	store.put("c", 1)
-	if _, err := newReader(t, store, nil, reader.Config{}).Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
+	st := &shortStore{}
+	st.put("c", 1)
+	if _, err := newReader(t, st, nil, reader.Config{}).Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, countmill.ErrUnavailable) {
 		t.Errorf("error is %v, want ErrUnavailable", err)
 	}
 }
@@ -283,11 +284,11 @@ func TestAStoreThatAnswersTooLittle(t *testing.T) {
 // A shortStore leaves the last answer out.
 type shortStore struct{ fakeStore }
 
-func (s *shortStore) View() reader.View { return shortView{s.fakeStore.View()} }
+func (s *shortStore) View() store.View { return shortView{s.fakeStore.View()} }
 
-type shortView struct{ reader.View }
+type shortView struct{ store.View }
 
-func (v shortView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v shortView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	values, err := v.View.Lookup(ctx, keys)
 	return values[:len(values)-1], err
 }
@@ -295,8 +296,8 @@ func (v shortView) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Valu
 func TestStoreCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
-		r := newReader(t, store, nil, reader.Config{Timeout: 3 * time.Second})
+		st := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
+		r := newReader(t, st, nil, reader.Config{Timeout: 3 * time.Second})
 		for _, maxStaleness := range []time.Duration{0, time.Second} {
 			began := time.Now()
 			_, err := r.Totals(t.Context(), []string{"c"}, maxStaleness)
@@ -313,8 +314,8 @@ func TestStoreCallsAreBounded(t *testing.T) {
 func TestCallerDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
+		r := newReader(t, st, nil, reader.Config{})
 		for _, maxStaleness := range []time.Duration{0, time.Second} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err := r.Totals(ctx, []string{"c"}, maxStaleness)
@@ -334,13 +335,13 @@ func TestCallerDeadline(t *testing.T) {
 func TestAnotherDatabaseIsNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeStore{}
-		store.put("c", 7)
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{}
+		st.put("c", 7)
+		r := newReader(t, st, nil, reader.Config{})
 		one(t, r, "c", 0)
-		store.mu.Lock()
-		store.foreign = errors.New("meta id changed")
-		store.mu.Unlock()
+		st.mu.Lock()
+		st.foreign = errors.New("meta id changed")
+		st.mu.Unlock()
 		time.Sleep(9 * time.Second)
 		one(t, r, "c", 0)
 		time.Sleep(time.Second)
@@ -355,9 +356,9 @@ func TestAnotherDatabaseIsNotRead(t *testing.T) {
 		if _, err := r.Ready(t.Context()); !errors.Is(err, countmill.ErrUnavailable) || !strings.Contains(err.Error(), "meta id changed") {
 			t.Errorf("Ready: %v, want the reason", err)
 		}
-		store.mu.Lock()
-		store.foreign = nil
-		store.mu.Unlock()
+		st.mu.Lock()
+		st.foreign = nil
+		st.mu.Unlock()
 		one(t, r, "c", 0)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // probeName is asked of the cache to see whether it answers. Nothing is ever kept
@@ -101,5 +102,5 @@ func (c *checker) note(now time.Time, err error) {
 	if c.bad = err; err == nil {
 		c.good = now
 	}
-	c.other.Store(err != nil && c.other.Load() || errors.Is(err, ErrOtherDatabase))
+	c.other.Store(err != nil && c.other.Load() || errors.Is(err, store.ErrOtherDatabase))
 }

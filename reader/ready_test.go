@@ -22,18 +22,18 @@ func TestOneCallerChecksTheStore(t *testing.T) {
 		{errors.New("meta id changed"), countmill.ErrUnavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &slowCheck{}
-			store.put("c", 1)
-			r := newReader(t, store, nil, reader.Config{CheckEvery: 10 * time.Second})
+			st := &slowCheck{}
+			st.put("c", 1)
+			r := newReader(t, st, nil, reader.Config{CheckEvery: 10 * time.Second})
 			one(t, r, "c", 0)
 			time.Sleep(10 * time.Second)
-			store.foreign = tc.last
+			st.foreign = tc.last
 			if _, err := r.Totals(t.Context(), []string{"c"}, 0); !errors.Is(err, tc.want) {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
-			store.foreign, store.delay = nil, time.Second
-			before := store.checks
+			st.foreign, st.delay = nil, time.Second
+			before := st.checks
 			took := make(chan time.Duration)
 			for range 10 {
 				go func() {
@@ -52,7 +52,7 @@ func TestOneCallerChecksTheStore(t *testing.T) {
 					waited++
 				}
 			}
-			if n := store.checks - before; n != 1 || waited != 1 {
+			if n := st.checks - before; n != 1 || waited != 1 {
 				t.Errorf("after %v: %d of 10 callers waited for %d checks, want 1 for 1", tc.last, waited, n)
 			}
 		})

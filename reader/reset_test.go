@@ -13,17 +13,18 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // resetStore has counters a to f, of which all but a were reset, and d to f deleted.
 func resetStore() *fakeStore {
 	at := time.Now().Add(-time.Hour)
-	s := &fakeStore{resets: map[string]reader.Reset{
-		"b": {Baseline: 5, At: at},
-		"c": {Baseline: -7, At: at},
-		"d": {Baseline: 6, At: at, DeletedAt: at},
-		"e": {Baseline: 7, At: at, DeletedAt: at},
-		"f": {At: at, DeletedAt: at},
+	s := &fakeStore{resets: map[string]store.ResetState{
+		"b": {Baseline: 5, ResetAt: at},
+		"c": {Baseline: -7, ResetAt: at},
+		"d": {Baseline: 6, ResetAt: at, DeletedAt: at},
+		"e": {Baseline: 7, ResetAt: at, DeletedAt: at},
+		"f": {ResetAt: at, DeletedAt: at},
 	}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		s.put(name, 1, 2, 3)
@@ -64,7 +65,7 @@ func TestResetsAreTakenOff(t *testing.T) {
 func TestOverflowOfTheDifference(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		shards   []reader.Value
+		shards   []store.Value
 		baseline int64
 		want     int64
 		over     bool
@@ -77,9 +78,9 @@ func TestOverflowOfTheDifference(t *testing.T) {
 		"and back":                  {vals(-1), math.MinInt64, math.MaxInt64, false},
 		"the sum alone is too much": {vals(math.MaxInt64-1, 9), 10, math.MaxInt64 - 2, false},
 	} {
-		store := &fakeStore{resets: map[string]reader.Reset{"c": {Baseline: tc.baseline, At: time.Now()}}}
-		store.putValues("c", tc.shards...)
-		r := newReader(t, store, nil, reader.Config{})
+		st := &fakeStore{resets: map[string]store.ResetState{"c": {Baseline: tc.baseline, ResetAt: time.Now()}}}
+		st.putValues("c", tc.shards...)
+		r := newReader(t, st, nil, reader.Config{})
 		totals, err := r.Totals(t.Context(), []string{"c"}, 0)
 		if tc.over != errors.Is(err, countmill.ErrOverflow) || !tc.over && (err != nil || totals[0].Total != tc.want) {
 			t.Errorf("%s: got %+v, %v, want %d, overflow %t", name, totals, err, tc.want, tc.over)
@@ -90,19 +91,19 @@ func TestOverflowOfTheDifference(t *testing.T) {
 // Sum is what a reset goes by: all that the shards hold, and what the record says.
 func TestSum(t *testing.T) {
 	t.Parallel()
-	store := resetStore()
-	r := newReader(t, store, nil, reader.Config{})
-	for counter, want := range map[string]reader.Sum{
+	st := resetStore()
+	r := newReader(t, st, nil, reader.Config{})
+	for counter, want := range map[string]store.Sum{
 		"b": {Exists: true, Sum: 6}, "d": {Exists: true, Sum: 6}, "x": {},
 	} {
-		want.Counter, want.Reset = counter, store.resets[counter]
+		want.ResetState = st.resets[counter]
 		before := time.Now()
 		got, err := r.Sum(t.Context(), counter)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(reader.Sum{}, "At")); diff != "" || err != nil || got.At.Before(before) {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.Sum{}, "At")); diff != "" || err != nil || got.At.Before(before) {
 			t.Errorf("Sum of %s: %v, at %s (-want +got):\n%s", counter, err, got.At, diff)
 		}
 	}
-	store.putValues("over", vals(math.MaxInt64, 1)...)
+	st.putValues("over", vals(math.MaxInt64, 1)...)
 	if _, err := r.Sum(t.Context(), "over"); !errors.Is(err, countmill.ErrOverflow) {
 		t.Errorf("Sum of what does not fit: got %v", err)
 	}
@@ -116,9 +117,9 @@ func TestSum(t *testing.T) {
 func TestResetIsVisibleWithinTheStaleness(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, cache := resetStore(), &fakeCache{}
-		delete(store.resets, "b")
-		r := newReader(t, store, cache, reader.Config{})
+		st, cache := resetStore(), &fakeCache{}
+		delete(st.resets, "b")
+		r := newReader(t, st, cache, reader.Config{})
 		for _, step := range []struct {
 			pass, staleness time.Duration
 			want            int64
@@ -135,9 +136,9 @@ func TestResetIsVisibleWithinTheStaleness(t *testing.T) {
 			if got.Total != step.want || got.Source != step.source || got.Exists != (step.want != 0) {
 				t.Errorf("with %s permitted: got %+v, want %d from the %s", step.staleness, got, step.want, step.source)
 			}
-			store.mu.Lock()
-			store.resets["b"] = reader.Reset{Baseline: 6, At: time.Now(), DeletedAt: time.Now()}
-			store.mu.Unlock()
+			st.mu.Lock()
+			st.resets["b"] = store.ResetState{Baseline: 6, ResetAt: time.Now(), DeletedAt: time.Now()}
+			st.mu.Unlock()
 		}
 	})
 }

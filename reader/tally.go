@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // A tally is a counter while it is being read. The record decides how many shards it
@@ -14,7 +15,7 @@ type tally struct {
 	known    bool // the record has been read
 	exists   bool
 	shards   int
-	reset    Reset
+	reset    store.ResetState
 	sum      sum
 	overflow bool
 	early    []answer
@@ -22,13 +23,13 @@ type tally struct {
 
 type answer struct {
 	shard int
-	value Value
+	value store.Value
 }
 
 // take notes the answer to a key. The error is that of a record no countmill writes.
-func (t *tally) take(shard int, v Value) error {
+func (t *tally) take(shard int, v store.Value) error {
 	switch {
-	case shard == RecordKey:
+	case shard == store.RecordKey:
 		return t.takeRecord(v)
 	case !t.known:
 		t.early = append(t.early, answer{shard, v})
@@ -38,7 +39,7 @@ func (t *tally) take(shard int, v Value) error {
 	return nil
 }
 
-func (t *tally) takeRecord(v Value) error {
+func (t *tally) takeRecord(v store.Value) error {
 	if v.Value < 0 || v.Value > countmill.MaxShards || v.Overflow {
 		return fmt.Errorf("the record of counter %q names %d shards, not 0 to %d", t.counter, v.Value, countmill.MaxShards)
 	}
@@ -55,7 +56,7 @@ func (t *tally) takeRecord(v Value) error {
 
 // add leaves out shards at or above the record's number. A reader that remembers more
 // (the counter was deleted and made anew) must give the same total as one that does not.
-func (t *tally) add(shard int, v Value) {
+func (t *tally) add(shard int, v store.Value) {
 	if shard >= t.shards {
 		return
 	}

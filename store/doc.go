@@ -1,3 +1,17 @@
-// Package store is what every store keeps and promises, whatever its technology: the
-// settings that protect counts, and the constants that their proofs rest on.
+// Package store is the contract of a store, whatever its technology: what it keeps, what it
+// promises, and how long.
+//
+//	fold.go         commits of markers and shard deltas, applied whole or not at all
+//	counters.go     the records of counters: shards, resets, sweeps
+//	view.go         consistent reads
+//	deadletters.go  letters that could not be counted; replay.go and fate.go: how one is replayed once
+//	heartbeat.go    what aggregators report, and the meta record
+//	settings.go     the deduplication window, kept in the database
+//	safety.go       every duration that a proof rests on, with their relations
+//	survey.go       shards as they are stored, for verification and export
+//	cache.go        totals that may be forgotten at any time
+//
+// The bus has no contract here: it is Watermill's message.Publisher and message.Subscriber.
+//
+// Package storetest has the suites that every store, cache and bus passes, and a fake store.
 package store

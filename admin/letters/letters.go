@@ -39,7 +39,7 @@ type Letters struct {
 }
 
 // New returns Letters of a store.
-func New(store Store, cfg Config) *Letters { return &Letters{store, cfg.Env} }
+func New(st Store, cfg Config) *Letters { return &Letters{st, cfg.Env} }
 
 // A Page holds letters in the order of their keys.
 type Page struct {

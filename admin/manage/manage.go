@@ -14,13 +14,14 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 // An Admin looks after counters. *admin.Admin is one; its methods have the promises.
 type Admin interface {
-	Raise(ctx context.Context, counter string, shards int) error
-	Reset(ctx context.Context, counter, id string) (admin.Done, error)
-	Delete(ctx context.Context, counter string) (admin.Done, error)
+	Grow(ctx context.Context, counter string, shards int) error
+	Reset(ctx context.Context, counter, id string) (store.ResetResult, error)
+	Delete(ctx context.Context, counter string) (store.ResetResult, error)
 }
 
 // Config bounds requests. Its zero value works.
@@ -105,7 +106,7 @@ func (h *Handler) raise(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := access.From(r.Context()).Check(name); err != nil {
 		return nil, err
 	}
-	return raised{name, shards}, h.admin.Raise(r.Context(), name, shards)
+	return raised{name, shards}, h.admin.Grow(r.Context(), name, shards)
 }
 
 // What a reset or a delete has done, as clients see it.
@@ -115,7 +116,7 @@ type done struct {
 	AsOf    string `json:"as_of"`
 }
 
-func doneOf(counter string, d admin.Done, asString bool) done {
+func doneOf(counter string, d store.ResetResult, asString bool) done {
 	return done{counter, number{d.Removed, asString}, api.FormatTime(d.At)}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin/manage"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/store"
 )
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
@@ -22,21 +23,21 @@ var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600
 // A fakeAdmin notes what it was asked and answers alike.
 type fakeAdmin struct {
 	asked string
-	done  admin.Done
+	done  store.ResetResult
 	err   error
 }
 
-func (f *fakeAdmin) Raise(_ context.Context, counter string, shards int) error {
+func (f *fakeAdmin) Grow(_ context.Context, counter string, shards int) error {
 	f.asked = fmt.Sprintf("raise %q %d", counter, shards)
 	return f.err
 }
 
-func (f *fakeAdmin) Reset(_ context.Context, counter, id string) (admin.Done, error) {
+func (f *fakeAdmin) Reset(_ context.Context, counter, id string) (store.ResetResult, error) {
 	f.asked = fmt.Sprintf("reset %q %q", counter, id)
 	return f.done, f.err
 }
 
-func (f *fakeAdmin) Delete(_ context.Context, counter string) (admin.Done, error) {
+func (f *fakeAdmin) Delete(_ context.Context, counter string) (store.ResetResult, error) {
 	f.asked = fmt.Sprintf("delete %q", counter)
 	return f.done, f.err
 }
@@ -79,7 +80,7 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/reset", `{"counter":"a"}`, `reset "a" ""`, fmt.Sprintf(removed, "a")},
 		{"POST", "/v1/reset?format=number", `{"id":"1","counter":"a b"}`, `reset "a b" "1"`, fmt.Sprintf(removed, "a b")},
 	} {
-		f := &fakeAdmin{done: admin.Done{Removed: -1 << 63, At: asOf}}
+		f := &fakeAdmin{done: store.ResetResult{Removed: -1 << 63, At: asOf}}
 		rec := call(t, f, doc, tc.method, tc.target, jsonType, tc.body)
 		if got := strings.TrimSpace(rec.Body.String()); rec.Code != 200 || f.asked != tc.asked || got != tc.want {
 			t.Errorf("%s %s %s: got %d %s, asked for %s; want %s and %s", tc.method, tc.target, tc.body, rec.Code, got, f.asked, tc.want, tc.asked)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 // shards is the shards of a counter as clients see them.
@@ -22,7 +23,7 @@ type count struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-func shardsOf(counter string, page Page) shards {
+func shardsOf(counter string, page store.ShardPage) shards {
 	out := shards{Counter: counter, AsOf: api.FormatTime(page.At), Counts: make([]count, len(page.Shards))}
 	out.Shards, out.Exists = page.Records[counter], page.Records[counter] > 0
 	for i := range page.Shards {
@@ -31,7 +32,7 @@ func shardsOf(counter string, page Page) shards {
 		if !s.Overflow && s.Bad == "" {
 			out.Counts[i].Count = &s.Count
 		}
-		if problem, wrong := page.judge(s); wrong {
+		if problem, wrong := judge(&page, s); wrong {
 			out.Counts[i].Problem = problem.Kind
 		}
 	}

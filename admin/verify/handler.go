@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 // HandlerConfig bounds requests. Its zero value works.
@@ -75,7 +76,7 @@ func (h *Handler) verify(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := query.Limit(MaxShards, MaxShards)
+	limit, err := query.Limit(store.MaxSurveyPage, store.MaxSurveyPage)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +104,11 @@ func (h *Handler) fix(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked := request{Limit: MaxShards}
+	asked := request{Limit: store.MaxSurveyPage}
 	if err := json.Unmarshal(body, &asked, json.RejectUnknownMembers(true)); err != nil {
 		return nil, &countmill.FieldError{Field: "body", Problem: "is not what this call takes", Limit: `{"prefix": "", "limit": 1000, "page_token": ""}`}
 	}
-	if asked.Limit < 1 || asked.Limit > MaxShards {
+	if asked.Limit < 1 || asked.Limit > store.MaxSurveyPage {
 		return nil, errLimit
 	}
 	return h.page(r, asked, true)
@@ -131,4 +132,4 @@ func (h *Handler) page(r *http.Request, asked request, fix bool) (any, error) {
 	return resultOf(result), nil
 }
 
-var errLimit = &countmill.FieldError{Field: "limit", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(MaxShards)}
+var errLimit = &countmill.FieldError{Field: "limit", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(store.MaxSurveyPage)}

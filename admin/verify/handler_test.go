@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/store"
 )
 
 // A surface is the HTTP half, held to the document.
@@ -57,7 +58,7 @@ func TestShardsOverHTTP(t *testing.T) {
 	s.want(t, "GET", "/v1/shards?counter=nobody", "", 200, `"exists":false,"shards":0,"counts":[]}`)
 	s.want(t, "GET", "/v1/shards", "", 400, "counter is empty")
 	s.want(t, "GET", "/v1/shards?counter=a&counter=b", "", 400, "counter stands twice")
-	odd := onePage{verify.Page{At: asOf, Records: map[string]int{"a": 9}, Shards: []verify.Shard{
+	odd := onePage{store.ShardPage{At: asOf, Records: map[string]int{"a": 9}, Shards: []store.Shard{
 		{Counter: "a", Overflow: true, Count: 1, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
 	}}}
 	serve(t, verify.New(odd, raises{}, nil)).want(t, "GET", "/v1/shards?counter=a", "", 200,

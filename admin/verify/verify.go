@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 // What can be wrong.
@@ -56,19 +57,19 @@ type Totals interface {
 
 // Recorder raises the record of a counter, and makes it where there is none.
 type Recorder interface {
-	Raise(ctx context.Context, counter string, shards int) error
+	Grow(ctx context.Context, counter string, shards int) error
 }
 
 // A Verifier looks at a store page by page.
 type Verifier struct {
-	store    Store
+	store    store.Survey
 	recorder Recorder
 	totals   Totals // nil in a process that serves none
 }
 
 // New returns a verifier. totals is nil where there is no cache to look at.
-func New(store Store, recorder Recorder, totals Totals) *Verifier {
-	return &Verifier{store, recorder, totals}
+func New(survey store.Survey, recorder Recorder, totals Totals) *Verifier {
+	return &Verifier{survey, recorder, totals}
 }
 
 // A Result is what a page showed.
@@ -91,7 +92,7 @@ const (
 var errToken = &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave", Limit: "the next_page_token of the page before, with the same prefix"}
 
 // ShardsOf returns the shards of one counter.
-func (v *Verifier) ShardsOf(ctx context.Context, counter string) (Page, error) {
+func (v *Verifier) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	page, err := v.store.ShardsOf(ctx, counter)
 	return page, away("reading shards", err)
 }
@@ -118,7 +119,7 @@ func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, f
 	r := Result{At: page.At, Shards: len(page.Shards)}
 	needs := make(map[string]int) // how many shards the record of a counter must name
 	for i := range page.Shards {
-		if p, wrong := page.judge(&page.Shards[i]); wrong {
+		if p, wrong := judge(&page, &page.Shards[i]); wrong {
 			r.Problems = append(r.Problems, p)
 			if p.Kind != Unreadable && p.Shard < countmill.MaxShards {
 				needs[p.Counter] = max(needs[p.Counter], p.Shard+1)
@@ -134,7 +135,7 @@ func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, f
 		return r, nil
 	}
 	for counter, shards := range needs {
-		if err := v.recorder.Raise(ctx, counter, shards); err != nil {
+		if err := v.recorder.Grow(ctx, counter, shards); err != nil {
 			return Result{}, away("raising a record", err)
 		}
 	}
@@ -146,7 +147,7 @@ func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, f
 }
 
 // judge holds a shard against its counter's record.
-func (p *Page) judge(s *Shard) (Problem, bool) {
+func judge(p *store.ShardPage, s *store.Shard) (Problem, bool) {
 	problem := Problem{Counter: s.Counter, Shard: s.Number}
 	record, recorded := p.Records[s.Counter]
 	switch {

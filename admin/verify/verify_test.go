@@ -14,8 +14,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 )
 
 // A rig is a verifier of a fake store and of fake totals.
@@ -26,15 +26,15 @@ type rig struct {
 }
 
 func newRig() *rig {
-	store := fakestore.New(fakestore.Options{})
+	st := fakestore.New(fakestore.Options{})
 	totals := &fakeTotals{now: asOf, cached: map[string]verify.Cached{}, past: map[string]int64{}}
-	return &rig{verify.New(store, raiser{store}, totals), store, totals}
+	return &rig{verify.New(st, raiser{st}, totals), st, totals}
 }
 
 type raiser struct{ store *fakestore.Store }
 
-func (r raiser) Raise(ctx context.Context, counter string, shards int) error {
-	return r.store.Raise(ctx, []aggregator.Raise{{Counter: counter, Shards: shards}})
+func (r raiser) Grow(ctx context.Context, counter string, shards int) error {
+	return r.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}})
 }
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_000, time.UTC)
@@ -83,12 +83,12 @@ func (f *fakeTotals) At(_ context.Context, counter string, at time.Time) (int64,
 func (r *rig) fold(t *testing.T, counter string, record int, shards ...int) {
 	t.Helper()
 	if record > 0 {
-		if err := (raiser{r.store}).Raise(t.Context(), counter, record); err != nil {
+		if err := (raiser{r.store}).Grow(t.Context(), counter, record); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range shards {
-		_, err := r.store.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{aggregator.NewAdd(counter, n, int64(n+1))}})
+		_, err := r.store.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, n, int64(n+1))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestShardsThatNoTotalHas(t *testing.T) {
 // Beyond the most shards that a record may name only a person can help.
 func TestWhatIsNotMended(t *testing.T) {
 	t.Parallel()
-	page := verify.Page{At: asOf, Records: map[string]int{"a": 1}, Shards: []verify.Shard{
+	page := store.ShardPage{At: asOf, Records: map[string]int{"a": 1}, Shards: []store.Shard{
 		{Counter: "a", Number: countmill.MaxShards, Count: 3}, {Counter: "a", Number: countmill.MaxShards - 1, Count: 4}, {Counter: "a", Number: 2, Bad: "cut off"},
 	}}
 	raised := raises{}
@@ -182,16 +182,16 @@ func TestWhatIsNotMended(t *testing.T) {
 	}
 }
 
-type onePage struct{ page verify.Page }
+type onePage struct{ page store.ShardPage }
 
-func (o onePage) ShardsOf(context.Context, string) (verify.Page, error) { return o.page, nil }
-func (o onePage) ShardPage(context.Context, string, string, int) (verify.Page, error) {
+func (o onePage) ShardsOf(context.Context, string) (store.ShardPage, error) { return o.page, nil }
+func (o onePage) ShardPage(context.Context, string, string, int) (store.ShardPage, error) {
 	return o.page, nil
 }
 
 type raises map[string]int
 
-func (r raises) Raise(_ context.Context, counter string, shards int) error {
+func (r raises) Grow(_ context.Context, counter string, shards int) error {
 	r[counter] = shards
 	return nil
 }

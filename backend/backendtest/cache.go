@@ -11,16 +11,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // RunCache holds a cache to everything that the reader relies on. open returns a cache
 // for each test in which no other test's counters can be seen; it must not forget
 // anything by itself while a test runs.
-func RunCache(t *testing.T, open func(t *testing.T) reader.Cache) {
+func RunCache(t *testing.T, open func(t *testing.T) store.Cache) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, c reader.Cache)
+		run  func(t *testing.T, c store.Cache)
 	}{
 		{"GetReturnsWhatWasSet", testGetReturnsWhatWasSet},
 		{"LaterAsOfWins", testLaterAsOfWins},
@@ -39,7 +39,7 @@ func RunCache(t *testing.T, open func(t *testing.T) reader.Cache) {
 }
 
 // Whoever finds that a total is wrong has it dropped.
-func testDropForgets(t *testing.T, c reader.Cache) {
+func testDropForgets(t *testing.T, c store.Cache) {
 	dropper, ok := c.(interface {
 		Drop(ctx context.Context, counters []string) error
 	})
@@ -67,33 +67,33 @@ func testDropForgets(t *testing.T, c reader.Cache) {
 	}
 }
 
-func cached(counter string, total int64, asOf time.Time) reader.Cached {
-	return reader.Cached{Counter: counter, Total: total, Shards: 3, Exists: true, AsOf: asOf}
+func cached(counter string, total int64, asOf time.Time) store.CachedTotal {
+	return store.CachedTotal{Counter: counter, Total: total, Shards: 3, Exists: true, AsOf: asOf}
 }
 
-func get(t testing.TB, c reader.Cache, counters ...string) []reader.Cached {
+func get(t testing.TB, c store.Cache, counters ...string) []store.CachedTotal {
 	t.Helper()
 	got, err := c.Get(t.Context(), counters)
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}
-	slices.SortFunc(got, func(a, b reader.Cached) int { return strings.Compare(a.Counter, b.Counter) })
+	slices.SortFunc(got, func(a, b store.CachedTotal) int { return strings.Compare(a.Counter, b.Counter) })
 	return got
 }
 
-func set(t testing.TB, c reader.Cache, ttl time.Duration, totals ...reader.Cached) {
+func set(t testing.TB, c store.Cache, ttl time.Duration, totals ...store.CachedTotal) {
 	t.Helper()
 	if err := c.Set(t.Context(), totals, ttl); err != nil {
 		t.Fatalf("Set: %v", err)
 	}
 }
 
-func testGetReturnsWhatWasSet(t *testing.T, c reader.Cache) {
+func testGetReturnsWhatWasSet(t *testing.T, c store.Cache) {
 	now := time.Now().Truncate(time.Microsecond)
 	if got := get(t, c, oddNames...); len(got) != 0 {
 		t.Errorf("an empty cache has %v", got)
 	}
-	var want []reader.Cached
+	var want []store.CachedTotal
 	for i, name := range oddNames {
 		total := cached(name, int64(i), now.Add(time.Duration(i)*time.Microsecond))
 		switch i {
@@ -102,12 +102,12 @@ func testGetReturnsWhatWasSet(t *testing.T, c reader.Cache) {
 		case 1:
 			total.Total = math.MinInt64 + 1
 		case 2:
-			total = reader.Cached{Counter: name, AsOf: now}
+			total = store.CachedTotal{Counter: name, AsOf: now}
 		}
 		want = append(want, total)
 	}
 	set(t, c, time.Minute, want...)
-	slices.SortFunc(want, func(a, b reader.Cached) int { return strings.Compare(a.Counter, b.Counter) })
+	slices.SortFunc(want, func(a, b store.CachedTotal) int { return strings.Compare(a.Counter, b.Counter) })
 	if diff := cmp.Diff(want, get(t, c, append([]string{"not there"}, oddNames...)...), sameTimes); diff != "" {
 		t.Errorf("Get (-want +got):\n%s", diff)
 	}
@@ -116,7 +116,7 @@ func testGetReturnsWhatWasSet(t *testing.T, c reader.Cache) {
 	}
 }
 
-func testLaterAsOfWins(t *testing.T, c reader.Cache) {
+func testLaterAsOfWins(t *testing.T, c store.Cache) {
 	now := time.Now().Truncate(time.Microsecond)
 	for _, step := range []struct {
 		total int64
@@ -130,7 +130,7 @@ func testLaterAsOfWins(t *testing.T, c reader.Cache) {
 	}
 }
 
-func testConcurrentSetsKeepTheLatest(t *testing.T, c reader.Cache) {
+func testConcurrentSetsKeepTheLatest(t *testing.T, c store.Cache) {
 	now := time.Now().Truncate(time.Microsecond)
 	var wg sync.WaitGroup
 	const setters, rounds = 8, 50
@@ -140,7 +140,7 @@ func testConcurrentSetsKeepTheLatest(t *testing.T, c reader.Cache) {
 				n := round*setters + i
 				// An error is a miss to the reader; the last Set of all must then be repeated.
 				for range 100 {
-					if c.Set(t.Context(), []reader.Cached{cached("a", int64(n), now.Add(time.Duration(n)*time.Millisecond))}, time.Minute) == nil {
+					if c.Set(t.Context(), []store.CachedTotal{cached("a", int64(n), now.Add(time.Duration(n)*time.Millisecond))}, time.Minute) == nil {
 						break
 					}
 				}
@@ -153,7 +153,7 @@ func testConcurrentSetsKeepTheLatest(t *testing.T, c reader.Cache) {
 	}
 }
 
-func testTotalExpires(t *testing.T, c reader.Cache) {
+func testTotalExpires(t *testing.T, c store.Cache) {
 	set(t, c, time.Second, cached("a", 1, time.Now()))
 	set(t, c, time.Hour, cached("b", 1, time.Now()))
 	eventually(t, "a total with a ttl of 1s is gone", func() bool { return len(get(t, c, "a")) == 0 })
@@ -162,7 +162,7 @@ func testTotalExpires(t *testing.T, c reader.Cache) {
 	}
 }
 
-func testLockLetsOneIn(t *testing.T, c reader.Cache) {
+func testLockLetsOneIn(t *testing.T, c store.Cache) {
 	for range 20 {
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -202,7 +202,7 @@ func testLockLetsOneIn(t *testing.T, c reader.Cache) {
 	}
 }
 
-func testLockExpires(t *testing.T, c reader.Cache) {
+func testLockExpires(t *testing.T, c store.Cache) {
 	if won, err := c.Lock(t.Context(), "a", time.Second); err != nil || !won {
 		t.Fatalf("Lock: got %t, %v", won, err)
 	}
@@ -212,14 +212,14 @@ func testLockExpires(t *testing.T, c reader.Cache) {
 	})
 }
 
-func testCacheCancelledContext(t *testing.T, c reader.Cache) {
+func testCacheCancelledContext(t *testing.T, c store.Cache) {
 	set(t, c, time.Minute, cached("a", 1, time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, err := c.Get(ctx, []string{"a"}); err == nil {
 		t.Errorf("Get with a context that has ended: got %v and no error", got)
 	}
-	if err := c.Set(ctx, []reader.Cached{cached("a", 2, time.Now().Add(time.Hour))}, time.Minute); err == nil {
+	if err := c.Set(ctx, []store.CachedTotal{cached("a", 2, time.Now().Add(time.Hour))}, time.Minute); err == nil {
 		t.Errorf("Set with a context that has ended: got no error")
 	}
 	if won, err := c.Lock(ctx, "a", time.Minute); err == nil || won {

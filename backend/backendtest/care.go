@@ -12,32 +12,30 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 func testAnnounceReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
-	a := aggregator.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
-	b := aggregator.Worker{ID: "b", Expires: now.Add(-time.Hour)}
-	for _, w := range []aggregator.Worker{a, b} {
-		if err := s.Announce(t.Context(), w); err != nil {
+	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
+	b := store.Worker{ID: "b", Expires: now.Add(-time.Hour)}
+	for _, w := range []store.Worker{a, b} {
+		if err := s.Beat(t.Context(), w); err != nil {
 			t.Fatalf("Announce: %v", err)
 		}
 	}
 	a.Lag, a.Stalled, a.Entries = 3*time.Microsecond, true, a.Entries+1
-	if err := s.Announce(t.Context(), a); err != nil {
+	if err := s.Beat(t.Context(), a); err != nil {
 		t.Fatalf("Announce: %v", err)
 	}
 	got, err := s.Workers(t.Context())
 	if err != nil {
 		t.Fatalf("Workers: %v", err)
 	}
-	slices.SortFunc(got, func(x, y reader.Worker) int { return strings.Compare(x.ID, y.ID) })
-	want := []reader.Worker{reader.Worker(b), reader.Worker(a)}
+	slices.SortFunc(got, func(x, y store.Worker) int { return strings.Compare(x.ID, y.ID) })
+	want := []store.Worker{store.Worker(b), store.Worker(a)}
 	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
 		t.Errorf("Workers (-want +got):\n%s", diff)
 	}
@@ -64,43 +62,43 @@ func testCheckIsFine(t *testing.T, su *suite) {
 }
 
 // readTime is the moment of a read that is made now.
-func readTime(t testing.TB, s Store) time.Time {
+func readTime(t testing.TB, s store.Store) time.Time {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}}); err != nil {
+	if _, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 0}}); err != nil {
 		t.Fatalf("Lookup: %v", err)
 	}
 	return v.ReadTime()
 }
 
 // calls is every call that takes a context, with arguments that a healthy store takes at about m.At.
-func calls(s Store, m aggregator.Marker) map[string]func(ctx context.Context) error {
+func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) error {
 	first := func(_ any, err error) error { return err }
 	return map[string]func(ctx context.Context) error{
-		"Fold":          func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
-		"Applied":       func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
-		"Shards":        func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
-		"Raise":         func(ctx context.Context) error { return s.Raise(ctx, []aggregator.Raise{{Counter: "a", Shards: 1}}) },
-		"Bury":          func(ctx context.Context) error { return s.Bury(ctx, []aggregator.Dead{letter("a")}) },
-		"Announce":      func(ctx context.Context) error { return s.Announce(ctx, aggregator.Worker{ID: "a"}) },
-		"Check":         func(ctx context.Context) error { _, err := s.Check(ctx); return err },
-		"SetWindow":     func(ctx context.Context) error { return first(s.SetWindow(ctx, time.Hour)) },
-		"Workers":       func(ctx context.Context) error { return first(s.Workers(ctx)) },
-		"Discard":       func(ctx context.Context) error { return s.Discard(ctx, []string{"a"}) },
-		"Dead":          func(ctx context.Context) error { return first(s.Dead(ctx, "", 1)) },
-		"ByKey":         func(ctx context.Context) error { return first(s.DeadByKey(ctx, []string{"a"})) },
-		"Survey":        func(ctx context.Context) error { return first(s.ShardPage(ctx, "", "", 10)) },
-		"ShardsOf":      func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
-		"RaiseCounter":  func(ctx context.Context) error { return first(s.RaiseCounter(ctx, "b", 1)) },
-		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
+		"Fold":           func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
+		"Applied":        func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
+		"Shards":         func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
+		"Raise":          func(ctx context.Context) error { return s.Grow(ctx, []store.Growth{{Counter: "a", Shards: 1}}) },
+		"PutDeadLetters": func(ctx context.Context) error { return s.PutDeadLetters(ctx, []store.DeadLetter{letter("a")}) },
+		"Announce":       func(ctx context.Context) error { return s.Beat(ctx, store.Worker{ID: "a"}) },
+		"Check":          func(ctx context.Context) error { _, err := s.Check(ctx); return err },
+		"SetWindow":      func(ctx context.Context) error { return first(s.SetWindow(ctx, time.Hour)) },
+		"Workers":        func(ctx context.Context) error { return first(s.Workers(ctx)) },
+		"Discard":        func(ctx context.Context) error { return s.DeleteDeadLetters(ctx, []string{"a"}) },
+		"Dead":           func(ctx context.Context) error { return first(s.ListDeadLetters(ctx, "", 1)) },
+		"ByKey":          func(ctx context.Context) error { return first(s.GetDeadLetters(ctx, []string{"a"})) },
+		"Survey":         func(ctx context.Context) error { return first(s.ShardPage(ctx, "", "", 10)) },
+		"ShardsOf":       func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
+		"GrowCounter":    func(ctx context.Context) error { return first(s.GrowCounter(ctx, "b", 1)) },
+		"SweepCounters":  func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
 		"ResetCounter": func(ctx context.Context) error {
-			return first(s.ResetCounter(ctx, admin.Reset{ID: newID(wire.ResetClass), Counter: "b", Look: admin.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
+			return first(s.ResetCounter(ctx, store.ResetRequest{ID: newID(wire.ResetClass), Counter: "b", Look: store.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
 		},
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
 			defer v.Close()
-			return first(v.Lookup(ctx, []reader.Key{{Counter: "a"}}))
+			return first(v.Lookup(ctx, []store.Key{{Counter: "a"}}))
 		},
 		"List": func(ctx context.Context) error {
 			v := s.View()
@@ -131,7 +129,7 @@ func testCancelledContext(t *testing.T, su *suite) {
 	}
 	for name, call := range calls(s, m) {
 		err := call(t.Context())
-		if name == "Fold" && marked == 1 && errors.Is(err, aggregator.ErrMarkerExists) {
+		if name == "Fold" && marked == 1 && errors.Is(err, store.ErrMarkerExists) {
 			continue
 		}
 		if err != nil {
@@ -155,7 +153,7 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 		_, err := s.Fold(ctx, commit(one(m), add("a", 0, 1)))
 		mu.Lock()
 		defer mu.Unlock()
-		if errors.Is(err, aggregator.ErrNotApplied) {
+		if errors.Is(err, store.ErrNotApplied) {
 			never = append(never, m.ID)
 			return
 		}
@@ -163,7 +161,7 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 		if err == nil {
 			return
 		}
-		if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", 0, 1))); err != nil && !errors.Is(err, aggregator.ErrMarkerExists) {
+		if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", 0, 1))); err != nil && !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("Fold after an unknown outcome: %v", err)
 		}
 	}
@@ -180,7 +178,7 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 	wg.Wait()
 	for _, id := range never {
 		if len(applied(t, s, id)) > 0 {
-			t.Errorf("Fold says %v, and the marker is there", aggregator.ErrNotApplied)
+			t.Errorf("Fold says %v, and the marker is there", store.ErrNotApplied)
 		}
 	}
 	if got := count(t, s, "a", 0); got != want {
@@ -192,11 +190,11 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 func testClosedStoreAnswersErrors(t *testing.T, su *suite) {
 	s := su.open(t)
 	v := s.View()
-	lookup(t, v, reader.Key{Counter: "a", Shard: 0})
+	lookup(t, v, store.Key{Counter: "a", Shard: 0})
 	if err := s.Close(); err != nil {
 		t.Fatalf("Close with an open view: %v", err)
 	}
-	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err == nil {
+	if _, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}}); err == nil {
 		t.Errorf("Lookup in a view of a closed store: got no error")
 	}
 	v.Close()
@@ -217,7 +215,7 @@ func testReopen(t *testing.T, su *suite) {
 	s := su.open(t)
 	m := marker()
 	for round := range 3 {
-		raise(t, s, aggregator.Raise{Counter: "a", Shards: round + 2})
+		raise(t, s, store.Growth{Counter: "a", Shards: round + 2})
 		mustFold(t, s, commit(nil, add("a", 0, 1), add("a", round+1, 5)))
 		if round == 0 {
 			mustFold(t, s, commit(one(m), add("b", 0, wire.MaxSum)))
@@ -235,14 +233,14 @@ func testReopen(t *testing.T, su *suite) {
 		if diff := cmp.Diff(one(m), applied(t, s, m.ID, newID(wire.AnonymousClass)), sameMarkers); diff != "" {
 			t.Errorf("reopened %d times: Applied (-want +got):\n%s", round+1, diff)
 		}
-		if _, err := s.Fold(t.Context(), commit(one(m), add("b", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {
+		if _, err := s.Fold(t.Context(), commit(one(m), add("b", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("reopened %d times: the old marker got %v, want ErrMarkerExists", round+1, err)
 		}
 		if got := dead(t, s, "", 10); len(got) != round+1 {
 			t.Errorf("reopened %d times: %d dead letters, want %d", round+1, len(got), round+1)
 		}
 		v := s.View()
-		if got := lookup(t, v, reader.Key{Counter: "b", Shard: 0})[0]; !got.Overflow {
+		if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0]; !got.Overflow {
 			t.Errorf("reopened %d times: got %+v, want an overflow", round+1, got)
 		}
 		v.Close()

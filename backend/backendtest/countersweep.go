@@ -9,15 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // Aggregators are told that a deleted counter has no record, and their raise makes it a
 // counter again.
 func testDeleteEndsWithARaise(t *testing.T, su *suite) {
 	s := su.open(t)
-	deleteIt := func() admin.Sum {
+	deleteIt := func() store.Sum {
 		d := resetOf("a", look(t, s, "a"))
 		d.Delete = true
 		reset(t, s, d)
@@ -30,14 +29,14 @@ func testDeleteEndsWithARaise(t *testing.T, su *suite) {
 		}
 		return got
 	}
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 6})
+	raise(t, s, store.Growth{Counter: "a", Shards: 6})
 	mustFold(t, s, commit(nil, add("a", 5, 2)))
 	for name, back := range map[string]func(){
-		"Raise":           func() { raise(t, s, aggregator.Raise{Counter: "a", Shards: 1}) },
-		"RaiseCounter":    func() { _, _ = s.RaiseCounter(t.Context(), "a", 6) },
+		"Raise":           func() { raise(t, s, store.Growth{Counter: "a", Shards: 1}) },
+		"GrowCounter":     func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
 		"a fold's raises": func() { foldRaise(t, s, "a") },
 	} {
-		if name == "a fold's raises" && !s.Limits().RaisesInFold {
+		if name == "a fold's raises" && !s.Limits().GrowsInFold {
 			continue
 		}
 		was := deleteIt()
@@ -52,10 +51,10 @@ func testDeleteEndsWithARaise(t *testing.T, su *suite) {
 	}
 }
 
-func foldRaise(t *testing.T, s Store, counter string) {
+func foldRaise(t *testing.T, s store.Store, counter string) {
 	t.Helper()
 	c := commit(nil, add(counter, 0, 1))
-	c.Raises = []aggregator.Raise{{Counter: counter, Shards: 1}}
+	c.Growths = []store.Growth{{Counter: counter, Shards: 1}}
 	mustFold(t, s, c)
 }
 
@@ -65,7 +64,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	s := su.open(t)
 	names := []string{"counted", "gone", "kept", "raised"}
 	for _, name := range names {
-		raise(t, s, aggregator.Raise{Counter: name, Shards: 20})
+		raise(t, s, store.Growth{Counter: name, Shards: 20})
 		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
 		if name == "kept" {
 			continue
@@ -90,10 +89,10 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	}
 	sweep(time.Hour, 0)
 	mustFold(t, s, commit(nil, add("counted", 7, 1)))
-	raise(t, s, aggregator.Raise{Counter: "raised", Shards: 20})
+	raise(t, s, store.Growth{Counter: "raised", Shards: 20})
 	<-time.After(2 * time.Millisecond)
 	sweep(time.Microsecond, 1)
-	checkLook(t, s, "gone", admin.Sum{})
+	checkLook(t, s, "gone", store.Sum{})
 	if got := sum(t, s, "gone", 20); got != 0 {
 		t.Errorf("shards of a swept counter: got %d, want none", got)
 	}
@@ -108,9 +107,9 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 		t.Errorf("a counter that was counted after its delete: got %+v, want a total of 1, and not deleted", got)
 	}
 	sweep(time.Microsecond, 0)
-	raise(t, s, aggregator.Raise{Counter: "gone", Shards: 2})
+	raise(t, s, store.Growth{Counter: "gone", Shards: 2})
 	mustFold(t, s, commit(nil, add("gone", 1, 9)))
-	checkLook(t, s, "gone", admin.Sum{Exists: true, Sum: 9})
+	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: 9})
 }
 
 // A fold beside a sweep comes before it or after it, and is never swept away with what it
@@ -119,7 +118,7 @@ func testSweepBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)
 	for round := range max(su.rounds/20, 3) {
 		counter := fmt.Sprint("c", round)
-		raise(t, s, aggregator.Raise{Counter: counter, Shards: 2})
+		raise(t, s, store.Growth{Counter: counter, Shards: 2})
 		mustFold(t, s, commit(nil, add(counter, 0, 5)))
 		d := resetOf(counter, look(t, s, counter))
 		d.Delete = true
@@ -131,7 +130,7 @@ func testSweepBesideFolds(t *testing.T, su *suite) {
 		var both sync.WaitGroup
 		both.Go(func() { _, _ = s.SweepCounters(t.Context(), 0) })
 		both.Go(func() {
-			if maybe, err := foldRetrying(t.Context(), s, commit(one(m), add(counter, round%2, 1))); err != nil && !(maybe && errors.Is(err, aggregator.ErrMarkerExists)) {
+			if maybe, err := foldRetrying(t.Context(), s, commit(one(m), add(counter, round%2, 1))); err != nil && !(maybe && errors.Is(err, store.ErrMarkerExists)) {
 				t.Errorf("Fold beside a sweep: %v", err)
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/store"
 )
@@ -20,8 +19,8 @@ type owning struct {
 }
 
 // settings makes stores that change what SetWindow makes of the settings.
-func settings(change func(before, after store.Settings) store.Settings) func(*fakestore.Store) backendtest.Store {
-	return func(s *fakestore.Store) backendtest.Store { return &owning{Store: s, change: change} }
+func settings(change func(before, after store.Settings) store.Settings) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store { return &owning{Store: s, change: change} }
 }
 
 func (o *owning) below() *fakestore.Store { return o.Store }

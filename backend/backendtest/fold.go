@@ -11,8 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -58,7 +57,7 @@ func testFoldTakesMarkersOnly(t *testing.T, su *suite) {
 	if got := applied(t, s, m.ID); len(got) != 1 {
 		t.Errorf("Applied found %d markers, want 1", len(got))
 	}
-	if _, err := s.Fold(t.Context(), commit(one(m))); !errors.Is(err, aggregator.ErrMarkerExists) {
+	if _, err := s.Fold(t.Context(), commit(one(m))); !errors.Is(err, store.ErrMarkerExists) {
 		t.Errorf("the same marker again: got error %v, want ErrMarkerExists", err)
 	}
 }
@@ -77,13 +76,13 @@ func testFoldTakesLimits(t *testing.T, su *suite) {
 	if entities == 0 {
 		entities = 5_000
 	}
-	markers := make([]aggregator.Marker, entities/(wire.MaxEntries+1))
+	markers := make([]store.Marker, entities/(wire.MaxEntries+1))
 	ids := make([]wire.PartID, len(markers))
 	for i := range markers {
 		markers[i] = marker()
 		ids[i] = markers[i].ID
 	}
-	adds := make([]aggregator.Add, entities-len(markers))
+	adds := make([]store.ShardDelta, entities-len(markers))
 	for i := range adds {
 		adds[i] = add(fmt.Sprint("c", i), i%7, int64(i+1))
 	}
@@ -105,16 +104,16 @@ func testFoldTakesLimits(t *testing.T, su *suite) {
 func testFoldTakesAnyName(t *testing.T, su *suite) {
 	s := su.open(t)
 	for i, name := range oddNames {
-		raise(t, s, aggregator.Raise{Counter: name, Shards: i + 1})
+		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
 		mustFold(t, s, commit(nil, add(name, 0, int64(i+1)), add(name, i+1, int64(1000+i))))
 	}
 	v := s.View()
 	defer v.Close()
 	got := shards(t, s, oddNames...)
 	for i, name := range oddNames {
-		values := lookup(t, v, reader.Key{Counter: name, Shard: reader.RecordKey},
-			reader.Key{Counter: name, Shard: 0}, reader.Key{Counter: name, Shard: i + 1})
-		want := []reader.Value{{Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(1000 + i)}}
+		values := lookup(t, v, store.Key{Counter: name, Shard: store.RecordKey},
+			store.Key{Counter: name, Shard: 0}, store.Key{Counter: name, Shard: i + 1})
+		want := []store.Value{{Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(1000 + i)}}
 		if diff := cmp.Diff(want, values); diff != "" {
 			t.Errorf("counter %q: record and shards (-want +got):\n%s", name, diff)
 		}
@@ -130,21 +129,23 @@ func testFoldTakesAnyName(t *testing.T, su *suite) {
 func testFoldTellsOfShards(t *testing.T, su *suite) {
 	s := su.open(t)
 	limited := s.Limits().ShardRate > 0
-	saying := func(c *aggregator.Commit, known int, tally int64) *aggregator.Commit {
-		c.Known, c.Tally = slices.Repeat([]int{known}, len(c.Adds)), tally
+	saying := func(c *store.Commit, known int, tally int64) *store.Commit {
+		c.KnownShards, c.Tally = slices.Repeat([]int{known}, len(c.Adds)), tally
 		return c
 	}
-	told := func(tally int64, known int) aggregator.Told { return aggregator.Told{Tally: tally, Known: known} }
+	told := func(tally int64, known int) store.ShardStats {
+		return store.ShardStats{Tally: tally, KnownShards: known}
+	}
 	m := marker()
 	for i, step := range []struct {
-		commit *aggregator.Commit
-		want   map[string]aggregator.Told // by counter and shard; nil: refused
+		commit *store.Commit
+		want   map[string]store.ShardStats // by counter and shard; nil: refused
 	}{
-		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]aggregator.Told{"a:0": told(8, 5), "b:3": told(8, 5)}},
+		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]store.ShardStats{"a:0": told(8, 5), "b:3": told(8, 5)}},
 		{saying(commit(one(m), add("a", 0, 5), add("b", 4, 5)), 9, 9), nil},
-		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]aggregator.Told{"a:0": told(9, 7), "a:1": told(6, 7), "b:4": told(6, 7)}},
-		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]aggregator.Told{"a:0": told(1<<40+1, 7), "b:3": told(1<<40+1, 6), "c:0": told(1<<40+1, 6)}},
-		{saying(commit(one(marker())), 999, 3), map[string]aggregator.Told{}},
+		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]store.ShardStats{"a:0": told(9, 7), "a:1": told(6, 7), "b:4": told(6, 7)}},
+		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]store.ShardStats{"a:0": told(1<<40+1, 7), "b:3": told(1<<40+1, 6), "c:0": told(1<<40+1, 6)}},
+		{saying(commit(one(marker())), 999, 3), map[string]store.ShardStats{}},
 	} {
 		folded, err := s.Fold(t.Context(), step.commit)
 		if (err == nil) != (step.want != nil) {
@@ -156,7 +157,7 @@ func testFoldTellsOfShards(t *testing.T, su *suite) {
 			}
 			continue
 		}
-		got := make(map[string]aggregator.Told)
+		got := make(map[string]store.ShardStats)
 		for j, told := range folded.Shards {
 			got[fmt.Sprintf("%s:%d", step.commit.Adds[j].Counter, step.commit.Adds[j].Shard)] = told
 		}
@@ -170,7 +171,7 @@ func testFoldTellsOfShards(t *testing.T, su *suite) {
 }
 
 // No two folds of a shard are told the same number.
-func testConcurrentFoldsAreNumbered(t *testing.T, s Store) {
+func testConcurrentFoldsAreNumbered(t *testing.T, s store.Store) {
 	var mu sync.Mutex
 	seen := make(map[int64]bool)
 	var wg sync.WaitGroup
@@ -201,9 +202,9 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 	again := old
 	again.Fingerprint++
 	again.Fold++
-	for _, markers := range [][]aggregator.Marker{{old}, {again}, {fresh, again}, {again, fresh}} {
+	for _, markers := range [][]store.Marker{{old}, {again}, {fresh, again}, {again, fresh}} {
 		_, err := s.Fold(t.Context(), commit(markers, add("a", 0, 10), add("b", 0, 10)))
-		if !errors.Is(err, aggregator.ErrMarkerExists) {
+		if !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("Fold with a marker that is there: got error %v, want ErrMarkerExists", err)
 		}
 	}
@@ -220,7 +221,7 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
 	s := su.open(t)
 	expiries := []int{0, 1, 24, 72, 96, 200, 24 * 40}
-	markers := make([]aggregator.Marker, len(expiries))
+	markers := make([]store.Marker, len(expiries))
 	for i, hours := range expiries {
 		markers[i] = marker()
 		markers[i] = later(markers[i], time.Duration(hours)*time.Hour)
@@ -229,7 +230,7 @@ func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
 	for i, m := range markers { // all are there by now: none is found for being the newest
 		for _, hours := range []int{-96, 0, 1, 30, 96, 24 * 100} {
 			again := later(m, time.Duration(hours)*time.Hour)
-			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {
+			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
 				t.Errorf("marker of +%dh repeated with %+dh: got error %v, want ErrMarkerExists", expiries[i], hours, err)
 			}
 		}
@@ -246,14 +247,14 @@ func testOneOfManyWins(t *testing.T, su *suite) {
 	const rivals = 8
 	for round := range su.rounds {
 		common, counter := marker(), fmt.Sprint("c", round)
-		own := make([]aggregator.Marker, rivals)
+		own := make([]store.Marker, rivals)
 		errs, maybe := make([]error, rivals), make([]bool, rivals)
 		var wg sync.WaitGroup
 		for i := range rivals {
 			own[i] = marker()
 			mine := common
 			mine.Fold = uint64(i)
-			c := commit([]aggregator.Marker{own[i], mine}, add(counter, 0, int64(1)<<(4*i)), add(counter, i+1, 1))
+			c := commit([]store.Marker{own[i], mine}, add(counter, 0, int64(1)<<(4*i)), add(counter, i+1, 1))
 			wg.Go(func() { maybe[i], errs[i] = foldRetrying(t.Context(), s, c) })
 		}
 		wg.Wait()
@@ -263,8 +264,8 @@ func testOneOfManyWins(t *testing.T, su *suite) {
 		}
 		winner := int(found[0].Fold)
 		for i, err := range errs {
-			won := err == nil || maybe[i] && errors.Is(err, aggregator.ErrMarkerExists) && i == winner
-			if won != (i == winner) || err != nil && !errors.Is(err, aggregator.ErrMarkerExists) {
+			won := err == nil || maybe[i] && errors.Is(err, store.ErrMarkerExists) && i == winner
+			if won != (i == winner) || err != nil && !errors.Is(err, store.ErrMarkerExists) {
 				t.Errorf("round %d: rival %d got %v, the marker is that of rival %d", round, i, err, winner)
 			}
 			if mark := len(applied(t, s, own[i].ID)); (mark == 1) != (i == winner) {
@@ -312,7 +313,7 @@ func testConcurrentFoldsSum(t *testing.T, su *suite) {
 }
 
 // retries reports whether a commit may have to be repeated, and so needs a marker.
-func retries(s Store) bool { return s.Limits().Entities != 0 }
+func retries(s store.Store) bool { return s.Limits().Entities != 0 }
 
 // Each commit moves one unit from a to b. No view may ever see one half of it, also
 // when it reads the two with two calls.
@@ -338,8 +339,8 @@ func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
 		v := su.view(t, s)
 		var a, b int64
 		together := su.settled(func() bool {
-			a = lookup(t, v, reader.Key{Counter: "a", Shard: 0})[0].Value
-			b = lookup(t, v, reader.Key{Counter: "b", Shard: 3})[0].Value
+			a = lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value
+			b = lookup(t, v, store.Key{Counter: "b", Shard: 3})[0].Value
 			return a+b == 0
 		})
 		v.Close()

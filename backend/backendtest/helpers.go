@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -44,11 +42,11 @@ func newID(class wire.Class) wire.PartID {
 }
 
 // marker is a new marker that expires in about the default horizon.
-func marker() aggregator.Marker {
+func marker() store.Marker {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	at := time.Now().Truncate(time.Microsecond)
-	return aggregator.Marker{
+	return store.Marker{
 		ID:          newID(wire.AnonymousClass),
 		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[:])),
 		Fold:        binary.BigEndian.Uint64(b[8:]),
@@ -58,34 +56,34 @@ func marker() aggregator.Marker {
 }
 
 // later is m, with its times moved.
-func later(m aggregator.Marker, by time.Duration) aggregator.Marker {
+func later(m store.Marker, by time.Duration) store.Marker {
 	m.At, m.ExpireAt = m.At.Add(by), m.ExpireAt.Add(by)
 	return m
 }
 
-func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.NewAdd(counter, shard, delta)
+func add(counter string, shard int, delta int64) store.ShardDelta {
+	return store.NewShardDelta(counter, shard, delta)
 }
 
 // commit puts the adds in the order that a store may expect.
-func commit(markers []aggregator.Marker, adds ...aggregator.Add) *aggregator.Commit {
-	slices.SortFunc(adds, func(a, b aggregator.Add) int {
+func commit(markers []store.Marker, adds ...store.ShardDelta) *store.Commit {
+	slices.SortFunc(adds, func(a, b store.ShardDelta) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
 	})
-	return &aggregator.Commit{Markers: markers, Adds: adds}
+	return &store.Commit{Markers: markers, Adds: adds}
 }
 
-func one(m aggregator.Marker) []aggregator.Marker { return []aggregator.Marker{m} }
+func one(m store.Marker) []store.Marker { return []store.Marker{m} }
 
 // certain reports whether err says that nothing was applied.
 func certain(err error) bool {
-	return errors.Is(err, aggregator.ErrMarkerExists) || errors.Is(err, aggregator.ErrRefused) ||
-		errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrNotCounted) ||
-		errors.Is(err, aggregator.ErrNotApplied)
+	return errors.Is(err, store.ErrMarkerExists) || errors.Is(err, store.ErrRefused) ||
+		errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrNotCounted) ||
+		errors.Is(err, store.ErrNotApplied)
 }
 
 // mustFold folds a commit that has to succeed at once.
-func mustFold(t *testing.T, s Store, c *aggregator.Commit) time.Time {
+func mustFold(t *testing.T, s store.Store, c *store.Commit) time.Time {
 	t.Helper()
 	folded, err := s.Fold(t.Context(), c)
 	if err != nil {
@@ -97,13 +95,13 @@ func mustFold(t *testing.T, s Store, c *aggregator.Commit) time.Time {
 // foldRetrying folds a commit with a marker as an aggregator does: an error that leaves
 // the outcome open is tried again. It reports whether an earlier try may have been
 // applied, which makes ErrMarkerExists ambiguous.
-func foldRetrying(ctx context.Context, s Store, c *aggregator.Commit) (maybe bool, err error) {
+func foldRetrying(ctx context.Context, s store.Store, c *store.Commit) (maybe bool, err error) {
 	for range 100 {
 		_, err = s.Fold(ctx, c)
 		switch {
 		case ctx.Err() != nil:
 			return maybe, err
-		case errors.Is(err, aggregator.ErrNotApplied):
+		case errors.Is(err, store.ErrNotApplied):
 		case err == nil || certain(err):
 			return maybe, err
 		default:
@@ -114,9 +112,9 @@ func foldRetrying(ctx context.Context, s Store, c *aggregator.Commit) (maybe boo
 }
 
 // lookup asks for keys in the view until none is deferred.
-func lookup(t testing.TB, v reader.View, keys ...reader.Key) []reader.Value {
+func lookup(t testing.TB, v store.View, keys ...store.Key) []store.Value {
 	t.Helper()
-	values := make([]reader.Value, len(keys))
+	values := make([]store.Value, len(keys))
 	open := make([]int, len(keys))
 	for i := range open {
 		open[i] = i
@@ -125,7 +123,7 @@ func lookup(t testing.TB, v reader.View, keys ...reader.Key) []reader.Value {
 		if try > 10_000 {
 			t.Fatalf("%d keys are deferred for ever", len(open))
 		}
-		ask := make([]reader.Key, len(open))
+		ask := make([]store.Key, len(open))
 		for i, at := range open {
 			ask[i] = keys[at]
 		}
@@ -150,11 +148,11 @@ func lookup(t testing.TB, v reader.View, keys ...reader.Key) []reader.Value {
 }
 
 // count reads one shard in a view of its own.
-func count(t testing.TB, s Store, counter string, shard int) int64 {
+func count(t testing.TB, s store.Store, counter string, shard int) int64 {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	got := lookup(t, v, reader.Key{Counter: counter, Shard: shard})[0]
+	got := lookup(t, v, store.Key{Counter: counter, Shard: shard})[0]
 	if got.Overflow {
 		t.Fatalf("shard %d of %q overflows", shard, counter)
 	}
@@ -162,11 +160,11 @@ func count(t testing.TB, s Store, counter string, shard int) int64 {
 }
 
 // sum adds up shards 0 to n-1 in a view of its own.
-func sum(t testing.TB, s Store, counter string, n int) int64 {
+func sum(t testing.TB, s store.Store, counter string, n int) int64 {
 	t.Helper()
-	keys := make([]reader.Key, n)
+	keys := make([]store.Key, n)
 	for i := range keys {
-		keys[i] = reader.Key{Counter: counter, Shard: i}
+		keys[i] = store.Key{Counter: counter, Shard: i}
 	}
 	v := s.View()
 	defer v.Close()
@@ -177,24 +175,24 @@ func sum(t testing.TB, s Store, counter string, n int) int64 {
 	return total
 }
 
-func applied(t testing.TB, s Store, ids ...wire.PartID) []aggregator.Marker {
+func applied(t testing.TB, s store.Store, ids ...wire.PartID) []store.Marker {
 	t.Helper()
 	found, err := s.Applied(t.Context(), ids)
 	if err != nil {
 		t.Fatalf("Applied: %v", err)
 	}
-	slices.SortFunc(found, func(a, b aggregator.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(found, func(a, b store.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
 	return found
 }
 
-func raise(t testing.TB, s Store, raises ...aggregator.Raise) {
+func raise(t testing.TB, s store.Store, raises ...store.Growth) {
 	t.Helper()
-	if err := s.Raise(t.Context(), raises); err != nil {
+	if err := s.Grow(t.Context(), raises); err != nil {
 		t.Fatalf("Raise: %v", err)
 	}
 }
 
-func shards(t testing.TB, s Store, counters ...string) []int {
+func shards(t testing.TB, s store.Store, counters ...string) []int {
 	t.Helper()
 	got, err := s.Shards(t.Context(), counters)
 	if err != nil {
@@ -207,7 +205,7 @@ var (
 	// sameTimes compares moments, not their time zones.
 	sameTimes = cmpopts.EquateApproxTime(0)
 	// sameMarkers lets a store leave out one of a marker's two times.
-	sameMarkers = gocmp.Comparer(func(a, b aggregator.Marker) bool {
+	sameMarkers = gocmp.Comparer(func(a, b store.Marker) bool {
 		at, expire := a.At.Equal(b.At), a.ExpireAt.Equal(b.ExpireAt)
 		return a.ID == b.ID && a.Fingerprint == b.Fingerprint && a.Whole == b.Whole && a.Fold == b.Fold && (at || expire) &&
 			(at || a.At.IsZero() || b.At.IsZero()) && (expire || a.ExpireAt.IsZero() || b.ExpireAt.IsZero())

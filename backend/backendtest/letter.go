@@ -10,31 +10,31 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-func letter(key string) aggregator.Dead {
+func letter(key string) store.DeadLetter {
 	now := time.Now().Truncate(time.Microsecond)
-	return aggregator.Dead{
+	return store.DeadLetter{
 		Key: key, Payload: []byte("payload of " + key + "\x00\xff"), Source: "0123", Time: now.Add(-time.Hour),
 		Reason: "beyond the horizon: é", Maybe: true, At: now,
 	}
 }
 
-func dead(t testing.TB, s Store, after string, limit int) []aggregator.Dead {
+func dead(t testing.TB, s store.Store, after string, limit int) []store.DeadLetter {
 	t.Helper()
-	got, err := s.Dead(t.Context(), after, limit)
+	got, err := s.ListDeadLetters(t.Context(), after, limit)
 	if err != nil {
 		t.Fatalf("Dead(%q, %d): %v", after, limit, err)
 	}
 	return got
 }
 
-func bury(t testing.TB, s Store, letters ...aggregator.Dead) {
+func bury(t testing.TB, s store.Store, letters ...store.DeadLetter) {
 	t.Helper()
-	if err := s.Bury(t.Context(), letters); err != nil {
-		t.Fatalf("Bury: %v", err)
+	if err := s.PutDeadLetters(t.Context(), letters); err != nil {
+		t.Fatalf("PutDeadLetters: %v", err)
 	}
 }
 
@@ -54,7 +54,7 @@ func testBuryIsIdempotent(t *testing.T, su *suite) {
 	c.Time, c.At = time.UnixMicro(0), wire.MaxTime.Add(-time.Microsecond)
 	d.Time = time.Time{}
 	bury(t, s, c, d)
-	if diff := cmp.Diff([]aggregator.Dead{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
+	if diff := cmp.Diff([]store.DeadLetter{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
@@ -94,7 +94,7 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 	}
 	discard := func(keys ...string) {
 		t.Helper()
-		if err := s.Discard(t.Context(), keys); err != nil {
+		if err := s.DeleteDeadLetters(t.Context(), keys); err != nil {
 			t.Fatalf("Discard(%q): %v", keys, err)
 		}
 	}
@@ -124,15 +124,15 @@ func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	latest, settings := time.Now().Add(time.Hour), check(t, s).Settings
 	keys := []string{"a", "other:01:b", "c"}
-	told := make([]aggregator.Fate, 2*4)
+	told := make([]store.Fate, 2*4)
 	for _, key := range keys[:2] {
 		var all sync.WaitGroup
 		for i := range told {
 			all.Go(func() {
-				want := []aggregator.Fate{aggregator.ToCount, aggregator.Discarded}[i%2]
+				want := []store.Fate{store.FateCounted, store.FateDiscarded}[i%2]
 				for tries := 0; ; tries++ { // a commit may be given up because of others
 					var err error
-					if told[i], err = aggregator.Decide(t.Context(), s, key, want, latest, settings); err == nil {
+					if told[i], err = store.DecideFate(t.Context(), s, key, want, latest, settings); err == nil {
 						return
 					}
 					if tries == 20 {
@@ -149,8 +149,8 @@ func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 				break
 			}
 		}
-		fates, err := aggregator.Fates(t.Context(), s, []string{"c", key})
-		if diff := cmp.Diff([]aggregator.Fate{0, told[0]}, fates); err != nil || diff != "" {
+		fates, err := store.Fates(t.Context(), s, []string{"c", key})
+		if diff := cmp.Diff([]store.Fate{0, told[0]}, fates); err != nil || diff != "" {
 			t.Errorf("%s: %v, fates (-want +got):\n%s", key, err, diff)
 		}
 	}
@@ -164,9 +164,9 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 		keys = append(keys, fmt.Sprintf("%032x", i*i))
 		bury(t, s, letter(keys[i]))
 	}
-	find := func(keys ...string) []aggregator.Dead {
+	find := func(keys ...string) []store.DeadLetter {
 		t.Helper()
-		found, err := s.DeadByKey(t.Context(), keys)
+		found, err := s.GetDeadLetters(t.Context(), keys)
 		if err != nil {
 			t.Fatalf("DeadByKey(%q): %v", keys, err)
 		}

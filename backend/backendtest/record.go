@@ -11,15 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 func testAppliedFindsWhatWasWritten(t *testing.T, su *suite) {
 	s := su.open(t)
 	base := time.Now().Add(200 * time.Hour).Truncate(time.Second)
-	var want []aggregator.Marker
+	var want []store.Marker
 	for i, expire := range []time.Duration{0, time.Microsecond, 999_999 * time.Microsecond, 90 * time.Hour} {
 		m := marker()
 		m.At, m.ExpireAt = base.Add(expire-200*time.Hour), base.Add(expire)
@@ -35,7 +34,7 @@ func testAppliedFindsWhatWasWritten(t *testing.T, su *suite) {
 	}
 	mustFold(t, s, commit(slices.Clone(want[:2]), add("a", 0, 1)))
 	mustFold(t, s, commit(slices.Clone(want[2:])))
-	slices.SortFunc(want, func(a, b aggregator.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(want, func(a, b store.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
 	got := applied(t, s, newID(wire.AnonymousClass), want[3].ID, want[0].ID, newID(wire.AnonymousClass), want[2].ID, want[1].ID)
 	if diff := cmp.Diff(want, got, sameMarkers); diff != "" {
 		t.Errorf("Applied (-want +got):\n%s", diff)
@@ -63,7 +62,7 @@ func testRaiseNeverLowers(t *testing.T, su *suite) {
 		t.Errorf("counters without records: got %v, want 0 and 0", got)
 	}
 	for _, step := range []struct{ raise, want int }{{1, 1}, {1, 1}, {20, 20}, {5, 20}, {20, 20}, {999, 999}, {1, 999}} {
-		raise(t, s, aggregator.Raise{Counter: "a", Shards: step.raise})
+		raise(t, s, store.Growth{Counter: "a", Shards: step.raise})
 		if got := shards(t, s, "b", "a"); !slices.Equal(got, []int{0, step.want}) {
 			t.Errorf("after Raise to %d: got %v, want 0 and %d", step.raise, got, step.want)
 		}
@@ -79,11 +78,11 @@ func testRaiseNeverLowers(t *testing.T, su *suite) {
 
 func testRaiseTakesLimits(t *testing.T, su *suite) {
 	s := su.open(t)
-	raises := make([]aggregator.Raise, s.Limits().Keys)
+	raises := make([]store.Growth, s.Limits().Keys)
 	counters, want := make([]string, len(raises)), make([]int, len(raises))
 	for i := range raises {
 		counters[i], want[i] = fmt.Sprint("c", i), i%999+1
-		raises[i] = aggregator.Raise{Counter: counters[i], Shards: want[i]}
+		raises[i] = store.Growth{Counter: counters[i], Shards: want[i]}
 	}
 	raise(t, s, raises...)
 	if diff := cmp.Diff(want, shards(t, s, counters...)); diff != "" {
@@ -94,37 +93,37 @@ func testRaiseTakesLimits(t *testing.T, su *suite) {
 // A fold that raises does all of it or nothing, and lowers no record either.
 func testFoldRaises(t *testing.T, su *suite) {
 	s := su.open(t)
-	if !s.Limits().RaisesInFold {
+	if !s.Limits().GrowsInFold {
 		t.Skip("the store says that it does not")
 	}
-	raises := func(markers []aggregator.Marker, a, b int) *aggregator.Commit {
+	raises := func(markers []store.Marker, a, b int) *store.Commit {
 		c := commit(markers, add("a", 0, 1), add("b", 0, 10))
-		c.Raises = []aggregator.Raise{{Counter: "a", Shards: a}, {Counter: "b", Shards: b}}
+		c.Growths = []store.Growth{{Counter: "a", Shards: a}, {Counter: "b", Shards: b}}
 		return c
 	}
 	m := marker()
 	for _, step := range []struct {
-		commit *aggregator.Commit
+		commit *store.Commit
 		want   error
 		shards []int
 		total  int64
 	}{
 		{raises(nil, 1, 3), nil, []int{1, 3}, 11},
 		{raises(one(m), 2, 2), nil, []int{2, 3}, 22},
-		{raises(one(m), 999, 999), aggregator.ErrMarkerExists, []int{2, 3}, 22},
+		{raises(one(m), 999, 999), store.ErrMarkerExists, []int{2, 3}, 22},
 		{raises(one(marker()), 1, 1), nil, []int{2, 3}, 33},
 	} {
 		if _, err := s.Fold(t.Context(), step.commit); !errors.Is(err, step.want) {
-			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Raises, err, step.want)
+			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Growths, err, step.want)
 		}
 		if got := shards(t, s, "a", "b"); !slices.Equal(got, step.shards) {
-			t.Errorf("after Fold with raises %v: records name %v shards, want %v", step.commit.Raises, got, step.shards)
+			t.Errorf("after Fold with raises %v: records name %v shards, want %v", step.commit.Growths, got, step.shards)
 		}
 		if got := count(t, s, "a", 0) + count(t, s, "b", 0); got != step.total {
-			t.Errorf("after Fold with raises %v: got %d, want %d", step.commit.Raises, got, step.total)
+			t.Errorf("after Fold with raises %v: got %d, want %d", step.commit.Growths, got, step.total)
 		}
 	}
-	want := []reader.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
+	want := []store.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
 	if diff := cmp.Diff(want, list(t, s, "", "", 10)); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
@@ -139,7 +138,7 @@ func testConcurrentRaisesKeepTheLargest(t *testing.T, su *suite) {
 			wg.Go(func() {
 				var err error
 				for range 100 { // a store may have to give up under contention
-					if err = s.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: (i*5+round)%8 + 1}}); err == nil {
+					if err = s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: (i*5+round)%8 + 1}}); err == nil {
 						return
 					}
 				}
@@ -155,15 +154,15 @@ func testConcurrentRaisesKeepTheLargest(t *testing.T, su *suite) {
 
 func testListOrder(t *testing.T, su *suite) {
 	s := su.open(t)
-	want := make([]reader.Record, 0, len(oddNames))
+	want := make([]store.Record, 0, len(oddNames))
 	for i, name := range oddNames {
-		raise(t, s, aggregator.Raise{Counter: name, Shards: i + 1})
-		want = append(want, reader.Record{Counter: name, Shards: i + 1})
+		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
+		want = append(want, store.Record{Counter: name, Shards: i + 1})
 	}
 	mustFold(t, s, commit(nil, add("no record", 0, 1)))
-	slices.SortFunc(want, func(a, b reader.Record) int { return slices.Compare([]byte(a.Counter), []byte(b.Counter)) })
+	slices.SortFunc(want, func(a, b store.Record) int { return slices.Compare([]byte(a.Counter), []byte(b.Counter)) })
 	for _, prefix := range append([]string{"", "a/", "a/..", "https://", "\U0010ffff", "zzz", "\xff"}, oddNames...) {
-		var with []reader.Record
+		var with []store.Record
 		for _, r := range want {
 			if len(r.Counter) >= len(prefix) && r.Counter[:len(prefix)] == prefix {
 				with = append(with, r)
@@ -182,11 +181,11 @@ func testListOrder(t *testing.T, su *suite) {
 
 func testListPages(t *testing.T, su *suite) {
 	s := su.open(t)
-	raises := make([]aggregator.Raise, 25)
+	raises := make([]store.Growth, 25)
 	for i := range raises {
-		raises[i] = aggregator.Raise{Counter: fmt.Sprintf("p/%02d", i), Shards: 1}
+		raises[i] = store.Growth{Counter: fmt.Sprintf("p/%02d", i), Shards: 1}
 	}
-	raise(t, s, append(raises, aggregator.Raise{Counter: "o", Shards: 1}, aggregator.Raise{Counter: "p0", Shards: 1})...)
+	raise(t, s, append(raises, store.Growth{Counter: "o", Shards: 1}, store.Growth{Counter: "p0", Shards: 1})...)
 	var got []string
 	after := ""
 	for {
@@ -215,7 +214,7 @@ func testListPages(t *testing.T, su *suite) {
 	}
 }
 
-func list(t testing.TB, s Store, prefix, after string, limit int) []reader.Record {
+func list(t testing.TB, s store.Store, prefix, after string, limit int) []store.Record {
 	t.Helper()
 	v := s.View()
 	defer v.Close()

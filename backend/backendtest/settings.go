@@ -11,26 +11,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
 // Shared says that several stores can be open on one database. again opens it once more, with
 // another window in its configuration.
-func Shared(again func(t *testing.T, s Store, window time.Duration) Store) Feature {
+func Shared(again func(t *testing.T, s store.Store, window time.Duration) store.Store) Feature {
 	return func(su *suite) { su.again = again }
 }
 
 // RemovesByTime says that markers are removed by the time that they carry. remove does that
 // as soon as a TTL policy may: all whose time has come, by the store's clock.
-func RemovesByTime(remove func(t *testing.T, s Store)) Feature {
+func RemovesByTime(remove func(t *testing.T, s store.Store)) Feature {
 	return func(su *suite) { su.expire = remove }
 }
 
 // RemovesByForgetBefore says that the store goes by the clock of its machine, and removes
 // markers by Settings.ForgetBefore. open returns an empty store on that machine; it keeps
 // 8 days. sweep removes all markers that may go.
-func RemovesByForgetBefore(open func(t *testing.T, m *Machine) Store, sweep func(t *testing.T, s Store)) Feature {
+func RemovesByForgetBefore(open func(t *testing.T, m *Machine) store.Store, sweep func(t *testing.T, s store.Store)) Feature {
 	return func(su *suite) { su.machine, su.sweep = open, sweep }
 }
 
@@ -65,7 +64,7 @@ func (m *Machine) set(wall time.Time) {
 
 // pass lets d pass by the clock, and checks the store all the time. The process runs a 60th of
 // d, for which ForgetBefore can just keep up.
-func (m *Machine) pass(t *testing.T, s Store, d time.Duration) store.Settings {
+func (m *Machine) pass(t *testing.T, s store.Store, d time.Duration) store.Settings {
 	t.Helper()
 	for step := store.ForgetPace * store.CheckEvery; d > 0; d -= step {
 		m.mu.Lock()
@@ -78,7 +77,7 @@ func (m *Machine) pass(t *testing.T, s Store, d time.Duration) store.Settings {
 
 const day = 24 * time.Hour
 
-func check(t testing.TB, s Store) store.Checked {
+func check(t testing.TB, s store.Store) store.Checked {
 	t.Helper()
 	checked, err := s.Check(t.Context())
 	if err != nil {
@@ -88,7 +87,7 @@ func check(t testing.TB, s Store) store.Checked {
 }
 
 // setWindow repeats the call after an unclear answer, and lets others come in between.
-func setWindow(t testing.TB, s Store, window time.Duration) store.Settings {
+func setWindow(t testing.TB, s store.Store, window time.Duration) store.Settings {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		set, err := s.SetWindow(t.Context(), window)
@@ -123,7 +122,7 @@ func wantSettings(t testing.TB, what string, got, right store.Settings, at time.
 }
 
 // checkSince checks that a window holds since just now by the store's clock.
-func checkSince(t *testing.T, s Store, since time.Time) {
+func checkSince(t *testing.T, s store.Store, since time.Time) {
 	t.Helper()
 	if ago := readTime(t, s).Sub(since); ago < -time.Minute || ago > time.Hour {
 		t.Errorf("the window holds since %s, for %s", since, ago)
@@ -189,7 +188,7 @@ func testSetWindowRefusesNonsense(t *testing.T, su *suite) {
 	s := su.open(t)
 	before := check(t, s).Settings
 	for _, window := range []time.Duration{0, -1, -day} {
-		if set, err := s.SetWindow(t.Context(), window); !errors.Is(err, aggregator.ErrRefused) {
+		if set, err := s.SetWindow(t.Context(), window); !errors.Is(err, store.ErrRefused) {
 			t.Errorf("SetWindow(%s): got %+v, %v, want ErrRefused", window, set, err)
 		}
 	}
@@ -268,7 +267,7 @@ func testMarkersGoAtTheirTime(t *testing.T, su *suite) {
 	}
 	s := su.open(t)
 	now := check(t, s).At
-	var markers []aggregator.Marker
+	var markers []store.Marker
 	for _, after := range []time.Duration{-day, -time.Second, 0, time.Hour, 194 * time.Hour} {
 		m := marker()
 		m.At, m.ExpireAt = now.Add(-day), now.Add(after)
@@ -278,7 +277,7 @@ func testMarkersGoAtTheirTime(t *testing.T, su *suite) {
 	su.expire(t, s)
 	for i, m := range markers {
 		_, err := s.Fold(t.Context(), commit(one(m), add("a", 0, 1)))
-		if there, past := errors.Is(err, aggregator.ErrMarkerExists), check(t, s).At.Sub(m.ExpireAt); there == (i < 3) {
+		if there, past := errors.Is(err, store.ErrMarkerExists), check(t, s).At.Sub(m.ExpireAt); there == (i < 3) {
 			t.Errorf("%s past its time a marker is there: %t (%v)", past, there, err)
 		}
 	}
@@ -311,7 +310,7 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		if now.ForgetBefore.Sub(start.Add(-countmill.DefaultHorizon)) > time.Hour {
 			t.Errorf("after a moment in %d ForgetBefore is %s, and the clock is %s", wrong, now.ForgetBefore, m.Now())
 		}
-		if _, err := s.Fold(t.Context(), commit(one(old), add("a", 0, 1))); !errors.Is(err, aggregator.ErrMarkerExists) {
+		if _, err := s.Fold(t.Context(), commit(one(old), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("after a moment in %d an id of %s got %v, want ErrMarkerExists", wrong, old.At, err)
 		}
 		// They do go in the end.

@@ -7,42 +7,18 @@
 package backendtest
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
-
-// A Store is what every store offers: all that the roles need, and what a person needs
-// to look after it.
-type Store interface {
-	aggregator.Store
-	reader.Store
-	admin.Store
-	verify.Store
-
-	// DeadByKey returns the dead letters with these keys, in the order asked; absent
-	// ones are left out.
-	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
-
-	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
-	// their checksums. No other database has them; all stores that have this one open at once do.
-	CacheIdentity() (prefix string, key [32]byte)
-
-	// Close releases everything. Calls after it return errors.
-	Close() error
-}
 
 // A Feature switches tests on or fits them to a store.
 type Feature func(*suite)
 
 // Durable says that the store keeps what it has when its process ends. reopen closes s
 // and opens the same data again.
-func Durable(reopen func(t *testing.T, s Store) Store) Feature {
+func Durable(reopen func(t *testing.T, s store.Store) store.Store) Feature {
 	return func(su *suite) { su.reopen = reopen }
 }
 
@@ -57,29 +33,29 @@ func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
 func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d } }
 
 // Clock says that the clock of a store can be set: to off from the right time.
-func Clock(set func(s Store, off time.Duration)) Feature {
+func Clock(set func(s store.Store, off time.Duration)) Feature {
 	return func(su *suite) { su.setClock = set }
 }
 
 type suite struct {
-	open   func(t *testing.T) Store
-	reopen func(t *testing.T, s Store) Store
+	open   func(t *testing.T) store.Store
+	reopen func(t *testing.T, s store.Store) store.Store
 	rounds int
 	settle time.Duration
 
-	again    func(t *testing.T, s Store, window time.Duration) Store
-	expire   func(t *testing.T, s Store)
-	machine  func(t *testing.T, m *Machine) Store
-	sweep    func(t *testing.T, s Store)
-	setClock func(s Store, off time.Duration)
+	again    func(t *testing.T, s store.Store, window time.Duration) store.Store
+	expire   func(t *testing.T, s store.Store)
+	machine  func(t *testing.T, m *Machine) store.Store
+	sweep    func(t *testing.T, s store.Store)
+	setClock func(s store.Store, off time.Duration)
 }
 
 // view opens a view beside commits that are under way.
-func (su *suite) view(t testing.TB, s Store) reader.View {
+func (su *suite) view(t testing.TB, s store.Store) store.View {
 	t.Helper()
 	v := s.View()
 	if su.settle > 0 {
-		lookup(t, v, reader.Key{Counter: "nobody's", Shard: 0})
+		lookup(t, v, store.Key{Counter: "nobody's", Shard: 0})
 		<-time.After(su.settle)
 	}
 	return v
@@ -101,7 +77,7 @@ func (su *suite) settled(right func() bool) bool {
 // store of its own for each test and closes it with t.Cleanup; tests run in parallel.
 // A store may answer a fold with an error that matches none of aggregator's sentinels:
 // the suite then takes it as maybe applied and repeats it, as an aggregator does.
-func RunStore(t *testing.T, open func(t *testing.T) Store, features ...Feature) {
+func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Feature) {
 	su := &suite{open: open, rounds: 200}
 	for _, f := range features {
 		f(su)

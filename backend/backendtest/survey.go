@@ -10,14 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // pages is all shards of a prefix, in pages of limit, as "counter number count record",
 // sorted.
-func pages(t testing.TB, s Store, prefix string, limit int) (all []string) {
+func pages(t testing.TB, s store.Store, prefix string, limit int) (all []string) {
 	t.Helper()
 	from := ""
 	for range 10_000 {
@@ -41,7 +40,7 @@ func pages(t testing.TB, s Store, prefix string, limit int) (all []string) {
 	return nil
 }
 
-func lines(page verify.Page) (all []string) {
+func lines(page store.ShardPage) (all []string) {
 	for _, sh := range page.Shards {
 		all = append(all, fmt.Sprintf("%s %03d %d of %d%s", sh.Counter, sh.Number, sh.Count, page.Records[sh.Counter], sh.Bad))
 	}
@@ -54,11 +53,11 @@ func testShardPages(t *testing.T, su *suite) {
 		t.Errorf("an empty store has shards: %q", got)
 	}
 	var want []string
-	var adds []aggregator.Add
+	var adds []store.ShardDelta
 	for i, name := range oddNames {
 		n := i%3 + 1
 		if i%4 != 3 { // else there is no record
-			raise(t, s, aggregator.Raise{Counter: name, Shards: n})
+			raise(t, s, store.Growth{Counter: name, Shards: n})
 		}
 		for shard := range n + i%2 { // some beyond the record
 			record := n
@@ -73,7 +72,7 @@ func testShardPages(t *testing.T, su *suite) {
 		mustFold(t, s, commit(nil, lot...))
 	}
 	slices.Sort(want)
-	for _, limit := range []int{1, 7, verify.MaxShards} {
+	for _, limit := range []int{1, 7, store.MaxSurveyPage} {
 		if limit == 1 && su.rounds < 200 {
 			continue // behind a network
 		}
@@ -92,7 +91,7 @@ func testShardPages(t *testing.T, su *suite) {
 func testShardsOf(t *testing.T, su *suite) {
 	s := su.open(t)
 	before := readTime(t, s).Add(-time.Minute)
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 3}, aggregator.Raise{Counter: "a:1", Shards: 1})
+	raise(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "a:1", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 1, -5), add("a", 0, 3), add("a", countmill.MaxShards-1, 7), add("a:1", 0, 100)))
 	for i := range 4 {
 		if i > 0 {
@@ -130,7 +129,7 @@ func testShardPageIsOfOneMoment(t *testing.T, su *suite) {
 		defer close(done)
 		for i := range su.rounds / 2 {
 			name := fmt.Sprintf("c%03d", i)
-			raise(t, s, aggregator.Raise{Counter: name, Shards: i%5 + 1})
+			raise(t, s, store.Growth{Counter: name, Shards: i%5 + 1})
 			mustFold(t, s, commit(nil, add(name, i%5, 1)))
 		}
 	}()
@@ -140,7 +139,7 @@ func testShardPageIsOfOneMoment(t *testing.T, su *suite) {
 			running = false
 		default:
 		}
-		page, err := s.ShardPage(t.Context(), "", "", verify.MaxShards)
+		page, err := s.ShardPage(t.Context(), "", "", store.MaxSurveyPage)
 		if err != nil {
 			t.Errorf("ShardPage: %v", err)
 			<-done

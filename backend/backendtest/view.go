@@ -9,23 +9,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 func testLookupAnswersInOrder(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 3})
+	raise(t, s, store.Growth{Counter: "a", Shards: 3})
 	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -6), add("gone", 0, 1)))
 	mustFold(t, s, commit(nil, add("gone", 0, -1)))
 	v := s.View()
 	defer v.Close()
 	got := lookup(t, v,
-		reader.Key{Counter: "a", Shard: 2}, reader.Key{Counter: "x", Shard: 0}, reader.Key{Counter: "a", Shard: reader.RecordKey},
-		reader.Key{Counter: "a", Shard: 1}, reader.Key{Counter: "x", Shard: reader.RecordKey},
-		reader.Key{Counter: "a", Shard: 0}, reader.Key{Counter: "gone", Shard: 0})
-	want := []reader.Value{{Exists: true, Value: -6}, {}, {Exists: true, Value: 3}, {}, {}, {Exists: true, Value: 5}, {Exists: true}}
+		store.Key{Counter: "a", Shard: 2}, store.Key{Counter: "x", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
+		store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "x", Shard: store.RecordKey},
+		store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "gone", Shard: 0})
+	want := []store.Value{{Exists: true, Value: -6}, {}, {Exists: true, Value: 3}, {}, {}, {Exists: true, Value: 5}, {Exists: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Lookup (-want +got):\n%s", diff)
 	}
@@ -36,11 +35,11 @@ func testLookupTakesLimits(t *testing.T, su *suite) {
 	if s.Keys() < 1000 {
 		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
 	}
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 999})
+	raise(t, s, store.Growth{Counter: "a", Shards: 999})
 	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
-	keys := make([]reader.Key, s.Keys())
+	keys := make([]store.Key, s.Keys())
 	for i := range keys {
-		keys[i] = reader.Key{Counter: "a", Shard: i - 1}
+		keys[i] = store.Key{Counter: "a", Shard: i - 1}
 	}
 	v := s.View()
 	defer v.Close()
@@ -75,7 +74,7 @@ func testLookupReportsOverflow(t *testing.T, su *suite) {
 			mustFold(t, s, commit(nil, add(c.counter, 0, d)))
 		}
 		v := s.View()
-		got := lookup(t, v, reader.Key{Counter: c.counter, Shard: 0})[0]
+		got := lookup(t, v, store.Key{Counter: c.counter, Shard: 0})[0]
 		v.Close()
 		if got.Overflow != c.overflow || !got.Exists || !c.overflow && got.Value != c.want {
 			t.Errorf("%s: got %+v, want overflow %t, value %d", c.counter, got, c.overflow, c.want)
@@ -85,19 +84,19 @@ func testLookupReportsOverflow(t *testing.T, su *suite) {
 
 func testViewIsPinned(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 1})
+	raise(t, s, store.Growth{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 1)))
 	v := s.View()
 	defer v.Close()
-	lookup(t, v, reader.Key{Counter: "zzz", Shard: 0})
+	lookup(t, v, store.Key{Counter: "zzz", Shard: 0})
 	at := v.ReadTime()
 
 	mustFold(t, s, commit(nil, add("a", 0, 10), add("b", 0, 10)))
-	raise(t, s, aggregator.Raise{Counter: "a", Shards: 2}, aggregator.Raise{Counter: "b", Shards: 2})
+	raise(t, s, store.Growth{Counter: "a", Shards: 2}, store.Growth{Counter: "b", Shards: 2})
 	for range 3 {
-		got := lookup(t, v, reader.Key{Counter: "a", Shard: 0}, reader.Key{Counter: "a", Shard: reader.RecordKey},
-			reader.Key{Counter: "b", Shard: 0}, reader.Key{Counter: "b", Shard: reader.RecordKey})
-		want := []reader.Value{{Exists: true, Value: 1}, {Exists: true, Value: 1}, {}, {}}
+		got := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
+			store.Key{Counter: "b", Shard: 0}, store.Key{Counter: "b", Shard: store.RecordKey})
+		want := []store.Value{{Exists: true, Value: 1}, {Exists: true, Value: 1}, {}, {}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("a view saw what was written after its first call (-want +got):\n%s", diff)
 		}
@@ -105,7 +104,7 @@ func testViewIsPinned(t *testing.T, su *suite) {
 		if err != nil {
 			t.Fatalf("List: %v", err)
 		}
-		if diff := cmp.Diff([]reader.Record{{Counter: "a", Shards: 1}}, records); diff != "" {
+		if diff := cmp.Diff([]store.Record{{Counter: "a", Shards: 1}}, records); diff != "" {
 			t.Errorf("a view listed what was written after its first call (-want +got):\n%s", diff)
 		}
 	}
@@ -119,7 +118,7 @@ func testViewIsPinned(t *testing.T, su *suite) {
 }
 
 // List may be the first call.
-func testListPins(t *testing.T, s Store) {
+func testListPins(t *testing.T, s store.Store) {
 	v := s.View()
 	defer v.Close()
 	if _, err := v.List(t.Context(), "", "", 10); err != nil {
@@ -129,7 +128,7 @@ func testListPins(t *testing.T, s Store) {
 		t.Errorf("no read time after List")
 	}
 	mustFold(t, s, commit(nil, add("a", 0, 100)))
-	if got := lookup(t, v, reader.Key{Counter: "a", Shard: 0})[0].Value; got != 11 {
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 11 {
 		t.Errorf("a view that began with List: got %d, want 11", got)
 	}
 }
@@ -142,7 +141,7 @@ func testViewBeginsAtFirstCall(t *testing.T, su *suite) {
 		t.Errorf("before the first call the read time is %s, want zero", v.ReadTime())
 	}
 	mustFold(t, s, commit(nil, add("a", 0, 1)))
-	if got := lookup(t, v, reader.Key{Counter: "a", Shard: 0})[0].Value; got != 1 {
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 1 {
 		t.Errorf("a fold between View and the first call: got %d, want 1", got)
 	}
 }
@@ -150,7 +149,7 @@ func testViewBeginsAtFirstCall(t *testing.T, su *suite) {
 func testViewClosesTwice(t *testing.T, su *suite) {
 	s := su.open(t)
 	v, idle := s.View(), s.View()
-	lookup(t, v, reader.Key{Counter: "a", Shard: 0})
+	lookup(t, v, store.Key{Counter: "a", Shard: 0})
 	for range 2 {
 		v.Close()
 		idle.Close()
@@ -247,14 +246,14 @@ func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
 
 // The read time is not far behind: it covers what was folded just now. And it is not
 // ahead: what is folded next is later.
-func testReadTimeIsRecent(t *testing.T, s Store) {
+func testReadTimeIsRecent(t *testing.T, s store.Store) {
 	at := mustFold(t, s, commit(nil, add("b", 0, 1)))
 	if at.IsZero() {
 		at = time.Now().Truncate(time.Microsecond)
 	}
 	v := s.View()
 	defer v.Close()
-	if got := lookup(t, v, reader.Key{Counter: "b", Shard: 0})[0].Value; got != 1 {
+	if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0].Value; got != 1 {
 		t.Errorf("just folded: got %d, want 1", got)
 	}
 	if v.ReadTime().Before(at) {
@@ -269,11 +268,11 @@ func testReadTimeIsRecent(t *testing.T, s Store) {
 	}
 }
 
-func sumView(t testing.TB, v reader.View, counter string, n int) int64 {
+func sumView(t testing.TB, v store.View, counter string, n int) int64 {
 	t.Helper()
-	keys := make([]reader.Key, n)
+	keys := make([]store.Key, n)
 	for i := range keys {
-		keys[i] = reader.Key{Counter: counter, Shard: i}
+		keys[i] = store.Key{Counter: counter, Shard: i}
 	}
 	var total int64
 	for i, value := range lookup(t, v, keys...) {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // sentinel is what a code of the service means to an aggregator. A commit was maybe
@@ -21,13 +21,13 @@ import (
 func sentinel(code codes.Code) error {
 	switch code {
 	case codes.AlreadyExists:
-		return aggregator.ErrMarkerExists
+		return store.ErrMarkerExists
 	case codes.InvalidArgument, codes.OutOfRange:
-		return aggregator.ErrRefused
+		return store.ErrRefused
 	case codes.Aborted:
-		return aggregator.ErrContended
+		return store.ErrContended
 	case codes.PermissionDenied, codes.Unauthenticated, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
-		return aggregator.ErrDeployment
+		return store.ErrDeployment
 	default:
 		return nil
 	}
@@ -36,12 +36,12 @@ func sentinel(code codes.Code) error {
 // notApplied is for errors from before a commit was sent, where they mean nothing more. Once it is
 // sent nothing is certain: an error of the connection may come after the server has it.
 func notApplied(err error) error {
-	for _, meaning := range []error{aggregator.ErrDeployment, aggregator.ErrContended, aggregator.ErrRefused, aggregator.ErrMarkerExists} {
+	for _, meaning := range []error{store.ErrDeployment, store.ErrContended, store.ErrRefused, store.ErrMarkerExists} {
 		if err == nil || errors.Is(err, meaning) {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err)
+	return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 }
 
 // explain adds what was being done and what the answer means.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/countmill/countmill/aggregator"
 )
 
 // maxCommit bounds the bytes of a commit that is ours to cut. The service takes 10 MiB,
@@ -70,13 +70,13 @@ func commitTime(resp *pb.CommitResponse) time.Time {
 func checkResults(mutations []*pb.Mutation, resp *pb.CommitResponse) error {
 	results := resp.GetMutationResults()
 	if len(results) != len(mutations) {
-		return fmt.Errorf("%w: %d results for %d mutations", aggregator.ErrNotCounted, len(results), len(mutations))
+		return fmt.Errorf("%w: %d results for %d mutations", store.ErrNotCounted, len(results), len(mutations))
 	}
 	for i, m := range mutations {
 		want := len(m.GetPropertyTransforms())
 		got := results[i].GetTransformResults()
 		if len(got) != want || slices.ContainsFunc(got, func(v *pb.Value) bool { return !isInteger(v) }) {
-			return fmt.Errorf("%w: %d of %d transform results for entity %q", aggregator.ErrNotCounted, len(got), want,
+			return fmt.Errorf("%w: %d of %d transform results for entity %q", store.ErrNotCounted, len(got), want,
 				refOf(m.GetUpsert().GetKey()).name)
 		}
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	Window time.Duration
 
 	// ReadOnly opens the store for reading totals: there is no probe, and what counts
-	// answers aggregator.ErrDeployment. Dead letters can be written and removed, where
+	// answers store.ErrDeployment. Dead letters can be written and removed, where
 	// the database lets this process. Default false.
 	ReadOnly bool
 	// Create makes the meta record of a database that has none. Default false, but true

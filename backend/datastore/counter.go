@@ -7,19 +7,18 @@ import (
 	"maps"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
 // A record is a CountmillCounter.
 type record struct {
 	shards int64
-	admin.Record
+	store.ResetState
 }
 
 func recordOf(e *pb.Entity) (record, error) {
@@ -34,13 +33,13 @@ func recordOf(e *pb.Entity) (record, error) {
 	return r, f.err
 }
 
-func (r record) reset() reader.Reset {
-	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+func (r record) reset() store.ResetState {
+	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
-// RaiseCounter raises in a transaction, as the answer is what the record names then. Like
+// GrowCounter raises in a transaction, as the answer is what the record names then. Like
 // ResetCounter it works in a store that was opened for reading: neither needs transforms.
-func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return 0, certain(err)
@@ -90,9 +89,9 @@ func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation
 }
 
 // ResetCounter is one try of a transaction on the record and the marker.
-func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	if r.ID.Class() != wire.ResetClass {
-		return done, certain(fmt.Errorf("%w: %s is no id of a reset", aggregator.ErrRefused, r.ID))
+		return done, certain(fmt.Errorf("%w: %s is no id of a reset", store.ErrRefused, r.ID))
 	}
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -111,19 +110,19 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 		return append(mutations, s.insertDone(&r, done)), nil
 	})
 	if err != nil {
-		return admin.Done{}, certain(err)
+		return store.ResetResult{}, certain(err)
 	}
 	return done, s.confirm(ctx, "reset")
 }
 
-func (s *Store) applyReset(r *admin.Reset, e *pb.Entity, when time.Time) ([]*pb.Mutation, admin.Done, error) {
-	var found *admin.Record
+func (s *Store) applyReset(r *store.ResetRequest, e *pb.Entity, when time.Time) ([]*pb.Mutation, store.ResetResult, error) {
+	var found *store.ResetState
 	if e != nil {
 		rec, err := recordOf(e)
 		if err != nil {
-			return nil, admin.Done{}, err
+			return nil, store.ResetResult{}, err
 		}
-		found = &rec.Record
+		found = &rec.ResetState
 	}
 	after, done, err := r.Apply(found, when)
 	if err != nil || after == nil {
@@ -137,7 +136,7 @@ func (s *Store) applyReset(r *admin.Reset, e *pb.Entity, when time.Time) ([]*pb.
 }
 
 // insertDone inserts the marker of a reset.
-func (s *Store) insertDone(r *admin.Reset, done admin.Done) *pb.Mutation {
+func (s *Store) insertDone(r *store.ResetRequest, done store.ResetResult) *pb.Mutation {
 	k := ref{kindApplied, r.ID.String()}
 	properties := map[string]*pb.Value{
 		"removed": integer(done.Removed), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
@@ -145,15 +144,15 @@ func (s *Store) insertDone(r *admin.Reset, done admin.Done) *pb.Mutation {
 	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(k), Properties: properties}}}
 }
 
-func doneOf(e *pb.Entity) (admin.Done, error) {
+func doneOf(e *pb.Entity) (store.ResetResult, error) {
 	f := fields{entity: e}
-	done := admin.Done{Removed: f.integer("removed"), At: f.instant("reset_at")}
+	done := store.ResetResult{Removed: f.integer("removed"), At: f.instant("reset_at")}
 	return done, f.err
 }
 
 // certain marks errors after which nothing was done.
 func certain(err error) error {
-	if errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) {
+	if errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
 	}
 	return err

@@ -11,21 +11,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 func mustRaise(t *testing.T, s *Store, counter string, shards int) {
 	t.Helper()
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: shards}}); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: shards}}); err != nil {
 		t.Fatalf("Raise: %v", err)
 	}
 }
 
 // remove deletes a counter whose shards sum to sum.
-func remove(t *testing.T, s *Store, counter string, sum int64) admin.Done {
+func remove(t *testing.T, s *Store, counter string, sum int64) store.ResetResult {
 	t.Helper()
 	done, err := s.ResetCounter(t.Context(), removal(counter, sum))
 	if err != nil {
@@ -34,9 +32,9 @@ func remove(t *testing.T, s *Store, counter string, sum int64) admin.Done {
 	return done
 }
 
-func removal(counter string, sum int64) admin.Reset {
-	return admin.Reset{ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
-		Look: admin.Sum{Exists: true, Sum: sum, At: now()}}
+func removal(counter string, sum int64) store.ResetRequest {
+	return store.ResetRequest{ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
+		Look: store.Sum{Exists: true, Sum: sum, At: now()}}
 }
 
 // People change counters through readers, which have the store open for reading; sweeping is
@@ -46,11 +44,11 @@ func TestReadOnlyStoresChangeRecords(t *testing.T) {
 	cfg := fresh(t)
 	s := openStore(t, cfg)
 	mustRaise(t, s, "a", 1)
-	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 5)}})
+	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 0, 5)}})
 	cfg.ReadOnly = true
 	ro := openStore(t, cfg)
-	if n, err := ro.RaiseCounter(t.Context(), "b", 7); n != 7 || err != nil {
-		t.Errorf("RaiseCounter: got %d, %v, want 7", n, err)
+	if n, err := ro.GrowCounter(t.Context(), "b", 7); n != 7 || err != nil {
+		t.Errorf("GrowCounter: got %d, %v, want 7", n, err)
 	}
 	if done := remove(t, ro, "a", 5); done.Removed != 5 {
 		t.Errorf("ResetCounter: removed %d, want 5", done.Removed)
@@ -58,7 +56,7 @@ func TestReadOnlyStoresChangeRecords(t *testing.T) {
 	if n, err := ro.SweepCounters(t.Context(), 0); n != 0 || err != nil {
 		t.Errorf("SweepCounters: got %d, %v, want nothing done", n, err)
 	}
-	if got := value(t, s, "a", reader.RecordKey); !got.Exists {
+	if got := value(t, s, "a", store.RecordKey); !got.Exists {
 		t.Error("the record is gone")
 	}
 }
@@ -94,13 +92,13 @@ func TestSweepFitsOneCommit(t *testing.T) {
 		gone   bool
 	}{{"fits", 399, true}, {"does not", 400, false}} {
 		mustRaise(t, s, c.name, c.shards)
-		mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add(c.name, c.shards-1, 5)}})
+		mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add(c.name, c.shards-1, 5)}})
 		remove(t, s, c.name, 5)
 		<-time.After(2 * time.Millisecond)
 		if _, err := s.SweepCounters(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if got := value(t, s, c.name, reader.RecordKey); got.Exists == c.gone {
+		if got := value(t, s, c.name, store.RecordKey); got.Exists == c.gone {
 			t.Errorf("a deleted counter of %d shards: gone %t, want %t", c.shards, !got.Exists, c.gone)
 		}
 	}
@@ -129,7 +127,7 @@ func TestResetAnswers(t *testing.T) {
 			return true, statusOf(c.code)
 		})
 		_, reset := s.ResetCounter(t.Context(), removal("a", 0))
-		_, raise := s.RaiseCounter(t.Context(), "a", 9)
+		_, raise := s.GrowCounter(t.Context(), "a", 9)
 		for what, err := range map[string]error{"reset": reset, "raise": raise} {
 			if err == nil || errors.Is(err, countmill.ErrUnavailable) != c.undone {
 				t.Errorf("%s, %s of %s: got %v, undone want %t", what, c.code, c.method, err, c.undone)
@@ -137,7 +135,7 @@ func TestResetAnswers(t *testing.T) {
 		}
 	}
 	calls.set(nil)
-	if got := value(t, s, "a", reader.RecordKey); got.Value != 1 || got.Reset != (reader.Reset{}) {
+	if got := value(t, s, "a", store.RecordKey); got.Value != 1 || got.Reset != (store.ResetState{}) {
 		t.Errorf("the record is %+v, want one shard and no reset", got)
 	}
 }

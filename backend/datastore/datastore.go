@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
+
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
 
@@ -105,7 +108,7 @@ func (s *Store) start(ctx context.Context) error {
 }
 
 func saysNo(err error) bool {
-	return errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) || errors.Is(err, aggregator.ErrNotCounted)
+	return errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrNotCounted)
 }
 
 func (s *Store) learn(ctx context.Context) error {
@@ -116,8 +119,8 @@ func (s *Store) learn(ctx context.Context) error {
 }
 
 // Limits is what a commit takes here.
-func (s *Store) Limits() aggregator.Limits {
-	limits := aggregator.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
+func (s *Store) Limits() store.Limits {
+	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
 	if s.untallied {
 		limits.Shards = fixedShards
 	}
@@ -167,7 +170,7 @@ func (s *Store) bound(ctx context.Context) (_ context.Context, cancel context.Ca
 // write is call for what a store opened for reading must not do.
 func (s *Store) write(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
 	if s.cfg.ReadOnly {
-		return nil, nil, fmt.Errorf("%w: %s was opened for reading only", aggregator.ErrDeployment, s.cfg)
+		return nil, nil, fmt.Errorf("%w: %s was opened for reading only", store.ErrDeployment, s.cfg)
 	}
 	return s.call(ctx)
 }

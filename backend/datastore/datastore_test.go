@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
@@ -29,7 +30,7 @@ func openStore(t testing.TB, cfg Config) *Store {
 }
 
 // reopen opens the same database again.
-func reopen(t *testing.T, s backendtest.Store) backendtest.Store {
+func reopen(t *testing.T, s store.Store) store.Store {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
@@ -38,7 +39,7 @@ func reopen(t *testing.T, s backendtest.Store) backendtest.Store {
 }
 
 // again opens the same database in another process that has another window in its flags.
-func again(t *testing.T, s backendtest.Store, window time.Duration) backendtest.Store {
+func again(t *testing.T, s store.Store, window time.Duration) store.Store {
 	t.Helper()
 	cfg := s.(*Store).cfg
 	cfg.Window = window
@@ -47,7 +48,7 @@ func again(t *testing.T, s backendtest.Store, window time.Duration) backendtest.
 
 // expire does the work of a TTL policy, which the emulator has not: it deletes every marker whose
 // expire_at has come by the server's time, at once.
-func expire(t *testing.T, b backendtest.Store) {
+func expire(t *testing.T, b store.Store) {
 	t.Helper()
 	s := b.(*Store)
 	at, err := s.Check(t.Context())
@@ -75,7 +76,7 @@ func expire(t *testing.T, b backendtest.Store) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
-	backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
+	backendtest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host})
 	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
 		backendtest.Shared(again), backendtest.RemovesByTime(expire))
@@ -86,7 +87,7 @@ func TestStore(t *testing.T) {
 func TestStoreBehindTheMachine(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
-	backendtest.RunStore(t, func(t *testing.T) backendtest.Store {
+	backendtest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour)}})
 	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
 		backendtest.Shared(again), backendtest.RemovesByTime(expire))

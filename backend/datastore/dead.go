@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"github.com/countmill/countmill/store"
 
-	"github.com/countmill/countmill/aggregator"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 )
 
 const (
@@ -23,9 +23,9 @@ const (
 	maxText = 32 << 10
 )
 
-// Bury writes dead letters. The pieces of a large one are there before the letter that
+// PutDeadLetters writes dead letters. The pieces of a large one are there before the letter that
 // names them, and have its content in their names: a letter is never read half.
-func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may ask for a replay
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	return s.confirm(ctx, "bury")
 }
 
-func (s *Store) letter(d *aggregator.Dead) (chunks []*pb.Mutation, head *pb.Mutation) {
+func (s *Store) letter(d *store.DeadLetter) (chunks []*pb.Mutation, head *pb.Mutation) {
 	sum := sha256.Sum256(d.Payload)
 	properties := map[string]*pb.Value{
 		"source": text(clean(d.Source)), "time": instant(d.Time), "reason": text(clean(d.Reason)),
@@ -82,9 +82,9 @@ func clean(v string) string {
 	return strings.ToValidUTF8(v, "\ufffd")
 }
 
-// Discard removes dead letters, and their pieces after them: a letter that is there has
+// DeleteDeadLetters removes dead letters, and their pieces after them: a letter that is there has
 // all of its own. Pieces that a kill leaves behind are in nobody's way.
-func (s *Store) Discard(ctx context.Context, keys []string) error {
+func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may discard letters
 	if err != nil {
 		return err
@@ -129,14 +129,14 @@ func deadRefs(keys []string) []ref {
 	return refs
 }
 
-// DeadByKey looks dead letters up.
-func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+// GetDeadLetters looks dead letters up.
+func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	for lot := range slices.Chunk(keys, maxLetters) {
 		heads, err := s.lookupAll(ctx, deadRefs(lot))
 		if err != nil {
@@ -157,8 +157,8 @@ func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead
 	return letters, s.confirm(ctx, "look dead letters up")
 }
 
-// Dead returns dead letters in the order of their keys.
-func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
+// ListDeadLetters returns dead letters in the order of their keys.
+func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	if err != nil {
 		return nil, s.explain("list dead letters", err)
 	}
-	letters := make([]aggregator.Dead, len(heads))
+	letters := make([]store.DeadLetter, len(heads))
 	for i, e := range heads {
 		if letters[i], err = s.readLetter(ctx, e); err != nil {
 			return nil, err
@@ -184,9 +184,9 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	return letters, nil
 }
 
-func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (aggregator.Dead, error) {
+func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (store.DeadLetter, error) {
 	f := fields{entity: e}
-	d := aggregator.Dead{
+	d := store.DeadLetter{
 		Key: refOf(e.GetKey()).name, Source: f.text("source"), Time: f.instant("time"), Reason: f.text("reason"),
 		Maybe: f.boolean("maybe"), At: f.instant("at"),
 	}

@@ -10,7 +10,6 @@ import (
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
@@ -24,16 +23,16 @@ func payload(n int) []byte {
 func TestDeadLettersInPieces(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
-	var want []aggregator.Dead
+	var want []store.DeadLetter
 	for i, size := range []int{0, 1, maxPayload, maxPayload + 1, 2 * maxPayload, 10_000_000} {
-		want = append(want, aggregator.Dead{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
+		want = append(want, store.DeadLetter{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
 	}
 	for range 2 { // it may be repeated
-		if err := s.Bury(t.Context(), want); err != nil {
-			t.Fatalf("Bury: %v", err)
+		if err := s.PutDeadLetters(t.Context(), want); err != nil {
+			t.Fatalf("PutDeadLetters: %v", err)
 		}
 	}
-	got, err := s.Dead(t.Context(), "", 100)
+	got, err := s.ListDeadLetters(t.Context(), "", 100)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("Dead: %d letters, %v; want %d", len(got), err, len(want))
 	}
@@ -45,7 +44,7 @@ func TestDeadLettersInPieces(t *testing.T) {
 	if n := rows(t, s, kindChunk); n != 2+2+11 {
 		t.Errorf("%d pieces, want 15", n)
 	}
-	if err := s.Discard(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
+	if err := s.DeleteDeadLetters(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
 		t.Fatalf("Discard: %v", err)
 	}
 	if left, n := rows(t, s, kindDead), rows(t, s, kindChunk); left != 3 || n != 0 {
@@ -57,15 +56,15 @@ func TestDeadLettersInPieces(t *testing.T) {
 func TestDeadLetterWithoutAPiece(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
-	d := aggregator.Dead{Key: "k", Payload: payload(maxPayload + 1), Time: now(), At: now()}
-	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
+	d := store.DeadLetter{Key: "k", Payload: payload(maxPayload + 1), Time: now(), At: now()}
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
 		t.Fatal(err)
 	}
 	chunks, _ := s.letter(&d)
 	if _, err := s.commitOnce(t.Context(), []*pb.Mutation{{Operation: &pb.Mutation_Delete{Delete: chunks[1].GetUpsert().GetKey()}}}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Dead(t.Context(), "", 10); err == nil {
+	if got, err := s.ListDeadLetters(t.Context(), "", 10); err == nil {
 		t.Errorf("got %d letters and no error", len(got))
 	}
 }
@@ -82,21 +81,21 @@ func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	const all = 7 // letters and pieces
 	for commits := range all + 1 {
 		keys := []string{fmt.Sprint("a", commits), fmt.Sprint("b", commits), fmt.Sprint("c", commits)}
-		letters := make([]aggregator.Dead, len(keys))
+		letters := make([]store.DeadLetter, len(keys))
 		for i, key := range keys {
-			letters[i] = aggregator.Dead{Key: key, Payload: payload(maxPayload + 1 - i%2), At: now()}
+			letters[i] = store.DeadLetter{Key: key, Payload: payload(maxPayload + 1 - i%2), At: now()}
 		}
-		bury := func() error { return s.Bury(t.Context(), letters) }
+		bury := func() error { return s.PutDeadLetters(t.Context(), letters) }
 		calls.endAfter(commits, bury)
-		left, err := s.DeadByKey(t.Context(), keys)
+		left, err := s.GetDeadLetters(t.Context(), keys)
 		if err != nil || (len(left) == len(keys)) != (commits == all) {
 			t.Errorf("after %d commits of a burial there are %d letters; %v", commits, len(left), err)
 		}
 		if err := bury(); err != nil {
 			t.Fatal(err)
 		}
-		calls.endAfter(commits, func() error { return s.Discard(t.Context(), keys) })
-		left, err = s.DeadByKey(t.Context(), keys)
+		calls.endAfter(commits, func() error { return s.DeleteDeadLetters(t.Context(), keys) })
+		left, err = s.GetDeadLetters(t.Context(), keys)
 		if err != nil || (len(left) == 0) != (commits >= all-2) {
 			t.Errorf("after %d commits of a discard there are %d letters; %v", commits, len(left), err)
 		}
@@ -122,17 +121,17 @@ func TestDeadLettersOfAReader(t *testing.T) {
 	openStore(t, cfg)
 	cfg.ReadOnly = true
 	s := openStore(t, cfg)
-	d := aggregator.Dead{Key: "k", Payload: payload(2 * maxPayload), Time: now(), At: now()}
-	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
-		t.Fatalf("Bury: %v", err)
+	d := store.DeadLetter{Key: "k", Payload: payload(2 * maxPayload), Time: now(), At: now()}
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
+		t.Fatalf("PutDeadLetters: %v", err)
 	}
-	if got, err := s.DeadByKey(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
+	if got, err := s.GetDeadLetters(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
 		t.Fatalf("DeadByKey: %d letters, %v; want the one", len(got), err)
 	}
-	if fate, err := aggregator.Decide(t.Context(), s, "k", aggregator.Discarded, now(), store.NewSettings(time.Hour, now())); fate != aggregator.Discarded || err != nil {
+	if fate, err := store.DecideFate(t.Context(), s, "k", store.FateDiscarded, now(), store.NewSettings(time.Hour, now())); fate != store.FateDiscarded || err != nil {
 		t.Errorf("decided %d, %v; want it discarded", fate, err)
 	}
-	if err := s.Discard(t.Context(), []string{"k"}); err != nil {
+	if err := s.DeleteDeadLetters(t.Context(), []string{"k"}); err != nil {
 		t.Fatalf("Discard: %v", err)
 	}
 	if n := rows(t, s, kindDead) + rows(t, s, kindChunk); n != 0 {
@@ -144,11 +143,11 @@ func TestDeadLettersOfAReader(t *testing.T) {
 func TestDeadLetterWithOddText(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
-	d := aggregator.Dead{Key: "k", Source: "\xff\x00", Reason: strings.Repeat("é", 1<<20) + "\xff", Payload: payload(maxPayload), At: now()}
-	if err := s.Bury(t.Context(), []aggregator.Dead{d}); err != nil {
-		t.Fatalf("Bury: %v", err)
+	d := store.DeadLetter{Key: "k", Source: "\xff\x00", Reason: strings.Repeat("é", 1<<20) + "\xff", Payload: payload(maxPayload), At: now()}
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
+		t.Fatalf("PutDeadLetters: %v", err)
 	}
-	got, err := s.Dead(t.Context(), "", 10)
+	got, err := s.ListDeadLetters(t.Context(), "", 10)
 	if err != nil || len(got) != 1 || got[0].Source != "\ufffd\x00" || !strings.HasPrefix(got[0].Reason, "éé") || !got[0].Time.IsZero() {
 		t.Errorf("Dead: %v", err)
 	}

@@ -5,10 +5,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -65,8 +66,8 @@ func shardRef(hash uint64, counter string, shard int) ref {
 }
 
 // readerRef is what a reader's key asks for.
-func readerRef(k reader.Key) ref {
-	if k.Shard == reader.RecordKey {
+func readerRef(k store.Key) ref {
+	if k.Shard == store.RecordKey {
 		return ref{kindCounter, k.Counter}
 	}
 	return shardRef(wire.ShardHash(k.Counter, k.Shard), k.Counter, k.Shard)

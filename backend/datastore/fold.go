@@ -7,24 +7,24 @@ import (
 	"math"
 	"slices"
 
-	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"github.com/countmill/countmill/store"
 
-	"github.com/countmill/countmill/aggregator"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 )
 
 // Fold applies the commit in one call.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	may := s.write
 	if len(c.Adds) == 0 {
 		may = s.call // who only reads totals may decide about letters
 	}
 	ctx, cancel, err := may(ctx)
 	if err != nil {
-		return aggregator.Folded{}, notApplied(err)
+		return store.CommitResult{}, notApplied(err)
 	}
 	defer cancel()
 	if n := c.Entities(); n > maxEntities {
-		return aggregator.Folded{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", aggregator.ErrRefused, n, maxEntities)
+		return store.CommitResult{}, fmt.Errorf("%w: a commit of %d entities (limit: %d)", store.ErrRefused, n, maxEntities)
 	}
 	mutations := s.insertMarkers(c.Markers)
 	for i := range c.Adds {
@@ -33,22 +33,22 @@ func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Fold
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
-		return aggregator.Folded{}, s.explain("fold", err)
+		return store.CommitResult{}, s.explain("fold", err)
 	}
 	if err := checkResults(mutations, resp); err != nil {
-		return aggregator.Folded{}, s.explain("fold", err)
+		return store.CommitResult{}, s.explain("fold", err)
 	}
 	s.reportOverflow(c, resp)
-	return aggregator.Folded{At: commitTime(resp), Shards: s.toldBy(resp, len(c.Markers))}, s.confirm(ctx, "fold")
+	return store.CommitResult{At: commitTime(resp), Shards: s.toldBy(resp, len(c.Markers))}, s.confirm(ctx, "fold")
 }
 
 // toldBy takes out of the answer what each shard tells. The markers' results come first.
-func (s *Store) toldBy(resp *pb.CommitResponse, markers int) []aggregator.Told {
+func (s *Store) toldBy(resp *pb.CommitResponse, markers int) []store.ShardStats {
 	results := resp.GetMutationResults()[markers:]
-	told := make([]aggregator.Told, len(results))
+	told := make([]store.ShardStats, len(results))
 	for i, r := range results {
 		values := r.GetTransformResults()
-		told[i].Known = int(values[resultShards].GetIntegerValue())
+		told[i].KnownShards = int(values[resultShards].GetIntegerValue())
 		if !s.untallied {
 			told[i].Tally = values[resultTally].GetIntegerValue()
 		}
@@ -57,16 +57,16 @@ func (s *Store) toldBy(resp *pb.CommitResponse, markers int) []aggregator.Told {
 }
 
 // knownOf is at least what the add itself shows.
-func knownOf(c *aggregator.Commit, i int) int {
-	if c.Known == nil {
+func knownOf(c *store.Commit, i int) int {
+	if c.KnownShards == nil {
 		return c.Adds[i].Shard + 1
 	}
-	return c.Known[i]
+	return c.KnownShards[i]
 }
 
 // reportOverflow calls for a person when a count has come to either end of int64, where
 // increments stop: readers refuse to show it, but a later delta may lead it off again.
-func (s *Store) reportOverflow(c *aggregator.Commit, resp *pb.CommitResponse) {
+func (s *Store) reportOverflow(c *store.Commit, resp *pb.CommitResponse) {
 	for i, r := range resp.GetMutationResults()[len(c.Markers):] {
 		if n := r.GetTransformResults()[resultCount].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
 			s.cfg.Logger.Error("a shard does not fit 64 bits any more; its counter has no total any more",
@@ -83,7 +83,7 @@ const (
 	resultTally
 )
 
-// increment adds delta to the count of a shard, and tells it what aggregator.Told is about.
+// increment adds delta to the count of a shard, and tells it what store.ShardStats is about.
 // It is the only function that builds this mutation: without the mask the upsert would wipe
 // the count first, and an operand that is not marked would have the count indexed.
 func (s *Store) increment(r ref, counter string, delta, tally int64, known int) *pb.Mutation {
@@ -107,9 +107,9 @@ func (s *Store) increment(r ref, counter string, delta, tally int64, known int) 
 
 // insertMarkers sorts them: commits that share markers then meet in one order and queue
 // up, instead of waiting for each other in a circle. The adds come sorted.
-func (s *Store) insertMarkers(markers []aggregator.Marker) []*pb.Mutation {
+func (s *Store) insertMarkers(markers []store.Marker) []*pb.Mutation {
 	sorted := slices.Clone(markers)
-	slices.SortFunc(sorted, func(a, b aggregator.Marker) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(sorted, func(a, b store.Marker) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	mutations := make([]*pb.Mutation, 0, len(sorted)+maxEntities)
 	for i := range sorted {
 		m := &sorted[i]

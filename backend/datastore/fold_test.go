@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/countmill/countmill/aggregator"
 )
 
 func TestFoldIsOneCall(t *testing.T) {
@@ -21,7 +21,7 @@ func TestFoldIsOneCall(t *testing.T) {
 	cfg.DialOptions = []grpc.DialOption{p.option()}
 	s := openStore(t, cfg)
 	p.take()
-	c := &aggregator.Commit{}
+	c := &store.Commit{}
 	for i := range 16 {
 		c.Markers = append(c.Markers, newMarker())
 		for range 24 {
@@ -35,7 +35,7 @@ func TestFoldIsOneCall(t *testing.T) {
 	if got := p.take(); !slices.Equal(got, []string{"Commit"}) {
 		t.Errorf("a fold of 400 entities made the calls %v, want one Commit", got)
 	}
-	if _, err := s.Fold(t.Context(), c); !errors.Is(err, aggregator.ErrMarkerExists) {
+	if _, err := s.Fold(t.Context(), c); !errors.Is(err, store.ErrMarkerExists) {
 		t.Errorf("the same again: got error %v, want ErrMarkerExists", err)
 	}
 	if got := p.take(); !slices.Equal(got, []string{"Commit"}) {
@@ -57,7 +57,7 @@ func TestFoldIsNeverRepeated(t *testing.T) {
 			return nil
 		}
 		before := r.count("Commit")
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
+		_, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}})
 		if n := r.count("Commit") - before; status.Code(err) != code || n != 1 {
 			t.Errorf("%s: error %v after %d commits, want one", code, err, n)
 		}
@@ -67,18 +67,18 @@ func TestFoldIsNeverRepeated(t *testing.T) {
 func TestAnswerTable(t *testing.T) {
 	t.Parallel()
 	want := map[codes.Code]error{
-		codes.AlreadyExists: aggregator.ErrMarkerExists,
-		codes.Aborted:       aggregator.ErrContended, // maybe applied, like all that are not here
+		codes.AlreadyExists: store.ErrMarkerExists,
+		codes.Aborted:       store.ErrContended, // maybe applied, like all that are not here
 		// nothing applied, for good
-		codes.InvalidArgument: aggregator.ErrRefused, codes.OutOfRange: aggregator.ErrRefused,
+		codes.InvalidArgument: store.ErrRefused, codes.OutOfRange: store.ErrRefused,
 		// the deployment
-		codes.PermissionDenied: aggregator.ErrDeployment, codes.Unauthenticated: aggregator.ErrDeployment, codes.NotFound: aggregator.ErrDeployment,
-		codes.FailedPrecondition: aggregator.ErrDeployment, codes.Unimplemented: aggregator.ErrDeployment,
+		codes.PermissionDenied: store.ErrDeployment, codes.Unauthenticated: store.ErrDeployment, codes.NotFound: store.ErrDeployment,
+		codes.FailedPrecondition: store.ErrDeployment, codes.Unimplemented: store.ErrDeployment,
 	}
 	s := &Store{cfg: Config{Project: "test"}}
 	for code := codes.Canceled; code <= codes.Unauthenticated+3; code++ { // also those to come
 		err := s.explain("fold", status.Error(code, "said so"))
-		for _, sentinel := range []error{aggregator.ErrMarkerExists, aggregator.ErrRefused, aggregator.ErrDeployment, aggregator.ErrNotCounted, aggregator.ErrContended} {
+		for _, sentinel := range []error{store.ErrMarkerExists, store.ErrRefused, store.ErrDeployment, store.ErrNotCounted, store.ErrContended} {
 			if got := errors.Is(err, sentinel); got != (want[code] == sentinel) {
 				t.Errorf("%s matches %q: %t, want %v", code, sentinel, got, want[code])
 			}
@@ -113,11 +113,11 @@ func TestMissingTransformResult(t *testing.T) {
 			}
 			return ok, nil
 		})
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 1), add("a", 1, 1)}})
-		if !errors.Is(err, aggregator.ErrNotCounted) {
+		_, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}, Adds: []store.ShardDelta{add("a", 0, 1), add("a", 1, 1)}})
+		if !errors.Is(err, store.ErrNotCounted) {
 			t.Errorf("%s: got error %v, want ErrNotCounted", name, err)
 		}
-		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}, {Counter: "b", Shards: 1}, {Counter: "c", Shards: 1}}); !errors.Is(err, aggregator.ErrNotCounted) {
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}, {Counter: "b", Shards: 1}, {Counter: "c", Shards: 1}}); !errors.Is(err, store.ErrNotCounted) {
 			t.Errorf("%s: Raise got error %v, want ErrNotCounted", name, err)
 		}
 	}
@@ -126,11 +126,11 @@ func TestMissingTransformResult(t *testing.T) {
 func TestCommitTooLarge(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
-	c := &aggregator.Commit{}
+	c := &store.Commit{}
 	for i := range 401 {
 		c.Adds = append(c.Adds, add(fmt.Sprint(i), 0, 1))
 	}
-	if _, err := s.Fold(t.Context(), c); !errors.Is(err, aggregator.ErrRefused) {
+	if _, err := s.Fold(t.Context(), c); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("401 entities: got error %v, want ErrRefused", err)
 	}
 }
@@ -149,8 +149,8 @@ func TestFoldKeepsOtherProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{a}})
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 4}}); err != nil {
+	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{a}})
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 4}}); err != nil {
 		t.Fatal(err)
 	}
 	found, err := s.lookupAll(t.Context(), []ref{r, {kindCounter, "a"}})
@@ -176,12 +176,12 @@ func TestFoldsBesideOlderVersions(t *testing.T) {
 	r := shardRef(a.Hash, "a", 0)
 	before := s.increment(r, "a", 100, 0, 0)
 	before.PropertyTransforms = before.PropertyTransforms[:1]
-	for i, want := range []aggregator.Told{{Tally: 51, Known: 7}, {Tally: 52, Known: 7}, {Tally: 71, Known: 9}} {
+	for i, want := range []store.ShardStats{{Tally: 51, KnownShards: 7}, {Tally: 52, KnownShards: 7}, {Tally: 71, KnownShards: 9}} {
 		if _, err := s.commitOnce(t.Context(), []*pb.Mutation{before}); err != nil {
 			t.Fatal(err)
 		}
-		folded, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{a}, Known: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
-		if err != nil || !slices.Equal(folded.Shards, []aggregator.Told{want}) {
+		folded, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}, Adds: []store.ShardDelta{a}, KnownShards: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
+		if err != nil || !slices.Equal(folded.Shards, []store.ShardStats{want}) {
 			t.Errorf("the shard tells %+v, want %+v; %v", folded.Shards, want, err)
 		}
 		if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {

@@ -2,6 +2,9 @@ package datastore
 
 import (
 	"context"
+
+	"github.com/countmill/countmill/store"
+
 	crand "crypto/rand"
 	"sync"
 	"testing"
@@ -10,7 +13,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -78,5 +80,5 @@ func TestHotCounterGrows(t *testing.T) {
 // grownTo is how many shards a reader adds up.
 func grownTo(t *testing.T, s *Store, counter string) int64 {
 	t.Helper()
-	return value(t, s, counter, reader.RecordKey).Value
+	return value(t, s, counter, store.RecordKey).Value
 }

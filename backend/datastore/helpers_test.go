@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -100,28 +100,28 @@ func fresh(t testing.TB) Config {
 	return Config{Project: emulator.Project(), Emulator: emulator.Firestore(t)}
 }
 
-func newMarker() aggregator.Marker {
+func newMarker() store.Marker {
 	var ids [1]wire.PartID
 	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
-	return aggregator.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
+	return store.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
 }
 
-func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.NewAdd(counter, shard, delta)
+func add(counter string, shard int, delta int64) store.ShardDelta {
+	return store.NewShardDelta(counter, shard, delta)
 }
 
-func mustFold(t testing.TB, s *Store, c *aggregator.Commit) {
+func mustFold(t testing.TB, s *Store, c *store.Commit) {
 	t.Helper()
 	if _, err := s.Fold(t.Context(), c); err != nil {
 		t.Fatalf("Fold: %v", err)
 	}
 }
 
-func value(t testing.TB, s *Store, counter string, shard int) reader.Value {
+func value(t testing.TB, s *Store, counter string, shard int) store.Value {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	values, err := v.Lookup(t.Context(), []reader.Key{{Counter: counter, Shard: shard}})
+	values, err := v.Lookup(t.Context(), []store.Key{{Counter: counter, Shard: shard}})
 	if err != nil {
 		t.Fatalf("Lookup: %v", err)
 	}

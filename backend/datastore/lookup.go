@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/countmill/countmill/aggregator"
 )
 
 // at reads the database as it was at a moment; nil reads it as it is.
@@ -55,7 +55,7 @@ func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref)
 // emulator, or something like it, and cannot read twice at one moment.
 func (s *Store) timed(read *timestamppb.Timestamp) error {
 	if read == nil {
-		return fmt.Errorf("%w: %s: the server does not say when it read; %s", aggregator.ErrDeployment, s.cfg, useFirestore)
+		return fmt.Errorf("%w: %s: the server does not say when it read; %s", store.ErrDeployment, s.cfg, useFirestore)
 	}
 	return nil
 }

@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -37,7 +35,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 	case err != nil:
 		return err
 	case m.id == "" && !s.cfg.Create:
-		return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", aggregator.ErrDeployment, s.cfg)
+		return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", store.ErrDeployment, s.cfg)
 	case m.id == "":
 		m, err = s.createMeta(ctx, at)
 	}
@@ -79,13 +77,13 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	m.id, m.settings, m.cacheKey = f.text("id"), settingsOf(&f), f.blob("cache_key")
 	switch {
 	case 0 < version && version < format:
-		return m, fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", aggregator.ErrDeployment, s.cfg, version, format)
+		return m, fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", store.ErrDeployment, s.cfg, version, format)
 	case version > format, f.has("rules"): // whatever else there is
-		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", aggregator.ErrDeployment, s.cfg)
+		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", store.ErrDeployment, s.cfg)
 	case f.err != nil:
-		return m, fmt.Errorf("%w: %s: %w", aggregator.ErrDeployment, s.cfg, f.err)
+		return m, fmt.Errorf("%w: %s: %w", store.ErrDeployment, s.cfg, f.err)
 	case version < 1 || m.id == "" || len(m.cacheKey) != 32:
-		return m, fmt.Errorf("%w: %s: its meta record names format %d, id %q and a key of %d bytes", aggregator.ErrDeployment, s.cfg, version, m.id, len(m.cacheKey))
+		return m, fmt.Errorf("%w: %s: its meta record names format %d, id %q and a key of %d bytes", store.ErrDeployment, s.cfg, version, m.id, len(m.cacheKey))
 	}
 	return m, nil
 }
@@ -112,7 +110,7 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 	}
 	m, _, err = s.lookupMeta(ctx)
 	if err == nil && m.id == "" {
-		err = fmt.Errorf("%w: %s: the meta record comes and goes", aggregator.ErrDeployment, s.cfg)
+		err = fmt.Errorf("%w: %s: the meta record comes and goes", store.ErrDeployment, s.cfg)
 	}
 	return m, err
 }
@@ -172,5 +170,5 @@ func (s *Store) compare(m *metaRecord) error {
 
 func (s *Store) another(what string) error {
 	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; start again only if that is meant",
-		aggregator.ErrDeployment, reader.ErrOtherDatabase, s.cfg, what)
+		store.ErrDeployment, store.ErrOtherDatabase, s.cfg, what)
 }

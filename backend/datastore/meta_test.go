@@ -10,8 +10,6 @@ import (
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -63,10 +61,10 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		switch {
 		case c.says == "" && err != nil:
 			t.Errorf("Check of the record as it was: %v", err)
-		case c.says != "" && (!errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), c.says)):
+		case c.says != "" && (!errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("meta record %v: got error %v, want one that says %q", c.properties, err, c.says)
 		}
-		if other := c.says == "another database"; errors.Is(err, reader.ErrOtherDatabase) != other {
+		if other := c.says == "another database"; errors.Is(err, store.ErrOtherDatabase) != other {
 			t.Errorf("meta record %v: got error %v, which is ErrOtherDatabase: %t", c.properties, err, !other)
 		}
 	}
@@ -89,7 +87,7 @@ func TestCreate(t *testing.T) {
 	s := openStore(t, cfg)
 	putMeta(t, s, nil)
 	s.cfg.Create, s.id = false, ""
-	if err := s.readMeta(t.Context()); !errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), "--create") {
+	if err := s.readMeta(t.Context()); !errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), "--create") {
 		t.Errorf("without Create: got error %v, want one that names --create", err)
 	}
 	if c := (Config{Project: "p", Endpoint: "x:443"}).withDefaults(); c.Create && c.Emulator == "" {
@@ -135,7 +133,7 @@ func TestServerComesBackEmpty(t *testing.T) {
 	host, stop := serveOn(t, before, "127.0.0.1:0")
 	s := openStore(t, Config{Project: "p-1", Emulator: host})
 	fold := func() error {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
+		_, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}})
 		return err
 	}
 	if err := fold(); err != nil {
@@ -145,7 +143,7 @@ func TestServerComesBackEmpty(t *testing.T) {
 	serveOn(t, after, host)
 	deadline := time.Now().Add(2 * time.Minute)
 	err := fold()
-	for ; !errors.Is(err, aggregator.ErrDeployment) && time.Now().Before(deadline); err = fold() {
+	for ; !errors.Is(err, store.ErrDeployment) && time.Now().Before(deadline); err = fold() {
 		if err == nil {
 			t.Fatal("a fold went to the empty database")
 		}
@@ -154,7 +152,7 @@ func TestServerComesBackEmpty(t *testing.T) {
 		t.Errorf("Fold: got error %v, want one about another database", err)
 	}
 	v := s.View()
-	if got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err == nil {
+	if got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}}); err == nil {
 		t.Errorf("a total of the empty database: %v", got)
 	}
 }

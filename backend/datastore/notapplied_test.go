@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
-func foldOne(t *testing.T, s *Store, adds ...aggregator.Add) error {
+func foldOne(t *testing.T, s *Store, adds ...store.ShardDelta) error {
 	t.Helper()
-	_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: adds})
+	_, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}, Adds: adds})
 	return err
 }
 
@@ -22,7 +22,7 @@ func TestNoServer(t *testing.T) {
 	s := openStore(t, Config{Project: "p-1", Emulator: host, Timeout: time.Second})
 	stop()
 	err := foldOne(t, s)
-	for deadline := time.Now().Add(2 * time.Minute); !errors.Is(err, aggregator.ErrNotApplied); err = foldOne(t, s) {
+	for deadline := time.Now().Add(2 * time.Minute); !errors.Is(err, store.ErrNotApplied); err = foldOne(t, s) {
 		if err == nil || time.Now().After(deadline) {
 			t.Fatalf("Fold without a server: got %v, want ErrNotApplied", err)
 		}

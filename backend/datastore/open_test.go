@@ -16,14 +16,17 @@ import (
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
 	"cloud.google.com/go/compute/metadata"
+
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
 	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
 )
 
@@ -143,8 +146,8 @@ func TestRoutingHeaders(t *testing.T) {
 		v := s.View()
 		_, _ = v.List(t.Context(), "", "", 1)
 		_, _ = s.Applied(t.Context(), nil)
-		mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}})
-		_, _ = s.RaiseCounter(t.Context(), "a", 1)
+		mustFold(t, s, &store.Commit{Markers: []store.Marker{newMarker()}})
+		_, _ = s.GrowCounter(t.Context(), "a", 1)
 		for i, md := range r.headers {
 			got := [2]string{strings.Join(md["google-cloud-resource-prefix"], "|"), strings.Join(md["x-goog-request-params"], "|")}
 			if got != want {
@@ -306,7 +309,7 @@ func wantRefusal(t *testing.T, cfg Config, says ...string) {
 	if err == nil {
 		_ = s.Close()
 	}
-	if !errors.Is(err, aggregator.ErrDeployment) {
+	if !errors.Is(err, store.ErrDeployment) {
 		t.Fatalf("Open: got error %v, want ErrDeployment", err)
 	}
 	for _, part := range says {
@@ -346,8 +349,8 @@ func TestProbeGoesWithoutTallies(t *testing.T) {
 		t.Errorf("the log does not say so: %v", log.lines)
 	}
 	for range 2 {
-		folded, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 3)}, Tally: 100})
-		if err != nil || folded.Shards[0] != (aggregator.Told{Known: 1}) {
+		folded, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 3)}, Tally: 100})
+		if err != nil || folded.Shards[0] != (store.ShardStats{KnownShards: 1}) {
 			t.Fatalf("got %+v, %v; want no tally and 1 shard", folded, err)
 		}
 	}
@@ -389,7 +392,7 @@ func TestProbePassesOtherErrorsOn(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	cfg, p := fresh(t), &tap{}
-	mustFold(t, openStore(t, cfg), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 3)}})
+	mustFold(t, openStore(t, cfg), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 3)}})
 	cfg.ReadOnly, cfg.DialOptions = true, []grpc.DialOption{p.option()}
 	s := openStore(t, cfg)
 	if got := value(t, s, "a", 0).Value; got != 3 {
@@ -398,12 +401,12 @@ func TestReadOnly(t *testing.T) {
 	if _, err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check: %v", err)
 	}
-	_, foldErr := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1)}})
+	_, foldErr := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}})
 	for name, err := range map[string]error{
-		"Fold": foldErr, "Raise": s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}),
-		"Announce": s.Announce(t.Context(), aggregator.Worker{ID: "a"}),
+		"Fold": foldErr, "Raise": s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}}),
+		"Announce": s.Beat(t.Context(), store.Worker{ID: "a"}),
 	} {
-		if !errors.Is(err, aggregator.ErrDeployment) {
+		if !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("%s: got error %v, want ErrDeployment", name, err)
 		}
 	}

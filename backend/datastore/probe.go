@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/countmill/countmill/aggregator"
 )
 
 // aGroup is how many entities a commit takes in a database with entity groups.
@@ -39,9 +39,9 @@ func (s *Store) probe(ctx context.Context) error {
 		return nil
 	case status.Code(err) == codes.InvalidArgument && s.tryIncrements(ctx, 1) == nil:
 		return fmt.Errorf("%w: %s takes %d entities a commit and has no TTL policy, as in the mode OPTIMISTIC_WITH_ENTITY_GROUPS: "+
-			"set its concurrency mode to PESSIMISTIC, or use another database: %w", aggregator.ErrDeployment, s.cfg, aGroup, err)
-	case errors.Is(err, aggregator.ErrNotCounted) || status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unimplemented:
-		return fmt.Errorf("%w: %s: this server does not know single-use commits with transforms; %s: %w", aggregator.ErrDeployment, s.cfg, useFirestore, err)
+			"set its concurrency mode to PESSIMISTIC, or use another database: %w", store.ErrDeployment, s.cfg, aGroup, err)
+	case errors.Is(err, store.ErrNotCounted) || status.Code(err) == codes.InvalidArgument || status.Code(err) == codes.Unimplemented:
+		return fmt.Errorf("%w: %s: this server does not know single-use commits with transforms; %s: %w", store.ErrDeployment, s.cfg, useFirestore, err)
 	}
 	return s.explain("probe", err)
 }
@@ -77,7 +77,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 		return err
 	}
 	if got := resp.GetMutationResults()[0].GetTransformResults()[resultCount].GetIntegerValue(); got != 6 {
-		return fmt.Errorf("%w: 3 and 3 are %d there", aggregator.ErrNotCounted, got)
+		return fmt.Errorf("%w: 3 and 3 are %d there", store.ErrNotCounted, got)
 	}
 	return nil
 }

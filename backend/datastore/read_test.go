@@ -13,8 +13,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/countmill/countmill/store"
+
 	ds "cloud.google.com/go/datastore"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -22,7 +26,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/internal/emulator"
 	"github.com/countmill/countmill/reader"
@@ -50,12 +53,12 @@ func TestCountsAreNotIndexed(t *testing.T) {
 	cfg := fresh(t)
 	s := openStore(t, cfg)
 	for range 2 { // the second finds the entities there
-		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 3}}); err != nil {
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 3}}); err != nil {
 			t.Fatal(err)
 		}
-		mustFold(t, s, &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}, Adds: []aggregator.Add{add("a", 0, 5)}})
+		mustFold(t, s, &store.Commit{Markers: []store.Marker{newMarker()}, Adds: []store.ShardDelta{add("a", 0, 5)}})
 	}
-	if err := s.Announce(t.Context(), aggregator.Worker{ID: "w", Expires: now()}); err != nil {
+	if err := s.Beat(t.Context(), store.Worker{ID: "w", Expires: now()}); err != nil {
 		t.Fatal(err)
 	}
 	client := plain(t, cfg)
@@ -104,12 +107,12 @@ func TestTotalsAreTheSumsOfShards(t *testing.T) {
 func foldRandomly(t *testing.T, s *Store, counters, commits int) map[string]int64 {
 	t.Helper()
 	names := make([]string, counters)
-	raises := make([]aggregator.Raise, counters)
+	raises := make([]store.Growth, counters)
 	for i := range names {
 		names[i] = fmt.Sprintf("päge/%d", i)
-		raises[i] = aggregator.Raise{Counter: names[i], Shards: 20}
+		raises[i] = store.Growth{Counter: names[i], Shards: 20}
 	}
-	if err := s.Raise(t.Context(), raises); err != nil {
+	if err := s.Grow(t.Context(), raises); err != nil {
 		t.Fatal(err)
 	}
 	want := make(map[string]int64)
@@ -134,23 +137,23 @@ func foldRandomly(t *testing.T, s *Store, counters, commits int) map[string]int6
 	return want
 }
 
-func randomCommit(names []string) *aggregator.Commit {
-	c := &aggregator.Commit{Markers: []aggregator.Marker{newMarker()}}
+func randomCommit(names []string) *store.Commit {
+	c := &store.Commit{Markers: []store.Marker{newMarker()}}
 	for _, i := range rand.Perm(len(names))[:20] {
 		c.Adds = append(c.Adds, add(names[i], rand.IntN(20), rand.Int64N(2000)-1000|1))
 	}
-	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Order, b.Order) })
+	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
 	return c
 }
 
 // settle repeats a commit until it is known to be applied.
-func settle(t *testing.T, s *Store, c *aggregator.Commit) bool {
+func settle(t *testing.T, s *Store, c *store.Commit) bool {
 	for range 500 {
 		_, err := s.Fold(t.Context(), c)
-		if err == nil || errors.Is(err, aggregator.ErrMarkerExists) { // nobody else has this marker
+		if err == nil || errors.Is(err, store.ErrMarkerExists) { // nobody else has this marker
 			return true
 		}
-		if errors.Is(err, aggregator.ErrRefused) || errors.Is(err, aggregator.ErrDeployment) {
+		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrDeployment) {
 			t.Errorf("Fold: %v", err)
 			return false
 		}
@@ -204,8 +207,8 @@ func TestDeferredKeys(t *testing.T) {
 	cfg := fresh(t)
 	cfg.DialOptions = []grpc.DialOption{deferLast()}
 	s := openStore(t, cfg)
-	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 1), add("a", 1, 2)}})
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}); err != nil {
+	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 0, 1), add("a", 1, 2)}})
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Shards(t.Context(), []string{"a", "b", "c"}); err != nil || !slices.Equal(got, []int{2, 3, 0}) {
@@ -213,16 +216,16 @@ func TestDeferredKeys(t *testing.T) {
 	}
 	v := s.View()
 	defer v.Close()
-	first, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}, {Counter: "a", Shard: 1}})
+	first, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 0}, {Counter: "a", Shard: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff([]reader.Value{{Exists: true, Value: 1}, {Deferred: true}}, first); diff != "" {
+	if diff := gocmp.Diff([]store.Value{{Exists: true, Value: 1}, {Deferred: true}}, first); diff != "" {
 		t.Errorf("first look-up (-want +got):\n%s", diff)
 	}
 	at := v.ReadTime()
-	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 1, 10)}})
-	second, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 1}})
+	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 1, 10)}})
+	second, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 1}})
 	if err != nil || second[0].Value != 2 || !v.ReadTime().Equal(at) {
 		t.Errorf("second look-up at %s: %v, %v; want 2 at %s", v.ReadTime(), second, err, at)
 	}
@@ -247,7 +250,7 @@ func deferLast() grpc.DialOption {
 func TestListOfReservedNames(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{Project: emulator.Project(), Emulator: emulator.Firestore(t), DialOptions: []grpc.DialOption{refuseReserved()}})
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "__x__y", Shards: 1}, {Counter: "__x_", Shards: 1}, {Counter: "a", Shards: 1}}); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: "__x__y", Shards: 1}, {Counter: "__x_", Shards: 1}, {Counter: "a", Shards: 1}}); err != nil {
 		t.Fatalf("%v", err)
 	}
 	for _, c := range []struct {
@@ -260,7 +263,7 @@ func TestListOfReservedNames(t *testing.T) {
 			t.Errorf("List(%q, %q): %v, %v; want %d", c.prefix, c.after, got, err, c.want)
 		}
 	}
-	if _, err := s.Dead(t.Context(), "__x__", 1); err != nil {
+	if _, err := s.ListDeadLetters(t.Context(), "__x__", 1); err != nil {
 		t.Errorf("Dead after a reserved name: %v", err)
 	}
 }

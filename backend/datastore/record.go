@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
 // Applied looks markers up. Those whose TTL has passed are found until they are gone.
-func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 	if err != nil {
 		return nil, s.explain("look markers up", err)
 	}
-	markers := make([]aggregator.Marker, 0, len(found))
+	markers := make([]store.Marker, 0, len(found))
 	for _, e := range found {
 		m, err := markerOf(e)
 		if err != nil {
@@ -42,9 +43,9 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 	return markers, nil
 }
 
-func markerOf(e *pb.Entity) (aggregator.Marker, error) {
+func markerOf(e *pb.Entity) (store.Marker, error) {
 	f := fields{entity: e}
-	m := aggregator.Marker{ExpireAt: f.instant("expire_at")}
+	m := store.Marker{ExpireAt: f.instant("expire_at")}
 	if f.has("whole") {
 		m.Whole = f.boolean("whole")
 	}
@@ -59,7 +60,7 @@ func markerOf(e *pb.Entity) (aggregator.Marker, error) {
 }
 
 func tooManyKeys(n int) error {
-	return fmt.Errorf("%w: %d keys in a look-up (limit: %d)", aggregator.ErrRefused, n, maxKeys)
+	return fmt.Errorf("%w: %d keys in a look-up (limit: %d)", store.ErrRefused, n, maxKeys)
 }
 
 // Shards reads records as they are now.
@@ -95,8 +96,8 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, nil
 }
 
-// Raise writes records, in the order of their names, as many at a time as a commit takes.
-func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+// Grow writes records, in the order of their names, as many at a time as a commit takes.
+func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 		return tooManyKeys(len(raises))
 	}
 	sorted := slices.Clone(raises)
-	slices.SortFunc(sorted, func(a, b aggregator.Raise) int { return strings.Compare(a.Counter, b.Counter) })
+	slices.SortFunc(sorted, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
 	for lot := range slices.Chunk(sorted, maxEntities) {
 		if err := s.raise(ctx, lot); err != nil {
 			return err
@@ -117,7 +118,7 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 
 // raise takes the larger number of shards and the earlier time, and removes a
 // deletion; none of it reads.
-func (s *Store) raise(ctx context.Context, raises []aggregator.Raise) error {
+func (s *Store) raise(ctx context.Context, raises []store.Growth) error {
 	mutations := make([]*pb.Mutation, len(raises))
 	created := now().UnixMicro()
 	for i, r := range raises {

@@ -10,7 +10,6 @@ import (
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
@@ -18,7 +17,7 @@ import (
 // store that was opened for reading.
 func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
 	if window <= 0 {
-		return set, fmt.Errorf("%w: the window must be positive, got %s", aggregator.ErrRefused, window)
+		return set, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
@@ -74,7 +73,7 @@ func TestSettingsThatSayNothingAreRefused(t *testing.T) {
 		properties := metaProperties(s.id)
 		properties[name] = v
 		putMeta(t, s, properties)
-		if _, err := s.Check(t.Context()); !errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), name) && name != "forget_before" {
+		if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), name) && name != "forget_before" {
 			t.Errorf("%s is %v: got error %v, want one that names it", name, v, err)
 		}
 	}

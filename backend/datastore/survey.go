@@ -9,27 +9,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
 // ShardsOf queries the shards of a counter by the one property that is indexed.
-func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, error) {
+func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	page, err := s.survey(ctx, []*pb.Filter{byCounter(pb.PropertyFilter_EQUAL, counter)}, nil, 2*countmill.MaxShards)
-	slices.SortFunc(page.Shards, func(a, b verify.Shard) int { return a.Number - b.Number })
+	slices.SortFunc(page.Shards, func(a, b store.Shard) int { return a.Number - b.Number })
 	page.Next = ""
 	return page, err
 }
 
 // ShardPage queries shards in the order of their counters. A page's Next is where the
 // query's results end.
-func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	filters := []*pb.Filter{byCounter(pb.PropertyFilter_GREATER_THAN_OR_EQUAL, prefix)}
 	if end := successor(prefix); end != "" {
 		filters = append(filters, byCounter(pb.PropertyFilter_LESS_THAN, end))
@@ -44,7 +44,7 @@ func byCounter(op pb.PropertyFilter_Operator, name string) *pb.Filter {
 }
 
 // survey reads shards, and then the records of their counters as of the same moment.
-func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, limit int) (page verify.Page, err error) {
+func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, limit int) (page store.ShardPage, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return page, err
@@ -61,19 +61,19 @@ func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, l
 	}
 	when, err := s.collect(ctx, q, limit, &page)
 	if err != nil {
-		return verify.Page{}, s.explain("look shards through", err)
+		return store.ShardPage{}, s.explain("look shards through", err)
 	}
 	if page.At = sent; when != nil {
 		page.At = when.AsTime()
 	}
 	if page.Records, err = s.recordsAt(ctx, when, page.Shards); err != nil {
-		return verify.Page{}, err
+		return store.ShardPage{}, err
 	}
 	return page, s.confirm(ctx, "look shards through")
 }
 
 // collect runs a query until it has limit shards or ends.
-func (s *Store) collect(ctx context.Context, q *pb.Query, limit int, page *verify.Page) (when *timestamppb.Timestamp, err error) {
+func (s *Store) collect(ctx context.Context, q *pb.Query, limit int, page *store.ShardPage) (when *timestamppb.Timestamp, err error) {
 	for {
 		q.Limit = wrapperspb.Int32(int32(limit - len(page.Shards)))
 		resp, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
@@ -101,7 +101,7 @@ func (s *Store) collect(ctx context.Context, q *pb.Query, limit int, page *verif
 	}
 }
 
-func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shards []verify.Shard) (map[string]int, error) {
+func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shards []store.Shard) (map[string]int, error) {
 	var refs []ref
 	records := make(map[string]int)
 	for i := range shards {
@@ -127,10 +127,10 @@ func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shar
 }
 
 // shardOf reads a shard. What a reader looks up by its key has to stand under that key.
-func shardOf(r *pb.EntityResult) verify.Shard {
+func shardOf(r *pb.EntityResult) store.Shard {
 	f := fields{entity: r.GetEntity()}
 	key := refOf(r.GetEntity().GetKey())
-	shard := verify.Shard{Counter: f.text("counter"), Updated: updated(r)}
+	shard := store.Shard{Counter: f.text("counter"), Updated: updated(r)}
 	digits := key.name[strings.LastIndexByte(key.name, ':')+1:]
 	n, err := strconv.Atoi(digits)
 	if shard.Number = n; err != nil || n < 0 || key != shardRef(wire.ShardHash(shard.Counter, n), shard.Counter, n) {
@@ -146,7 +146,7 @@ func shardOf(r *pb.EntityResult) verify.Shard {
 
 // ViewAt opens a view of a moment that is over, by less than an hour: the service keeps no
 // more of the past.
-func (s *Store) ViewAt(moment time.Time) reader.View {
+func (s *Store) ViewAt(moment time.Time) store.View {
 	return &view{store: s, when: timestamppb.New(moment), asOf: moment}
 }
 

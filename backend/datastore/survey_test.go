@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestSurveySeesForeignShards(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
-	mustFold(t, s, &aggregator.Commit{Adds: []aggregator.Add{add("a", 0, 3)}})
+	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 0, 3)}})
 	for name, properties := range map[string]map[string]*pb.Value{
 		shardRef(wire.ShardHash("b", 1), "b", 1).name: {"counter": indexedText("a"), "count": integer(5)},
 		"by hand": {"counter": indexedText("a")},

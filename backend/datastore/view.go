@@ -7,14 +7,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/countmill/countmill/store"
+
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/countmill/countmill/reader"
 )
 
 // View opens a view. It costs nothing until the first call.
-func (s *Store) View() reader.View { return &view{store: s} }
+func (s *Store) View() store.View { return &view{store: s} }
 
 // A view reads at one moment. There is nothing to release: the service keeps the past
 // for an hour.
@@ -45,7 +45,7 @@ func (v *view) pin(when *timestamppb.Timestamp) error {
 }
 
 // Lookup is one call.
-func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	ctx, cancel, err := v.call(ctx)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	for _, r := range deferred {
 		later[r] = true
 	}
-	values := make([]reader.Value, len(keys))
+	values := make([]store.Value, len(keys))
 	for i, r := range refs {
 		if later[r] {
 			values[i].Deferred = true
@@ -87,24 +87,24 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 
 // valueOf reads a record or a shard. Increments stop at either end of int64, so a count
 // that stands there is not a sum.
-func valueOf(r ref, e *pb.Entity) (reader.Value, error) {
+func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	if e == nil {
-		return reader.Value{}, nil
+		return store.Value{}, nil
 	}
 	f := fields{entity: e}
 	if r.kind == kindCounter {
 		rec, err := recordOf(e)
-		return reader.Value{Exists: true, Value: rec.shards, Reset: rec.reset()}, err
+		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset()}, err
 	}
 	count := f.integer("count")
 	if count == math.MaxInt64 || count == math.MinInt64 {
-		return reader.Value{Exists: true, Overflow: true}, f.err
+		return store.Value{Exists: true, Overflow: true}, f.err
 	}
-	return reader.Value{Exists: true, Value: count}, f.err
+	return store.Value{Exists: true, Value: count}, f.err
 }
 
 // List queries the keys of records.
-func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	ctx, cancel, err := v.call(ctx)
 	if err != nil {
 		return nil, err
@@ -114,10 +114,10 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	if limit <= 0 || !some {
 		return nil, nil
 	}
-	var records []reader.Record
+	var records []store.Record
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
 		rec, err := recordOf(e)
-		records = append(records, reader.Record{Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset()})
+		records = append(records, store.Record{Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset()})
 		return err
 	})
 	if err != nil {

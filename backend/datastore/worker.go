@@ -5,10 +5,9 @@ import (
 	"math"
 	"time"
 
-	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"github.com/countmill/countmill/store"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 )
 
 const (
@@ -18,9 +17,9 @@ const (
 	forgotten = 24 * time.Hour
 )
 
-// Announce replaces the worker's record, and now and then removes those of workers that
+// Beat replaces the worker's record, and now and then removes those of workers that
 // have gone for good.
-func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
+func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
 		return err
@@ -57,16 +56,16 @@ func (s *Store) tidy(ctx context.Context) {
 }
 
 // Workers returns all workers' records in the order of their ids.
-func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	var workers []reader.Worker
+	var workers []store.Worker
 	_, err = s.query(ctx, nil, span{kind: kindWorker}, math.MaxInt32, func(e *pb.Entity) error {
 		f := fields{entity: e}
-		w := reader.Worker{
+		w := store.Worker{
 			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), Stalled: f.boolean("stalled"), LastCommit: f.instant("last_commit"),
 			Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
 		}

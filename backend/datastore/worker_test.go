@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // Each start of an aggregator may take a new id: records of those that have gone must not
@@ -15,12 +15,12 @@ func TestRecordsOfGoneWorkersAreRemoved(t *testing.T) {
 	for id, age := range map[string]time.Duration{"gone": 25 * time.Hour, "stale": 23 * time.Hour, "fresh": -time.Minute} {
 		s := openStore(t, cfg)
 		s.tidied.Store(now().UnixMicro()) // not yet
-		if err := s.Announce(t.Context(), aggregator.Worker{ID: id, Expires: now().Add(-age)}); err != nil {
+		if err := s.Beat(t.Context(), store.Worker{ID: id, Expires: now().Add(-age)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := openStore(t, cfg)
-	if err := s.Announce(t.Context(), aggregator.Worker{ID: "new", Expires: now()}); err != nil {
+	if err := s.Beat(t.Context(), store.Worker{ID: "new", Expires: now()}); err != nil {
 		t.Fatal(err)
 	}
 	workers, err := s.Workers(t.Context())

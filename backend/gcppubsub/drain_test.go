@@ -8,9 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/wire"
 )
 
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
@@ -68,7 +68,7 @@ func drainOnce(t *testing.T, bus *gcppubsub.Bus, acked map[string]bool, byClose 
 		t.Fatal(err)
 	}
 	for _, m := range takeMany(t, messages, 1000) {
-		id := m.Metadata.Get(aggregator.MetaBrokerID)
+		id := m.Metadata.Get(wire.MetaBrokerID)
 		if acked[id] {
 			t.Errorf("message %s was acked and came again", id)
 		}
@@ -95,7 +95,7 @@ func comeAgain(t *testing.T, bus *gcppubsub.Bus, acked map[string]bool) (rest in
 		select {
 		case m := <-messages:
 			rest++
-			if acked[m.Metadata.Get(aggregator.MetaBrokerID)] {
+			if acked[m.Metadata.Get(wire.MetaBrokerID)] {
 				again++
 			}
 			m.Ack()

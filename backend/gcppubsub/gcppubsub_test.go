@@ -13,10 +13,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/wire"
 )
 
 // open opens a bus in a project of the test's own, and changes the configuration before.
@@ -111,13 +111,13 @@ func TestForeignMessages(t *testing.T) {
 			if string(m.Payload) != payload {
 				t.Errorf("got payload %q, want %q", m.Payload, payload)
 			}
-			if got := m.Metadata.Get(aggregator.MetaBrokerID); got != sent {
+			if got := m.Metadata.Get(wire.MetaBrokerID); got != sent {
 				t.Errorf("got broker id %q, want %q", got, sent)
 			}
-			if got, want := m.Metadata.Get(aggregator.MetaTopic), "projects/"+id+"/topics/increments"; got != want {
+			if got, want := m.Metadata.Get(wire.MetaTopic), "projects/"+id+"/topics/increments"; got != want {
 				t.Errorf("got topic %q, want %q", got, want)
 			}
-			published, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(aggregator.MetaPublished))
+			published, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(wire.MetaPublished))
 			if age := time.Since(published); err != nil || age < -time.Second || age > 2*busy {
 				t.Errorf("got publish time %s ago, error %v", age, err)
 			}
@@ -141,7 +141,7 @@ func reopen(t *testing.T, bus *gcppubsub.Bus, host, id string) *gcppubsub.Bus {
 func post(t *testing.T, host, project string, payload []byte) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{
-		"data": payload, "attributes": map[string]string{aggregator.MetaBrokerID: "forged", aggregator.MetaTopic: "forged"},
+		"data": payload, "attributes": map[string]string{wire.MetaBrokerID: "forged", wire.MetaTopic: "forged"},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestHeldMessages(t *testing.T) {
 	again := 0
 	for len(held) < n {
 		m := receive(t, messages, 30*time.Second)
-		id := m.Metadata.Get(aggregator.MetaBrokerID)
+		id := m.Metadata.Get(wire.MetaBrokerID)
 		if held[id] != nil {
 			again++
 		}

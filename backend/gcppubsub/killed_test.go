@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/wire"
 )
 
 const (
@@ -25,7 +25,7 @@ func TestChild(t *testing.T) {
 	bus := open(t, os.Getenv(childHost), project(os.Getenv(childProject)))
 	messages := subscribe(t, bus)
 	m := receive(t, messages, 20*time.Second)
-	_, _ = os.Stdout.WriteString("\nheld " + m.Metadata.Get(aggregator.MetaBrokerID) + "\n")
+	_, _ = os.Stdout.WriteString("\nheld " + m.Metadata.Get(wire.MetaBrokerID) + "\n")
 	<-t.Context().Done()
 }
 
@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 	_ = child.Wait()
 	m := receive(t, subscribe(t, bus), 40*time.Second)
 	m.Ack()
-	if got := m.Metadata.Get(aggregator.MetaBrokerID); got != held {
+	if got := m.Metadata.Get(wire.MetaBrokerID); got != held {
 		t.Errorf("got message %q, the other process held %q", got, held)
 	}
 	t.Logf("came again %s after the other process was killed", time.Since(begin).Round(time.Millisecond))

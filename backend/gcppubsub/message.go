@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/wire"
 )
 
 // An unmarshaler makes a message of anything: one that is refused here would be given
@@ -29,9 +30,9 @@ func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
 	out := message.NewMessage(m.Attributes[googlecloud.UUIDHeaderKey], m.Data)
 	maps.Copy(out.Metadata, m.Attributes)
 	delete(out.Metadata, googlecloud.UUIDHeaderKey)
-	out.Metadata.Set(aggregator.MetaBrokerID, m.ID)
-	out.Metadata.Set(aggregator.MetaTopic, u.topic)
-	out.Metadata.Set(aggregator.MetaPublished, m.PublishTime.UTC().Format(time.RFC3339Nano))
+	out.Metadata.Set(wire.MetaBrokerID, m.ID)
+	out.Metadata.Set(wire.MetaTopic, u.topic)
+	out.Metadata.Set(wire.MetaPublished, m.PublishTime.UTC().Format(time.RFC3339Nano))
 	sayGivenUp(out.Metadata, m.Attributes)
 	m.Data, m.Attributes = nil, nil // the client keeps m until the ack, its subscriber need not
 	return out, nil

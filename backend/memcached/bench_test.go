@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // BenchmarkGet is 100 totals of a memcached on this machine.
 func BenchmarkGet(b *testing.B) {
 	c := open(b, Config{Servers: []string{emulator.Memcached(b).Host()}, Timeout: time.Minute})
-	names, totals := make([]string, 100), make([]reader.Cached, 100)
+	names, totals := make([]string, 100), make([]store.CachedTotal, 100)
 	for i := range names {
 		names[i] = fmt.Sprintf("shop:product:%d:views", 1000+i)
 		totals[i] = total(names[i], int64(i)*1e6, time.Now())

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func TestRestartRecovers(t *testing.T) {
@@ -222,7 +222,7 @@ func valueLine(key string, value []byte) string {
 // gomemcache takes an answer for another key. A total must never be served under the
 // name of another counter, whichever way it came.
 // sealedBy is a total as a process with that configuration keeps it.
-func sealedBy(t testing.TB, cfg Config, total reader.Cached) []byte {
+func sealedBy(t testing.TB, cfg Config, total store.CachedTotal) []byte {
 	t.Helper()
 	seal, err := newSealer(cfg.Key)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Memory, a switch or another program changes a bit of a value. None of them makes another
@@ -64,7 +64,7 @@ func TestKeysTellDatabasesApart(t *testing.T) {
 	}
 	set(t, other, total("c", 7, time.Now()))
 	want(t, other, "c", 7)
-	if err := a.Set(t.Context(), []reader.Cached{total(strings.Repeat("x", maxValue), 1, time.Now())}, time.Hour); !errors.Is(err, errLarge) {
+	if err := a.Set(t.Context(), []store.CachedTotal{total(strings.Repeat("x", maxValue), 1, time.Now())}, time.Hour); !errors.Is(err, errLarge) {
 		t.Errorf("a value over the limit: got %v, want %v", err, errLarge)
 	}
 }

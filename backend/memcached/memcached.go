@@ -10,7 +10,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -33,7 +33,7 @@ type Cache struct {
 	locks locks
 }
 
-var _ reader.Cache = (*Cache)(nil)
+var _ store.Cache = (*Cache)(nil)
 
 // Open checks the configuration and returns at once: names are resolved and servers
 // connected when they are first needed, so that a cache that is away holds up nothing.
@@ -59,17 +59,17 @@ func (c *Cache) Close() error {
 // An entry is what memcached has under a counter's key.
 type entry struct {
 	item  *memcache.Item
-	total reader.Cached
+	total store.CachedTotal
 	bad   error // why the value is not a total of the counter; nil where it is
 }
 
 // Get returns the totals it has. Where some servers fail, or values are not totals, it returns
 // the others, and an error.
-func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+func (c *Cache) Get(ctx context.Context, counters []string) ([]store.CachedTotal, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	entries, _, err := c.lookUp(ctx, counters)
-	found := make([]reader.Cached, 0, len(entries))
+	found := make([]store.CachedTotal, 0, len(entries))
 	var bad []error
 	for _, e := range entries {
 		if e.bad == nil {
@@ -165,7 +165,7 @@ func (c *Cache) lookUpShare(ctx context.Context, s *server, share share) (map[st
 // Set keeps each total, unless memcached has one with a later AsOf. A restarted server
 // counts its cas ids from 1 again, so an old total can win there if a server restarts
 // between gets and cas and gives the same id again; its AsOf still says how old it is.
-func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	if ttl <= 0 || len(totals) == 0 {
 		return ctx.Err()
 	}
@@ -238,7 +238,7 @@ func summary(errs []error) error {
 //	A  gets nothing            B  gets nothing
 //	A  adds 12:00:01           B  adds 12:00:00: not stored
 //	                           B  gets 12:00:01, later than its own: done
-func (c *Cache) put(ctx context.Context, total reader.Cached, seconds int32, e entry) error {
+func (c *Cache) put(ctx context.Context, total store.CachedTotal, seconds int32, e entry) error {
 	value, err := c.seal.encode(total)
 	if err != nil {
 		return err

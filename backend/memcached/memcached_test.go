@@ -12,7 +12,7 @@ import (
 
 	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
@@ -38,11 +38,11 @@ func open(t testing.TB, cfg Config) *Cache {
 	return c
 }
 
-func total(counter string, n int64, asOf time.Time) reader.Cached {
-	return reader.Cached{Counter: counter, Total: n, Shards: 3, Exists: true, AsOf: asOf.UTC()}
+func total(counter string, n int64, asOf time.Time) store.CachedTotal {
+	return store.CachedTotal{Counter: counter, Total: n, Shards: 3, Exists: true, AsOf: asOf.UTC()}
 }
 
-func set(t testing.TB, c *Cache, totals ...reader.Cached) {
+func set(t testing.TB, c *Cache, totals ...store.CachedTotal) {
 	t.Helper()
 	if err := c.Set(t.Context(), totals, time.Minute); err != nil {
 		t.Fatalf("Set: %v", err)
@@ -62,7 +62,7 @@ func TestCache(t *testing.T) {
 	one, two := emulator.Memcached(t), emulator.Memcached(t)
 	for name, servers := range map[string][]string{"one server": {one.Host()}, "two servers": {one.Host(), two.Host()}} {
 		t.Run(name, func(t *testing.T) {
-			backendtest.RunCache(t, func(t *testing.T) reader.Cache {
+			backendtest.RunCache(t, func(t *testing.T) store.Cache {
 				return open(t, Config{Servers: servers, Prefix: emulator.Project() + ":"})
 			})
 		})
@@ -73,7 +73,7 @@ func TestThousandTotals(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
 	now := time.Now()
-	var totals []reader.Cached
+	var totals []store.CachedTotal
 	var counters []string
 	for i := range 1000 {
 		counters = append(counters, strings.Repeat("x", 490)+fmt.Sprint(i))
@@ -248,7 +248,7 @@ func TestLockHoldsForItsTTL(t *testing.T) {
 func TestSetForNoTime(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
-	if err := c.Set(t.Context(), []reader.Cached{total("a", 1, time.Now())}, 0); err != nil {
+	if err := c.Set(t.Context(), []store.CachedTotal{total("a", 1, time.Now())}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Get(t.Context(), []string{"a"}); err != nil || len(got) != 0 {
@@ -267,7 +267,7 @@ func FuzzValue(f *testing.F) {
 		if shards < 0 || shards > 999 {
 			shards = 7
 		}
-		in := reader.Cached{Counter: counter, Total: n, Shards: shards, Exists: exists, AsOf: time.Unix(seconds%1e11, nanos%1e9).UTC()}
+		in := store.CachedTotal{Counter: counter, Total: n, Shards: shards, Exists: exists, AsOf: time.Unix(seconds%1e11, nanos%1e9).UTC()}
 		b, err := seal.encode(in)
 		if len(counter) > 900 && errors.Is(err, errLarge) {
 			return

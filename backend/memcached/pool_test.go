@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
-type cachedTotal = reader.Cached
+type cachedTotal = store.CachedTotal
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // The kinds of keys. They name the format of the value: a change of it is another kind,
@@ -58,7 +58,7 @@ func newSealer(key [32]byte) (sealer, error) {
 
 // encode writes: version, checksum of what follows, 1 where the counter exists, total and seconds
 // of AsOf as signed varints, nanoseconds and shards as unsigned ones, and the name to the end.
-func (s sealer) encode(t reader.Cached) ([]byte, error) {
+func (s sealer) encode(t store.CachedTotal) ([]byte, error) {
 	b := make([]byte, 1+sealed+1, 1+sealed+1+4*binary.MaxVarintLen64+len(t.Counter))
 	b[0] = version
 	if t.Exists {
@@ -78,22 +78,22 @@ func (s sealer) encode(t reader.Cached) ([]byte, error) {
 
 // decode is strict: it refuses bytes that encode did not write. counter is the name that is
 // expected; the total has the name that was written.
-func (s sealer) decode(b []byte, counter string) (reader.Cached, error) {
+func (s sealer) decode(b []byte, counter string) (store.CachedTotal, error) {
 	switch {
 	case len(b) > maxValue:
-		return reader.Cached{}, errLarge
+		return store.CachedTotal{}, errLarge
 	case len(b) < 1+sealed+1 || b[0] != version:
-		return reader.Cached{}, errValue
+		return store.CachedTotal{}, errValue
 	}
 	payload := b[1+sealed:]
 	if _, err := s.aead.Open(nil, nil, b[1:1+sealed], payload); err != nil || payload[0] > 1 {
-		return reader.Cached{}, errValue
+		return store.CachedTotal{}, errValue
 	}
 	d := decoder{rest: payload[1:]}
-	t := reader.Cached{Exists: payload[0] == 1, Total: d.signed()}
+	t := store.CachedTotal{Exists: payload[0] == 1, Total: d.signed()}
 	seconds, nanos, shards := d.signed(), d.unsigned(), d.unsigned()
 	if d.bad || nanos >= uint64(time.Second) || shards > math.MaxInt32 {
-		return reader.Cached{}, errValue
+		return store.CachedTotal{}, errValue
 	}
 	t.AsOf = time.Unix(seconds, int64(nanos)).UTC()
 	t.Shards, t.Counter = int(shards), counter

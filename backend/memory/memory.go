@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Config bounds the cache.
@@ -31,11 +31,11 @@ type Cache struct {
 }
 
 type entry struct {
-	total   reader.Cached
+	total   store.CachedTotal
 	expires time.Time
 }
 
-var _ reader.Cache = (*Cache)(nil)
+var _ store.Cache = (*Cache)(nil)
 
 // New returns an empty cache.
 func New(cfg Config) (*Cache, error) {
@@ -58,14 +58,14 @@ func gone(ctx context.Context) error {
 }
 
 // Get returns the totals that have not expired.
-func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, error) {
+func (c *Cache) Get(ctx context.Context, counters []string) ([]store.CachedTotal, error) {
 	if err := gone(ctx); err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := make([]reader.Cached, 0, len(counters))
+	found := make([]store.CachedTotal, 0, len(counters))
 	for _, counter := range counters {
 		e, ok := c.totals.Get(counter)
 		switch {
@@ -80,7 +80,7 @@ func (c *Cache) Get(ctx context.Context, counters []string) ([]reader.Cached, er
 }
 
 // Set keeps each total, unless there is one with a later AsOf that has not expired.
-func (c *Cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	if err := gone(ctx); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend/backendtest"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 func open(t *testing.T, cfg Config) *Cache {
@@ -22,14 +22,14 @@ func open(t *testing.T, cfg Config) *Cache {
 
 func TestCache(t *testing.T) {
 	t.Parallel()
-	backendtest.RunCache(t, func(t *testing.T) reader.Cache { return open(t, Config{}) })
+	backendtest.RunCache(t, func(t *testing.T) store.Cache { return open(t, Config{}) })
 }
 
 func TestTotalsAndLocksExpireOnTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, ctx := open(t, Config{}), t.Context()
-		if err := c.Set(ctx, []reader.Cached{{Counter: "a", Total: 1, AsOf: time.Now()}}, time.Second); err != nil {
+		if err := c.Set(ctx, []store.CachedTotal{{Counter: "a", Total: 1, AsOf: time.Now()}}, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if first, _ := c.Lock(ctx, "a", time.Second); !first {
@@ -57,7 +57,7 @@ func TestBounded(t *testing.T) {
 	c, ctx := open(t, Config{Totals: 10}), t.Context()
 	for i := range 100 {
 		name := fmt.Sprint("c", i)
-		if err := c.Set(ctx, []reader.Cached{{Counter: name}}, time.Hour); err != nil {
+		if err := c.Set(ctx, []store.CachedTotal{{Counter: name}}, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Lock(ctx, name, time.Hour); err != nil {
@@ -86,7 +86,7 @@ func TestLateCallsAreServed(t *testing.T) {
 	c := open(t, Config{})
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	if err := c.Set(late, []reader.Cached{{Counter: "a", Total: 5, AsOf: time.Now()}}, time.Minute); err != nil {
+	if err := c.Set(late, []store.CachedTotal{{Counter: "a", Total: 5, AsOf: time.Now()}}, time.Minute); err != nil {
 		t.Errorf("Set: %v", err)
 	}
 	if got, err := c.Get(late, []string{"a"}); err != nil || len(got) != 1 || got[0].Total != 5 {

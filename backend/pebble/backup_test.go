@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -37,7 +37,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			for ctx.Err() == nil {
 				begun.Add(1)
 				m := marker(time.Now())
-				c := &aggregator.Commit{Markers: m, Adds: []aggregator.Add{add("a", 0, 1), add("b", 0, -1)}}
+				c := &store.Commit{Markers: m, Adds: []store.ShardDelta{add("a", 0, 1), add("b", 0, -1)}}
 				if c.Adds[0].Order > c.Adds[1].Order {
 					c.Adds[0], c.Adds[1] = c.Adds[1], c.Adds[0]
 				}

@@ -2,6 +2,9 @@ package pebble
 
 import (
 	"cmp"
+
+	"github.com/countmill/countmill/store"
+
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
@@ -12,29 +15,28 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
 // benchCommits are sorted commits of size counters, drawn from a million.
-func benchCommits(n, size int) []*aggregator.Commit {
+func benchCommits(n, size int) []*store.Commit {
 	random := rand.New(rand.NewPCG(1, 1))
-	all := make([]aggregator.Add, 1_000_000)
+	all := make([]store.ShardDelta, 1_000_000)
 	for i := range all {
 		name := fmt.Sprintf("page:/articles/%07d", i)
-		all[i] = aggregator.NewAdd(name, 0, int64(1+i%9))
+		all[i] = store.NewShardDelta(name, 0, int64(1+i%9))
 	}
-	commits := make([]*aggregator.Commit, n)
+	commits := make([]*store.Commit, n)
 	for i := range commits {
 		chosen := make(map[int]bool, size)
-		c := &aggregator.Commit{Adds: make([]aggregator.Add, 0, size)}
+		c := &store.Commit{Adds: make([]store.ShardDelta, 0, size)}
 		for len(c.Adds) < size {
 			if at := random.IntN(len(all)); !chosen[at] {
 				chosen[at] = true
 				c.Adds = append(c.Adds, all[at])
 			}
 		}
-		slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmp.Compare(a.Order, b.Order) })
+		slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
 		commits[i] = c
 	}
 	return commits
@@ -65,9 +67,9 @@ func BenchmarkFoldMarked(b *testing.B) {
 	at := time.Now()
 	for i := 0; b.Loop(); i++ {
 		wire.RandomIDs(crand.Reader, wire.AnonymousClass, ids)
-		c := &aggregator.Commit{Adds: commits[i%len(commits)].Adds}
+		c := &store.Commit{Adds: commits[i%len(commits)].Adds}
 		for _, id := range ids {
-			c.Markers = append(c.Markers, aggregator.Marker{ID: id, Fold: uint64(i), At: at})
+			c.Markers = append(c.Markers, store.Marker{ID: id, Fold: uint64(i), At: at})
 		}
 		if _, err := s.Fold(b.Context(), c); err != nil {
 			b.Fatal(err)

@@ -4,8 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Memtables take their memory from the cache. If they take all of it, each read fetches from
@@ -15,7 +14,7 @@ func TestBlocksStayInTheCache(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir(), Cache: 1 << 20, memTable: 4 << 20})
 	c := benchCommits(1, 1000)[0]
 	for s.db.Metrics().MemTable.Size < 4<<20 { // they begin small, and each is twice as large as the one before
-		if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: slices.Clone(c.Adds)}); err != nil {
+		if _, err := s.Fold(t.Context(), &store.Commit{Adds: slices.Clone(c.Adds)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -24,7 +23,7 @@ func TestBlocksStayInTheCache(t *testing.T) {
 		view := s.View()
 		defer view.Close()
 		for _, a := range c.Adds {
-			if _, err := view.Lookup(t.Context(), []reader.Key{{Counter: a.Counter}}); err != nil {
+			if _, err := view.Lookup(t.Context(), []store.Key{{Counter: a.Counter}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,8 +11,6 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -26,8 +24,8 @@ type deadRecord struct {
 	At     int64  `json:"at"`
 }
 
-// Bury writes dead letters in one synced batch.
-func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
+// PutDeadLetters writes dead letters in one synced batch.
+func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -49,9 +47,9 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	return s.commit(b)
 }
 
-// Discard removes dead letters. It does not sync: one that comes back after a crash is
+// DeleteDeadLetters removes dead letters. It does not sync: one that comes back after a crash is
 // read again.
-func (s *Store) Discard(ctx context.Context, keys []string) error {
+func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -69,8 +67,8 @@ func (s *Store) Discard(ctx context.Context, keys []string) error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-// Dead returns up to limit dead letters in the order of their keys.
-func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
+// ListDeadLetters returns up to limit dead letters in the order of their keys.
+func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
@@ -78,7 +76,7 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return nil, err
 	}
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	err := s.scan(kindDead, after, func(key string, value []byte) (bool, error) {
 		d, err := decodeDead(key, value)
 		if err != nil {
@@ -93,13 +91,13 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	return letters, nil
 }
 
-// DeadByKey looks dead letters up.
-func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
+// GetDeadLetters looks dead letters up.
+func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.closing.RUnlock()
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -115,7 +113,7 @@ func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead
 	return letters, ctx.Err()
 }
 
-func (s *Store) deadLetter(key string) (d aggregator.Dead, found bool, err error) {
+func (s *Store) deadLetter(key string) (d store.DeadLetter, found bool, err error) {
 	value, closer, err := s.db.Get(s.keys.named(nil, kindDead, key))
 	if errors.Is(err, pebbledb.ErrNotFound) {
 		return d, false, nil
@@ -127,7 +125,7 @@ func (s *Store) deadLetter(key string) (d aggregator.Dead, found bool, err error
 	return d, true, errors.Join(err, closer.Close())
 }
 
-func encodeDead(d *aggregator.Dead) ([]byte, error) {
+func encodeDead(d *store.DeadLetter) ([]byte, error) {
 	header, err := json.Marshal(deadRecord{d.Source, d.Time.UnixMicro(), d.Reason, d.Maybe, d.At.UnixMicro()})
 	if err != nil {
 		return nil, err
@@ -136,17 +134,17 @@ func encodeDead(d *aggregator.Dead) ([]byte, error) {
 	return append(append(value, header...), d.Payload...), nil
 }
 
-func decodeDead(key string, value []byte) (aggregator.Dead, error) {
+func decodeDead(key string, value []byte) (store.DeadLetter, error) {
 	length, n := binary.Uvarint(value)
 	if n <= 0 || length > uint64(len(value)-n) {
-		return aggregator.Dead{}, errors.New("cut off")
+		return store.DeadLetter{}, errors.New("cut off")
 	}
 	header, payload := value[n:n+int(length)], value[n+int(length):]
 	var r deadRecord
 	if err := json.Unmarshal(header, &r); err != nil {
-		return aggregator.Dead{}, err
+		return store.DeadLetter{}, err
 	}
-	return aggregator.Dead{
+	return store.DeadLetter{
 		Key: key, Payload: append([]byte(nil), payload...), Source: r.Source, Reason: r.Reason, Maybe: r.Maybe,
 		Time: time.UnixMicro(r.Time).UTC(), At: time.UnixMicro(r.At).UTC(),
 	}, nil
@@ -164,8 +162,8 @@ type workerRecord struct {
 	Settings   int64 `json:"settings,omitempty"`
 }
 
-// Announce replaces the worker's record, without a sync.
-func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
+// Beat replaces the worker's record, without a sync.
+func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -186,7 +184,7 @@ func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
 }
 
 // Workers returns all workers' records in the order of their ids.
-func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
@@ -194,13 +192,13 @@ func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var workers []reader.Worker
+	var workers []store.Worker
 	err := s.scan(kindWorker, "", func(id string, value []byte) (bool, error) {
 		var r workerRecord
 		if err := json.Unmarshal(value, &r); err != nil {
 			return false, fmt.Errorf("worker %q: %w", id, err)
 		}
-		workers = append(workers, reader.Worker{
+		workers = append(workers, store.Worker{
 			ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
 			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // The tests in this file start this program again as another process.
@@ -142,14 +142,14 @@ func foldUntilFull(dir string, rotate bool) {
 	}
 	for i := 0; ; i++ {
 		full.Store(i == 20)
-		adds := []aggregator.Add{aggregator.NewAdd("a", 0, 1)}
+		adds := []store.ShardDelta{store.NewShardDelta("a", 0, 1)}
 		if rotate && i >= 20 { // too large for the memtable, so the log is rotated
 			name := strings.Repeat("x", 500)
 			for n := range 100_000 {
-				adds = append(adds, aggregator.Add{Counter: name, Order: uint64(n), Delta: 1})
+				adds = append(adds, store.ShardDelta{Counter: name, Order: uint64(n), Delta: 1})
 			}
 		}
-		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: marker(time.Now()), Adds: adds}); err != nil {
+		if _, err := s.Fold(testContext, &store.Commit{Markers: marker(time.Now()), Adds: adds}); err != nil {
 			panic(err)
 		}
 		fmt.Println(i + 1)

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
-// RaiseCounter writes the record in a synced batch: whoever is told stays told.
-func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+// GrowCounter writes the record in a synced batch: whoever is told stays told.
+func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		key := s.keys.named(nil, kindRecord, counter)
 		r, exists, err := getRecord(s.db, key)
@@ -31,7 +31,7 @@ func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 
 // ResetCounter merges the new record over the old one, with its marker, in a synced batch.
 // A fold that raises meanwhile may come before or after it.
-func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, now time.Time) error {
 		marker, err := s.findMarkerLocked(r.ID)
 		if err != nil {
@@ -47,19 +47,19 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 		return s.insertDoneLocked(b, &r, done)
 	})
 	if err != nil {
-		return admin.Done{}, err
+		return store.ResetResult{}, err
 	}
 	return done, nil
 }
 
 // insertDoneLocked inserts the marker of a reset.
-func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *admin.Reset, done admin.Done) error {
+func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *store.ResetRequest, done store.ResetResult) error {
 	if r.ID.Class() != wire.ResetClass {
-		return fmt.Errorf("%w: %s is no id of a reset", aggregator.ErrRefused, r.ID)
+		return fmt.Errorf("%w: %s is no id of a reset", store.ErrRefused, r.ID)
 	}
 	e, err := epochOf(r.At)
 	if err != nil {
-		return fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
+		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}
 	s.addEpochLocked(e)
 	return b.Set(s.keys.marker(nil, e, r.ID), encodeDone(nil, done, r.At), nil)
@@ -92,15 +92,15 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 	return s.commit(b)
 }
 
-func (s *Store) applyReset(b *pebbledb.Batch, r *admin.Reset, now time.Time) (admin.Done, error) {
+func (s *Store) applyReset(b *pebbledb.Batch, r *store.ResetRequest, now time.Time) (store.ResetResult, error) {
 	key := s.keys.named(nil, kindRecord, r.Counter)
 	rec, exists, err := getRecord(s.db, key)
 	if err != nil {
-		return admin.Done{}, err
+		return store.ResetResult{}, err
 	}
-	var found *admin.Record
+	var found *store.ResetState
 	if exists {
-		found = &rec.Record
+		found = &rec.ResetState
 	}
 	after, done, err := r.Apply(found, now)
 	if err != nil || after == nil {
@@ -111,5 +111,5 @@ func (s *Store) applyReset(b *pebbledb.Batch, r *admin.Reset, now time.Time) (ad
 			return done, fmt.Errorf("delete %q: %w", r.Counter, err)
 		}
 	}
-	return done, b.Merge(key, record{shards: rec.shards, wasReset: true, Record: *after}.encode(nil), nil)
+	return done, b.Merge(key, record{shards: rec.shards, wasReset: true, ResetState: *after}.encode(nil), nil)
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -16,9 +15,9 @@ func remove(t *testing.T, s *Store, counter string, sum int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.ResetCounter(t.Context(), admin.Reset{
+	_, err = s.ResetCounter(t.Context(), store.ResetRequest{
 		ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, At: s.cfg.clock(),
-		Look: admin.Sum{Exists: true, Sum: sum, Record: seen.Record, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
+		Look: store.Sum{Exists: true, Sum: sum, ResetState: seen.ResetState, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
 		t.Fatalf("ResetCounter: %v", err)
@@ -27,7 +26,7 @@ func remove(t *testing.T, s *Store, counter string, sum int64) {
 
 func mustRaise(t *testing.T, s *Store, counter string) {
 	t.Helper()
-	if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: counter, Shards: 1}}); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -90,7 +89,7 @@ func (i *image) fill(t *testing.T, random *rand.Rand) {
 	for range 400 {
 		i.fold(t, s, random, i.totals)
 	}
-	if err := s.Bury(t.Context(), []aggregator.Dead{{Key: "letter", Payload: []byte(i.letter)}}); err != nil {
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: "letter", Payload: []byte(i.letter)}}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "compactions end", func() bool { return s.db.Metrics().Compact.NumInProgress == 0 })
@@ -238,7 +237,7 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 	view := s.View()
 	defer view.Close()
 	for counter, want := range i.totals {
-		values, err := view.Lookup(ctx, []reader.Key{{Counter: counter}})
+		values, err := view.Lookup(ctx, []store.Key{{Counter: counter}})
 		if err != nil {
 			return 0, err
 		}
@@ -256,7 +255,7 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 			return 0, fmt.Errorf("wrong: %d of %d markers", len(found), len(ids))
 		}
 	}
-	letters, err := s.Dead(ctx, "", 10)
+	letters, err := s.ListDeadLetters(ctx, "", 10)
 	if err != nil {
 		return 0, err
 	}

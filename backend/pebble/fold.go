@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -17,26 +18,26 @@ import (
 // commit only: a context that has ended then means ErrNotApplied. A disk that hangs makes Fold hang,
 // and so does a directory that is removed or moved during the sync, until it is back or the store
 // closes. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if err := s.enter(); err != nil {
-		return aggregator.Folded{}, err
+		return store.CommitResult{}, err
 	}
 	defer s.closing.RUnlock()
 	s.sweeping.RLock()
 	defer s.sweeping.RUnlock()
 	if len(c.Markers) == 0 {
-		return aggregator.Folded{}, s.foldUnmarked(ctx, c)
+		return store.CommitResult{}, s.foldUnmarked(ctx, c)
 	}
 	if err := s.lockMarking(ctx); err != nil {
-		return aggregator.Folded{}, notApplied(err)
+		return store.CommitResult{}, notApplied(err)
 	}
 	defer s.unlockMarking()
-	return aggregator.Folded{}, s.foldMarkedLocked(ctx, c)
+	return store.CommitResult{}, s.foldMarkedLocked(ctx, c)
 }
 
 // foldUnmarked needs no lock: additions commute, and Pebble syncs concurrent ones
 // together.
-func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
+func (s *Store) foldUnmarked(ctx context.Context, c *store.Commit) error {
 	b := s.newBatch(c)
 	defer b.Close()
 	if err := s.mergeCommit(b, c); err != nil {
@@ -52,7 +53,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *aggregator.Commit) error {
 // foldMarkedLocked checks and inserts markers. It holds the lock until the batch is
 // synced: a marker that others can see must not be lost any more, as they acknowledge
 // because of it.
-func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) error {
+func (s *Store) foldMarkedLocked(ctx context.Context, c *store.Commit) error {
 	if err := s.sweepDailyLocked(); err != nil {
 		return notApplied(err)
 	}
@@ -77,24 +78,24 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *aggregator.Commit) erro
 }
 
 // notApplied is for what went wrong before a commit had begun.
-func notApplied(err error) error { return fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err) }
+func notApplied(err error) error { return fmt.Errorf("%w: %w", store.ErrNotApplied, err) }
 
 // newBatch makes room for the whole commit at once.
-func (s *Store) newBatch(c *aggregator.Commit) *pebbledb.Batch {
+func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 	const overhead = 2 + 3 + 1 + 16 // of an entry in a batch
 	size := len(c.Markers) * (len(s.keys.prefix) + 19 + markerLen + overhead)
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
 	}
-	for i := range c.Raises {
-		size += s.keys.namedLen(c.Raises[i].Counter) + overhead
+	for i := range c.Growths {
+		size += s.keys.namedLen(c.Growths[i].Counter) + overhead
 	}
 	return s.db.NewBatchWithSize(size + 128)
 }
 
 // mergeCommit adds up and raises. Each kind is in key order by itself: a memtable takes
 // neighbours that come one after the other at half the price.
-func (s *Store) mergeCommit(b *pebbledb.Batch, c *aggregator.Commit) error {
+func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
 	for i := range c.Adds {
 		a := &c.Adds[i]
 		op := b.MergeDeferred(s.keys.shardLen(a.Counter), 8)
@@ -104,8 +105,8 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *aggregator.Commit) error {
 			return err
 		}
 	}
-	for i := range c.Raises {
-		r := &c.Raises[i]
+	for i := range c.Growths {
+		r := &c.Growths[i]
 		op := b.MergeDeferred(s.keys.namedLen(r.Counter), 8)
 		s.keys.named(op.Key[:0], kindRecord, r.Counter)
 		encodeRecord(op.Value[:0], r.Shards)
@@ -117,7 +118,7 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *aggregator.Commit) error {
 }
 
 // insertMarkersLocked returns the epochs that the markers need.
-func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Marker) (added []epoch, err error) {
+func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []store.Marker) (added []epoch, err error) {
 	var key, value []byte
 	for i := range markers {
 		m := &markers[i]
@@ -126,11 +127,11 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 			return nil, notApplied(err)
 		}
 		if found != nil {
-			return nil, fmt.Errorf("%w: %s", aggregator.ErrMarkerExists, m.ID)
+			return nil, fmt.Errorf("%w: %s", store.ErrMarkerExists, m.ID)
 		}
 		e, err := epochOf(m.At)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", aggregator.ErrRefused, err)
+			return nil, fmt.Errorf("%w: %w", store.ErrRefused, err)
 		}
 		if len(added) == 0 || added[len(added)-1] != e {
 			added = append(added, e)
@@ -145,7 +146,7 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []aggregator.Mark
 
 // Applied looks markers up. It waits for a fold with markers that is under way: what it
 // reports is on disk.
-func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 		return nil, err
 	}
 	defer s.unlockMarking()
-	var found []aggregator.Marker
+	var found []store.Marker
 	for _, id := range ids {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // A fold that only waited for its turn says that nothing was applied: after an error that
@@ -14,9 +14,9 @@ import (
 func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})
-	marked := &aggregator.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}}
-	unmarked := &aggregator.Commit{Adds: marked.Adds}
-	check := func(what string, c *aggregator.Commit, free func()) {
+	marked := &store.Commit{Markers: marker(time.Now().Add(time.Hour)), Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}}
+	unmarked := &store.Commit{Adds: marked.Adds}
+	check := func(what string, c *store.Commit, free func()) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -24,21 +24,21 @@ func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
 			<-ctx.Done()
 			free()
 		}()
-		if _, err := s.Fold(ctx, c); !errors.Is(err, aggregator.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Fold(ctx, c); !errors.Is(err, store.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v, want ErrNotApplied, as its time was up", what, err)
 		}
 	}
 	s.marking <- struct{}{}
 	check("behind another fold with markers", marked, func() {})
 	s.unlockMarking()
-	for what, c := range map[string]*aggregator.Commit{"marked": marked, "unmarked": unmarked} {
+	for what, c := range map[string]*store.Commit{"marked": marked, "unmarked": unmarked} {
 		s.sweeping.Lock()
 		check(what+", behind a sweep", c, s.sweeping.Unlock)
 	}
 	if got := total(t, s, "a"); got != 0 {
 		t.Errorf("the total is %d, want 0", got)
 	}
-	for _, c := range []*aggregator.Commit{marked, unmarked} {
+	for _, c := range []*store.Commit{marked, unmarked} {
 		if _, err := s.Fold(t.Context(), c); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/powertest"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,9 +23,9 @@ import (
 const fullFolds = 150
 
 // drawnMarkers is the marker of the n-th fold of a seed.
-func drawnMarkers(seed string, n int) []aggregator.Marker {
+func drawnMarkers(seed string, n int) []store.Marker {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s-%d", seed, n))
-	return []aggregator.Marker{{ID: wire.PartID(sum[:16]), Fingerprint: 1, Fold: 2, At: time.Now()}}
+	return []store.Marker{{ID: wire.PartID(sum[:16]), Fingerprint: 1, Fold: 2, At: time.Now()}}
 }
 
 // foldOnAFullDisk folds on a disk that is full at moments drawn from the seed, and prints
@@ -46,11 +46,11 @@ func foldOnAFullDisk(dir string) {
 	}
 	filler := strings.Repeat("x", 400)
 	for i := range fullFolds {
-		adds := []aggregator.Add{add("a", 0, 1), add(fmt.Sprint(filler, i), 0, 1)}
+		adds := []store.ShardDelta{add("a", 0, 1), add(fmt.Sprint(filler, i), 0, 1)}
 		if adds[0].Order > adds[1].Order {
 			adds[0], adds[1] = adds[1], adds[0]
 		}
-		if _, err := s.Fold(testContext, &aggregator.Commit{Markers: drawnMarkers(seed, i), Adds: adds}); err != nil {
+		if _, err := s.Fold(testContext, &store.Commit{Markers: drawnMarkers(seed, i), Adds: adds}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -20,14 +19,14 @@ import (
 // read in it.
 func FuzzStored(f *testing.F) {
 	at := time.UnixMicro(1_700_000_000_000_000).UTC()
-	letter, err := encodeDead(&aggregator.Dead{Payload: []byte("p"), Source: "s", Reason: "r", Time: at, At: at})
+	letter, err := encodeDead(&store.DeadLetter{Payload: []byte("p"), Source: "s", Reason: "r", Time: at, At: at})
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, value := range [][]byte{
 		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
-		record{shards: 20, wasReset: true, Record: admin.Record{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
-		encodeMarker(nil, &aggregator.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5, at}.encode()), []byte(seal{"id", 5, at}.encode() + "x"),
+		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
+		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5, at}.encode()), []byte(seal{"id", 5, at}.encode() + "x"),
 	} {
 		f.Add(value)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A home is the directory that was opened, recognised by two files that stay in it: the
@@ -96,10 +96,10 @@ func (h *home) look(at *landmark) error {
 		return fmt.Errorf("data directory %s: %w", h.dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", reader.ErrOtherDatabase, h.dir, err)
+		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", store.ErrOtherDatabase, h.dir, err)
 	}
 	if !os.SameFile(info, at.info) {
-		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", reader.ErrOtherDatabase, h.dir, filepath.Base(at.path))
+		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", store.ErrOtherDatabase, h.dir, filepath.Base(at.path))
 	}
 	return nil
 }

@@ -13,8 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -26,8 +25,8 @@ func TestNoFoldWithoutTheDirectory(t *testing.T) {
 	s := open(t, Config{Dir: dir})
 	m := marker(time.Now().Add(time.Hour))
 	fold(t, s, m, "a", 1)
-	try := func(markers []aggregator.Marker) error {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}})
+	try := func(markers []store.Marker) error {
+		_, err := s.Fold(t.Context(), &store.Commit{Markers: markers, Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}})
 		return err
 	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
@@ -36,13 +35,13 @@ func TestNoFoldWithoutTheDirectory(t *testing.T) {
 	for name, err := range map[string]error{
 		"without markers": try(nil),
 		"with a marker":   try(marker(time.Now().Add(2 * time.Hour))),
-		"a dead letter":   s.Bury(t.Context(), []aggregator.Dead{{Key: "k"}}),
+		"a dead letter":   s.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: "k"}}),
 	} {
-		if !errors.Is(err, aggregator.ErrDeployment) || !strings.Contains(err.Error(), dir+" is gone") {
+		if !errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), dir+" is gone") {
 			t.Errorf("%s: got %v, want ErrDeployment and that the directory is gone", name, err)
 		}
 	}
-	if _, err := s.Applied(t.Context(), []wire.PartID{m[0].ID}); !errors.Is(err, aggregator.ErrDeployment) {
+	if _, err := s.Applied(t.Context(), []wire.PartID{m[0].ID}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a marker: got %v, want ErrDeployment", err)
 	}
 	if err := os.Rename(dir+".old", dir); err != nil {
@@ -81,7 +80,7 @@ func TestFoldWaitsForItsDirectory(t *testing.T) {
 	defer v.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*homeEvery)
 	defer cancel()
-	if got, err := v.Lookup(ctx, []reader.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
+	if got, err := v.Lookup(ctx, []store.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a view: got %v, %v, want that it waits", got, err)
 	}
 	select {
@@ -105,7 +104,7 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 	s, dir := away(t)
 	folded := make(chan error, 1)
 	go func() {
-		_, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{aggregator.NewAdd("a", 0, 1)}})
+		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}})
 		folded <- err
 	}()
 	waitFor(t, "the directory is moved", func() bool { _, err := os.Stat(dir + ".old"); return err == nil })
@@ -134,7 +133,7 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 		}
 	}
 	_ = s.Close()
-	if err := <-folded; err == nil || errors.Is(err, aggregator.ErrDeployment) {
+	if err := <-folded; err == nil || errors.Is(err, store.ErrDeployment) {
 		t.Errorf("got %v, want an error that leaves it open", err)
 	}
 	if after := names(t, dir); !slices.Equal(before, after) {

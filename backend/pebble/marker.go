@@ -11,8 +11,6 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -21,7 +19,7 @@ import (
 // that it removed, its moment and its time. That of a whole request has another byte, 1.
 const markerLen = 24
 
-func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
+func encodeMarker(dst []byte, m *store.Marker) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Fingerprint))
 	dst = binary.BigEndian.AppendUint64(dst, m.Fold)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.At.UnixMicro()))
@@ -33,12 +31,12 @@ func encodeMarker(dst []byte, m *aggregator.Marker) []byte {
 
 const wholeMark = 1
 
-func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
+func decodeMarker(id wire.PartID, b []byte) (store.Marker, error) {
 	whole := len(b) == markerLen+1 && b[markerLen] == wholeMark
 	if len(b) != markerLen && !whole {
-		return aggregator.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
+		return store.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
 	}
-	m := aggregator.Marker{ID: id, Whole: whole, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
+	m := store.Marker{ID: id, Whole: whole, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
 	if id.Class() != wire.ResetClass {
 		m.Fingerprint, m.Fold = wire.Fingerprint(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])
 	}
@@ -46,17 +44,17 @@ func decodeMarker(id wire.PartID, b []byte) (aggregator.Marker, error) {
 }
 
 // encodeDone encodes the marker of a reset, which is of the time at.
-func encodeDone(dst []byte, d admin.Done, at time.Time) []byte {
+func encodeDone(dst []byte, d store.ResetResult, at time.Time) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(d.Removed))
 	dst = binary.BigEndian.AppendUint64(dst, microseconds(d.At))
 	return binary.BigEndian.AppendUint64(dst, uint64(at.UnixMicro()))
 }
 
-func decodeDone(id wire.PartID, b []byte) (admin.Done, error) {
+func decodeDone(id wire.PartID, b []byte) (store.ResetResult, error) {
 	if len(b) != markerLen {
-		return admin.Done{}, fmt.Errorf("marker %s of a reset has %d bytes", id, len(b))
+		return store.ResetResult{}, fmt.Errorf("marker %s of a reset has %d bytes", id, len(b))
 	}
-	return admin.Done{Removed: int64(binary.BigEndian.Uint64(b)), At: moment(binary.BigEndian.Uint64(b[8:]))}, nil
+	return store.ResetResult{Removed: int64(binary.BigEndian.Uint64(b)), At: moment(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
 // loadEpochs finds the epochs that hold markers, with a seek for each.

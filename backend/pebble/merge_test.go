@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -114,7 +115,7 @@ func TestRecordsMergeInAnyGrouping(t *testing.T) {
 			r := record{shards: 1 + random.IntN(20)}
 			if random.IntN(2) == 0 {
 				r.wasReset = true
-				r.Record = admin.Record{Baseline: int64(random.Uint64()), ResetAt: time.UnixMicro(int64(n + 1)).UTC()}
+				r.ResetState = store.ResetState{Baseline: int64(random.Uint64()), ResetAt: time.UnixMicro(int64(n + 1)).UTC()}
 				if random.IntN(2) == 0 {
 					r.DeletedAt = time.UnixMicro(int64(n + 2)).UTC()
 				}

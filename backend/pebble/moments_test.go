@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/storetime"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A wrong clock is some time off.
@@ -90,7 +90,7 @@ func asOf(t *testing.T, s *Store) time.Time {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	if _, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}}); err != nil {
+	if _, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}}); err != nil {
 		t.Fatal(err)
 	}
 	return v.ReadTime()
@@ -115,7 +115,7 @@ func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
 		}
 		between.Store(&f)
 		v := s.View()
-		got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a"}})
+		got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}})
 		if err != nil || returned.IsZero() || v.ReadTime().Before(returned) || got[0].Value != want {
 			t.Errorf("as of %s: got %d, %v; want %d, as the last fold returned at %s", v.ReadTime(), got[0].Value, err, want, returned)
 		}

@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
-	"github.com/countmill/countmill/reader"
 )
 
 // wantRefused opens a directory that must be refused with an error that names it and
@@ -192,14 +192,14 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Check(t.Context()); !errors.Is(err, reader.ErrOtherDatabase) || !strings.Contains(err.Error(), "is gone") {
+	if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) || !strings.Contains(err.Error(), "is gone") {
 		t.Errorf("removed: got error %v, want one that says so", err)
 	}
 	// Another process could open it now; this one is kept from it by its own lock.
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.home.lockFile(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Check(t.Context()); !errors.Is(err, reader.ErrOtherDatabase) || !strings.Contains(err.Error(), "was replaced") {
+	if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) || !strings.Contains(err.Error(), "was replaced") {
 		t.Errorf("replaced: got error %v, want one that says so", err)
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)); err != nil {

@@ -26,6 +26,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -152,8 +154,8 @@ const maxKeys = 1000
 
 // Limits says that a commit may be of any size. One commit at a time is best: it takes
 // all the disk has to give, and waiting increments make the next one larger.
-func (s *Store) Limits() aggregator.Limits {
-	return aggregator.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, RaisesInFold: true}
+func (s *Store) Limits() store.Limits {
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true}
 }
 
 // Keys is the most keys of one Lookup.

@@ -9,9 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -45,25 +44,25 @@ type clocked struct {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	backendtest.RunStore(t,
-		func(t *testing.T) backendtest.Store {
+		func(t *testing.T) store.Store {
 			clock := &wrong{}
 			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
 		},
-		backendtest.Clock(func(s backendtest.Store, off time.Duration) { s.(clocked).clock.set(off) }),
-		backendtest.Durable(func(t *testing.T, s backendtest.Store) backendtest.Store {
+		backendtest.Clock(func(s store.Store, off time.Duration) { s.(clocked).clock.set(off) }),
+		backendtest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
 			return clocked{open(t, s.(clocked).cfg), s.(clocked).clock}
 		}),
-		backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) backendtest.Store {
+		backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) store.Store {
 			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})
-		}, func(t *testing.T, s backendtest.Store) { sweep(t, s.(*Store)) }))
+		}, func(t *testing.T, s store.Store) { sweep(t, s.(*Store)) }))
 }
 
-func fold(t testing.TB, s *Store, markers []aggregator.Marker, counter string, delta int64) {
+func fold(t testing.TB, s *Store, markers []store.Marker, counter string, delta int64) {
 	t.Helper()
-	c := &aggregator.Commit{Markers: markers, Adds: []aggregator.Add{aggregator.NewAdd(counter, 0, delta)}}
+	c := &store.Commit{Markers: markers, Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}}
 	if _, err := s.Fold(t.Context(), c); err != nil {
 		t.Fatalf("Fold: %v", err)
 	}
@@ -73,17 +72,17 @@ func total(t testing.TB, s *Store, counter string) int64 {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	got, err := v.Lookup(t.Context(), []reader.Key{{Counter: counter}})
+	got, err := v.Lookup(t.Context(), []store.Key{{Counter: counter}})
 	if err != nil {
 		t.Fatalf("Lookup: %v", err)
 	}
 	return got[0].Value
 }
 
-func marker(at time.Time) []aggregator.Marker {
+func marker(at time.Time) []store.Marker {
 	var ids [1]wire.PartID
 	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
-	return []aggregator.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, At: at}}
+	return []store.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, At: at}}
 }
 
 func TestNamespacesAreApart(t *testing.T) {
@@ -93,7 +92,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	for i, ns := range []string{"", "a", "ab", "b"} {
 		s := open(t, Config{Dir: dir, Namespace: ns})
 		fold(t, s, m, "x", int64(i+1))
-		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "x", Shards: i + 1}}); err != nil {
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: "x", Shards: i + 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := total(t, s, "x"); got != int64(i+1) {
@@ -126,7 +125,7 @@ func TestSweepDropsSilentWorkers(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()
 	for id, expires := range map[string]time.Duration{"live": time.Minute, "stale": -time.Hour, "gone": -25 * time.Hour} {
-		if err := s.Announce(t.Context(), aggregator.Worker{ID: id, Expires: now.Add(expires)}); err != nil {
+		if err := s.Beat(t.Context(), store.Worker{ID: id, Expires: now.Add(expires)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,10 +145,10 @@ func TestFoldSurvivesLossOfPower(t *testing.T) {
 	cfg := Config{Dir: "data", FS: files}
 	s := open(t, cfg)
 	for i := range 50 {
-		if err := s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: i + 1}}); err != nil {
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: i + 1}}); err != nil {
 			t.Fatal(err)
 		}
-		var m []aggregator.Marker
+		var m []store.Marker
 		if i%2 == 0 {
 			m = marker(time.Now())
 		}
@@ -179,9 +178,9 @@ func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
 	s := open(t, Config{Dir: "data", FS: files})
 	for i := range 20 {
 		name := fmt.Sprint("c", i)
-		c := &aggregator.Commit{
-			Adds:   []aggregator.Add{aggregator.NewAdd(name, 0, 5)},
-			Raises: []aggregator.Raise{{Counter: name, Shards: 1}},
+		c := &store.Commit{
+			Adds:    []store.ShardDelta{store.NewShardDelta(name, 0, 5)},
+			Growths: []store.Growth{{Counter: name, Shards: 1}},
 		}
 		if i%2 == 0 {
 			c.Markers = marker(time.Now())

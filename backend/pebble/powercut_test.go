@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/powertest"
 	"github.com/countmill/countmill/store"
 )
@@ -155,9 +154,9 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		_, err := s.Check(ctx)
 		return true, errors.Join(err, s.seal()) // Check seals only now and then
 	case 2:
-		return true, s.Announce(ctx, aggregator.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
+		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
 	case 3: // an epoch that is over goes; those that are not must stay
-		_, err := s.Fold(ctx, &aggregator.Commit{Markers: marker(forgetBefore(s).Add(-10 * day))})
+		_, err := s.Fold(ctx, &store.Commit{Markers: marker(forgetBefore(s).Add(-10 * day))})
 		if err != nil {
 			return false, err
 		}

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -29,9 +27,9 @@ const (
 // A deed is a fold or a burial whose traces are looked for after each cut.
 type deed struct {
 	id      int
-	commit  *aggregator.Commit
+	commit  *store.Commit
 	hot     int64 // what it adds to the hot counter
-	letter  *aggregator.Dead
+	letter  *store.DeadLetter
 	outcome outcome
 }
 
@@ -84,8 +82,8 @@ const (
 	wideCounter = "wide"
 )
 
-func add(counter string, shard int, delta int64) aggregator.Add {
-	return aggregator.NewAdd(counter, shard, delta)
+func add(counter string, shard int, delta int64) store.ShardDelta {
+	return store.NewShardDelta(counter, shard, delta)
 }
 
 // forgetBefore is what an aggregator knows of the settings.
@@ -98,7 +96,7 @@ func forgetBefore(s *Store) time.Time {
 // newFold draws a fold: of a few counters or of hundreds, with markers or without, on a
 // further shard or not.
 func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
-	d := &deed{id: l.number(), hot: random.Int64N(1000) - 500, commit: &aggregator.Commit{}}
+	d := &deed{id: l.number(), hot: random.Int64N(1000) - 500, commit: &store.Commit{}}
 	c := d.commit
 	c.Adds = append(c.Adds, add(d.counter(), 0, 1))
 	if d.hot != 0 {
@@ -112,11 +110,11 @@ func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
 			c.Adds = append(c.Adds, add(fmt.Sprintf("%s-%d-%s", "filler", n, strings.Repeat("x", random.IntN(200))), 0, 1))
 		}
 	}
-	slices.SortFunc(c.Adds, func(a, b aggregator.Add) int { return cmpAdds(a, b) })
+	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmpAdds(a, b) })
 	if random.IntN(2) == 0 {
 		at := forgetBefore(s).Add(time.Duration(random.IntN(200)) * time.Hour)
 		for range 1 + random.IntN(3) {
-			m := aggregator.Marker{Fingerprint: wire.Fingerprint(d.id), Fold: uint64(d.id), At: at}
+			m := store.Marker{Fingerprint: wire.Fingerprint(d.id), Fold: uint64(d.id), At: at}
 			for i := range m.ID {
 				m.ID[i] = byte(random.Uint32())
 			}
@@ -126,7 +124,7 @@ func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
 	return d
 }
 
-func cmpAdds(a, b aggregator.Add) int {
+func cmpAdds(a, b store.ShardDelta) int {
 	if a.Order != b.Order {
 		if a.Order < b.Order {
 			return -1
@@ -142,13 +140,13 @@ func (l *ledger) fold(ctx context.Context, s *Store, d *deed) (bool, error) {
 	return l.do(d, func() (outcome, error) {
 		for _, a := range d.commit.Adds {
 			if a.Shard > 0 {
-				if err := s.Raise(ctx, []aggregator.Raise{{Counter: a.Counter, Shards: a.Shard + 1}}); err != nil {
+				if err := s.Grow(ctx, []store.Growth{{Counter: a.Counter, Shards: a.Shard + 1}}); err != nil {
 					return unknown, err
 				}
 			}
 		}
 		_, err := s.Fold(ctx, d.commit)
-		if errors.Is(err, aggregator.ErrMarkerExists) {
+		if errors.Is(err, store.ErrMarkerExists) {
 			err = nil
 		}
 		if err != nil {
@@ -177,12 +175,12 @@ func (l *ledger) ask(ctx context.Context, s *Store, d *deed) (bool, error) {
 
 func (l *ledger) bury(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
 	n := l.number()
-	letter := aggregator.Dead{Key: fmt.Sprintf("letter-%06d", n), Source: "x", Reason: "drawn", Payload: make([]byte, random.IntN(5000))}
+	letter := store.DeadLetter{Key: fmt.Sprintf("letter-%06d", n), Source: "x", Reason: "drawn", Payload: make([]byte, random.IntN(5000))}
 	for i := range letter.Payload {
 		letter.Payload[i] = byte(random.Uint32())
 	}
 	return l.do(&deed{id: n, letter: &letter}, func() (outcome, error) {
-		return done, s.Bury(ctx, []aggregator.Dead{letter})
+		return done, s.PutDeadLetters(ctx, []store.DeadLetter{letter})
 	})
 }
 
@@ -231,7 +229,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	}
 	view := s.View()
 	defer view.Close()
-	letters, err := s.Dead(ctx, "", 1<<20)
+	letters, err := s.ListDeadLetters(ctx, "", 1<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +239,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	for _, d := range l.deeds {
 		got := absent
 		if d.letter != nil {
-			at := slices.IndexFunc(letters, func(x aggregator.Dead) bool { return x.Key == d.letter.Key })
+			at := slices.IndexFunc(letters, func(x store.DeadLetter) bool { return x.Key == d.letter.Key })
 			if at >= 0 {
 				got = done
 				if !bytes.Equal(letters[at].Payload, d.letter.Payload) {
@@ -262,7 +260,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 			}
 		}
 	}
-	values, err := view.Lookup(ctx, []reader.Key{{Counter: hotCounter}})
+	values, err := view.Lookup(ctx, []store.Key{{Counter: hotCounter}})
 	if err != nil {
 		return nil, err
 	}
@@ -288,11 +286,11 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 }
 
 // checkFold finds a fold whole or not at all: each of its adds and each of its markers.
-func (l *ledger) checkFold(ctx context.Context, s *Store, view reader.View, d *deed, complain func(string, ...any)) (outcome, error) {
-	keys := []reader.Key{{Counter: d.counter()}}
+func (l *ledger) checkFold(ctx context.Context, s *Store, view store.View, d *deed, complain func(string, ...any)) (outcome, error) {
+	keys := []store.Key{{Counter: d.counter()}}
 	for _, a := range d.commit.Adds {
 		if a.Counter == wideCounter {
-			keys = append(keys, reader.Key{Counter: a.Counter, Shard: a.Shard})
+			keys = append(keys, store.Key{Counter: a.Counter, Shard: a.Shard})
 		}
 	}
 	values, err := view.Lookup(ctx, keys)

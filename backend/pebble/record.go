@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/countmill/countmill/store"
 
-	"github.com/countmill/countmill/aggregator"
+	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
 // Shards reads records as they are now.
@@ -33,10 +33,10 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, ctx.Err()
 }
 
-// Raise merges records. It does not sync: the write-ahead log keeps
+// Grow merges records. It does not sync: the write-ahead log keeps
 // the order of commits and each log is synced when the next one begins, so a fold that
 // was called later can only survive a crash together with the raise before it.
-func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
+func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
 	if err := s.enter(); err != nil {
 		return err
 	}

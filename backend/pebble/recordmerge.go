@@ -6,8 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A record is a counter's record, or a change of it: a raise, of 8 bytes, or a reset, of
@@ -23,7 +22,7 @@ import (
 type record struct {
 	shards   int
 	wasReset bool
-	admin.Record
+	store.ResetState
 }
 
 func (r record) then(newer record) record {
@@ -36,8 +35,8 @@ func (r record) then(newer record) record {
 	return newer
 }
 
-func (r record) reset() reader.Reset {
-	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+func (r record) reset() store.ResetState {
+	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
 // encodeRecord encodes a raise, which is also the record of a counter that was never reset.
@@ -60,7 +59,7 @@ func decodeRecord(b []byte) (record, error) {
 	case 8:
 		return record{shards: int(binary.BigEndian.Uint64(b))}, nil
 	case 32:
-		return record{shards: int(binary.BigEndian.Uint64(b)), wasReset: true, Record: admin.Record{
+		return record{shards: int(binary.BigEndian.Uint64(b)), wasReset: true, ResetState: store.ResetState{
 			Baseline: int64(binary.BigEndian.Uint64(b[8:])),
 			ResetAt:  moment(binary.BigEndian.Uint64(b[16:])), DeletedAt: moment(binary.BigEndian.Uint64(b[24:])),
 		}}, nil

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/countmill/countmill/aggregator"
 )
 
 // Pebble takes damage near the end of its manifest or of its newest log for a write that
@@ -71,7 +71,7 @@ func (s *Store) commit(b *pebbledb.Batch) error {
 // atHome says that nothing was applied where the directory is gone.
 func (s *Store) atHome() error {
 	if err := s.home.check(); err != nil {
-		return fmt.Errorf("%w: %w", aggregator.ErrDeployment, err)
+		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
@@ -47,7 +46,7 @@ func (x *settings) replace(next store.Settings) store.Settings {
 // SetWindow changes the settings in a synced batch.
 func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
 	if window <= 0 {
-		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", aggregator.ErrRefused, window)
+		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
 	if err := s.enter(); err != nil {
 		return store.Settings{}, err

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -89,13 +88,13 @@ func reopen(t testing.TB, s *Store) *Store {
 	return open(t, s.cfg)
 }
 
-func markersOf(t testing.TB, s *Store, ids ...wire.PartID) map[wire.PartID]aggregator.Marker {
+func markersOf(t testing.TB, s *Store, ids ...wire.PartID) map[wire.PartID]store.Marker {
 	t.Helper()
 	found, err := s.Applied(t.Context(), ids)
 	if err != nil {
 		t.Fatalf("Applied: %v", err)
 	}
-	markers := make(map[wire.PartID]aggregator.Marker)
+	markers := make(map[wire.PartID]store.Marker)
 	for _, m := range found {
 		markers[m.ID] = m
 	}
@@ -165,7 +164,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 		if len(markersOf(t, s, yesterday[0].ID)) != 1 {
 			t.Errorf("%s for a moment: the marker of yesterday is gone", name)
 		}
-		if _, err := s.Fold(t.Context(), &aggregator.Commit{Markers: yesterday}); !errors.Is(err, aggregator.ErrMarkerExists) {
+		if _, err := s.Fold(t.Context(), &store.Commit{Markers: yesterday}); !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("%s for a moment: an id of yesterday got %v, want ErrMarkerExists", name, err)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -22,21 +22,21 @@ import (
 const maxScanned = 20_000
 
 // ShardsOf looks up all the shards that there can be.
-func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, error) {
+func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	v := s.View().(*view)
 	defer v.Close()
-	keys := make([]reader.Key, countmill.MaxShards)
+	keys := make([]store.Key, countmill.MaxShards)
 	for i := range keys {
-		keys[i] = reader.Key{Counter: counter, Shard: i}
+		keys[i] = store.Key{Counter: counter, Shard: i}
 	}
 	values, err := v.Lookup(ctx, keys)
 	if err != nil {
-		return verify.Page{}, err
+		return store.ShardPage{}, err
 	}
-	page := verify.Page{At: v.at}
+	page := store.ShardPage{At: v.at}
 	for i, value := range values {
 		if value.Exists {
-			page.Shards = append(page.Shards, verify.Shard{Counter: counter, Number: i, Count: value.Value, Overflow: value.Overflow})
+			page.Shards = append(page.Shards, store.Shard{Counter: counter, Number: i, Count: value.Value, Overflow: value.Overflow})
 		}
 	}
 	page.Records, err = v.records(ctx, []string{counter})
@@ -45,12 +45,12 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, erro
 
 // ShardPage walks the shards in the order of their keys. A page's Next is the key of the
 // last shard that was looked at, without what all of them begin with.
-func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	v := s.View().(*view)
 	defer v.Close()
 	page, err := v.walk(ctx, prefix, from, limit)
 	if err != nil {
-		return verify.Page{}, err
+		return store.ShardPage{}, err
 	}
 	counters := make(map[string]struct{})
 	for i := range page.Shards {
@@ -62,9 +62,9 @@ func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (
 
 // records looks records up, at most maxKeys.
 func (v *view) records(ctx context.Context, counters []string) (map[string]int, error) {
-	keys := make([]reader.Key, len(counters))
+	keys := make([]store.Key, len(counters))
 	for i, counter := range counters {
-		keys[i] = reader.Key{Counter: counter, Shard: reader.RecordKey}
+		keys[i] = store.Key{Counter: counter, Shard: store.RecordKey}
 	}
 	values, err := v.Lookup(ctx, keys)
 	if err != nil {
@@ -79,7 +79,7 @@ func (v *view) records(ctx context.Context, counters []string) (map[string]int, 
 	return records, nil
 }
 
-func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page verify.Page, err error) {
+func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page store.ShardPage, err error) {
 	s := v.store
 	if err := s.enter(); err != nil {
 		return page, err
@@ -121,13 +121,13 @@ func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page v
 }
 
 // shardOf reads a shard under a key: its order, the counter and the number.
-func shardOf(key string, value []byte) verify.Shard {
+func shardOf(key string, value []byte) store.Shard {
 	const order, number = 8, 2
 	if len(key) <= order+number {
-		return verify.Shard{Bad: fmt.Sprintf("its key %q is cut off", key)}
+		return store.Shard{Bad: fmt.Sprintf("its key %q is cut off", key)}
 	}
 	name, n := key[order:len(key)-number], binary.BigEndian.Uint16([]byte(key[len(key)-number:]))
-	shard := verify.Shard{Counter: name, Number: int(n)}
+	shard := store.Shard{Counter: name, Number: int(n)}
 	if wire.Order(name) != binary.BigEndian.Uint64([]byte(key[:order])) {
 		shard.Bad = "its key is not that of this shard"
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -33,7 +32,7 @@ func TestViewWaitsForSync(t *testing.T) {
 	}))
 	s := open(t, Config{Dir: "/data", FS: files})
 	fold(t, s, nil, "a", 1)
-	for i, markers := range [][]aggregator.Marker{nil, marker(time.Now())} {
+	for i, markers := range [][]store.Marker{nil, marker(time.Now())} {
 		mu.Lock()
 		var folding sync.WaitGroup
 		folding.Go(func() { fold(t, s, markers, "a", 1) })
@@ -45,13 +44,13 @@ func TestViewWaitsForSync(t *testing.T) {
 		v := s.View()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		for range 2 { // also when it is asked again
-			if got, err := v.Lookup(ctx, []reader.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
+			if got, err := v.Lookup(ctx, []store.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("before the sync: got %v, %v, want that it waits", got, err)
 			}
 		}
 		cancel()
 		mu.Unlock()
-		if got, err := v.Lookup(t.Context(), []reader.Key{{Counter: "a", Shard: 0}}); err != nil || got[0].Value != int64(i+2) {
+		if got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 0}}); err != nil || got[0].Value != int64(i+2) {
 			t.Errorf("after the sync: got %v, %v, want %d", got, err, i+2)
 		}
 		v.Close()

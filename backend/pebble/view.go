@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/countmill/countmill/store"
+
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,7 +24,7 @@ type view struct {
 }
 
 // View opens a view. An open view keeps old versions of everything on disk: close it.
-func (s *Store) View() reader.View { return &view{store: s} }
+func (s *Store) View() store.View { return &view{store: s} }
 
 // pin takes the snapshot, and waits until all that it shows is on disk: a total that was
 // shown must not go back when the process is killed.
@@ -56,7 +57,7 @@ func (v *view) take() {
 }
 
 // Lookup answers each key, never a deferred one.
-func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	if err := v.store.enter(); err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	if err := v.pin(ctx); err != nil {
 		return nil, err
 	}
-	values := make([]reader.Value, len(keys))
+	values := make([]store.Value, len(keys))
 	for i, key := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -77,21 +78,21 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	return values, nil
 }
 
-func (v *view) get(key reader.Key) (reader.Value, error) {
+func (v *view) get(key store.Key) (store.Value, error) {
 	keys := v.store.keys
-	if key.Shard == reader.RecordKey {
+	if key.Shard == store.RecordKey {
 		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
 		r, exists, err := getRecord(v.snapshot, v.key)
-		return reader.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
+		return store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
 	}
 	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
 	sum, exists, err := getSum(v.snapshot, v.key)
 	total, overflow := sum.total()
-	return reader.Value{Exists: exists, Value: total, Overflow: overflow}, err
+	return store.Value{Exists: exists, Value: total, Overflow: overflow}, err
 }
 
 // List walks the records.
-func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	s := v.store
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -103,13 +104,13 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]rea
 	if limit <= 0 {
 		return nil, nil
 	}
-	var records []reader.Record
+	var records []store.Record
 	err := scan(v.snapshot, s.keys, kindRecord, prefix, after, func(name string, value []byte) (bool, error) {
 		r, err := decodeRecord(value)
 		if err != nil {
 			return false, fmt.Errorf("record of %q: %w", name, err)
 		}
-		records = append(records, reader.Record{Counter: name, Shards: r.shards, Reset: r.reset()})
+		records = append(records, store.Record{Counter: name, Shards: r.shards, Reset: r.reset()})
 		return len(records) < limit, ctx.Err()
 	})
 	if err != nil {

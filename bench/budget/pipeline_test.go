@@ -18,6 +18,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -215,12 +216,12 @@ func (s slowStore) Shards(ctx context.Context, counters []string) ([]int, error)
 	return s.Store.Shards(ctx, counters)
 }
 
-func (s slowStore) Raise(ctx context.Context, raises []aggregator.Raise) error {
+func (s slowStore) Grow(ctx context.Context, raises []store.Growth) error {
 	time.Sleep(s.w.takes(s.w.d.commit))
-	return s.Store.Raise(ctx, raises)
+	return s.Store.Grow(ctx, raises)
 }
 
-func (s slowStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (s slowStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	time.Sleep(time.Until(s.w.queue(c, s.w.takes(s.w.d.commit))))
 	folded, err := s.Store.Fold(ctx, c)
 	if err == nil {
@@ -230,7 +231,7 @@ func (s slowStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.F
 }
 
 // queue is when a commit ends that takes so long: those to the same shards come first.
-func (w *world) queue(c *aggregator.Commit, takes time.Duration) time.Time {
+func (w *world) queue(c *store.Commit, takes time.Duration) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	begins := time.Now()
@@ -246,7 +247,7 @@ func (w *world) queue(c *aggregator.Commit, takes time.Duration) time.Time {
 }
 
 // counts notes how old what was counted is.
-func (w *world) counts(markers []aggregator.Marker) {
+func (w *world) counts(markers []store.Marker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range markers {

@@ -125,7 +125,7 @@ type remembering struct {
 	busy map[string]chan struct{} // ledgers in a commit under way; closed after it
 }
 
-func (r *remembering) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (r *remembering) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	ledgers := r.m.ledgers(c)
 	defer r.acquire(ledgers)()
 	if r.m.perCommit {
@@ -146,7 +146,7 @@ func (r *remembering) Fold(ctx context.Context, c *aggregator.Commit) (aggregato
 }
 
 // try commits, unless another process has written one of the ledgers since. It returns those.
-func (r *remembering) try(ctx context.Context, c *aggregator.Commit, ledgers []string) (folded aggregator.Folded, moved []string, err error) {
+func (r *remembering) try(ctx context.Context, c *store.Commit, ledgers []string) (folded store.CommitResult, moved []string, err error) {
 	m := r.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +221,7 @@ func (r *remembering) acquire(ledgers []string) (release func()) {
 }
 
 // ledgers are those of a commit's parts, each once.
-func (m *marking) ledgers(c *aggregator.Commit) []string {
+func (m *marking) ledgers(c *store.Commit) []string {
 	if m.ledger == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (m *marking) oldest() time.Duration {
 
 // What other calls take.
 
-func (r *remembering) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+func (r *remembering) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	time.Sleep(storeTakes)
 	return r.Store.Applied(ctx, ids)
 }
@@ -271,14 +271,14 @@ func (r *remembering) Shards(ctx context.Context, counters []string) ([]int, err
 	return r.Store.Shards(ctx, counters)
 }
 
-func (r *remembering) Raise(ctx context.Context, raises []aggregator.Raise) error {
+func (r *remembering) Grow(ctx context.Context, raises []store.Growth) error {
 	time.Sleep(storeTakes)
-	return r.Store.Raise(ctx, raises)
+	return r.Store.Grow(ctx, raises)
 }
 
-func (r *remembering) Announce(ctx context.Context, w aggregator.Worker) error {
+func (r *remembering) Beat(ctx context.Context, w store.Worker) error {
 	time.Sleep(storeTakes)
-	return r.Store.Announce(ctx, w)
+	return r.Store.Beat(ctx, w)
 }
 
 func (r *remembering) Check(ctx context.Context) (store.Checked, error) {

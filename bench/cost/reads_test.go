@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/memcached"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // What a dashboard shows: some counters, asked for in one call.
@@ -60,7 +60,7 @@ func TestReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := read(t, []reader.Cache{cache}, d, choose(60*time.Second, 10*time.Second))
+			f := read(t, []store.Cache{cache}, d, choose(60*time.Second, 10*time.Second))
 			keepReads("memory: "+d.String(), f)
 			if got := f.perThousand(); d.every == readStaleness && !d.mixed && got > 300 {
 				t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
@@ -90,7 +90,7 @@ func TestReadsMemcached(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Test(t, func(t *testing.T) {
-			var caches []reader.Cache
+			var caches []store.Cache
 			for range 2 {
 				// The sockets' deadlines are of the machine's time.
 				cache, err := memcached.Open(memcached.Config{Servers: []string{addr}, Timeout: time.Minute})
@@ -133,13 +133,13 @@ func (f readFigures) perThousand() float64 {
 }
 
 // read has clients ask readers in turn, and counts after a while in which the cache fills.
-func read(t *testing.T, caches []reader.Cache, d dashboard, lasts time.Duration) readFigures {
-	store := fakestore.New(fakestore.Options{Latency: storeTakes, Errorf: t.Errorf})
+func read(t *testing.T, caches []store.Cache, d dashboard, lasts time.Duration) readFigures {
+	st := fakestore.New(fakestore.Options{Latency: storeTakes, Errorf: t.Errorf})
 	names := load.Names(readCounters)
-	fill(t, store, names)
+	fill(t, st, names)
 	var readers []*reader.Reader
 	for _, cache := range caches {
-		r, err := reader.New(store, cache, reader.Config{Guess: readShards, DefaultStaleness: readStaleness})
+		r, err := reader.New(st, cache, reader.Config{Guess: readShards, DefaultStaleness: readStaleness})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,23 +155,23 @@ func read(t *testing.T, caches []reader.Cache, d dashboard, lasts time.Duration)
 		wg.Go(func() { ask(ctx, t, readers[i%len(readers)], i, names, d) })
 	}
 	time.Sleep(2 * max(d.every, readStaleness))
-	before := tally(store, readers)
+	before := tally(st, readers)
 	time.Sleep(lasts)
-	after := tally(store, readers)
+	after := tally(st, readers)
 	cancel()
 	wg.Wait()
 	return readFigures{Served: after.Served - before.Served, Keys: after.Keys - before.Keys, Workers: after.Workers - before.Workers}
 }
 
 // fill makes every counter and its shards.
-func fill(t *testing.T, store *fakestore.Store, names []string) {
+func fill(t *testing.T, st *fakestore.Store, names []string) {
 	for _, name := range names {
-		if err := store.Raise(t.Context(), []aggregator.Raise{{Counter: name, Shards: readShards}}); err != nil {
+		if err := st.Grow(t.Context(), []store.Growth{{Counter: name, Shards: readShards}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	worker := aggregator.Worker{ID: "w", Expires: time.Now().Add(24 * time.Hour)}
-	if err := store.Announce(t.Context(), worker); err != nil {
+	worker := store.Worker{ID: "w", Expires: time.Now().Add(24 * time.Hour)}
+	if err := st.Beat(t.Context(), worker); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -216,8 +216,8 @@ func until(ctx context.Context, at time.Time) bool {
 	}
 }
 
-func tally(store *fakestore.Store, readers []*reader.Reader) readFigures {
-	f := readFigures{Keys: store.Counts().KeysRead, Workers: store.Calls(fakestore.Workers)}
+func tally(st *fakestore.Store, readers []*reader.Reader) readFigures {
+	f := readFigures{Keys: st.Counts().KeysRead, Workers: st.Calls(fakestore.Workers)}
 	for _, r := range readers {
 		s := r.Stats()
 		f.Served += int(s.FromCache + s.FromStore)

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -118,8 +118,8 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := fakestore.New(fakestore.Options{})
-		err := errors.Join(s.Raise(t.Context(), []aggregator.Raise{{Counter: "a", Shards: 1}}))
-		_, deleted := s.ResetCounter(t.Context(), admin.Reset{ID: wire.ResetID("a", "x"), Counter: "a", Look: admin.Sum{Exists: true, At: time.Now()}, Delete: true})
+		err := errors.Join(s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}}))
+		_, deleted := s.ResetCounter(t.Context(), store.ResetRequest{ID: wire.ResetID("a", "x"), Counter: "a", Look: store.Sum{Exists: true, At: time.Now()}, Delete: true})
 		if err = errors.Join(err, deleted); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/admin/verify"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/gcppubsub"
@@ -18,14 +16,14 @@ import (
 	"github.com/countmill/countmill/backend/memcached"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // backends is what the roles stand on; nil for what they do not need.
 type backends struct {
 	bus   bus
-	store database
-	cache reader.Cache
+	store store.Store
+	cache store.Cache
 
 	closeCache func() error // nil where there is nothing to close
 
@@ -55,18 +53,6 @@ type backends struct {
 type bus interface {
 	message.Publisher
 	aggregator.Bus
-}
-
-type database interface {
-	aggregator.Store
-	reader.Store
-	verify.Store
-	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
-	admin.Store
-	// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of
-	// their checksums. No other database has them.
-	CacheIdentity() (prefix string, key [32]byte)
-	Close() error
 }
 
 // openBackends opens what the roles need, or nothing.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // What "Sharding counters" (Joe Gregorio, Google App Engine, 2008) says of its counters, a
@@ -18,12 +18,12 @@ func TestClassicCounters(t *testing.T) { // not parallel: it sets a variable
 		{"datastore", "datastore://PROJECT"},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			store := "pebble:" + escapeDir(t.TempDir())
+			st := "pebble:" + escapeDir(t.TempDir())
 			if mode.store != "" {
 				t.Setenv("DATASTORE_EMULATOR_HOST", emulator.Firestore(t))
-				store = strings.Replace(mode.store, "PROJECT", emulator.Project(), 1)
+				st = strings.Replace(mode.store, "PROJECT", emulator.Project(), 1)
 			}
-			a, err := New(Config{Listen: "127.0.0.1:0", Store: store, Shards: 20, ShardRate: -1})
+			a, err := New(Config{Listen: "127.0.0.1:0", Store: st, Shards: 20, ShardRate: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func (c *classic) want(t *testing.T, counter string, want int64) {
 }
 
 // lookup reads shard 0 to n-1 of a counter, or its record, in the store.
-func (c *classic) lookup(t *testing.T, keys ...reader.Key) []reader.Value {
+func (c *classic) lookup(t *testing.T, keys ...store.Key) []store.Value {
 	t.Helper()
 	v := c.backends.store.View()
 	defer v.Close()
@@ -207,15 +207,15 @@ func (c *classic) lookup(t *testing.T, keys ...reader.Key) []reader.Value {
 // named is how many shards the counter's record names.
 func (c *classic) named(t *testing.T, counter string) int64 {
 	t.Helper()
-	return c.lookup(t, reader.Key{Counter: counter, Shard: reader.RecordKey})[0].Value
+	return c.lookup(t, store.Key{Counter: counter, Shard: store.RecordKey})[0].Value
 }
 
 // shards are those that exist, with their counts.
 func (c *classic) shards(t *testing.T, counter string, n int) map[int]int64 {
 	t.Helper()
-	keys := make([]reader.Key, n)
+	keys := make([]store.Key, n)
 	for i := range keys {
-		keys[i] = reader.Key{Counter: counter, Shard: i}
+		keys[i] = store.Key{Counter: counter, Shard: i}
 	}
 	found := make(map[int]int64)
 	for i, v := range c.lookup(t, keys...) {

@@ -12,33 +12,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A faultyStore applies commits and loses the answers while broken is set. gate, if
 // set, holds commits back until it is closed, whatever their context says.
 type faultyStore struct {
-	database
+	store.Store
 	broken atomic.Bool
 	gate   chan struct{}
 }
 
-func (f *faultyStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (f *faultyStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if f.gate != nil {
 		<-f.gate
 	}
-	folded, err := f.database.Fold(ctx, c)
+	folded, err := f.Store.Fold(ctx, c)
 	if f.broken.Load() {
-		return aggregator.Folded{}, errors.New("answer lost")
+		return store.CommitResult{}, errors.New("answer lost")
 	}
 	return folded, err
 }
 
 // awayCache answers nothing.
-type awayCache struct{ reader.Cache }
+type awayCache struct{ store.Cache }
 
-func (awayCache) Get(context.Context, []string) ([]reader.Cached, error) {
+func (awayCache) Get(context.Context, []string) ([]store.CachedTotal, error) {
 	return nil, errors.New("connection refused")
 }
 
@@ -65,7 +64,7 @@ func TestLostAnswerOfTheStoreEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f := &faultyStore{}
-	r := startFaulty(t, Config{Store: "pebble:" + dir, ShutdownTimeout: unhurried}, func(b *backends) { f.database, b.store = b.store, f })
+	r := startFaulty(t, Config{Store: "pebble:" + dir, ShutdownTimeout: unhurried}, func(b *backends) { f.Store, b.store = b.store, f })
 	r.incr(t, `{"counter":"a"}`)
 	f.broken.Store(true)
 	status, text, err := r.try("POST", "/v1/increments", `{"counter":"a"}`)
@@ -84,7 +83,7 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}
 	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), RequestTimeout: unhurried, ShutdownTimeout: unhurried},
-		func(b *backends) { f.database, b.store = b.store, f })
+		func(b *backends) { f.Store, b.store = b.store, f })
 	var posts sync.WaitGroup
 	sent := 0
 	post := func() {
@@ -132,7 +131,7 @@ func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}
 	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), ShutdownTimeout: 2 * time.Second},
-		func(b *backends) { f.database, b.store = b.store, f })
+		func(b *backends) { f.Store, b.store = b.store, f })
 	posted := make(chan int, 1)
 	go func() {
 		status, _, _ := r.try("POST", "/v1/increments", `{"counter":"a"}`)

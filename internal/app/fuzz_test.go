@@ -59,13 +59,13 @@ func FuzzDataDir(f *testing.F) {
 		if dir == "" || strings.Contains(dir, "\x00") {
 			return
 		}
-		var store string
-		if err := (dirValue{&store}).Set(dir); err != nil {
+		var st string
+		if err := (dirValue{&st}).Set(dir); err != nil {
 			t.Fatalf("--data %q: %v", dir, err)
 		}
-		u, err := checkBackend(Up, "store", store)
+		u, err := checkBackend(Up, "store", st)
 		if err != nil {
-			t.Fatalf("--data %q is %q: %v", dir, store, err)
+			t.Fatalf("--data %q is %q: %v", dir, st, err)
 		}
 		if got, err := u.dir(); err != nil || filepath.Clean(got) != filepath.Clean(dir) {
 			t.Fatalf("--data %q names %q, %v", dir, got, err)

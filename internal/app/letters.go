@@ -4,13 +4,13 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 // forbidden says who has to act where the store refuses this process.
 func forbidden(err error) error {
-	if !errors.Is(err, aggregator.ErrDeployment) {
+	if !errors.Is(err, store.ErrDeployment) {
 		return err
 	}
 	p := api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",

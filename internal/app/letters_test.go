@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -55,8 +55,8 @@ func TestADeadLetterIsCountedAsNew(t *testing.T) {
 	r.incr(t, `{"counter":"a","id":"x"}`)
 	// It may come from a bus whose publishers do not wait, or from an older version.
 	part := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 10, ID: "x"})
-	err := r.backends.store.Bury(t.Context(), []aggregator.Dead{{
-		Key: aggregator.AskKey("0a"), Source: part.ID.String(), Time: time.Now(), At: time.Now(),
+	err := r.backends.store.PutDeadLetters(t.Context(), []store.DeadLetter{{
+		Key: store.ReplayKey("0a"), Source: part.ID.String(), Time: time.Now(), At: time.Now(),
 		Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}),
 	}})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestAReaderIsAskedForAReplay(t *testing.T) {
 		defer roles[role].stop(t)
 	}
 	part := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x"})
-	err = s.Bury(t.Context(), []aggregator.Dead{{
+	err = s.PutDeadLetters(t.Context(), []store.DeadLetter{{
 		Key: "0a", Source: "m", Time: time.Now(), At: time.Now(), Maybe: true,
 		Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}),
 	}})

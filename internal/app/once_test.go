@@ -13,7 +13,7 @@ func TestRepeatAfterUnknownOutcome(t *testing.T) {
 	const body = `{"counter":"a","delta":4}`
 	f := &faultyStore{gate: make(chan struct{})}
 	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), RequestTimeout: time.Second},
-		func(b *backends) { f.database, b.store = b.store, f })
+		func(b *backends) { f.Store, b.store = b.store, f })
 	defer r.stop(t)
 	r.poll(t, "told that the outcome is unknown", func() bool {
 		status, text := r.call(t, "POST", "/v1/increments", body, "Idempotency-Key", "k")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
 
 // An option is a flag and its variable.
@@ -73,7 +73,7 @@ var options = []option{
 	{"horizon", "DURATION", Publisher | Aggregator,
 		"The deduplication window: how long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. It is kept in the database, and an aggregator that is given another one sets it there at its start; of several the last one wins. auto: what the database has, 192h in a new one. A publisher alone goes by its own, 192h with auto.",
 		func(c *Config) pflag.Value {
-			return durationValue{to: &c.Horizon, min: safe.MinWindow, max: safe.MaxWindow, auto: true}
+			return durationValue{to: &c.Horizon, min: store.MinWindow, max: store.MaxWindow, auto: true}
 		}},
 	{"linger", "DURATION", Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with loopback:, else 250ms.",

@@ -125,7 +125,7 @@ func (m *machine) runUntilCut(t *testing.T) {
 
 // open is what openBackends does, on the machine's disk.
 func (m *machine) open(cfg Config) (*backends, error) {
-	store, err := pebble.Open(pebble.Config{Dir: "data", FS: m.disk, Cache: 1 << 20, Exit: func(int) { panic("the store ends the process") }})
+	st, err := pebble.Open(pebble.Config{Dir: "data", FS: m.disk, Cache: 1 << 20, Exit: func(int) { panic("the store ends the process") }})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (m *machine) open(cfg Config) (*backends, error) {
 		return nil, err
 	}
 	cache, err := memory.New(memory.Config{})
-	return &backends{store: store, dir: "data", disk: store.DiskUsage, bus: bus, local: true, cache: cache}, err
+	return &backends{store: st, dir: "data", disk: st.DiskUsage, bus: bus, local: true, cache: cache}, err
 }
 
 // draw is the next request, an old one that was not answered or a new one; nil after the

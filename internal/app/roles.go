@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/countmill/countmill/admin"
@@ -35,7 +34,7 @@ func (a *App) makeRoles() error {
 		if a.reader, err = reader.New(a.backends.store, a.backends.cache, a.readerConfig()); err != nil {
 			return err
 		}
-		if a.admin, err = admin.New(sums{a.reader}, a.backends.store, a.adminConfig()); err != nil {
+		if a.admin, err = admin.New(a.reader, a.backends.store, a.adminConfig()); err != nil {
 			return err
 		}
 	}
@@ -87,16 +86,6 @@ func (a *App) intakeConfig() aggregator.IntakeConfig {
 		Timeout: a.cfg.CommitTimeout,
 		Logger:  a.log.With("role", "intake"),
 	}
-}
-
-// sums has the reader look counters up for the admin: views are read in one place.
-type sums struct{ reader *reader.Reader }
-
-func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
-	sum, err := s.reader.Sum(ctx, counter)
-	return admin.Sum{Exists: sum.Exists, Sum: sum.Sum, At: sum.At, Record: admin.Record{
-		Baseline: sum.Reset.Baseline, ResetAt: sum.Reset.At, DeletedAt: sum.Reset.DeletedAt,
-	}}, err
 }
 
 func (a *App) adminConfig() admin.Config {

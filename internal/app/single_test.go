@@ -8,10 +8,11 @@ import (
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/store"
 )
 
 // A sharedStore is closed by the test and not by one of the Apps on it.
-type sharedStore struct{ database }
+type sharedStore struct{ store.Store }
 
 func (sharedStore) Close() error { return nil }
 

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -130,16 +130,16 @@ func (s *space) degraded() string {
 // A roomyStore refuses folds while there is very little space. The aggregator keeps its
 // messages and tries again.
 type roomyStore struct {
-	database
+	store.Store
 	space *space
 }
 
 // Fold applies the commit, or refuses it as a whole.
-func (s roomyStore) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (s roomyStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if free, _, refused := s.space.state(); refused {
-		return aggregator.Folded{}, fmt.Errorf("%w: the disk is nearly full: %d bytes are free, which is below half of --min-free", aggregator.ErrDeployment, free)
+		return store.CommitResult{}, fmt.Errorf("%w: the disk is nearly full: %d bytes are free, which is below half of --min-free", store.ErrDeployment, free)
 	}
-	return s.database.Fold(ctx, c)
+	return s.Store.Fold(ctx, c)
 }
 
 func (a *App) spaceSamples() []sample {

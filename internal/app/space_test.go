@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 func TestDefaultMinFree(t *testing.T) {
@@ -139,7 +139,7 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	}
 	d.set(500 << 20)
 	folder := roomyStore{d.backends.store, d.space}
-	if _, err := folder.Fold(t.Context(), &aggregator.Commit{}); !errors.Is(err, aggregator.ErrDeployment) {
+	if _, err := folder.Fold(t.Context(), &store.Commit{}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold with less than half: got %v, want one that is tried again", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
 
 func (a *App) startSweeps(ctx context.Context) {
@@ -25,7 +25,7 @@ const tokensEvery = time.Second
 // sweep forgets markers beyond the deduplication window, where the store does not do that by
 // itself, and counters that were deleted a day ago. It runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
-	tick := time.NewTicker(safe.SweepEvery)
+	tick := time.NewTicker(store.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -47,7 +47,7 @@ func (a *App) sweepOnce(ctx context.Context) {
 		warn("old markers not dropped, will try again", a.backends.sweep(ctx))
 	}
 	if a.aggregator != nil {
-		_, err := a.backends.store.SweepCounters(ctx, safe.SweepAfter)
+		_, err := a.backends.store.SweepCounters(ctx, store.SweepAfter)
 		warn("deleted counters not removed, will try again", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
 
 func TestSweepsGoOnAfterAnError(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 			},
 		}}
 		a.startSweeps(t.Context())
-		time.Sleep(safe.SweepEvery + time.Minute)
+		time.Sleep(store.SweepEvery + time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := a.closeBackends(ctx); err != nil {

@@ -7,38 +7,37 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
-	safe "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
 
 // A surveyed store answers a page token that it cannot read as an error of the request.
-type surveyed struct{ verify.Store }
+type surveyed struct{ store.Survey }
 
-func (s surveyed) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
-	page, err := s.Store.ShardPage(ctx, prefix, from, limit)
-	if from != "" && errors.Is(err, aggregator.ErrRefused) {
+func (s surveyed) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
+	page, err := s.Survey.ShardPage(ctx, prefix, from, limit)
+	if from != "" && errors.Is(err, store.ErrRefused) {
 		err = &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave: " + err.Error(), Limit: "the next_page_token of the page before, with the same prefix"}
 	}
 	return page, err
 }
 
 // A recorder raises records as an aggregator does.
-type recorder struct{ store aggregator.Recorder }
+type recorder struct{ store store.Records }
 
-func (r recorder) Raise(ctx context.Context, counter string, shards int) error {
-	return forbidden(r.store.Raise(ctx, []aggregator.Raise{{Counter: counter, Shards: shards}}))
+func (r recorder) Grow(ctx context.Context, counter string, shards int) error {
+	return forbidden(r.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}}))
 }
 
 // A droppable cache forgets what it is told to.
 type droppable interface {
-	reader.Cache
+	store.Cache
 	Drop(ctx context.Context, counters []string) error
 }
 
 // A past is totals as they were, read as a reader reads them.
 type past struct {
-	store database
+	store store.Store
 	cache droppable
 }
 
@@ -77,7 +76,7 @@ func (p past) Now(ctx context.Context) (time.Time, error) {
 const keptPast = 50 * time.Minute
 
 func (p past) At(ctx context.Context, counter string, moment time.Time) (total int64, known bool, err error) {
-	s, ok := p.store.(interface{ ViewAt(time.Time) reader.View })
+	s, ok := p.store.(interface{ ViewAt(time.Time) store.View })
 	if !ok || time.Since(moment) > keptPast {
 		return 0, false, nil
 	}
@@ -96,9 +95,9 @@ func (p past) At(ctx context.Context, counter string, moment time.Time) (total i
 // oneView is a store that shows one moment. Whether it is the right one was asked before.
 type oneView struct {
 	reader.Store
-	view reader.View
+	view store.View
 }
 
-func (s oneView) View() reader.View { return s.view }
+func (s oneView) View() store.View { return s.view }
 
-func (oneView) Check(context.Context) (safe.Checked, error) { return safe.Checked{}, nil }
+func (oneView) Check(context.Context) (store.Checked, error) { return store.Checked{}, nil }

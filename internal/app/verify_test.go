@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // verify is the kinds and counters of all problems, and how many shards were looked at.
@@ -77,8 +76,8 @@ func testVerify(t *testing.T, r *running) {
 		r.wantProblems(t, false)
 	}
 	s := r.backends.store
-	for _, a := range []aggregator.Add{aggregator.NewAdd("all", 200, 5), aggregator.NewAdd("lost", 1, 7)} {
-		if _, err := s.Fold(t.Context(), &aggregator.Commit{Adds: []aggregator.Add{a}}); err != nil {
+	for _, a := range []store.ShardDelta{store.NewShardDelta("all", 200, 5), store.NewShardDelta("lost", 1, 7)} {
+		if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{a}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +126,7 @@ func testVerifyCache(t *testing.T, r *running) {
 	if got, _, cached := r.verify(t, false); len(got) != 0 || cached < 2 {
 		t.Errorf("problems %q, %d cached totals checked; want none of 2", got, cached)
 	}
-	wrong := []reader.Cached{
+	wrong := []store.CachedTotal{
 		{Counter: "all", Total: 24, Exists: true, AsOf: found[0].AsOf.Add(time.Microsecond)},
 		{Counter: "c01", Total: 1, Exists: true, AsOf: time.Now().Add(time.Hour)},
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // setWindow writes --horizon into the database where an aggregator was given it and the
@@ -35,7 +35,7 @@ func (a *App) setWindow() error {
 				slog.Duration("from", was), slog.Duration("to", set.Window), slog.Int64("settings_version", set.Version))
 			return nil
 		}
-		if errors.Is(err, aggregator.ErrDeployment) || !sleep(ctx, time.Second) {
+		if errors.Is(err, store.ErrDeployment) || !sleep(ctx, time.Second) {
 			return fmt.Errorf("--horizon: setting the window of the database from %s to %s: %w", was, a.cfg.Horizon, err)
 		}
 	}

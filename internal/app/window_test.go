@@ -12,10 +12,11 @@ import (
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/store"
 )
 
 // upOn runs all roles on a store that outlives them.
-func upOn(t *testing.T, s database, cfg Config) *running {
+func upOn(t *testing.T, s store.Store, cfg Config) *running {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	a, err := newApp(cfg, func(Config) (*backends, error) {

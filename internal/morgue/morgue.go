@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 )
 
 // A Store is the part of a store that a Morgue uses.
 type Store interface {
-	aggregator.Folder
-	aggregator.Morgue
-	DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error)
+	store.Folder
+	store.DeadLetters
+	GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error)
 	Check(ctx context.Context) (store.Checked, error)
 }
 
@@ -40,13 +39,13 @@ func (m Morgue) explain(err error) error {
 func (m Morgue) Page(ctx context.Context, after string, limit int) ([]letters.Letter, error) {
 	var page []letters.Letter
 	for {
-		dead, err := m.Store.Dead(ctx, after, limit-len(page))
+		dead, err := m.Store.ListDeadLetters(ctx, after, limit-len(page))
 		if err != nil {
 			return nil, m.explain(err)
 		}
 		copies := 0
 		for _, d := range dead {
-			if _, asked := aggregator.AskedFor(d.Key); asked {
+			if _, asked := store.ReplayOf(d.Key); asked {
 				copies++
 				continue
 			}
@@ -55,7 +54,7 @@ func (m Morgue) Page(ctx context.Context, after string, limit int) ([]letters.Le
 		if copies == 0 || len(dead) == 0 {
 			return m.markAsked(ctx, page)
 		}
-		after = max(aggregator.AskedEnd, dead[len(dead)-1].Key)
+		after = max(store.ReplayKeysEnd, dead[len(dead)-1].Key)
 	}
 }
 
@@ -63,11 +62,11 @@ func (m Morgue) Page(ctx context.Context, after string, limit int) ([]letters.Le
 func (m Morgue) Find(ctx context.Context, keys []string) ([]letters.Letter, error) {
 	var plain []string
 	for _, key := range keys {
-		if _, asked := aggregator.AskedFor(key); !asked {
+		if _, asked := store.ReplayOf(key); !asked {
 			plain = append(plain, key)
 		}
 	}
-	dead, err := m.Store.DeadByKey(ctx, plain)
+	dead, err := m.Store.GetDeadLetters(ctx, plain)
 	if err != nil {
 		return nil, m.explain(err)
 	}
@@ -75,17 +74,17 @@ func (m Morgue) Find(ctx context.Context, keys []string) ([]letters.Letter, erro
 	for i, d := range dead {
 		found[i], keys[i] = letterOf(d), d.Key
 	}
-	fates, err := aggregator.Fates(ctx, m.Store, keys)
+	fates, err := store.Fates(ctx, m.Store, keys)
 	if err != nil {
 		return nil, m.explain(err)
 	}
 	for i := range found {
-		found[i].Discarded = fates[i] == aggregator.Discarded
+		found[i].Discarded = fates[i] == store.FateDiscarded
 	}
 	return m.markAsked(ctx, found)
 }
 
-func letterOf(d aggregator.Dead) letters.Letter {
+func letterOf(d store.DeadLetter) letters.Letter {
 	return letters.Letter{
 		Key: d.Key, Payload: d.Payload, Source: d.Source, Time: d.Time, Reason: d.Reason, Maybe: d.Maybe, Taken: d.IDTaken(), At: d.At,
 	}
@@ -95,9 +94,9 @@ func letterOf(d aggregator.Dead) letters.Letter {
 func (m Morgue) markAsked(ctx context.Context, page []letters.Letter) ([]letters.Letter, error) {
 	keys := make([]string, len(page))
 	for i := range page {
-		keys[i] = aggregator.AskKey(page[i].Key)
+		keys[i] = store.ReplayKey(page[i].Key)
 	}
-	copies, err := m.Store.DeadByKey(ctx, keys)
+	copies, err := m.Store.GetDeadLetters(ctx, keys)
 	if err != nil {
 		return nil, m.explain(err)
 	}
@@ -113,20 +112,20 @@ func (m Morgue) markAsked(ctx context.Context, page []letters.Letter) ([]letters
 
 // Ask writes the copy by which an aggregator is asked.
 func (m Morgue) Ask(ctx context.Context, l letters.Letter) error {
-	return m.explain(m.Store.Bury(ctx, []aggregator.Dead{{
-		Key: aggregator.AskKey(l.Key), Payload: l.Payload, Source: l.Source, Time: l.Time, Reason: l.Reason, Maybe: l.Maybe, At: l.At,
+	return m.explain(m.Store.PutDeadLetters(ctx, []store.DeadLetter{{
+		Key: store.ReplayKey(l.Key), Payload: l.Payload, Source: l.Source, Time: l.Time, Reason: l.Reason, Maybe: l.Maybe, At: l.At,
 	}}))
 }
 
 // Discard first makes sure that no aggregator counts the letter: one may have read it, or the
 // copy of it.
 func (m Morgue) Discard(ctx context.Context, key string, latest time.Time, s store.Settings) (uncounted bool, err error) {
-	fate, err := aggregator.Decide(ctx, m.Store, key, aggregator.Discarded, latest, s)
+	fate, err := store.DecideFate(ctx, m.Store, key, store.FateDiscarded, latest, s)
 	if err != nil {
 		return false, m.explain(err)
 	}
-	err = m.Store.Discard(ctx, []string{aggregator.AskKey(key), key})
-	return fate == aggregator.Discarded, m.explain(err)
+	err = m.Store.DeleteDeadLetters(ctx, []string{store.ReplayKey(key), key})
+	return fate == store.FateDiscarded, m.explain(err)
 }
 
 // Settings are those in effect.

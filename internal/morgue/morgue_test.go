@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/morgue"
 	"github.com/countmill/countmill/store"
@@ -19,7 +18,7 @@ func TestWishesAreNoLetters(t *testing.T) {
 	var all []string
 	for _, key := range []string{"0a", "0b", "fe", "ff", "other:01:a", "other:01:b"} {
 		all = append(all, key)
-		if err := m.Store.Bury(t.Context(), []aggregator.Dead{{Key: key, Payload: []byte(key)}}); err != nil {
+		if err := m.Store.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: key, Payload: []byte(key)}}); err != nil {
 			t.Fatal(err)
 		}
 		if key == "0b" || key == "other:01:a" {
@@ -59,7 +58,7 @@ func TestWishesAreNoLetters(t *testing.T) {
 	if uncounted, err := m.Discard(t.Context(), "ff", time.Now(), store.NewSettings(time.Hour, time.Now())); !uncounted || err != nil {
 		t.Fatal(uncounted, err)
 	}
-	if left, err := m.Store.DeadByKey(t.Context(), []string{"ff", "manual:ff", "manual:fe"}); err != nil || len(left) != 1 {
+	if left, err := m.Store.GetDeadLetters(t.Context(), []string{"ff", "manual:ff", "manual:fe"}); err != nil || len(left) != 1 {
 		t.Errorf("after a discard: %v, %v; want only the wish for another", left, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/backend/loopback"
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/morgue"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -64,11 +65,11 @@ func (p *postOffice) aggregate() (stop func()) {
 	return stop
 }
 
-func (p *postOffice) bury(d aggregator.Dead, parts ...wire.Part) {
+func (p *postOffice) bury(d store.DeadLetter, parts ...wire.Part) {
 	p.t.Helper()
 	d.At = time.Now()
 	d.Payload = wire.Append(nil, &wire.Batch{Time: d.Time, Parts: parts})
-	if err := p.store.Bury(p.t.Context(), []aggregator.Dead{d}); err != nil {
+	if err := p.store.PutDeadLetters(p.t.Context(), []store.DeadLetter{d}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -101,14 +102,14 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				inPostOffice(t, func(t *testing.T, p *postOffice) {
 					// Counted, and the letter cannot be removed for a while.
-					p.store.On(fakestore.Discard, func(n int) fakestore.Answer {
+					p.store.On(fakestore.DeleteDeadLetters, func(n int) fakestore.Answer {
 						if n <= 20 {
 							return fakestore.UnknownNotApplied
 						}
 						return fakestore.OK
 					})
 					part := partOf(7)
-					p.bury(aggregator.Dead{Key: "k", Source: part.ID.String(), Reason: "refused", Time: time.Now().Add(-age)}, part)
+					p.bury(store.DeadLetter{Key: "k", Source: part.ID.String(), Reason: "refused", Time: time.Now().Add(-age)}, part)
 					p.aggregate()
 					p.replay(order[0], "k")
 					time.Sleep(40 * time.Second)
@@ -153,18 +154,18 @@ func TestADiscardIsTrue(t *testing.T) {
 				t.Errorf("discard of %s: %+v, %v; want %s", key, done, err, want)
 			}
 		}
-		early, late := aggregator.Dead{Key: "early", Reason: "r", Time: time.Now()}, aggregator.Dead{Key: "late", Reason: "r", Time: time.Now()}
+		early, late := store.DeadLetter{Key: "early", Reason: "r", Time: time.Now()}, store.DeadLetter{Key: "late", Reason: "r", Time: time.Now()}
 		part := partOf(1)
 		p.bury(early, part)
 		p.bury(late, partOf(10))
 		p.replay(false, early.Key)
 		p.replay(false, late.Key)
 		discard(early.Key, letters.Discarded)
-		p.store.On(fakestore.Discard, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		p.store.On(fakestore.DeleteDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		p.aggregate()
 		time.Sleep(time.Minute)
 		p.want(10, "after one of two was discarded")
-		p.store.On(fakestore.Discard, nil)
+		p.store.On(fakestore.DeleteDeadLetters, nil)
 		discard(late.Key, letters.Removed)
 		discard(late.Key, letters.Gone)
 		p.bury(early, part) // its message is delivered again

@@ -12,7 +12,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -204,8 +203,8 @@ func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]
 	m := message.NewMessage(l.uuid, l.payload)
 	if !b.w.embedded {
-		m.Metadata.Set(aggregator.MetaBrokerID, strconv.Itoa(l.n))
-		m.Metadata.Set(aggregator.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
+		m.Metadata.Set(wire.MetaBrokerID, strconv.Itoa(l.n))
+		m.Metadata.Set(wire.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
 	if l.from != nil {
 		m.SetContext(wire.PassReply(background, l.from))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // cache is the cache as one process sees it: a real one, with faults.
@@ -16,7 +16,7 @@ type cache struct {
 	p *proc
 }
 
-var _ reader.Cache = (*cache)(nil)
+var _ store.Cache = (*cache)(nil)
 
 var errCache = errors.New("sim: the cache failed")
 
@@ -38,7 +38,7 @@ func (c *cache) call(ctx context.Context, op string, key uint64, asks, found tex
 	return err
 }
 
-func (c *cache) Get(ctx context.Context, counters []string) (found []reader.Cached, err error) {
+func (c *cache) Get(ctx context.Context, counters []string) (found []store.CachedTotal, err error) {
 	counters = slices.Clone(counters)
 	err = c.call(ctx, "cache get", stringsKey(counters), joined(counters), func() string { return cachedText(found) }, func() (err error) {
 		found, err = c.w.cache.Get(background, counters)
@@ -54,7 +54,7 @@ func (c *cache) Get(ctx context.Context, counters []string) (found []reader.Cach
 }
 
 // spoil gives an older version of an entry, or that of another counter.
-func (c *cache) spoil(found []reader.Cached, i int) {
+func (c *cache) spoil(found []store.CachedTotal, i int) {
 	old := c.w.sets[found[i].Counter]
 	if len(old) > 1 && c.w.strikes(CacheStale) {
 		found[i] = old[c.w.rng.IntN(len(old)-1)]
@@ -64,7 +64,7 @@ func (c *cache) spoil(found []reader.Cached, i int) {
 	}
 }
 
-func (c *cache) Set(ctx context.Context, totals []reader.Cached, ttl time.Duration) error {
+func (c *cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	totals = slices.Clone(totals)
 	names := make([]string, len(totals))
 	for i, t := range totals {

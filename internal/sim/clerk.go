@@ -7,10 +7,9 @@ import (
 	"strconv"
 
 	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/morgue"
-	settings "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -18,8 +17,8 @@ import (
 type desk struct{ *simStore }
 
 // Fold decides about a letter.
-func (d desk) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
-	commit := aggregator.Commit{Markers: slices.Clone(c.Markers)}
+func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
+	commit := store.Commit{Markers: slices.Clone(c.Markers)}
 	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
 		func() string { return commitText(&commit) }, func() error {
 			_, err := d.w.fake.Fold(background, &commit)
@@ -28,28 +27,28 @@ func (d desk) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator
 	return folded, err
 }
 
-// Discard removes letters for a person.
-func (d desk) Discard(ctx context.Context, keys []string) error {
+// DeleteDeadLetters removes letters for a person.
+func (d desk) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return d.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
 		d.w.toss(keys)
-		return d.w.fake.Discard(background, keys)
+		return d.w.fake.DeleteDeadLetters(background, keys)
 	})
 }
 
-// DeadByKey looks letters up.
-func (d desk) DeadByKey(ctx context.Context, keys []string) (found []aggregator.Dead, err error) {
+// GetDeadLetters looks letters up.
+func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []store.DeadLetter, err error) {
 	keys = slices.Clone(keys)
-	err = d.call(ctx, "letters by key", stringsKey(keys), LettersFail,
+	err = s.call(ctx, "letters by key", stringsKey(keys), LettersFail,
 		joined(keys), func() string { return lettersText(found) }, func() (err error) {
-			found, err = d.w.fake.DeadByKey(background, keys)
+			found, err = s.w.fake.GetDeadLetters(background, keys)
 			return err
 		})
 	return found, err
 }
 
 // Check reads the settings.
-func (d desk) Check(ctx context.Context) (checked settings.Checked, err error) {
+func (d desk) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
 		checked, err = d.w.fake.Check(background)
 		return err
@@ -60,7 +59,7 @@ func (d desk) Check(ctx context.Context) (checked settings.Checked, err error) {
 // A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
 type clerk struct {
 	morgue.Morgue
-	settings settings.Settings
+	settings store.Settings
 	found    letters.Letter
 }
 
@@ -74,7 +73,7 @@ func (c *clerk) Find(ctx context.Context, keys []string) ([]letters.Letter, erro
 	return found, err
 }
 
-func (c *clerk) Settings(ctx context.Context) (_ settings.Settings, err error) {
+func (c *clerk) Settings(ctx context.Context) (_ store.Settings, err error) {
 	c.settings, err = c.Morgue.Settings(ctx)
 	return c.settings, err
 }
@@ -98,7 +97,7 @@ func (w *World) lookAfter(kind string) bool {
 	lives := w.lives(reading)
 	all := w.readable()
 	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
-		all = slices.DeleteFunc(all, func(d aggregator.Dead) bool { return hasCounter(partsIn(d), w.crowd.counter) })
+		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), w.crowd.counter) })
 	}
 	if len(lives) == 0 || len(all) == 0 {
 		return false
@@ -129,16 +128,16 @@ func (w *World) lookAfter(kind string) bool {
 }
 
 // readable is the letters that can be read.
-func (w *World) readable() []aggregator.Dead {
-	return slices.DeleteFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
-		_, asked := aggregator.AskedFor(d.Key)
+func (w *World) readable() []store.DeadLetter {
+	return slices.DeleteFunc(w.fake.Letters(), func(d store.DeadLetter) bool {
+		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return asked || err != nil
 	})
 }
 
 // increments is what of the ledger is in a letter.
-func (w *World) increments(d aggregator.Dead) []*sum {
+func (w *World) increments(d store.DeadLetter) []*sum {
 	parts := partsIn(d)
 	return slices.DeleteFunc(slices.Clone(w.ledger), func(s *sum) bool {
 		return !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) })
@@ -173,9 +172,9 @@ func (w *World) toss(keys []string) {
 
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (w *World) discarded(key string) bool {
-	letter, _ := aggregator.AskedFor(key)
+	letter, _ := store.ReplayOf(key)
 	if m, ok := w.fake.Marker(wire.LetterID(letter)); ok {
-		return aggregator.Fate(m.Fingerprint) == aggregator.Discarded
+		return store.Fate(m.Fingerprint) == store.FateDiscarded
 	}
 	return w.doomed[letter]
 }
@@ -184,7 +183,7 @@ func (w *World) discarded(key string) bool {
 // a process that has read such a decision may still act by it.
 func (w *World) doom() {
 	for _, d := range w.fake.Letters() {
-		if letter, _ := aggregator.AskedFor(d.Key); w.discarded(letter) {
+		if letter, _ := store.ReplayOf(d.Key); w.discarded(letter) {
 			w.doomed[letter] = true
 		}
 	}
@@ -193,9 +192,9 @@ func (w *World) doom() {
 // forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but
 // from another letter, which an aggregator may have read before somebody removed it, or from a
 // message that somebody holds or gets.
-func (w *World) forbid(d *aggregator.Dead) {
-	others := slices.DeleteFunc(append(w.fake.Letters(), w.gone...), func(o aggregator.Dead) bool {
-		letter, _ := aggregator.AskedFor(o.Key)
+func (w *World) forbid(d *store.DeadLetter) {
+	others := slices.DeleteFunc(append(w.fake.Letters(), w.gone...), func(o store.DeadLetter) bool {
+		letter, _ := store.ReplayOf(o.Key)
 		return letter == d.Key
 	})
 	for _, p := range partsIn(*d) {
@@ -235,7 +234,7 @@ func (l *parcel) batch() (*wire.Batch, error) {
 	if _, foreign := foreignEntry(l.payload); !foreign {
 		return decode(l.payload)
 	}
-	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, settings.MaxWindow)
+	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, store.MaxWindow)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +252,7 @@ func (w *World) allow(l *parcel) {
 }
 
 // checkForbidden: a discarded letter stays uncounted. came is when the fold was called.
-func (w *World) checkForbidden(p *proc, c *aggregator.Commit, came int) {
+func (w *World) checkForbidden(p *proc, c *store.Commit, came int) {
 	for _, m := range c.Markers {
 		if at, ok := w.forbidden[m.ID]; ok && came > at {
 			w.violate("%s counted part %s of a letter that was discarded", p.name, m.ID)

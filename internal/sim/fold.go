@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -44,8 +44,8 @@ var rowNames = [rowCount]string{
 func (r Row) String() string { return rowNames[r] }
 
 // Fold applies a commit, and answers with a row of the table.
-func (s *simStore) Fold(ctx context.Context, c *aggregator.Commit) (folded aggregator.Folded, err error) {
-	commit := aggregator.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), Known: slices.Clone(c.Known), Tally: c.Tally, Raises: slices.Clone(c.Raises)}
+func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
+	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Tally: c.Tally, Growths: slices.Clone(c.Growths)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
 	var got Row
 	st.run = func(f fate) {
@@ -62,7 +62,7 @@ func (s *simStore) Fold(ctx context.Context, c *aggregator.Commit) (folded aggre
 	s.w.noteSettings(s.p, &commit)
 	began := s.begins()
 	if !s.w.park(st) {
-		return aggregator.Folded{}, errFenced
+		return store.CommitResult{}, errFenced
 	}
 	if err == nil && commit.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
 		s.learns(began, folded.At)
@@ -71,7 +71,7 @@ func (s *simStore) Fold(ctx context.Context, c *aggregator.Commit) (folded aggre
 }
 
 // mark notes the parts that a marker is of.
-func (w *World) mark(m *aggregator.Marker) {
+func (w *World) mark(m *store.Marker) {
 	w.marked[m.ID] = true
 	if !m.Whole {
 		return
@@ -89,10 +89,10 @@ func (w *World) mark(m *aggregator.Marker) {
 	}
 }
 
-func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded aggregator.Folded, row Row, err error) {
+func (w *World) fold(p *proc, c *store.Commit, f fate, came int) (folded store.CommitResult, row Row, err error) {
 	apply := func() error {
 		if w.poisoned(c) {
-			return aggregator.ErrRefused
+			return store.ErrRefused
 		}
 		folded, err = w.fake.Fold(background, c)
 		if w.verbose {
@@ -109,9 +109,9 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded ag
 		}
 		return err
 	}
-	unknown := func(row Row) (aggregator.Folded, Row, error) {
+	unknown := func(row Row) (store.CommitResult, Row, error) {
 		p.unsure = true
-		return aggregator.Folded{}, row, errLost
+		return store.CommitResult{}, row, errLost
 	}
 	switch {
 	case f != released:
@@ -120,7 +120,7 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded ag
 	case w.away(StoreAway):
 		return unknown(w.maybe(apply))
 	case w.strikes(FoldNotBegun):
-		return aggregator.Folded{}, RowNotBegun, fmt.Errorf("sim: %w", aggregator.ErrNotApplied)
+		return store.CommitResult{}, RowNotBegun, fmt.Errorf("sim: %w", store.ErrNotApplied)
 	case w.strikes(FoldNotApplied):
 		return unknown(RowMaybeNot)
 	case w.strikes(FoldApplied):
@@ -133,38 +133,38 @@ func (w *World) fold(p *proc, c *aggregator.Commit, f fate, came int) (folded ag
 		return unknown(RowMaybeLater)
 	case w.strikes(FoldContended):
 		w.maybe(apply)
-		return aggregator.Folded{}, RowContended, fmt.Errorf("sim: %w", aggregator.ErrContended)
+		return store.CommitResult{}, RowContended, fmt.Errorf("sim: %w", store.ErrContended)
 	case w.strikes(FoldResent):
 		if apply() == nil {
 			row = RowMaybeTwice
 		}
 	case w.strikes(FoldExists) && len(c.Markers) > 0:
-		return aggregator.Folded{}, RowExistsNoneFound, fmt.Errorf("sim: %w", aggregator.ErrMarkerExists)
+		return store.CommitResult{}, RowExistsNoneFound, fmt.Errorf("sim: %w", store.ErrMarkerExists)
 	case w.refused():
-		return aggregator.Folded{}, RowDeployment, errDeployment
+		return store.CommitResult{}, RowDeployment, errDeployment
 	case w.strikes(FoldIgnored):
 		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
-		return aggregator.Folded{}, RowNotAdded, fmt.Errorf("sim: %w", aggregator.ErrNotCounted)
+		return store.CommitResult{}, RowNotAdded, fmt.Errorf("sim: %w", store.ErrNotCounted)
 	}
 	if w.poisoned(c) {
-		return aggregator.Folded{}, RowRefused, fmt.Errorf("sim: %w: content", aggregator.ErrRefused)
+		return store.CommitResult{}, RowRefused, fmt.Errorf("sim: %w: content", store.ErrRefused)
 	}
 	_ = apply()
 	switch {
 	case err == nil || row == RowMaybeTwice:
-	case errors.Is(err, aggregator.ErrMarkerExists):
+	case errors.Is(err, store.ErrMarkerExists):
 		row = RowExists
-	case errors.Is(err, aggregator.ErrRefused):
+	case errors.Is(err, store.ErrRefused):
 		row = RowRefused
 	}
 	return folded, row, err
 }
 
 // poisoned reports whether the store refuses the commit for its content.
-func (w *World) poisoned(c *aggregator.Commit) bool {
-	return (w.cured == 0 || w.Steps < w.cured) && slices.ContainsFunc(c.Adds, func(a aggregator.Add) bool { return a.Counter == poison })
+func (w *World) poisoned(c *store.Commit) bool {
+	return (w.cured == 0 || w.Steps < w.cured) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == poison })
 }
-func commitKey(c *aggregator.Commit) uint64 {
+func commitKey(c *store.Commit) uint64 {
 	var h xxhash.Digest
 	h.Reset()
 	for _, m := range c.Markers {
@@ -174,7 +174,7 @@ func commitKey(c *aggregator.Commit) uint64 {
 		_, _ = h.WriteString(a.Counter)
 		_, _ = h.Write([]byte{byte(a.Shard), byte(a.Delta), byte(a.Delta >> 8)})
 	}
-	for _, r := range c.Raises {
+	for _, r := range c.Growths {
 		_, _ = h.WriteString(r.Counter)
 		_, _ = h.Write([]byte{byte(r.Shards)})
 	}

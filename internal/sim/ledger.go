@@ -2,10 +2,11 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -65,9 +66,14 @@ func (s *sum) times(total int64) int {
 	return int(total>>(2*s.digit)) & 3
 }
 
+// setAside reports whether a dead letter has the increment; aside is that of letterSums.
+func (s *sum) setAside(aside map[string][]int64) bool {
+	return slices.ContainsFunc(aside[s.counter], func(delta int64) bool { return s.times(delta) > 0 })
+}
+
 // letterSums are what dead letters hold of each counter: the sums of all, and of those
 // that say that they were certainly not applied.
-func letterSums(letters []aggregator.Dead) map[string][]int64 {
+func letterSums(letters []store.DeadLetter) map[string][]int64 {
 	sums := make(map[string][]int64)
 	for _, d := range letters {
 		for _, p := range partsIn(d) {
@@ -81,7 +87,7 @@ func letterSums(letters []aggregator.Dead) map[string][]int64 {
 
 // partsIn are the parts that a dead letter is about: all of a message that was not read, else
 // not the head that stands before one that follows it.
-func partsIn(d aggregator.Dead) []wire.Part {
+func partsIn(d store.DeadLetter) []wire.Part {
 	if e, ok := foreignEntry(d.Payload); ok {
 		return []wire.Part{{Entries: []wire.Entry{e}}}
 	}
@@ -117,10 +123,7 @@ func (w *World) check() {
 	groups := make(map[*int]*group)
 	for _, s := range w.ledger {
 		times := s.times(totals[s.counter])
-		inLetter := false
-		for _, delta := range aside[s.counter] {
-			inLetter = inLetter || s.times(delta) > 0
-		}
+		inLetter := s.setAside(aside)
 		switch {
 		case times > s.most:
 			w.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
@@ -166,7 +169,7 @@ func (w *World) checkRest(counter string, total int64) {
 
 // checkLetters: what can never be counted stands there, and nothing is refused for the
 // content of another part.
-func (w *World) checkLetters(letters []aggregator.Dead, totals map[string]int64) {
+func (w *World) checkLetters(letters []store.DeadLetter, totals map[string]int64) {
 	payloads := make(map[string]bool)
 	for _, d := range letters {
 		payloads[string(d.Payload)] = true

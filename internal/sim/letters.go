@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // givenUp is why a message that the bus gave up is a dead letter.
@@ -52,10 +52,10 @@ func (w *World) askUnreadable() bool {
 	}
 	w.unreadable = true
 	for i := range page + w.rng.IntN(3) {
-		d := aggregator.Dead{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: w.wall(), At: w.wall()}
+		d := store.DeadLetter{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: w.wall(), At: w.wall()}
 		wish := d
-		wish.Key = aggregator.AskKey(d.Key)
-		_ = w.fake.Bury(background, []aggregator.Dead{d, wish})
+		wish.Key = store.ReplayKey(d.Key)
+		_ = w.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
 	}
 	w.say(nil, "letters that nobody can read are asked for")
 	return true
@@ -72,7 +72,7 @@ func (w *World) giveUp() bool {
 	w.bus.queue, l.acked = slices.Delete(w.bus.queue, i, i+1), true
 	w.say(nil, "message %d is given up", l.n)
 	w.allow(l)
-	_ = w.fake.Bury(background, []aggregator.Dead{{
+	_ = w.fake.PutDeadLetters(background, []store.DeadLetter{{
 		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
 		Time: l.published, Reason: givenUp, Maybe: true, At: w.wall(),
 	}})
@@ -88,7 +88,7 @@ func (w *World) askReplay() bool {
 	d := pick(w, letters)
 	w.replays = append(w.replays, d)
 	w.say(nil, "letter %s is asked for", d.Key)
-	d.Key = aggregator.AskKey(d.Key)
-	_ = w.fake.Bury(background, []aggregator.Dead{d})
+	d.Key = store.ReplayKey(d.Key)
+	_ = w.fake.PutDeadLetters(background, []store.DeadLetter{d})
 	return true
 }

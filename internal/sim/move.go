@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // move does one thing that can happen now: lets a step go, delivers a message, lets what
@@ -213,7 +213,7 @@ func (w *World) happen(f Fault) bool {
 			return true
 		}
 	case ShardsRaised:
-		_ = w.fake.Raise(background, []aggregator.Raise{{Counter: pick(w, counters), Shards: 1 + w.rng.IntN(8)}})
+		_ = w.fake.Grow(background, []store.Growth{{Counter: pick(w, counters), Shards: 1 + w.rng.IntN(8)}})
 		return true
 	}
 	return false

@@ -7,24 +7,12 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/reader"
-	settings "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
-
-// sums has a process's reader look counters up for its admin, as internal/app does.
-type sums struct{ rdr *reader.Reader }
-
-func (s sums) Sum(ctx context.Context, counter string) (admin.Sum, error) {
-	sum, err := s.rdr.Sum(ctx, counter)
-	return admin.Sum{Exists: sum.Exists, Sum: sum.Sum, At: sum.At, Record: admin.Record{
-		Baseline: sum.Reset.Baseline, ResetAt: sum.Reset.At, DeletedAt: sum.Reset.DeletedAt,
-	}}, err
-}
 
 // An answered is what an operator was told of a reset with an id.
 type answered struct {
-	done   admin.Done
+	done   store.ResetResult
 	jumped time.Duration // World.jumped when it was asked
 }
 
@@ -43,7 +31,7 @@ func (w *World) operate() {
 		o := w.newOp("raise")
 		o.names, o.staleness = []string{counter}, 0
 		shards := 1 + w.rng.IntN(8)
-		w.ask(o, p, func(ctx context.Context) error { return p.adm.Raise(ctx, counter, shards) })
+		w.ask(o, p, func(ctx context.Context) error { return p.adm.Grow(ctx, counter, shards) })
 	case n < 7:
 		id := ""
 		if w.rng.IntN(3) > 0 {
@@ -165,7 +153,7 @@ func increments(counter string, total int64) bool {
 type adminStore struct{ *simStore }
 
 // Check tells the settings.
-func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err error) {
+func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
 		if s.w.swapped {
 			return errSwapped
@@ -176,20 +164,20 @@ func (s adminStore) Check(ctx context.Context) (checked settings.Checked, err er
 	return checked, err
 }
 
-// RaiseCounter raises for an operator.
-func (s *simStore) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+// GrowCounter raises for an operator.
+func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	var answer int
 	err = s.change(ctx, "raise one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
 		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
-			answer, err = s.w.fake.RaiseCounter(background, counter, shards)
+			answer, err = s.w.fake.GrowCounter(background, counter, shards)
 			return err
 		})
 	return answer, refusal(err)
 }
 
 // ResetCounter resets for an operator.
-func (s *simStore) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
-	var answer admin.Done
+func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
+	var answer store.ResetResult
 	by, _ := ctx.Value(opKey{}).(int)
 	err = s.change(ctx, "reset", stringsKey([]string{r.Counter, r.ID.String()}), ResetLost, ResetAnswerLost, ResetLate,
 		func() string {
@@ -211,7 +199,7 @@ func refusal(err error) error {
 
 // reset notes what each reset takes off, once, and checks that it is what was folded by its
 // moment.
-func (w *World) reset(p *proc, r admin.Reset, by int) (admin.Done, error) {
+func (w *World) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
 	_, repeated := w.fake.Marker(r.ID)
 	done, err := w.fake.ResetCounter(background, r)
 	w.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
@@ -235,7 +223,7 @@ func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int,
 // sweep removes deleted counters, as an aggregator does every hour.
 func (w *World) sweep() bool {
 	had := w.recorded()
-	n, _ := w.fake.SweepCounters(background, settings.SweepAfter)
+	n, _ := w.fake.SweepCounters(background, store.SweepAfter)
 	w.noteSweep(had)
 	w.trace("sweep", nil, "", uint64(n))
 	w.say(nil, "%d deleted counters are swept", n)
@@ -245,7 +233,7 @@ func (w *World) sweep() bool {
 
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
 func (w *World) passDay() {
-	w.pass(settings.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
+	w.pass(store.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
 	if w.rng.IntN(3) > 0 && w.sweep() {
 		w.hit(Swept)
 	}

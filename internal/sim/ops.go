@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -39,11 +38,11 @@ type op struct {
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total
 	pipeline  reader.Pipeline
-	records   []reader.Worker // that its process had read
-	accuracy  accuracy        // of its process then
-	id        string          // of a reset
-	done      admin.Done
-	letter    aggregator.Dead // that a person looks after
+	records   []store.Worker // that its process had read
+	accuracy  accuracy       // of its process then
+	id        string         // of a reset
+	done      store.ResetResult
+	letter    store.DeadLetter // that a person looks after
 	became    letters.Outcome
 }
 

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -72,7 +71,7 @@ func (w *World) checkRivals(totals map[string]int64) {
 
 // checkLetter: a dead letter gives the right reason, and what it says was not applied was
 // not.
-func (w *World) checkLetter(d *aggregator.Dead, parts []wire.Part, totals map[string]int64) {
+func (w *World) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map[string]int64) {
 	reused := strings.HasPrefix(d.Reason, "id reused")
 	if d.Maybe && !reused {
 		return
@@ -113,7 +112,7 @@ func (p *proc) checkLag(s *step) {
 }
 
 // checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
-func (w *World) checkYoung(d *aggregator.Dead, parts []wire.Part) {
+func (w *World) checkYoung(d *store.DeadLetter, parts []wire.Part) {
 	judged := strings.HasPrefix(d.Reason, "beyond the deduplication window") || strings.HasPrefix(d.Reason, "time is more than")
 	if w.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
 		w.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
@@ -126,7 +125,7 @@ func (s *sum) in(p *wire.Part) bool {
 }
 
 // checkCacheSet: a cache never has an older total than before.
-func (w *World) checkCacheSet(before, after []reader.Cached) {
+func (w *World) checkCacheSet(before, after []store.CachedTotal) {
 	for _, b := range before {
 		for _, a := range after {
 			if a.Counter == b.Counter && a.AsOf.Before(b.AsOf) {

@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A role is what a process does; a node does all of it.
@@ -35,25 +36,25 @@ type proc struct {
 	dead     bool // guarded by World.mu
 	calls    int  // guarded by World.mu
 	frozen   bool
-	leaving  bool            // told to stop
-	left     bool            // and has
-	fell     bool            // ended by itself
-	unsure   bool            // the outcome of a fold was unknown to it
-	skew     time.Duration   // written under World.mu
-	set      time.Time       // when its clock was set last
-	image    uint64          // where its random numbers begin
-	told     time.Time       // when Check said that the database is another
-	late     int             // folds since
-	learned  bool            // it was told the store's time
-	doubt    time.Duration   // how far it may be wrong about it since the store's clock was set; guarded by World.mu
-	setBack  time.Duration   // how far its own clock was set back since the store last answered; guarded by World.mu
-	asking   int             // checks of the database under way
-	asked    time.Time       // when the last was answered
-	lag      time.Duration   // that it said last; guarded by World.mu
-	rdrClock accuracy        // guarded by World.mu
-	aggClock accuracy        // guarded by World.mu
-	records  []reader.Worker // that it has read last; guarded by World.mu
-	goesBy   int64           // version of the settings that it was told last; guarded by World.mu
+	leaving  bool           // told to stop
+	left     bool           // and has
+	fell     bool           // ended by itself
+	unsure   bool           // the outcome of a fold was unknown to it
+	skew     time.Duration  // written under World.mu
+	set      time.Time      // when its clock was set last
+	image    uint64         // where its random numbers begin
+	told     time.Time      // when Check said that the database is another
+	late     int            // folds since
+	learned  bool           // it was told the store's time
+	doubt    time.Duration  // how far it may be wrong about it since the store's clock was set; guarded by World.mu
+	setBack  time.Duration  // how far its own clock was set back since the store last answered; guarded by World.mu
+	asking   int            // checks of the database under way
+	asked    time.Time      // when the last was answered
+	lag      time.Duration  // that it said last; guarded by World.mu
+	rdrClock accuracy       // guarded by World.mu
+	aggClock accuracy       // guarded by World.mu
+	records  []store.Worker // that it has read last; guarded by World.mu
+	goesBy   int64          // version of the settings that it was told last; guarded by World.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
@@ -106,7 +107,7 @@ func (w *World) start(r role, slot int) *proc {
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(sums{p.rdr}, adminStore{&simStore{w, p, nil}}, admin.Config{
+		p.adm = must(admin.New(p.rdr, adminStore{&simStore{w, p, nil}}, admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
@@ -116,7 +117,7 @@ func (w *World) start(r role, slot int) *proc {
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
-			AnnounceEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			HeartbeatEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
 			Decode: reads(p.version),
 		})
 	}
@@ -209,9 +210,9 @@ func (w *World) bury(f func()) {
 }
 
 // opening notes what a fold touches; one process never has a shard or a marker in two.
-func (p *proc) opening(s *step, c *aggregator.Commit) {
+func (p *proc) opening(s *step, c *store.Commit) {
 	if w := p.w; w.commits == nil {
-		w.commits = make(map[*step]*aggregator.Commit)
+		w.commits = make(map[*step]*store.Commit)
 	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -223,7 +224,7 @@ type shardKey struct {
 	shard   int
 }
 
-func touched(c *aggregator.Commit, f func(any)) {
+func touched(c *store.Commit, f func(any)) {
 	for _, m := range c.Markers {
 		f(m.ID)
 	}
@@ -232,7 +233,7 @@ func touched(c *aggregator.Commit, f func(any)) {
 	}
 }
 
-func (w *World) commitOf(s *step) *aggregator.Commit {
+func (w *World) commitOf(s *step) *store.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.commits[s]

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -192,7 +192,7 @@ func (w *World) clearUp() {
 // inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
 // that had read it before.
 func (w *World) inProcess() bool {
-	return slices.ContainsFunc(w.gone, func(d aggregator.Dead) bool {
+	return slices.ContainsFunc(w.gone, func(d store.DeadLetter) bool {
 		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
 			return !w.marked[p.ID] && !w.marked[wire.RenewedID(&p)]
 		})

@@ -3,7 +3,7 @@ package sim
 import (
 	"slices"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -74,7 +74,7 @@ func (p *proc) looksUp(counters []string, shards []int) {
 
 // commits counts the commits to counters that were swept since the process found their records or
 // committed to them.
-func (p *proc) commits(c *aggregator.Commit) {
+func (p *proc) commits(c *store.Commit) {
 	for _, a := range c.Adds {
 		if at, ok := p.looked[a.Counter]; ok && p.w.swept[a.Counter] > at {
 			p.w.Shapes[SweptBeforeCommit]++

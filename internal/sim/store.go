@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
-	settings "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -37,7 +37,7 @@ var (
 // background is what calls of the fake store run under: their time is the simulator's.
 var background = context.Background()
 
-func (s *simStore) Limits() aggregator.Limits {
+func (s *simStore) Limits() store.Limits {
 	l := s.w.fake.Limits()
 	l.Commits, l.Shards = s.w.shape.commits, s.p.shards
 	return l
@@ -66,7 +66,7 @@ func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, 
 	return err
 }
 
-var errDeployment = fmt.Errorf("sim: %w: permission denied", aggregator.ErrDeployment)
+var errDeployment = fmt.Errorf("sim: %w: permission denied", store.ErrDeployment)
 
 // change parks for a call that changes the store and may be repeated. What is lost may
 // have happened, or happen later.
@@ -137,7 +137,7 @@ func stringsKey(names []string) uint64 {
 }
 
 // Applied looks markers up.
-func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) (found []aggregator.Marker, err error) {
+func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) (found []store.Marker, err error) {
 	ids = slices.Clone(ids)
 	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
 		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
@@ -167,8 +167,8 @@ func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int,
 	return shards, err
 }
 
-// Raise writes records.
-func (s *simStore) Raise(ctx context.Context, raises []aggregator.Raise) error {
+// Grow writes records.
+func (s *simStore) Grow(ctx context.Context, raises []store.Growth) error {
 	raises = slices.Clone(raises)
 	names := make([]string, len(raises))
 	for i := range raises {
@@ -176,12 +176,12 @@ func (s *simStore) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	}
 	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(raises) }, func() error {
 		s.w.noteGrowth(raises)
-		return s.w.fake.Raise(background, raises)
+		return s.w.fake.Grow(background, raises)
 	})
 }
 
 // noteGrowth counts the records that are about to name more shards than they did.
-func (w *World) noteGrowth(raises []aggregator.Raise) {
+func (w *World) noteGrowth(raises []store.Growth) {
 	for _, r := range raises {
 		if named := must(w.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
 			w.Grown++
@@ -189,48 +189,48 @@ func (w *World) noteGrowth(raises []aggregator.Raise) {
 	}
 }
 
-// Bury writes dead letters.
-func (s *simStore) Bury(ctx context.Context, letters []aggregator.Dead) error {
+// PutDeadLetters writes dead letters.
+func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	letters = slices.Clone(letters)
 	keys := make([]string, len(letters))
 	for i := range letters {
 		keys[i] = letters[i].Key
 	}
 	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
-		return s.w.fake.Bury(background, letters)
+		return s.w.fake.PutDeadLetters(background, letters)
 	})
 }
 
-// Dead reads dead letters.
-func (s *simStore) Dead(ctx context.Context, after string, limit int) (letters []aggregator.Dead, err error) {
+// ListDeadLetters reads dead letters.
+func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int) (letters []store.DeadLetter, err error) {
 	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
 		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
-			letters, err = s.w.fake.Dead(background, after, limit)
+			letters, err = s.w.fake.ListDeadLetters(background, after, limit)
 			return err
 		})
 	return letters, err
 }
 
-// Discard removes dead letters.
-func (s *simStore) Discard(ctx context.Context, keys []string) error {
+// DeleteDeadLetters removes dead letters.
+func (s *simStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
 		s.w.checkDiscard(s.p, keys)
-		return s.w.fake.Discard(background, keys)
+		return s.w.fake.DeleteDeadLetters(background, keys)
 	})
 }
 
-// Announce writes the worker's record.
-func (s *simStore) Announce(ctx context.Context, worker aggregator.Worker) error {
+// Beat writes the worker's record.
+func (s *simStore) Beat(ctx context.Context, worker store.Worker) error {
 	s.w.mu.Lock()
 	s.p.lag = worker.Lag
 	s.w.mu.Unlock()
 	s.p.checkExpiry(&worker)
-	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Announce(background, worker) })
+	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Beat(background, worker) })
 }
 
 // Workers reads them.
-func (s *simStore) Workers(ctx context.Context) (workers []reader.Worker, err error) {
+func (s *simStore) Workers(ctx context.Context) (workers []store.Worker, err error) {
 	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
 		workers, err = s.w.fake.Workers(background)
 		return err
@@ -241,10 +241,10 @@ func (s *simStore) Workers(ctx context.Context) (workers []reader.Worker, err er
 	return workers, err
 }
 
-var errSwapped = fmt.Errorf("sim: this is %w", reader.ErrOtherDatabase)
+var errSwapped = fmt.Errorf("sim: this is %w", store.ErrOtherDatabase)
 
 // Check says whether the database is the one that was opened.
-func (s *simStore) Check(ctx context.Context) (checked settings.Checked, err error) {
+func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	began, asked := s.w.wall(), s.begins()
 	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
@@ -264,6 +264,6 @@ func (s *simStore) Check(ctx context.Context) (checked settings.Checked, err err
 }
 
 // SetWindow is for whoever starts a process; here the world does it (changeWindow).
-func (s *simStore) SetWindow(context.Context, time.Duration) (settings.Settings, error) {
-	return settings.Settings{}, errors.New("sim: nobody calls this")
+func (s *simStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
+	return store.Settings{}, errors.New("sim: nobody calls this")
 }

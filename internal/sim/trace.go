@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -150,7 +149,7 @@ func payloadText(payload []byte) string {
 	return strings.Join(parts, " ")
 }
 
-func commitText(c *aggregator.Commit) string {
+func commitText(c *store.Commit) string {
 	var b strings.Builder
 	b.WriteString(commitName(c) + ", markers")
 	for _, m := range c.Markers {
@@ -160,14 +159,14 @@ func commitText(c *aggregator.Commit) string {
 	for _, a := range c.Adds {
 		fmt.Fprintf(&b, " %s/%d+{%s}", a.Counter, a.Shard, sumText(a.Counter, a.Delta))
 	}
-	if len(c.Raises) > 0 {
-		fmt.Fprintf(&b, ", raises %v", c.Raises)
+	if len(c.Growths) > 0 {
+		fmt.Fprintf(&b, ", raises %v", c.Growths)
 	}
 	return b.String()
 }
 
 // commitName is the same for the same commit.
-func commitName(c *aggregator.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
+func commitName(c *store.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
 
 func joined(names []string) text { return func() string { return strings.Join(names, " ") } }
 
@@ -179,7 +178,7 @@ func idsText(ids []wire.PartID) string {
 	return strings.Join(names, " ")
 }
 
-func markersText(markers []aggregator.Marker) string {
+func markersText(markers []store.Marker) string {
 	if len(markers) == 0 {
 		return "none"
 	}
@@ -190,7 +189,7 @@ func markersText(markers []aggregator.Marker) string {
 	return strings.Join(names, " ")
 }
 
-func lettersText(letters []aggregator.Dead) string {
+func lettersText(letters []store.DeadLetter) string {
 	reasons := make([]string, len(letters))
 	for i, d := range letters {
 		reasons[i] = fmt.Sprintf("%s: %.80s", payloadText(d.Payload), d.Reason)
@@ -198,10 +197,10 @@ func lettersText(letters []aggregator.Dead) string {
 	return strings.Join(reasons, "; ")
 }
 
-func keysText(keys []reader.Key) string {
+func keysText(keys []store.Key) string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
-		if names[i] = fmt.Sprint(k.Counter, "/", k.Shard); k.Shard == reader.RecordKey {
+		if names[i] = fmt.Sprint(k.Counter, "/", k.Shard); k.Shard == store.RecordKey {
 			names[i] = k.Counter
 		}
 	}
@@ -209,7 +208,7 @@ func keysText(keys []reader.Key) string {
 }
 
 // valuesText is what the keys hold: a number of shards, or increments.
-func valuesText(keys []reader.Key, values []reader.Value) string {
+func valuesText(keys []store.Key, values []store.Value) string {
 	names := make([]string, len(values))
 	for i, v := range values {
 		switch {
@@ -217,7 +216,7 @@ func valuesText(keys []reader.Key, values []reader.Value) string {
 			names[i] = "deferred"
 		case !v.Exists:
 			names[i] = "none"
-		case keys[i].Shard == reader.RecordKey:
+		case keys[i].Shard == store.RecordKey:
 			names[i] = fmt.Sprint(v.Value, " shards")
 		default:
 			names[i] = sumText(keys[i].Counter, v.Value)
@@ -226,7 +225,7 @@ func valuesText(keys []reader.Key, values []reader.Value) string {
 	return strings.Join(names, ", ")
 }
 
-func cachedText(totals []reader.Cached) string {
+func cachedText(totals []store.CachedTotal) string {
 	names := make([]string, len(totals))
 	for i, t := range totals {
 		names[i] = fmt.Sprintf("%s as of %s", sumText(t.Counter, t.Total), t.AsOf.Format(clockFormat))

@@ -3,7 +3,7 @@ package sim
 import (
 	"slices"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -88,8 +88,8 @@ func (w *World) upgrade() {
 
 // lettersWait reports whether there are letters that an aggregator can read and is asked to count.
 func (w *World) lettersWait() bool {
-	return slices.ContainsFunc(w.fake.Letters(), func(d aggregator.Dead) bool {
-		_, asked := aggregator.AskedFor(d.Key)
+	return slices.ContainsFunc(w.fake.Letters(), func(d store.DeadLetter) bool {
+		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return err == nil && asked
 	})
@@ -103,10 +103,10 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 		if !slices.Contains(keys, d.Key) {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(letters), func(o aggregator.Dead) bool { return slices.Contains(keys, o.Key) })
+		others := slices.DeleteFunc(slices.Clone(letters), func(o store.DeadLetter) bool { return slices.Contains(keys, o.Key) })
 		batch, err := decode(d.Payload)
 		if err != nil {
-			if !slices.ContainsFunc(others, func(o aggregator.Dead) bool { return string(o.Payload) == string(d.Payload) }) {
+			if !slices.ContainsFunc(others, func(o store.DeadLetter) bool { return string(o.Payload) == string(d.Payload) }) {
 				w.violate("%s removed a letter that nobody can read: %s", p.name, d.Reason)
 			}
 			continue
@@ -116,10 +116,10 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 			continue
 		}
 		w.gone = append(w.gone, d)
-		letter, asked := aggregator.AskedFor(d.Key)
+		letter, asked := store.ReplayOf(d.Key)
 		if !asked {
 			w.Replayed++
-		} else if slices.ContainsFunc(others, func(o aggregator.Dead) bool { return o.Key == letter }) {
+		} else if slices.ContainsFunc(others, func(o store.DeadLetter) bool { return o.Key == letter }) {
 			continue // it stays, and can be asked for again
 		}
 		for i := range batch.Parts {
@@ -132,8 +132,8 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 }
 
 // holdPart reports whether a letter holds the part, or the part that it is another id of.
-func holdPart(letters []aggregator.Dead, id wire.PartID) bool {
-	return slices.ContainsFunc(letters, func(d aggregator.Dead) bool {
+func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
+	return slices.ContainsFunc(letters, func(d store.DeadLetter) bool {
 		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id || wire.RenewedID(&p) == id })
 	})
 }

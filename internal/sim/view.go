@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // View opens a view.
-func (s *simStore) View() reader.View {
+func (s *simStore) View() store.View {
 	return &view{simStore: s, fake: s.w.fake.View().(*fakestore.View)}
 }
 
@@ -22,7 +22,7 @@ type view struct {
 	began time.Time // the first call
 }
 
-func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.Value, err error) {
+func (v *view) Lookup(ctx context.Context, keys []store.Key) (values []store.Value, err error) {
 	keys = slices.Clone(keys)
 	names := make([]string, 0, len(keys))
 	for _, k := range keys {
@@ -42,7 +42,7 @@ func (v *view) Lookup(ctx context.Context, keys []reader.Key) (values []reader.V
 	return values, err
 }
 
-func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []reader.Record, err error) {
+func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []store.Record, err error) {
 	v.begin()
 	v.read = true
 	err = v.call(ctx, "list", stringsKey([]string{prefix, after}), ReadFails,

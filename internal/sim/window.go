@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
-	settings "github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store"
 )
 
 // windows are the deduplication windows that the database may have.
@@ -74,7 +73,7 @@ func (w *World) changeWindow(longer bool) bool {
 }
 
 // noteSettings counts the folds with markers that begin by settings which were changed since.
-func (w *World) noteSettings(p *proc, c *aggregator.Commit) {
+func (w *World) noteSettings(p *proc, c *store.Commit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(c.Markers) > 0 && p.goesBy < int64(len(w.windows)) {
@@ -86,7 +85,7 @@ func (w *World) noteSettings(p *proc, c *aggregator.Commit) {
 // before, or as it takes until a longer window has an effect: to just before they are
 // forgotten, to just after, and to when nobody's clock doubts it.
 func (w *World) passWindow() {
-	w.pass(pick(w, append(slices.Clone(w.windows), settings.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
+	w.pass(pick(w, append(slices.Clone(w.windows), store.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
 }
 
 // longestFreeze is how long a call may be frozen on its way to the store: with what clocks are

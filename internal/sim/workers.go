@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // An accuracy is how far a role's clock may be from the store's, where it learns as storetime.Clock does:
@@ -64,7 +64,7 @@ func (s *simStore) learns(l lesson, told time.Time) {
 const exact = time.Millisecond
 
 // checkExpiry: an aggregator's record is good for three rounds by the store's time, and the last one for none.
-func (p *proc) checkExpiry(worker *aggregator.Worker) {
+func (p *proc) checkExpiry(worker *store.Worker) {
 	now := p.w.storeNow()
 	p.w.mu.Lock()
 	a, dead := p.aggClock, p.dead
@@ -118,7 +118,7 @@ func (w *World) checkPipeline(o *op) {
 }
 
 // count takes a record into a pipeline.
-func count(p *reader.Pipeline, r *reader.Worker) {
+func count(p *reader.Pipeline, r *store.Worker) {
 	if !r.Stalled {
 		p.Workers++
 	}

@@ -11,11 +11,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/internal/env"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -85,7 +84,7 @@ type World struct {
 
 	fake   *fakestore.Store
 	cache  *memory.Cache
-	sets   map[string][]reader.Cached
+	sets   map[string][]store.CachedTotal
 	bus    *broker
 	ghosts []func() error
 	marked map[wire.PartID]bool
@@ -93,10 +92,10 @@ type World struct {
 	// Parts of discarded letters, and since which step nobody may count them.
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
-	gone      []aggregator.Dead            // letters that were removed and not discarded
-	doomed    map[string]bool              // letters that were to be discarded when the store forgot it, by key
-	cured     int                          // the step from which on the store refuses no content; 0 for none
-	commits   map[*step]*aggregator.Commit // guarded by mu
+	gone      []store.DeadLetter      // letters that were removed and not discarded
+	doomed    map[string]bool         // letters that were to be discarded when the store forgot it, by key
+	cured     int                     // the step from which on the store refuses no content; 0 for none
+	commits   map[*step]*store.Commit // guarded by mu
 
 	procs    int
 	procsAll []*proc
@@ -121,10 +120,10 @@ type World struct {
 	used       map[string]int
 	sealed     map[string]string
 	garbage    []string
-	replays    []aggregator.Dead // that were asked for
-	unreadable bool              // letters were asked for
-	crowd      *crowd            // nil in most schedules
-	contest    *contest          // nil in most schedules
+	replays    []store.DeadLetter // that were asked for
+	unreadable bool               // letters were asked for
+	crowd      *crowd             // nil in most schedules
+	contest    *contest           // nil in most schedules
 	requests   requests
 	swept      map[string]int // in which step each counter was swept last
 	ops        int
@@ -153,7 +152,7 @@ func Run(seed uint64, verbose bool) *Result {
 func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), seed: seed, verbose: verbose, began: time.Now(),
-		sets: make(map[string][]reader.Cached), used: make(map[string]int), sealed: make(map[string]string),
+		sets: make(map[string][]store.CachedTotal), used: make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), rests: make(map[wire.Use][]wire.PartID), stormy: true,
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
 		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), swept: make(map[string]int), requests: make(requests), did: make(map[int]int64),
@@ -196,7 +195,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		Window:   w.windows[0],
 		Entities: w.shape.entities, History: true, NeedRecords: true, RaisesInFold: w.embedded, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
-		Defer:  func(int, reader.Key) bool { return w.strikes(LookupDeferred) },
+		Defer:  func(int, store.Key) bool { return w.strikes(LookupDeferred) },
 	}
 	if w.embedded && w.rng.IntN(2) == 0 {
 		options.Age = w.age

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 )
 
 // An Answer is what a call returns, and whether it was done.
@@ -45,31 +45,31 @@ type Op string
 
 // The calls that take hooks. OnFold is for Fold.
 const (
-	Applied  Op = "Applied"
-	Shards   Op = "Shards"
-	Raise    Op = "Raise"
-	Bury     Op = "Bury"
-	Dead     Op = "Dead"
-	Discard  Op = "Discard"
-	ByKey    Op = "DeadByKey"
-	Announce Op = "Announce"
-	Check    Op = "Check"
+	Applied           Op = "Applied"
+	Shards            Op = "Shards"
+	Grow              Op = "Grow"
+	PutDeadLetters    Op = "PutDeadLetters"
+	ListDeadLetters   Op = "ListDeadLetters"
+	DeleteDeadLetters Op = "DeleteDeadLetters"
+	GetDeadLetters    Op = "GetDeadLetters"
+	Beat              Op = "Beat"
+	Check             Op = "Check"
 	// SetWindow is a change of settings.
-	SetWindow Op = "SetWindow"
-	Workers   Op = "Workers"
-	Lookup    Op = "Lookup"
-	Reset     Op = "ResetCounter"
-	Sweep     Op = "SweepCounters"
-	RaiseOne  Op = "RaiseCounter"
-	List      Op = "List"
-	Survey    Op = "Survey" // ShardsOf and ShardPage
+	SetWindow   Op = "SetWindow"
+	Workers     Op = "Workers"
+	Lookup      Op = "Lookup"
+	Reset       Op = "ResetCounter"
+	Sweep       Op = "SweepCounters"
+	GrowCounter Op = "GrowCounter"
+	List        Op = "List"
+	Survey      Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"
 )
 
 // OnFold sets what is asked before each fold. n counts folds from 1; the hook must not
 // keep c. nil answers OK.
-func (s *Store) OnFold(hook func(n int, c *aggregator.Commit) Answer) {
+func (s *Store) OnFold(hook func(n int, c *store.Commit) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onFold = hook
@@ -94,13 +94,13 @@ func Script(answers ...Answer) func(n int) Answer {
 }
 
 // FoldScript is Script for OnFold.
-func FoldScript(answers ...Answer) func(n int, c *aggregator.Commit) Answer {
+func FoldScript(answers ...Answer) func(n int, c *store.Commit) Answer {
 	script := Script(answers...)
-	return func(n int, _ *aggregator.Commit) Answer { return script(n) }
+	return func(n int, _ *store.Commit) Answer { return script(n) }
 }
 
 // begin numbers the call and asks its hook, without the lock.
-func (s *Store) begin(ctx context.Context, op Op, c *aggregator.Commit) (Answer, error) {
+func (s *Store) begin(ctx context.Context, op Op, c *store.Commit) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return OK, fmt.Errorf("fakestore: %w", err)
 	}
@@ -128,11 +128,11 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 	}
 	switch answer {
 	case Refused:
-		return fmt.Errorf("fakestore: %w", aggregator.ErrRefused)
+		return fmt.Errorf("fakestore: %w", store.ErrRefused)
 	case Deployment:
-		return fmt.Errorf("fakestore: %w: permission denied", aggregator.ErrDeployment)
+		return fmt.Errorf("fakestore: %w: permission denied", store.ErrDeployment)
 	case NotApplied:
-		return fmt.Errorf("fakestore: %w: it never began", aggregator.ErrNotApplied)
+		return fmt.Errorf("fakestore: %w: it never began", store.ErrNotApplied)
 	case UnknownApplied, SlowApplied, ContendedApplied:
 		_ = run() // whatever it says, the answer is lost
 	}
@@ -140,7 +140,7 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 	case UnknownApplied, UnknownNotApplied:
 		return fmt.Errorf("fakestore: the answer was lost: %w", context.DeadlineExceeded)
 	case ContendedApplied, ContendedNotApplied:
-		return fmt.Errorf("fakestore: %w", aggregator.ErrContended)
+		return fmt.Errorf("fakestore: %w", store.ErrContended)
 	case SlowApplied, SlowNotApplied:
 		<-ctx.Done()
 		return fmt.Errorf("fakestore: no answer: %w", ctx.Err())

@@ -8,8 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -17,22 +16,22 @@ import (
 type record struct {
 	exists bool
 	shards int64
-	admin.Record
+	store.ResetState
 }
 
-func (r record) reset() reader.Reset {
-	return reader.Reset{Baseline: r.Baseline, At: r.ResetAt, DeletedAt: r.DeletedAt}
+func (r record) reset() store.ResetState {
+	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
 var _ admin.Store = (*Store)(nil)
 
-// RaiseCounter raises one record.
-func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (named int, err error) {
-	answer, err := s.begin(ctx, RaiseOne, nil)
+// GrowCounter raises one record.
+func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+	answer, err := s.begin(ctx, GrowCounter, nil)
 	if err != nil {
 		return 0, err
 	}
-	if err := s.checkRaise(aggregator.Raise{Counter: counter, Shards: shards}); err != nil {
+	if err := s.checkRaise(store.Growth{Counter: counter, Shards: shards}); err != nil {
 		return 0, err
 	}
 	err = s.do(ctx, answer, func() error {
@@ -42,7 +41,7 @@ func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 			named = int(r.shards)
 			return nil
 		}
-		s.raiseLocked([]aggregator.Raise{{Counter: counter, Shards: shards}}, s.commitTimeLocked())
+		s.raiseLocked([]store.Growth{{Counter: counter, Shards: shards}}, s.commitTimeLocked())
 		named = shards
 		return nil
 	})
@@ -50,7 +49,7 @@ func (s *Store) RaiseCounter(ctx context.Context, counter string, shards int) (n
 }
 
 // ResetCounter applies a reset.
-func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Done, err error) {
+func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	answer, err := s.begin(ctx, Reset, nil)
 	if err != nil {
 		return done, err
@@ -64,28 +63,28 @@ func (s *Store) ResetCounter(ctx context.Context, r admin.Reset) (done admin.Don
 	return done, undone(err)
 }
 
-func (s *Store) resetLocked(r *admin.Reset) (admin.Done, error) {
+func (s *Store) resetLocked(r *store.ResetRequest) (store.ResetResult, error) {
 	if r.ID.Class() != wire.ResetClass {
-		return admin.Done{}, s.mistake("%s is no id of a reset", r.ID)
+		return store.ResetResult{}, s.mistake("%s is no id of a reset", r.ID)
 	}
 	if _, ok := s.markers[r.ID]; ok {
 		return s.resets[r.ID], nil
 	}
 	now := s.commitTimeLocked()
 	rec, _ := s.records[r.Counter].newest()
-	var found *admin.Record
+	var found *store.ResetState
 	if rec.exists {
-		found = &rec.Record
+		found = &rec.ResetState
 	}
 	after, done, err := r.Apply(found, now)
 	if err != nil {
-		return admin.Done{}, err
+		return store.ResetResult{}, err
 	}
 	if after != nil {
-		rec.Record = *after
+		rec.ResetState = *after
 		s.records[r.Counter] = s.records[r.Counter].set(now, rec, s.oldestLocked())
 	}
-	s.markers[r.ID] = aggregator.Marker{ID: r.ID, At: r.At, ExpireAt: r.ExpireAt}
+	s.markers[r.ID] = store.Marker{ID: r.ID, At: r.At, ExpireAt: r.ExpireAt}
 	s.resets[r.ID] = done
 	s.counts.Resets++
 	return done, nil
@@ -138,7 +137,7 @@ func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 
 // undone marks errors after which nothing was done.
 func undone(err error) error {
-	if errors.Is(err, aggregator.ErrDeployment) || errors.Is(err, aggregator.ErrRefused) {
+	if errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
 	}
 	return err

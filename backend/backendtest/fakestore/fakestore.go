@@ -19,9 +19,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -57,7 +54,7 @@ type Options struct {
 	Latency time.Duration
 
 	// Defer says whether look-up n, from 1, defers a key. Default never. See DeferSome.
-	Defer func(n int, key reader.Key) bool
+	Defer func(n int, key store.Key) bool
 	// Unpinned is a defect: every call of a view reads the newest state. A test of
 	// pinned reads must fail with it. Default off.
 	Unpinned bool
@@ -97,10 +94,10 @@ func (o Options) withDefaults() Options {
 }
 
 // DeferSome returns a Defer that defers about share of all keys, at random.
-func DeferSome(share float64, seed uint64) func(int, reader.Key) bool {
+func DeferSome(share float64, seed uint64) func(int, store.Key) bool {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, seed))
-	return func(int, reader.Key) bool {
+	return func(int, store.Key) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.Float64() < share
@@ -123,17 +120,17 @@ type Store struct {
 	moved    time.Duration // Options.Age when ForgetBefore was moved
 	cacheKey [32]byte
 	shards   map[shardKey]history[int64]
-	told     map[shardKey]aggregator.Told
+	told     map[shardKey]store.ShardStats
 	records  map[string]history[record]
-	markers  map[wire.PartID]aggregator.Marker
-	resets   map[wire.PartID]admin.Done // what those of resets say
-	dead     map[string]aggregator.Dead
-	workers  map[string]reader.Worker
+	markers  map[wire.PartID]store.Marker
+	resets   map[wire.PartID]store.ResetResult // what those of resets say
+	dead     map[string]store.DeadLetter
+	workers  map[string]store.Worker
 	views    map[*View]struct{}
 	counts   Counts
 	calls    map[Op]int
 	hooks    map[Op]func(n int) Answer
-	onFold   func(n int, c *aggregator.Commit) Answer
+	onFold   func(n int, c *store.Commit) Answer
 	open     map[any]struct{} // shards and markers of folds under way, for Exclusive
 }
 
@@ -146,12 +143,12 @@ func New(opts Options) *Store {
 		opts:     opts,
 		settings: settings,
 		shards:   make(map[shardKey]history[int64]),
-		told:     make(map[shardKey]aggregator.Told),
+		told:     make(map[shardKey]store.ShardStats),
 		records:  make(map[string]history[record]),
-		markers:  make(map[wire.PartID]aggregator.Marker),
-		resets:   make(map[wire.PartID]admin.Done),
-		dead:     make(map[string]aggregator.Dead),
-		workers:  make(map[string]reader.Worker),
+		markers:  make(map[wire.PartID]store.Marker),
+		resets:   make(map[wire.PartID]store.ResetResult),
+		dead:     make(map[string]store.DeadLetter),
+		workers:  make(map[string]store.Worker),
 		views:    make(map[*View]struct{}),
 		calls:    make(map[Op]int),
 		hooks:    make(map[Op]func(int) Answer),
@@ -167,10 +164,10 @@ func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 }
 
 // Limits returns what the options say.
-func (s *Store) Limits() aggregator.Limits {
-	limits := aggregator.Limits{
+func (s *Store) Limits() store.Limits {
+	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
-		RaisesInFold: s.opts.RaisesInFold, ShardRate: 1,
+		GrowsInFold: s.opts.RaisesInFold, ShardRate: 1,
 	}
 	if s.opts.RaisesInFold {
 		limits.ShardRate = 0
@@ -193,7 +190,7 @@ var errClosed = errors.New("fakestore: closed")
 
 // mistake refuses a call that no correct program makes, and tells the test.
 func (s *Store) mistake(format string, args ...any) error {
-	err := fmt.Errorf("%w: mistake in the caller: %s", aggregator.ErrRefused, fmt.Sprintf(format, args...))
+	err := fmt.Errorf("%w: mistake in the caller: %s", store.ErrRefused, fmt.Sprintf(format, args...))
 	s.mu.Lock()
 	s.counts.Mistakes++
 	s.mu.Unlock()
@@ -206,7 +203,7 @@ func (s *Store) overLimit(what string, got, limit int) error {
 	s.mu.Lock()
 	s.counts.OverLimit++
 	s.mu.Unlock()
-	return fmt.Errorf("%w: %d %s, at most %d", aggregator.ErrRefused, got, what, limit)
+	return fmt.Errorf("%w: %d %s, at most %d", store.ErrRefused, got, what, limit)
 }
 
 func (o *Options) now() time.Time { return o.Clock().Add(o.ClockOffset).Truncate(time.Microsecond) }

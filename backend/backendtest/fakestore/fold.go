@@ -7,45 +7,45 @@ import (
 	"math"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // Fold applies the commit, unless the hook of OnFold says otherwise.
-func (s *Store) Fold(ctx context.Context, c *aggregator.Commit) (aggregator.Folded, error) {
+func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	answer, err := s.begin(ctx, fold, c)
 	if err != nil {
-		return aggregator.Folded{}, fmt.Errorf("%w: %w", aggregator.ErrNotApplied, err)
+		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 	}
 	if err := s.checkCommit(c); err != nil {
-		return aggregator.Folded{}, err
+		return store.CommitResult{}, err
 	}
 	if err := s.claim(c); err != nil {
-		return aggregator.Folded{}, err
+		return store.CommitResult{}, err
 	}
 	defer s.release(c)
-	var folded aggregator.Folded
+	var folded store.CommitResult
 	err = s.do(ctx, answer, func() (err error) {
 		folded, err = s.apply(c, answer)
 		return err
 	})
 	if err != nil {
-		return aggregator.Folded{}, err
+		return store.CommitResult{}, err
 	}
 	return folded, nil
 }
 
-func (s *Store) apply(c *aggregator.Commit, answer Answer) (aggregator.Folded, error) {
+func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if answer == MarkerExists {
 		s.counts.Collisions++
-		return aggregator.Folded{}, fmt.Errorf("fakestore: %w", aggregator.ErrMarkerExists)
+		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrMarkerExists)
 	}
 	for _, m := range c.Markers {
 		if _, ok := s.markers[m.ID]; ok {
 			s.counts.Collisions++
-			return aggregator.Folded{}, fmt.Errorf("fakestore: %w: %s", aggregator.ErrMarkerExists, m.ID)
+			return store.CommitResult{}, fmt.Errorf("fakestore: %w: %s", store.ErrMarkerExists, m.ID)
 		}
 	}
 	at := s.commitTimeLocked()
@@ -54,23 +54,23 @@ func (s *Store) apply(c *aggregator.Commit, answer Answer) (aggregator.Folded, e
 	}
 	s.counts.Markers += len(c.Markers)
 	if answer == NotCounted {
-		return aggregator.Folded{}, fmt.Errorf("fakestore: %w", aggregator.ErrNotCounted)
+		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrNotCounted)
 	}
 	keep := s.oldestLocked()
-	told := make([]aggregator.Told, len(c.Adds))
+	told := make([]store.ShardStats, len(c.Adds))
 	for i, a := range c.Adds {
 		key := shardKey{a.Counter, a.Shard}
 		sum, _ := s.shards[key].newest()
 		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
 		told[i] = s.told[key]
 		told[i].Tally = max(told[i].Tally, c.Tally) + 1
-		told[i].Known = max(told[i].Known, a.Shard+1)
-		if c.Known != nil {
-			told[i].Known = max(told[i].Known, c.Known[i])
+		told[i].KnownShards = max(told[i].KnownShards, a.Shard+1)
+		if c.KnownShards != nil {
+			told[i].KnownShards = max(told[i].KnownShards, c.KnownShards[i])
 		}
 		s.told[key] = told[i]
 	}
-	s.raiseLocked(c.Raises, at)
+	s.raiseLocked(c.Growths, at)
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()
@@ -78,7 +78,7 @@ func (s *Store) apply(c *aggregator.Commit, answer Answer) (aggregator.Folded, e
 	if s.opts.RaisesInFold {
 		told = nil
 	}
-	return aggregator.Folded{At: at, Shards: told}, nil
+	return store.CommitResult{At: at, Shards: told}, nil
 }
 
 // saturatingAdd stops at the ends of int64, as Datastore's Increment does.
@@ -94,7 +94,7 @@ func saturatingAdd(a, b int64) int64 {
 }
 
 // checkCommit refuses what Datastore refuses, and what no aggregator should send.
-func (s *Store) checkCommit(c *aggregator.Commit) error {
+func (s *Store) checkCommit(c *store.Commit) error {
 	switch {
 	case c.Entities() > s.opts.Entities:
 		return s.overLimit("entities in a commit", c.Entities(), s.opts.Entities)
@@ -113,21 +113,21 @@ func (s *Store) checkCommit(c *aggregator.Commit) error {
 		}
 		seen[m.ID] = true
 	}
-	if c.Known != nil && len(c.Known) != len(c.Adds) {
-		return s.mistake("%d numbers of shards known for %d adds", len(c.Known), len(c.Adds))
+	if c.KnownShards != nil && len(c.KnownShards) != len(c.Adds) {
+		return s.mistake("%d numbers of shards known for %d adds", len(c.KnownShards), len(c.Adds))
 	}
 	for i := range c.Adds {
 		if err := s.checkAdd(c.Adds, i); err != nil {
 			return err
 		}
 	}
-	if err := s.checkRaises(c.Raises); err != nil {
+	if err := s.checkRaises(c.Growths); err != nil {
 		return err
 	}
 	return s.checkRecords(c)
 }
 
-func (s *Store) checkRaises(raises []aggregator.Raise) error {
+func (s *Store) checkRaises(raises []store.Growth) error {
 	if len(raises) > 0 && !s.opts.RaisesInFold {
 		return s.mistake("%d raises in a fold", len(raises))
 	}
@@ -142,7 +142,7 @@ func (s *Store) checkRaises(raises []aggregator.Raise) error {
 	return nil
 }
 
-func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
+func (s *Store) checkAdd(adds []store.ShardDelta, i int) error {
 	a := adds[i]
 	if err := countmill.CheckCounter(a.Counter); err != nil {
 		return s.mistake("add %d: %v", i, err)
@@ -168,16 +168,16 @@ func (s *Store) checkAdd(adds []aggregator.Add, i int) error {
 	return nil
 }
 
-func compareAdds(a, b aggregator.Add) int {
+func compareAdds(a, b store.ShardDelta) int {
 	return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
 }
 
-func (s *Store) checkRecords(c *aggregator.Commit) error {
+func (s *Store) checkRecords(c *store.Commit) error {
 	if !s.opts.NeedRecords {
 		return nil
 	}
-	raised := make(map[string]int64, len(c.Raises))
-	for _, r := range c.Raises {
+	raised := make(map[string]int64, len(c.Growths))
+	for _, r := range c.Growths {
 		raised[r.Counter] = int64(r.Shards)
 	}
 	for _, a := range c.Adds {
@@ -193,7 +193,7 @@ func (s *Store) checkRecords(c *aggregator.Commit) error {
 }
 
 // claim notes what an open fold touches.
-func (s *Store) claim(c *aggregator.Commit) error {
+func (s *Store) claim(c *store.Commit) error {
 	if !s.opts.Exclusive {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (s *Store) claim(c *aggregator.Commit) error {
 	return nil
 }
 
-func (s *Store) release(c *aggregator.Commit) {
+func (s *Store) release(c *store.Commit) {
 	if !s.opts.Exclusive {
 		return
 	}
@@ -231,7 +231,7 @@ func (s *Store) release(c *aggregator.Commit) {
 	}
 }
 
-func touched(c *aggregator.Commit) []any {
+func touched(c *store.Commit) []any {
 	keys := make([]any, 0, c.Entities())
 	for _, m := range c.Markers {
 		keys = append(keys, m.ID)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -116,7 +116,7 @@ func (s *Store) Ahead(counter string, by time.Duration) bool {
 }
 
 // Marker returns the marker of a part, if there is one.
-func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
+func (s *Store) Marker(id wire.PartID) (store.Marker, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok := s.markers[id]
@@ -124,10 +124,10 @@ func (s *Store) Marker(id wire.PartID) (aggregator.Marker, bool) {
 }
 
 // Letters returns all dead letters in the order of their keys.
-func (s *Store) Letters() []aggregator.Dead {
+func (s *Store) Letters() []store.DeadLetter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	for _, key := range slices.Sorted(maps.Keys(s.dead)) {
 		letters = append(letters, s.dead[key])
 	}

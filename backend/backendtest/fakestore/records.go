@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -16,7 +15,7 @@ import (
 const maxEntity = 1<<20 - 4
 
 // Applied looks markers up.
-func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Marker, error) {
+func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	answer, err := s.begin(ctx, Applied, nil)
 	if err != nil {
 		return nil, err
@@ -24,7 +23,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]aggregator.Ma
 	if len(ids) > s.opts.Keys {
 		return nil, s.overLimit("keys in a look-up", len(ids), s.opts.Keys)
 	}
-	var found []aggregator.Marker
+	var found []store.Marker
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -63,9 +62,9 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, err
 }
 
-// Raise writes records.
-func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
-	answer, err := s.begin(ctx, Raise, nil)
+// Grow writes records.
+func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
+	answer, err := s.begin(ctx, Grow, nil)
 	if err != nil {
 		return err
 	}
@@ -86,14 +85,14 @@ func (s *Store) Raise(ctx context.Context, raises []aggregator.Raise) error {
 	})
 }
 
-func (s *Store) checkRaise(r aggregator.Raise) error {
+func (s *Store) checkRaise(r store.Growth) error {
 	if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
 		return s.mistake("raise of %q to %d shards", r.Counter, r.Shards)
 	}
 	return nil
 }
 
-func (s *Store) raiseLocked(raises []aggregator.Raise, at time.Time) {
+func (s *Store) raiseLocked(raises []store.Growth, at time.Time) {
 	keep := s.oldestLocked()
 	for _, r := range raises {
 		if rec, _ := s.records[r.Counter].newest(); int64(r.Shards) > rec.shards || !rec.DeletedAt.IsZero() {
@@ -104,9 +103,9 @@ func (s *Store) raiseLocked(raises []aggregator.Raise, at time.Time) {
 	s.counts.Raised += len(raises)
 }
 
-// Bury writes dead letters. One that is larger than an entity may be is refused.
-func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
-	answer, err := s.begin(ctx, Bury, nil)
+// PutDeadLetters writes dead letters. One that is larger than an entity may be is refused.
+func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
+	answer, err := s.begin(ctx, PutDeadLetters, nil)
 	if err != nil {
 		return err
 	}
@@ -127,9 +126,9 @@ func (s *Store) Bury(ctx context.Context, letters []aggregator.Dead) error {
 	})
 }
 
-// Discard removes dead letters.
-func (s *Store) Discard(ctx context.Context, keys []string) error {
-	answer, err := s.begin(ctx, Discard, nil)
+// DeleteDeadLetters removes dead letters.
+func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
+	answer, err := s.begin(ctx, DeleteDeadLetters, nil)
 	if err != nil {
 		return err
 	}
@@ -144,13 +143,13 @@ func (s *Store) Discard(ctx context.Context, keys []string) error {
 	})
 }
 
-// Dead returns dead letters in the order of their keys.
-func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator.Dead, error) {
-	answer, err := s.begin(ctx, Dead, nil)
+// ListDeadLetters returns dead letters in the order of their keys.
+func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
+	answer, err := s.begin(ctx, ListDeadLetters, nil)
 	if err != nil {
 		return nil, err
 	}
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -164,13 +163,13 @@ func (s *Store) Dead(ctx context.Context, after string, limit int) ([]aggregator
 	return letters, err
 }
 
-// DeadByKey looks dead letters up.
-func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead, error) {
-	answer, err := s.begin(ctx, ByKey, nil)
+// GetDeadLetters looks dead letters up.
+func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
+	answer, err := s.begin(ctx, GetDeadLetters, nil)
 	if err != nil {
 		return nil, err
 	}
-	var letters []aggregator.Dead
+	var letters []store.DeadLetter
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -184,28 +183,28 @@ func (s *Store) DeadByKey(ctx context.Context, keys []string) ([]aggregator.Dead
 	return letters, err
 }
 
-// Announce replaces the worker's record.
-func (s *Store) Announce(ctx context.Context, w aggregator.Worker) error {
-	answer, err := s.begin(ctx, Announce, nil)
+// Beat replaces the worker's record.
+func (s *Store) Beat(ctx context.Context, w store.Worker) error {
+	answer, err := s.begin(ctx, Beat, nil)
 	if err != nil {
 		return err
 	}
 	return s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.workers[w.ID] = reader.Worker(w)
+		s.workers[w.ID] = store.Worker(w)
 		s.counts.Announced++
 		return nil
 	})
 }
 
 // Workers returns all workers' records in the order of their ids.
-func (s *Store) Workers(ctx context.Context) ([]reader.Worker, error) {
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	answer, err := s.begin(ctx, Workers, nil)
 	if err != nil {
 		return nil, err
 	}
-	var workers []reader.Worker
+	var workers []store.Worker
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()

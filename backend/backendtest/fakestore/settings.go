@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -44,7 +43,7 @@ func (s *Store) settingsLocked(now time.Time) store.Settings {
 // SetWindow changes the settings.
 func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
 	if window <= 0 {
-		return set, fmt.Errorf("%w: the window must be positive, got %s", aggregator.ErrRefused, window)
+		return set, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
 	answer, err := s.begin(ctx, SetWindow, nil)
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool { return !m.ExpireAt.After(now) })
+	maps.DeleteFunc(s.markers, func(_ wire.PartID, m store.Marker) bool { return !m.ExpireAt.After(now) })
 }
 
 // Forget forgets all markers that the store may forget now.
@@ -80,7 +79,7 @@ func (s *Store) Forget() {
 	defer s.mu.Unlock()
 	now := s.readTimeLocked()
 	oldest := s.settingsLocked(now).ForgetBefore.Add(-store.MarkerSlack)
-	maps.DeleteFunc(s.markers, func(_ wire.PartID, m aggregator.Marker) bool {
+	maps.DeleteFunc(s.markers, func(_ wire.PartID, m store.Marker) bool {
 		if s.opts.Age == nil {
 			return !m.ExpireAt.After(now)
 		}

@@ -8,22 +8,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // ShardsOf returns the shards of a counter by number.
-func (s *Store) ShardsOf(ctx context.Context, counter string) (verify.Page, error) {
+func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	return s.survey(ctx, func(name string) bool { return name == counter }, "", math.MaxInt)
 }
 
 // ShardPage returns shards in the order of counters and numbers. A page's Next is its last
 // shard.
-func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (verify.Page, error) {
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	return s.survey(ctx, func(name string) bool { return strings.HasPrefix(name, prefix) }, from, limit)
 }
 
-func (s *Store) survey(ctx context.Context, match func(string) bool, from string, limit int) (page verify.Page, err error) {
+func (s *Store) survey(ctx context.Context, match func(string) bool, from string, limit int) (page store.ShardPage, err error) {
 	answer, err := s.begin(ctx, Survey, nil)
 	if err != nil {
 		return page, err
@@ -31,7 +30,7 @@ func (s *Store) survey(ctx context.Context, match func(string) bool, from string
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		page = verify.Page{At: s.readTimeLocked(), Records: map[string]int{}}
+		page = store.ShardPage{At: s.readTimeLocked(), Records: map[string]int{}}
 		var all []shardKey
 		for key := range s.shards {
 			if match(key.counter) {
@@ -50,11 +49,11 @@ func (s *Store) survey(ctx context.Context, match func(string) bool, from string
 				return nil
 			}
 			count, _ := s.shards[key].newest()
-			page.Shards = append(page.Shards, verify.Shard{
+			page.Shards = append(page.Shards, store.Shard{
 				Counter: key.counter, Number: key.shard, Count: count, Overflow: count == math.MaxInt64 || count == math.MinInt64,
 			})
 			page.Next = place
-			if record := s.valueLocked(reader.Key{Counter: key.counter, Shard: reader.RecordKey}, page.At); record.Exists {
+			if record := s.valueLocked(store.Key{Counter: key.counter, Shard: store.RecordKey}, page.At); record.Exists {
 				page.Records[key.counter] = int(record.Value)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // A View reads the store as it was at one moment.
@@ -16,16 +16,16 @@ type View struct {
 	at    time.Time // guarded by store.mu
 }
 
-var _ reader.View = (*View)(nil)
+var _ store.View = (*View)(nil)
 
 // View opens a view.
-func (s *Store) View() reader.View { return &View{store: s} }
+func (s *Store) View() store.View { return &View{store: s} }
 
 // ViewAt opens a view of an old moment. It needs Options.History.
-func (s *Store) ViewAt(at time.Time) reader.View { return &View{store: s, at: at} }
+func (s *Store) ViewAt(at time.Time) store.View { return &View{store: s, at: at} }
 
 // Lookup answers the keys as of the view's moment.
-func (v *View) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, error) {
+func (v *View) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	s := v.store
 	answer, err := s.begin(ctx, Lookup, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func (v *View) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	if len(keys) > s.opts.Keys {
 		return nil, s.overLimit("keys in a look-up", len(keys), s.opts.Keys)
 	}
-	var values []reader.Value
+	var values []store.Value
 	err = s.do(ctx, answer, func() error {
 		values = v.lookup(keys)
 		return nil
@@ -42,13 +42,13 @@ func (v *View) Lookup(ctx context.Context, keys []reader.Key) ([]reader.Value, e
 	return values, err
 }
 
-func (v *View) lookup(keys []reader.Key) []reader.Value {
+func (v *View) lookup(keys []store.Key) []store.Value {
 	s := v.store
 	s.mu.Lock()
 	s.counts.Lookups++
 	n, deferred := s.counts.Lookups, s.opts.Defer
 	s.mu.Unlock()
-	values := make([]reader.Value, len(keys))
+	values := make([]store.Value, len(keys))
 	if deferred != nil {
 		for i, key := range keys {
 			values[i].Deferred = deferred(n, key)
@@ -66,23 +66,23 @@ func (v *View) lookup(keys []reader.Key) []reader.Value {
 	return values
 }
 
-func (s *Store) valueLocked(key reader.Key, at time.Time) reader.Value {
-	if key.Shard == reader.RecordKey {
+func (s *Store) valueLocked(key store.Key, at time.Time) store.Value {
+	if key.Shard == store.RecordKey {
 		r, _ := s.records[key.Counter].at(at)
-		return reader.Value{Exists: r.exists, Value: r.shards, Reset: r.reset()}
+		return store.Value{Exists: r.exists, Value: r.shards, Reset: r.reset()}
 	}
 	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
-	return reader.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
+	return store.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
 }
 
 // List returns records as of the view's moment.
-func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]reader.Record, error) {
+func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	s := v.store
 	answer, err := s.begin(ctx, List, nil)
 	if err != nil {
 		return nil, err
 	}
-	var records []reader.Record
+	var records []store.Record
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -90,10 +90,10 @@ func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]rea
 		for counter, h := range s.records {
 			r, _ := h.at(at)
 			if r.exists && strings.HasPrefix(counter, prefix) && counter > after {
-				records = append(records, reader.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset()})
+				records = append(records, store.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset()})
 			}
 		}
-		slices.SortFunc(records, func(a, b reader.Record) int { return strings.Compare(a.Counter, b.Counter) })
+		slices.SortFunc(records, func(a, b store.Record) int { return strings.Compare(a.Counter, b.Counter) })
 		records = records[:min(len(records), max(limit, 0))]
 		s.counts.Lists++
 		return nil

@@ -1,16 +1,15 @@
-package admin
+package store
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// A Reset sets a counter's baseline to what a look-up has found.
-type Reset struct {
+// A ResetRequest sets a counter's baseline to the sum that a look-up has found.
+type ResetRequest struct {
 	// ID is that of the marker, of wire.ResetClass.
 	ID      wire.PartID
 	Counter string
@@ -18,25 +17,29 @@ type Reset struct {
 	Look Sum
 	// Delete hides the counter as well, until it is incremented again.
 	Delete bool
-	// At is the time of the marker, and ExpireAt when a store that removes markers by time may
-	// forget it: see aggregator.Marker.
+	// At and ExpireAt are the times of the marker: see Marker.
 	At, ExpireAt time.Time
 }
 
-// A Done is the effect of a reset. The marker of the reset holds it.
-type Done struct {
-	// Removed is what it took off the total: all that was folded by At and not taken off
-	// before.
+// A ResetResult is the effect of a reset. The marker of the reset holds it.
+type ResetResult struct {
+	// Removed is the amount that the reset subtracted from the total: everything folded by
+	// At and not subtracted before.
 	Removed int64
-	// At is the moment that it counts from.
+	// At is the moment from which the counter counts again.
 	At time.Time
 }
 
-// A Record is what resets and deletes have left in a counter's record.
-type Record struct {
-	Baseline  int64
-	ResetAt   time.Time // zero for never
-	DeletedAt time.Time // zero for a counter that is not deleted
+// A ResetState is what resets and deletes have written into a counter's record. It is zero
+// if there were none.
+type ResetState struct {
+	// Baseline is subtracted from the sum of the shards to get the total.
+	Baseline int64
+	// ResetAt is the moment at which Baseline was the sum.
+	ResetAt time.Time
+	// DeletedAt is zero for a counter that is not deleted. A deleted counter exists again
+	// while its sum differs from Baseline.
+	DeletedAt time.Time
 }
 
 // Apply is what a store has to do to the record that it finds, nil for none, in the
@@ -48,7 +51,7 @@ type Record struct {
 //	no record, where the look-up did    ErrChanged: the counter has been swept
 //	another reset_at than the look-up   ErrChanged: another reset came between, or the
 //	                                    counter was swept and made anew
-//	a look-up over store.MaxLook ago    ErrChanged
+//	a look-up over MaxLook ago         ErrChanged
 //	anything else                       baseline = sum, reset_at = the look-up's moment
 //
 // So the look-up of a reset has always seen the reset before it, and its sum includes
@@ -56,11 +59,11 @@ type Record struct {
 // a clock that was ahead it grows by a microsecond. The answer names the look-up's moment.
 //
 // With Delete it sets deleted_at as well, unless that is set and nothing was folded since.
-func (r *Reset) Apply(found *Record, now time.Time) (after *Record, done Done, err error) {
+func (r *ResetRequest) Apply(found *ResetState, now time.Time) (after *ResetState, done ResetResult, err error) {
 	done.At = r.Look.At
 	switch late := now.Sub(r.Look.At); {
-	case late > store.MaxLook || late < -store.MaxLook:
-		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, store.MaxLook)
+	case late > MaxLook || late < -MaxLook:
+		return nil, done, fmt.Errorf("%w: that was %s ago (limit: %s)", ErrChanged, late, MaxLook)
 	case found == nil && r.Look.Exists:
 		return nil, done, ErrChanged
 	case found == nil:

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// A DeadLetter is a part or message that could not be counted and waits for a person.
+type DeadLetter struct {
+	// Key is a hash of the source, the content and the reason. Writing the same letter again
+	// therefore changes nothing.
+	Key string
+	// Payload is the message as it arrived, or a batch of only the refused parts.
+	Payload []byte
+	// Source is the part's id in hex or the broker's message id.
+	Source string
+	// Time is compared with Settings.ForgetBefore.
+	Time time.Time
+	// Reason is a sentence for the person who decides about the letter.
+	Reason string
+	// Maybe is true if an earlier attempt may have been applied.
+	Maybe bool
+	// At is when the letter was set aside.
+	At time.Time
+}
+
+// ReasonIDReused is the reason of a letter whose id was applied before with other increments.
+const ReasonIDReused = "id reused: applied before with other counters or deltas"
+
+// IDTaken reports whether the letter's id was applied with other increments. Under that id
+// the letter is set aside again at every attempt.
+func (d *DeadLetter) IDTaken() bool { return d.Reason == ReasonIDReused }
+
+// DeadLetters keeps dead letters until a person replays or discards them, or until an
+// aggregator of a newer version counts them. Concurrent calls are allowed.
+type DeadLetters interface {
+	// PutDeadLetters writes dead letters durably. It may be repeated: the key decides.
+	PutDeadLetters(ctx context.Context, letters []DeadLetter) error
+
+	// ListDeadLetters returns up to limit dead letters whose keys come after after, in the
+	// order of their keys as bytes.
+	ListDeadLetters(ctx context.Context, after string, limit int) ([]DeadLetter, error)
+
+	// DeleteDeadLetters removes the letters with these keys, and ignores absent ones. It may
+	// be repeated. The removal need not survive a crash: the aggregator reads a letter that
+	// comes back once more.
+	DeleteDeadLetters(ctx context.Context, keys []string) error
+
+	// GetDeadLetters returns the dead letters with these keys in the order asked, without
+	// absent ones.
+	GetDeadLetters(ctx context.Context, keys []string) ([]DeadLetter, error)
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A Marker records that a part was applied.
+type Marker struct {
+	ID          wire.PartID
+	Fingerprint wire.Fingerprint
+	// Whole is true for a head whose rests were all applied in the same commit. Those rests
+	// have no markers. It is false for other parts.
+	Whole bool
+	// Fold identifies the attempt to apply the part. It stays the same when a commit with an
+	// unknown outcome is repeated, so that the aggregator recognises its own marker.
+	Fold uint64
+	// At is the time of the part, or of the fold if that is later. The marker stays until
+	// Settings.ForgetBefore is MarkerSlack past At.
+	At time.Time
+	// ExpireAt is when a store that removes markers by time may remove this one
+	// (Settings.Expiry). A store may keep only one of At and ExpireAt; the other is then zero
+	// in the answers of Applied.
+	ExpireAt time.Time
+}
+
+// A ShardDelta adds Delta to one shard.
+type ShardDelta struct {
+	Counter string
+	Order   uint64 // wire.Order(Counter)
+	Hash    uint64 // wire.ShardHash(Counter, Shard)
+	Shard   int
+	Delta   int64 // never 0
+}
+
+// NewShardDelta returns a ShardDelta with its Order and Hash.
+func NewShardDelta(counter string, shard int, delta int64) ShardDelta {
+	order, hash := wire.Hashes(counter)
+	return ShardDelta{Counter: counter, Order: order, Hash: wire.SpreadHash(hash, shard), Shard: shard, Delta: delta}
+}
+
+// A Commit is applied whole or not at all.
+type Commit struct {
+	// Markers are inserted. If one exists already, the commit is refused. No id is in it twice.
+	Markers []Marker
+	// Adds are sorted by Order, Counter, Shard. No shard is in it twice.
+	Adds []ShardDelta
+	// KnownShards is the number of shards that the aggregator knows of for the counter of
+	// each add. nil if the store does not report ShardStats.
+	KnownShards []int
+	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
+	Tally int64
+	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
+	// Counter, each counter once. Empty unless Limits.GrowsInFold.
+	Growths []Growth
+}
+
+// Entities is the number of entities that the commit writes.
+func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) + len(c.Growths) }
+
+// A CommitResult is the store's answer to a commit that it has applied.
+type CommitResult struct {
+	// At is the store's time of the commit; zero if the store uses the machine's clock.
+	At time.Time
+	// Shards has the stats of each add's shard, in the order of Adds; nil if
+	// Limits.ShardRate is 0.
+	Shards []ShardStats
+}
+
+// ShardStats are two numbers that a shard keeps beside its sum, at no cost of another entity. A
+// number that is too small is harmless.
+type ShardStats struct {
+	// Tally is the shard's tally after the fold: max(old, Commit.Tally)+1.
+	Tally int64
+	// KnownShards is the largest Commit.KnownShards of all folds into the shard.
+	KnownShards int
+}
+
+// Limits are the limits of a store. They do not change while it is open.
+type Limits struct {
+	// Entities is the most entities of one commit; 0 for no limit.
+	Entities int
+	// Keys is the most keys of one look-up, and the most records of one Grow; never 0.
+	Keys int
+	// Commits is the number of concurrent commits beyond which the store gets no faster; at
+	// least 1.
+	Commits int
+	// Shards is the number of shards of a new counter.
+	Shards int
+	// ShardRate is the number of commits a second that one shard sustains. It is 0 if commits
+	// to one shard do not wait for each other, so that more shards gain nothing.
+	ShardRate float64
+	// GrowsInFold is true if Fold takes Commit.Growths, and if a growth costs less there than
+	// a look-up of the record. The aggregator then looks up no records, and uses only the
+	// shards of a new counter. It needs Entities 0.
+	GrowsInFold bool
+}
+
+// A Folder applies commits. Concurrent calls are allowed.
+type Folder interface {
+	Limits() Limits
+
+	// Fold applies the commit atomically and durably: after nil it survives a crash. It never
+	// repeats a commit by itself, not even after a lost connection. It does not keep c.
+	Fold(ctx context.Context, c *Commit) (CommitResult, error)
+
+	// Applied looks up markers, at most Limits.Keys, in any order, and leaves out absent
+	// ones. A part whose marker is found was applied; another part may still be.
+	Applied(ctx context.Context, ids []wire.PartID) ([]Marker, error)
+}

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// A Worker is the record in which an aggregator reports its progress every few seconds.
+type Worker struct {
+	ID string
+	// Lag is the age of the oldest increment that the aggregator holds uncommitted.
+	Lag time.Duration
+	// Stalled means that the aggregator takes no messages, so Lag does not cover the bus.
+	Stalled bool
+	// LastCommit is the time of the last commit; zero if there was none.
+	LastCommit time.Time
+	// Expires is when readers begin to ignore the record.
+	Expires time.Time
+	// Entries and Commits count what the aggregator has folded since it started.
+	Entries, Commits int64
+	// Settings is the version of the settings that the aggregator uses; 0 before the first
+	// check.
+	Settings int64
+}
+
+// Heartbeat keeps the records of aggregators. Concurrent calls are allowed.
+type Heartbeat interface {
+	// Beat replaces the worker's record. The record need not survive a crash.
+	Beat(ctx context.Context, w Worker) error
+
+	// Workers returns the records of all aggregators, expired ones too.
+	Workers(ctx context.Context) ([]Worker, error)
+}
+
+// Meta is the meta record: the identity of the database and its settings. Concurrent calls
+// are allowed.
+type Meta interface {
+	// Check reports whether this is still the database that was opened, and whether it can
+	// be written. It answers ErrOtherDatabase if it certainly is another one. Folding stops
+	// while Check fails. The answer has the store's time, or a zero time if the store uses
+	// the machine's clock, and the settings in effect.
+	Check(ctx context.Context) (Checked, error)
+
+	// SetWindow sets the deduplication window (Settings.Changed) in one transaction on the
+	// meta record, and returns the new settings. A window that is in effect already changes
+	// nothing. After an error the window was maybe set: repeat the call.
+	SetWindow(ctx context.Context, window time.Duration) (Settings, error)
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// RecordKey is the Shard of a key that asks for the counter's record.
+const RecordKey = -1
+
+// A Key asks for a shard of a counter, or for its record.
+type Key struct {
+	Counter string
+	Shard   int // RecordKey, or from 0
+}
+
+// A Value answers a key.
+type Value struct {
+	// Exists is false if the store has nothing under the key. Value is then 0.
+	Exists bool
+	// Deferred means that the store did not look this time: ask again in the same view.
+	Deferred bool
+	// Value is the number of shards in a record, or the count of a shard.
+	Value int64
+	// Reset is the reset state of a record.
+	Reset ResetState
+	// Overflow means that the shard's count left int64 or is at either end of it.
+	Overflow bool
+}
+
+// A View is the store as it was at one moment. It is not safe for concurrent use.
+type View interface {
+	// Lookup answers the keys in the order asked. It takes at most Reads.Keys of them. The
+	// first call fixes the view's moment; all further calls and List read at that moment.
+	Lookup(ctx context.Context, keys []Key) ([]Value, error)
+
+	// List returns up to limit records, also of deleted counters, in the byte order of their
+	// names. Names begin with prefix and come after after.
+	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
+
+	// ReadTime is the view's moment: the view has every fold that was committed by then. It
+	// is zero before the first call.
+	ReadTime() time.Time
+
+	// Close releases the view. It may be called twice.
+	Close()
+}
+
+// Reads opens views. Concurrent calls are allowed.
+type Reads interface {
+	// Keys is the most keys of one Lookup; at least 1,000.
+	Keys() int
+
+	// View opens a view. It costs next to nothing until the first call.
+	View() View
+}
+
+// A Record is a counter's number of shards and its reset state.
+type Record struct {
+	Counter string
+	Shards  int
+	Reset   ResetState
+}

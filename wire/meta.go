@@ -1,0 +1,12 @@
+package wire
+
+// The metadata names under which a bus backend hands over what a broker knows of a
+// message that countmill did not publish.
+const (
+	// MetaBrokerID is the broker's message id, the same at every delivery.
+	MetaBrokerID = "countmill_broker_id"
+	// MetaPublished is the broker's publish time, RFC 3339 with fractions.
+	MetaPublished = "countmill_published"
+	// MetaTopic is the broker's name of the topic. Default: Config.Topic.
+	MetaTopic = "countmill_topic"
+)
