@@ -99,44 +99,44 @@ billion: ## BILLION (1e9) increments through `up`, killed every few seconds; eve
 	rm $(TMP)/countmill-bench
 
 e2e: ## the tests that build countmill, run it and kill it
-	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/archtest ./internal/e2e ./cmd/... ./examples/...
+	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/testing/archtest ./internal/testing/e2e ./cmd/... ./examples/...
 
 simulate: ## SCHEDULES (20000) simulated schedules from SEED on (fresh ones), on all processors
-	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
+	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
 
 replay: ## print what happens in the simulated schedule of SEED
-	go test -count 1 -v ./internal/sim -run 'TestReplay$$' -seed $(SEED)
+	go test -count 1 -v ./internal/testing/sim -run 'TestReplay$$' -seed $(SEED)
 
 determinism: ## run 100 seeds 100 times each: a seed has one trace
-	go test -count 1 -v -timeout 0 ./internal/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
+	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
 
 outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
-		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/e2e
+		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
 overload: ## offer `up`, a publisher without Pub/Sub and the library ten times what they take, and a small caller beside bulk senders, for OVERLOAD (15s) each
-	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/e2e
+	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
 chaos: ## for CHAOS (15m) kill, stop and cut off roles apart under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
-		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/e2e
+		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/testing/e2e
 
 soak: ## the same for SOAK (8h)
 	$(MAKE) chaos CHAOS=$(SOAK)
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \
-		go test -count 1 -v -timeout 0 -run 'TestKills$$' ./internal/e2e
+		go test -count 1 -v -timeout 0 -run 'TestKills$$' ./internal/testing/e2e
 
 fulldisk: ## fill the disk of countmill up DISKS (20) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_FULL_DISKS=$(or $(DISKS),20) COUNTMILL_TEST_SEED=$(SEED) \
-		go test -count 1 -v -timeout 0 -run 'TestFullDisk$$' ./internal/e2e
+		go test -count 1 -v -timeout 0 -run 'TestFullDisk$$' ./internal/testing/e2e
 
 planted-processes: ## build countmill with planted bugs, one at a time: chaos, kills and full disks have to find each
-	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/e2e
+	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/testing/e2e
 
 planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites have to find each in 5 runs of 5
-	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/sim ./backend/pebble ./backend/datastore
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/testing/sim ./backend/pebble ./backend/datastore
 
 powercut: ## CUTS (10000) losses of power on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)

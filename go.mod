@@ -95,7 +95,7 @@ require (
 )
 
 // Tests only: judges histories of reads and writes. It needs nothing but the standard
-// library, and is imported by tests of internal/e2e alone, so it is in no binary.
+// library, and is imported by tests of internal/testing/e2e alone, so it is in no binary.
 require github.com/anishathalye/porcupine v1.3.1
 
 // Tests only: loads docker-compose.yml as Docker does. All of it is in no binary.

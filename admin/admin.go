@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -28,7 +28,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 func (c Config) withDefaults() Config {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 

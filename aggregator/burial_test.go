@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // burials notes how many letters there are before each write, and answers it.

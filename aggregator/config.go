@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -91,7 +91,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 
 	// Decode is for simulations of wire versions to come. Leave it nil: wire.Decode.
 	Decode func(payload []byte) (*wire.Batch, error)

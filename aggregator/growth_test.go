@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // single is a store whose new counters have one shard, as in Datastore.
@@ -59,7 +59,7 @@ func used(st *fakestore.Store) (shards func() int) {
 }
 
 // drawing is a machine whose chance is that of a seed.
-func drawing(seed uint64) *env.Env { return &env.Env{Random: rand.NewPCG(seed, 0)} }
+func drawing(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
 // Ten commits a second by two aggregators, one a second for each shard. Nothing tells the two
 // of each other but what shards tell. What they draw is decided by seeds, as one in some

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -39,7 +39,7 @@ type IntakeConfig struct {
 	// Logger. Default: discards.
 	Logger *slog.Logger
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 // An Intake makes dead letters of the messages that a broker gave up delivering and moved

@@ -9,9 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -20,7 +20,7 @@ func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
 	st := strict(t, fakestore.Options{Clock: clock})
 	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
-	return run(t, st, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &env.Env{Wall: clock}})
+	return run(t, st, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &sysenv.Env{Wall: clock}})
 }
 
 // announced is what the worker's record says.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/shards"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -16,7 +16,7 @@ import (
 // lanes picks shards and sees to it that this process never has one shard in two
 // commits under way: they would only contend with each other.
 type lanes struct {
-	env    *env.Env
+	env    *sysenv.Env
 	now    func() time.Time // the store's
 	policy *shards.Policy   // nil where one commit at a time has nobody to contend with
 	fixed  bool             // counters keep the numbers of shards that they have

@@ -11,10 +11,10 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // Without markers a message that was applied in part must not be delivered again, and
@@ -34,7 +34,7 @@ func unmarkedRun(t *testing.T, rng *rand.Rand) {
 		return tr.answer(fakestore.MarkerExists, fakestore.Deployment, fakestore.Refused)
 	})
 	st.On(fakestore.Applied, func(int) fakestore.Answer { return tr.answer(fakestore.Deployment, fakestore.Blank) })
-	bus, err := loopback.New(loopback.Config{WaitForAck: true})
+	bus, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		t.Fatal(err)
 	}

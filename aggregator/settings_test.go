@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 
 	"github.com/countmill/countmill/store"
@@ -38,7 +38,7 @@ func (l *laptop) now() time.Time {
 	return time.Now().Add(l.slept)
 }
 
-func (l *laptop) env() *env.Env { return &env.Env{Wall: l.now} }
+func (l *laptop) env() *sysenv.Env { return &sysenv.Env{Wall: l.now} }
 
 func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window, Clock: l.now})

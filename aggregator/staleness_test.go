@@ -11,10 +11,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -153,7 +153,7 @@ func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		bus, err := loopback.New(loopback.Config{})
+		bus, err := inproc.New(inproc.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

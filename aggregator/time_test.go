@@ -10,9 +10,9 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -77,7 +77,7 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		r := run(t, st, aggregator.Config{Env: &env.Env{Random: repeats{}}}) // all folds have one id
+		r := run(t, st, aggregator.Config{Env: &sysenv.Env{Random: repeats{}}}) // all folds have one id
 		x := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
 		y := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 2, ID: "y"})
 		first := r.send(t, x)
@@ -271,7 +271,7 @@ func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
 		var slept atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 		st := large(t)
-		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &env.Env{Wall: wall}})
+		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &sysenv.Env{Wall: wall}})
 		m := r.send(t, anonymous(one("a", 1)))
 		slept.Store(int64(9 * 24 * time.Hour))
 		settle(time.Minute)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // While a commit is slow the next one must not grow beyond a window: on a store without

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // What was accepted is sent also where Close comes between that and the signal that
@@ -81,7 +81,7 @@ func TestWhatIsSealedTooLateIsNotSent(t *testing.T) {
 		bus := newBus(t)
 		gaveUp := make(chan struct{})
 		entropy := readFunc(func(b []byte) (int, error) { <-gaveUp; return rand.Read(b) })
-		p := open(t, bus, Config{Linger: -1, Env: &env.Env{Entropy: entropy}})
+		p := open(t, bus, Config{Linger: -1, Env: &sysenv.Env{Entropy: entropy}})
 		must(t, p.Add("a", 1))
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 func TestThreeQuartersOfABatchEndTheLinger(t *testing.T) {
@@ -64,7 +64,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 			}
 			return time.Now()
 		}
-		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, Env: &env.Env{Wall: wall}})
+		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, Env: &sysenv.Env{Wall: wall}})
 		must(t, p.Add("first", 1))
 		synctest.Wait()
 		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1})
@@ -107,7 +107,7 @@ func TestAFlushLeavesTheLingerToWhatComesLater(t *testing.T) {
 					}
 					return rand.Read(b)
 				})
-				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, Env: &env.Env{Entropy: entropy}})
+				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, Env: &sysenv.Env{Entropy: entropy}})
 				must(t, p.Add("a", 1))
 				flush(t, p, bus, &sealing)
 				synctest.Wait()
@@ -128,7 +128,7 @@ func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 // Publishers that failed together must not come back together, nor without a pause.
 func TestBackoffHasFullJitter(t *testing.T) {
 	t.Parallel()
-	p := open(t, newBus(t), Config{Env: &env.Env{}})
+	p := open(t, newBus(t), Config{Env: &sysenv.Env{}})
 	for _, tc := range []struct {
 		try  int
 		most time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A Bus takes messages. It is the part of Watermill's message.Publisher that a
@@ -77,7 +77,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 func (c Config) withDefaults() Config {

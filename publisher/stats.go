@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // Stats are what a Publisher has done since it was made, and what it holds.
@@ -71,7 +71,7 @@ func (p *Publisher) Ready() error {
 	if p.closed {
 		return countmill.ErrClosed
 	}
-	if err := env.CheckClock(p.cfg.Env.Now()); err != nil {
+	if err := sysenv.CheckClock(p.cfg.Env.Now()); err != nil {
 		return err
 	}
 	h := p.health

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -50,7 +50,7 @@ type stripe struct {
 	table atomic.Pointer[table]
 	since atomic.Int64 // when the oldest increment came, Unix microseconds; 0: none open
 	open  *gauge
-	env   *env.Env
+	env   *sysenv.Env
 	most  size  // of what is remembered, unless more is listed
 	many  int64 // increments in a batch that cells with lanes have
 
@@ -82,8 +82,8 @@ func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, fi
 	case c == nil || c.word.Load()&listed == 0:
 		var now time.Time
 		if len(s.listed) == 0 {
-			if now = s.env.Now(); env.CheckClock(now) != nil {
-				return nil, false, env.CheckClock(now)
+			if now = s.env.Now(); sysenv.CheckClock(now) != nil {
+				return nil, false, sysenv.CheckClock(now)
 			}
 		}
 		if !s.open.reserve(1, cost(counter)) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 )
 
@@ -58,7 +58,7 @@ type Config struct {
 	OnServe func(age time.Duration, source string)
 
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 func (c Config) withDefaults() Config {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // flights lets callers that want the same thing share one read of it. It differs from
@@ -17,7 +17,7 @@ import (
 //   - The last one to leave stops the read and waits for it, so that no read outlives
 //     its callers: who has no calls under way can close the store.
 type flights[T any] struct {
-	env *env.Env
+	env *sysenv.Env
 
 	mu      sync.Mutex
 	running map[string]*flight[T] // the newest flight of each key

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -29,13 +29,13 @@ const (
 // Config sets up Letters. The zero value works.
 type Config struct {
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 // Letters looks after the dead letters of a store.
 type Letters struct {
 	store Store
-	env   *env.Env
+	env   *sysenv.Env
 }
 
 // New returns Letters of a store.

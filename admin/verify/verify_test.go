@@ -14,8 +14,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/verify"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A rig is a verifier of a fake store and of fake totals.

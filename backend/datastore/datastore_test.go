@@ -8,9 +8,9 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/countmill/countmill/backend/backendtest"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
@@ -76,10 +76,10 @@ func expire(t *testing.T, b store.Store) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
-	backendtest.RunStore(t, func(t *testing.T) store.Store {
+	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host})
-	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
-		backendtest.Shared(again), backendtest.RemovesByTime(expire))
+	}, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
+		storetest.Shared(again), storetest.RemovesByTime(expire))
 }
 
 // The machine's clock is a month ahead of the database's, and decides nothing. Where it is behind,
@@ -87,8 +87,8 @@ func TestStore(t *testing.T) {
 func TestStoreBehindTheMachine(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
-	backendtest.RunStore(t, func(t *testing.T) store.Store {
+	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour)}})
-	}, backendtest.Slow(), backendtest.Durable(reopen), backendtest.Settles(50*time.Millisecond),
-		backendtest.Shared(again), backendtest.RemovesByTime(expire))
+	}, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
+		storetest.Shared(again), storetest.RemovesByTime(expire))
 }

@@ -3,7 +3,7 @@ package datastore
 import (
 	"testing"
 
-	"github.com/countmill/countmill/internal/bugtest"
+	"github.com/countmill/countmill/internal/testing/bugtest"
 )
 
 const suiteBugs = "testdata/suitebugs"

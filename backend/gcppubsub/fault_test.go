@@ -18,8 +18,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/internal/emulator"
-	"github.com/countmill/countmill/internal/faultproxy"
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
 // busy is what a machine that is slow, or busy with other tests, gets beside what an idle one

@@ -13,9 +13,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -91,9 +91,9 @@ func receive(t testing.TB, messages <-chan *message.Message, within time.Duratio
 func TestBus(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
-	backendtest.RunBus(t, func(t *testing.T) backendtest.Bus {
+	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
 		bus := open(t, host)
-		return backendtest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
+		return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
 	})
 }
 

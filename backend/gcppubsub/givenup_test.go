@@ -13,7 +13,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // send publishes with attributes, as Pub/Sub itself does to a dead-letter topic.

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 func TestMain(m *testing.M) {

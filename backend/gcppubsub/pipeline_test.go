@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A folder is an aggregator that runs.

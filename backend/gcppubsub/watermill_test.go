@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // A suiteBus gives every topic of the suite a bus, and every Subscribe one of its own:

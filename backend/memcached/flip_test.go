@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/store"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/backend/backendtest"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
@@ -62,7 +62,7 @@ func TestCache(t *testing.T) {
 	one, two := emulator.Memcached(t), emulator.Memcached(t)
 	for name, servers := range map[string][]string{"one server": {one.Host()}, "two servers": {one.Host(), two.Host()}} {
 		t.Run(name, func(t *testing.T) {
-			backendtest.RunCache(t, func(t *testing.T) store.Cache {
+			storetest.RunCache(t, func(t *testing.T) store.Cache {
 				return open(t, Config{Servers: servers, Prefix: emulator.Project() + ":"})
 			})
 		})

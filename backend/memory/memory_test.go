@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest"
 )
 
 func open(t *testing.T, cfg Config) *Cache {
@@ -22,7 +22,7 @@ func open(t *testing.T, cfg Config) *Cache {
 
 func TestCache(t *testing.T) {
 	t.Parallel()
-	backendtest.RunCache(t, func(t *testing.T) store.Cache { return open(t, Config{}) })
+	storetest.RunCache(t, func(t *testing.T) store.Cache { return open(t, Config{}) })
 }
 
 func TestTotalsAndLocksExpireOnTime(t *testing.T) {

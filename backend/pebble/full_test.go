@@ -14,7 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/internal/powertest"
+	"github.com/countmill/countmill/internal/testing/powertest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 )
 
@@ -64,7 +64,7 @@ func TestAgesByMoments(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			var clock wrong
 			m := moments{clock: clock.now}
-			learned := storetime.Clock{Env: &env.Env{Wall: clock.now}}
+			learned := storetime.Clock{Env: &sysenv.Env{Wall: clock.now}}
 			type total struct{ asOf, read time.Time }
 			var kept []total
 			for range 300 {

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/backend/backendtest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -43,19 +43,19 @@ type clocked struct {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	backendtest.RunStore(t,
+	storetest.RunStore(t,
 		func(t *testing.T) store.Store {
 			clock := &wrong{}
 			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
 		},
-		backendtest.Clock(func(s store.Store, off time.Duration) { s.(clocked).clock.set(off) }),
-		backendtest.Durable(func(t *testing.T, s store.Store) store.Store {
+		storetest.Clock(func(s store.Store, off time.Duration) { s.(clocked).clock.set(off) }),
+		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
 			return clocked{open(t, s.(clocked).cfg), s.(clocked).clock}
 		}),
-		backendtest.RemovesByForgetBefore(func(t *testing.T, m *backendtest.Machine) store.Store {
+		storetest.RemovesByForgetBefore(func(t *testing.T, m *storetest.Machine) store.Store {
 			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})
 		}, func(t *testing.T, s store.Store) { sweep(t, s.(*Store)) }))
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/bugtest"
+	"github.com/countmill/countmill/internal/testing/bugtest"
 )
 
 // Every bug can still be planted.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/powertest"
+	"github.com/countmill/countmill/internal/testing/powertest"
 	"github.com/countmill/countmill/store"
 )
 

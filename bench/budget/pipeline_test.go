@@ -13,12 +13,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/bench/internal/load"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -42,7 +42,7 @@ const settled = 2 * time.Minute
 func run(t *testing.T, d *deployment, s setting) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 		w := &world{
 			t: t, d: d, random: rand.New(rand.NewPCG(d.seed, 1)),
 			store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf}),
@@ -59,7 +59,7 @@ type world struct {
 	t     *testing.T
 	d     *deployment
 	store *fakestore.Store
-	bus   *loopback.Bus
+	bus   *inproc.Bus
 	names []string
 	began time.Time
 
@@ -80,7 +80,7 @@ func (w *world) run(s setting) outcome {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	var err error
-	if w.bus, err = loopback.New(loopback.Config{MaxBytes: 1 << 30}); err != nil {
+	if w.bus, err = inproc.New(inproc.Config{MaxBytes: 1 << 30}); err != nil {
 		w.t.Fatal(err)
 	}
 	var ended sync.WaitGroup
@@ -128,7 +128,7 @@ func (w *world) publish(s setting) []*publisher.Publisher {
 	for i, adds := range w.d.adds {
 		wall := func() time.Time { return time.Now().Add(w.d.skew[i]).Round(0) }
 		b := &slowBus{w: w, waiting: make(map[string][]time.Time)}
-		p, err := publisher.New(b, publisher.Config{Linger: s.linger, Staleness: s.budget, Env: &env.Env{Wall: wall}})
+		p, err := publisher.New(b, publisher.Config{Linger: s.linger, Staleness: s.budget, Env: &sysenv.Env{Wall: wall}})
 		if err != nil {
 			w.t.Fatal(err)
 		}

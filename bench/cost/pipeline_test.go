@@ -11,10 +11,10 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/backend/inproc"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // How long Pub/Sub takes to accept a message and Datastore for a call: a guess at Google's
@@ -25,7 +25,7 @@ const (
 )
 
 // slowBus is a bus that keeps a message the moment it is accepted, as Pub/Sub does.
-type slowBus struct{ *loopback.Bus }
+type slowBus struct{ *inproc.Bus }
 
 func (b slowBus) Publish(topic string, messages ...*message.Message) error {
 	time.Sleep(publishTakes)
@@ -64,8 +64,8 @@ const settled = 2 * time.Minute
 
 func open(t *testing.T, s setup) *pipeline {
 	t.Helper()
-	time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
-	bus, err := loopback.New(loopback.Config{MaxBytes: 1 << 30})
+	time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+	bus, err := inproc.New(inproc.Config{MaxBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/adopt"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/internal/transfer/appengine"
 )
 
 var adoptCommand = command{
@@ -90,7 +90,7 @@ Two layouts with a counter of one name add up in it; --dry-run shows which.
 // An adopter imports the counters of one source.
 type adopter struct {
 	call
-	source              adopt.Config
+	source              appengine.Config
 	client              *client
 	timeout, horizon    time.Duration
 	prefix              string
@@ -193,7 +193,7 @@ func (a *adopter) run(ctx context.Context) error {
 	if err != nil || a.dryRun {
 		return err
 	}
-	im := &importer{call: a.call, client: a.client, timeout: a.timeout, horizon: a.horizon, name: a.snapshot, format: rows.NDJSON}
+	im := &importer{call: a.call, client: a.client, timeout: a.timeout, horizon: a.horizon, name: a.snapshot, format: transfer.NDJSON}
 	im.sameCaller = true // all rows have ids, which are nobody's
 	done, err := im.run(ctx)
 	if err != nil {

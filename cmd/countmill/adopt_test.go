@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/adopt/gaetest"
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/transfer/appengine/gaetest"
 )
 
 // A gaeApp is an application of the article, and a countmill that adopts its counters.

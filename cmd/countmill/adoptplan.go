@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/adopt"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/internal/transfer/appengine"
 )
 
 // An adopted counter is one that is going to be imported.
@@ -40,12 +40,12 @@ func (a *adopter) take(ctx context.Context) error {
 	}
 	p := startProgress(a.stderr, "reading", "shards", 0)
 	a.source.Read = func(n int) { p.add(0, int64(n)) }
-	found, err := adopt.Read(ctx, a.source)
+	found, err := appengine.Read(ctx, a.source)
 	p.stop()
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
-	if errors.Is(err, adopt.ErrNoKinds) {
+	if errors.Is(err, appengine.ErrNoKinds) {
 		err = fmt.Errorf(`%w; name Java's counters with --java, or say --java "" for none`, err)
 	}
 	if err != nil {
@@ -80,12 +80,12 @@ func (a *adopter) take(ctx context.Context) error {
 }
 
 // plan is what is going to be imported, by name, and what cannot be.
-func (a *adopter) plan(found *adopt.Found, earlier map[string]int64) (all []*adopted, left []string, err error) {
+func (a *adopter) plan(found *appengine.Found, earlier map[string]int64) (all []*adopted, left []string, err error) {
 	left = slices.Clone(found.Unknown)
 	byName := make(map[string]*adopted)
 	for _, t := range found.Totals() {
 		name, layout := a.prefix+a.target(t), string(t.Layout)
-		if t.Name == "" && t.Layout == adopt.Go {
+		if t.Name == "" && t.Layout == appengine.Go {
 			layout += " (grand total)"
 		}
 		if err := countmill.CheckCounter(name); err != nil {
@@ -121,11 +121,11 @@ func (a *adopter) plan(found *adopt.Found, earlier map[string]int64) (all []*ado
 	return all, left, nil
 }
 
-func (a *adopter) target(t adopt.Total) string {
+func (a *adopter) target(t appengine.Total) string {
 	switch {
-	case t.Layout == adopt.Simple:
+	case t.Layout == appengine.Simple:
 		return a.simple
-	case t.Layout == adopt.Go && t.Name == "":
+	case t.Layout == appengine.Go && t.Name == "":
 		return a.goTotal
 	}
 	return t.Name
@@ -164,7 +164,7 @@ func addSnapshot(path string, sums map[string]int64) error {
 		return err
 	}
 	defer f.Close()
-	r, err := rows.NewReader(f, rows.NDJSON, time.Now(), math.MaxInt64)
+	r, err := transfer.NewReader(f, transfer.NDJSON, time.Now(), math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func addSnapshot(path string, sums map[string]int64) error {
 // writeRows writes increments whose ids are of the source and the counter, not of the
 // total: a snapshot that is taken again does not count again.
 func (a *adopter) writeRows(out io.Writer, all []*adopted, label string) error {
-	w := rows.NewWriter(out, rows.NDJSON)
+	w := transfer.NewWriter(out, transfer.NDJSON)
 	for _, c := range all {
 		if c.Delta == 0 {
 			continue
@@ -233,14 +233,14 @@ func (a *adopter) showSnapshot() error {
 }
 
 // tell says on standard error what a person should know of what was found.
-func (a *adopter) tell(found *adopt.Found, all []*adopted) {
+func (a *adopter) tell(found *appengine.Found, all []*adopted) {
 	const form = "2006-01-02T15:04:05.000Z"
 	zero := 0
 	for _, c := range all {
 		if c.Delta == 0 {
 			zero++
 		}
-		if slices.Contains(c.Layouts, string(adopt.Go)+" (grand total)") {
+		if slices.Contains(c.Layouts, string(appengine.Go)+" (grand total)") {
 			fmt.Fprintf(a.stderr, "countmill: the article's Go code keeps one set of shards for all its counters: only their grand total can be adopted, as %q (--go-total)\n", c.Counter)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // maxPage is the most counters of one GET /v1/counters.
@@ -93,14 +93,14 @@ func runExport(ctx context.Context, c call) error {
 	return e.report(c)
 }
 
-func exportFormat(format, output string, ndjson bool) (rows.Format, error) {
+func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
 	if ndjson && format == "" {
-		format = string(rows.NDJSON)
+		format = string(transfer.NDJSON)
 	}
 	if output == "-" && format == "" {
-		format = string(rows.CSV)
+		format = string(transfer.CSV)
 	}
-	f, err := rows.FormatOf(format, output)
+	f, err := transfer.FormatOf(format, output)
 	if err != nil {
 		return "", app.Usagef("--format: %s", err)
 	}
@@ -112,7 +112,7 @@ type exporter struct {
 	client   *client
 	timeout  time.Duration
 	query    url.Values
-	format   rows.Format
+	format   transfer.Format
 	progress *progress
 
 	counters, rows, zero int
@@ -132,7 +132,7 @@ type countersPage struct {
 }
 
 func (e *exporter) write(ctx context.Context, out io.Writer) error {
-	w := rows.NewWriter(out, e.format)
+	w := transfer.NewWriter(out, e.format)
 	for {
 		page, err := e.page(ctx)
 		if err != nil {
@@ -171,7 +171,7 @@ func (e *exporter) page(ctx context.Context) (*countersPage, error) {
 	}
 }
 
-func (e *exporter) add(w *rows.Writer, page *countersPage) error {
+func (e *exporter) add(w *transfer.Writer, page *countersPage) error {
 	for _, t := range page.Totals {
 		total, err := t.Total.Int64()
 		if err != nil {

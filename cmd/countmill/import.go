@@ -10,7 +10,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // importTimeout is how long a block may take, repeats included: a server that is being
@@ -98,7 +98,7 @@ func runImport(ctx context.Context, c call) error {
 			return fmt.Errorf("import: %w", err)
 		}
 	}
-	if im.format, err = rows.FormatOf(*format, args[0]); err != nil {
+	if im.format, err = transfer.FormatOf(*format, args[0]); err != nil {
 		return app.Usagef("--format: %s", err)
 	}
 	if im.client, err = v.client(); err != nil {

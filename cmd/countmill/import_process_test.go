@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/port"
+	"github.com/countmill/countmill/internal/testing/freeport"
 )
 
 // A job is a running command that ends by itself.
@@ -116,7 +116,7 @@ func TestImportThroughKills(t *testing.T) {
 func importThroughKills(t *testing.T, rows int) (kills int) {
 	t.Helper()
 	dir := t.TempDir()
-	kept, err := port.Keep()
+	kept, err := freeport.Keep()
 	if err != nil {
 		t.Fatal(err)
 	}

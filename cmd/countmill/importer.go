@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 const (
@@ -34,7 +34,7 @@ type importer struct {
 	timeout   time.Duration
 	horizon   time.Duration
 	name      string
-	format    rows.Format
+	format    transfer.Format
 	rejects   string // empty: a bad row refuses the file
 	statePath string
 	// sameCaller says that the token is of the caller who began the import.
@@ -92,7 +92,7 @@ func (im *importer) begin() error {
 	if err != nil {
 		return err
 	}
-	if im.state.Cut != rows.Cut {
+	if im.state.Cut != transfer.Cut {
 		return fmt.Errorf("%s is of another version of countmill, which cuts files in another way: finish the import with that one", im.statePath)
 	}
 	if age := now.Sub(im.state.Began); age > im.horizon {
@@ -135,7 +135,7 @@ type badRows struct {
 }
 
 func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string, bad badRows, err error) {
-	err = im.each(ctx, func(b *rows.Block) error {
+	err = im.each(ctx, func(b *transfer.Block) error {
 		for _, row := range b.Bad {
 			if bad.n++; len(bad.shown) < badShown {
 				bad.shown = append(bad.shown, fmt.Sprintf("line %d: %v", row.Line, row.Err))
@@ -151,16 +151,16 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 }
 
 // each reads the file's blocks. sum becomes the hash of what was read.
-func (im *importer) each(ctx context.Context, do func(*rows.Block) error, sum *string) error {
+func (im *importer) each(ctx context.Context, do func(*transfer.Block) error, sum *string) error {
 	if _, err := im.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	hash := sha256.New()
-	reader, err := rows.NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.format, im.state.Began, im.horizon)
+	reader, err := transfer.NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.format, im.state.Began, im.horizon)
 	if err != nil {
 		return err
 	}
-	blocks := rows.NewBlocks(reader)
+	blocks := transfer.NewBlocks(reader)
 	for {
 		b, err := blocks.Next()
 		if errors.Is(err, io.EOF) {
@@ -213,11 +213,11 @@ func (im *importer) send(ctx context.Context) error {
 	im.progress = startProgress(im.stderr, "importing", "rows", im.size)
 	defer im.progress.stop()
 	g, ctx := errgroup.WithContext(ctx)
-	blocks := make(chan *rows.Block)
+	blocks := make(chan *transfer.Block)
 	var sum string
 	g.Go(func() error {
 		defer close(blocks)
-		return im.each(ctx, func(b *rows.Block) error {
+		return im.each(ctx, func(b *transfer.Block) error {
 			select {
 			case blocks <- b:
 				return nil

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // maxSpool is how much of standard input is copied to a temporary file.
@@ -65,7 +65,7 @@ func newRejects(path string, reading *os.File) (*rejects, error) {
 	return r, nil
 }
 
-func (r *rejects) add(row rows.Row) error {
+func (r *rejects) add(row transfer.Row) error {
 	if r == nil {
 		return nil
 	}

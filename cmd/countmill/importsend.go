@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // sendBlock returns when all good rows of a block are accepted.
-func (im *importer) sendBlock(ctx context.Context, b *rows.Block) error {
-	key := fmt.Sprintf("import-%d:%s:%d", rows.Cut, im.done.SHA256, b.Number)
+func (im *importer) sendBlock(ctx context.Context, b *transfer.Block) error {
+	key := fmt.Sprintf("import-%d:%s:%d", transfer.Cut, im.done.SHA256, b.Number)
 	body, n := b.Keyed(im.state.Began)
 	if err := im.sendRows(ctx, b, key, body, n); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (im *importer) sendBlock(ctx context.Context, b *rows.Block) error {
 }
 
 // sendRows sends one request, and the same request again while that may help.
-func (im *importer) sendRows(ctx context.Context, b *rows.Block, key string, body []byte, n int) error {
+func (im *importer) sendRows(ctx context.Context, b *transfer.Block, key string, body []byte, n int) error {
 	if n == 0 {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (im *importer) sendRows(ctx context.Context, b *rows.Block, key string, bod
 
 // dropReused notes the rows of a block that were not counted, because other deltas were counted under
 // their ids. All others of the request were.
-func (im *importer) dropReused(b *rows.Block, conflicts []countmill.Conflict) error {
+func (im *importer) dropReused(b *transfer.Block, conflicts []countmill.Conflict) error {
 	sent := b.WithIDs()
 	im.mu.Lock()
 	defer im.mu.Unlock()

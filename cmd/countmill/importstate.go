@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/countmill/countmill/internal/rows"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // stateSuffix makes the name of a file's state of the file's own.
@@ -31,7 +31,7 @@ type importState struct {
 
 // loadState reads the state in path. fresh: there is none, and the import begins now.
 func loadState(path string, now time.Time) (s importState, fresh bool, err error) {
-	s = importState{Cut: rows.Cut, Began: now}
+	s = importState{Cut: transfer.Cut, Began: now}
 	if path == "" {
 		return s, true, nil
 	}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/countmill/countmill/internal/guard"
-	"github.com/countmill/countmill/internal/port"
+	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
 // A process is a countmill, or a memcached beside it, that this program starts, kills
@@ -22,14 +22,14 @@ type process struct {
 	name   string
 	path   string
 	args   []string
-	port   *port.Kept // from the first start to the end
-	addr   string     // HOST:PORT
-	client *client    // nil for what speaks no HTTP
+	port   *freeport.Kept // from the first start to the end
+	addr   string         // HOST:PORT
+	client *client        // nil for what speaks no HTTP
 	log    *os.File
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	guard  *guard.Guard
+	guard  *reaper.Guard
 }
 
 // newCountmill is a countmill that runs the role, which is "up" for all of them.
@@ -54,7 +54,7 @@ func newMemcached(cfg config, dir string) (*process, error) {
 }
 
 func newProcess(path, dir, name string) (*process, error) {
-	kept, err := port.Keep()
+	kept, err := freeport.Keep()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (p *process) start(ctx context.Context) error {
 		defer close(exited)
 		_ = cmd.Wait() // how it ended is in its log; only that it ended matters here
 	}(p.cmd)
-	g, err := guard.Process(p.cmd.Process.Pid)
+	g, err := reaper.Process(p.cmd.Process.Pid)
 	if err != nil {
 		return fmt.Errorf("guard of %s: %w", p.name, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -17,7 +17,7 @@ type counts struct {
 	reader    *reader.Reader
 
 	store *pebble.Store
-	bus   *loopback.Bus
+	bus   *inproc.Bus
 	stop  context.CancelFunc // of the aggregator
 	ended chan struct{}      // closed when the aggregator has ended, with its error in err
 	err   error
@@ -29,7 +29,7 @@ func openCounts(dir string) (*counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	bus, busErr := loopback.New(loopback.Config{WaitForAck: true})
+	bus, busErr := inproc.New(inproc.Config{WaitForAck: true})
 	if busErr != nil {
 		return nil, errors.Join(busErr, store.Close())
 	}

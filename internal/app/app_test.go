@@ -13,7 +13,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is

@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/gcppubsub"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memcached"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
@@ -81,7 +81,7 @@ func (b *backends) openBus(u backendURL, cfg Config) error {
 	if u.scheme == "pubsub" {
 		return b.openPubSub(u, cfg)
 	}
-	bus, err := loopback.New(loopback.Config{WaitForAck: true})
+	bus, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		return fmt.Errorf("--bus: %w", err)
 	}

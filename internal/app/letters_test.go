@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -82,7 +82,7 @@ func TestAReaderIsAskedForAReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	b, err := loopback.New(loopback.Config{WaitForAck: true})
+	b, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		t.Fatal(err)
 	}

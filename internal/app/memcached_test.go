@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/emulator"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // memcached is a help and no more: while it hangs or is gone, totals are right and the

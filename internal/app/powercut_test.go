@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
-	"github.com/countmill/countmill/internal/powertest"
+	"github.com/countmill/countmill/internal/testing/powertest"
 )
 
 var (
@@ -129,7 +129,7 @@ func (m *machine) open(cfg Config) (*backends, error) {
 	if err != nil {
 		return nil, err
 	}
-	bus, err := loopback.New(loopback.Config{WaitForAck: true})
+	bus, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/store"
@@ -28,7 +28,7 @@ func TestAReaderShowsTheLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	b, err := loopback.New(loopback.Config{})
+	b, err := inproc.New(inproc.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestSingleRolesTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	b, err := loopback.New(loopback.Config{WaitForAck: true})
+	b, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // upOn runs all roles on a store that outlives them.
@@ -20,7 +20,7 @@ func upOn(t *testing.T, s store.Store, cfg Config) *running {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	a, err := newApp(cfg, func(Config) (*backends, error) {
-		b, err := loopback.New(loopback.Config{WaitForAck: true})
+		b, err := inproc.New(inproc.Config{WaitForAck: true})
 		if err != nil {
 			return nil, err
 		}

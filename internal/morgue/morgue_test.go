@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
 	"github.com/countmill/countmill/internal/morgue"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A request for a replay is not listed as a letter, wherever a page begins or ends.

@@ -10,11 +10,11 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/backendtest/fakestore"
-	"github.com/countmill/countmill/backend/loopback"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/internal/morgue"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -29,7 +29,7 @@ func inPostOffice(t *testing.T, f func(t *testing.T, p *postOffice)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 		p := &postOffice{t: t, store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf})}
 		p.letters = letters.New(morgue.Morgue{Store: p.store}, letters.Config{})
 		f(t, p)
@@ -38,7 +38,7 @@ func inPostOffice(t *testing.T, f func(t *testing.T, p *postOffice)) {
 
 // aggregate starts an aggregator, and returns what ends it in good order.
 func (p *postOffice) aggregate() (stop func()) {
-	bus, err := loopback.New(loopback.Config{})
+	bus, err := inproc.New(inproc.Config{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

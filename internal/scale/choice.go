@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
 	"github.com/countmill/countmill/internal/shards"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A Chooser picks shards for one aggregator. shards.Policy has the promises.
@@ -20,7 +20,7 @@ type Choice func(s *Setup, random rand.Source) Chooser
 
 // Product is what countmill does.
 func Product(s *Setup, random rand.Source) Chooser {
-	return shards.New(shards.Config{Rate: s.Store.Rate, Max: s.Max, Env: &env.Env{Random: random}})
+	return shards.New(shards.Config{Rate: s.Store.Rate, Max: s.Max, Env: &sysenv.Env{Random: random}})
 }
 
 // Choices are what the product's is compared with, by name. They never ask for more shards.

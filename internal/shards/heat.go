@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // heat is what is known of a counter that is not cold, about its present number of shards.
@@ -53,7 +53,7 @@ const (
 )
 
 // next returns where to begin to search for a shard.
-func (h *heat) next(n int, rate float64, e *env.Env) int {
+func (h *heat) next(n int, rate float64, e *sysenv.Env) int {
 	h.about(n)
 	chance := min(mostLooks, looks*rate/max(h.rate(), 0.01))
 	if h.look = h.at < 0 || e.Float64() < chance; !h.look {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // Start is how many shards a new counter has. Most counters never need more, and a read of one
@@ -24,7 +24,7 @@ type Config struct {
 	// Default 65,536.
 	Remember int
 	// Env is for simulations. Leave it nil.
-	Env *env.Env
+	Env *sysenv.Env
 }
 
 // An End says how a commit to a shard ended. The zero value: it was not made.

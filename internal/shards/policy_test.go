@@ -8,12 +8,12 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 var began = time.Unix(1_700_000_000, 0).Truncate(Epoch)
 
-func seeded(seed uint64) *env.Env { return &env.Env{Random: rand.NewPCG(seed, 0)} }
+func seeded(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
 // One process never has one shard in two commits, whatever it remembers of the counter.
 func TestPickGivesAShardOnce(t *testing.T) {

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A Clock tells the store's time. Its zero value knows nothing and shows the machine's.
 // All methods may be called at once.
 type Clock struct {
 	// Env is for simulations.
-	Env *env.Env
+	Env *sysenv.Env
 
 	mu     sync.Mutex
 	known  bool

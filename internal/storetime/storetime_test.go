@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // bench is a clock whose machine's wall clock can be set, beside a store's.
@@ -17,7 +17,7 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{}
-	b.Env = &env.Env{Wall: func() time.Time { return time.Now().Add(b.set) }}
+	b.Env = &sysenv.Env{Wall: func() time.Time { return time.Now().Add(b.set) }}
 	return b
 }
 

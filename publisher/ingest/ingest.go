@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -174,7 +174,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 		form = wire.NDJSON
 	}
 	// Before the times in its body are compared with the clock, and called wrong.
-	if err := env.CheckClock(time.Now()); err != nil {
+	if err := sysenv.CheckClock(time.Now()); err != nil {
 		return 0, err
 	}
 	q := &incoming{caller: access.From(r.Context()), form: form, key: key, keyed: keyed}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A steadyQueue has requests under way, of which as many are taken a second as the test says.
@@ -240,7 +240,7 @@ func (r *toldReader) Read(p []byte) (int, error) {
 func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 		h := New(slowSender{make(chan struct{}, 1)}, Config{Timeout: 20 * time.Second})
 		body := strings.Repeat(`{"counter":"a"}`+"\n", 3000)
 		answers := make(chan int, 100)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/access/accesstest"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A token that has reached a limit gets 429, with the limit and when to come again, before its
@@ -23,7 +23,7 @@ func TestTokensHaveLimits(t *testing.T) {
 		"new_counters_per_hour": {NewCounters: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+			time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 			s := &recorder{}
 			h := New(s, Config{})
 			tokens, secrets := accesstest.Open(t, access.Token{Name: "limited", Scopes: []access.Scope{access.Publish}, Limits: l})

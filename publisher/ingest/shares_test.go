@@ -14,7 +14,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access/accesstest"
-	"github.com/countmill/countmill/internal/env"
+	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A batchSender takes all that has come at once, as a publisher does, at a speed, and answers
@@ -133,7 +133,7 @@ const early = 10 * time.Second
 // beside runs crowds on one sender.
 func beside(t *testing.T, s *batchSender, length time.Duration, crowds ...*crowd) {
 	t.Helper()
-	time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+	time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 	s.wake = make(chan struct{}, 1)
 	h := New(s, Config{Bus: s.bus})
 	var all sync.WaitGroup
@@ -233,7 +233,7 @@ func TestSlowBusIsGivenEnough(t *testing.T) {
 func TestPendingIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(env.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 		h := New(&recorder{block: true}, Config{Timeout: time.Hour, MaxBody: 1 << 20, MaxPending: 8 << 20})
 		ctx, cancel := context.WithCancel(t.Context())
 		post := func(caller string, size int) (status chan int) {

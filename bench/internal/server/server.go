@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/countmill/countmill/internal/port"
+	"github.com/countmill/countmill/internal/testing/freeport"
 )
 
 // ErrMissing means that a server is not installed on this machine.
@@ -134,7 +134,7 @@ func (p *Process) Stop() {
 
 // FreeAddr is an address of loopback that nobody else is given until this process ends.
 func FreeAddr() (addr, number string, err error) {
-	kept, err := port.Keep()
+	kept, err := freeport.Keep()
 	if err != nil {
 		return "", "", err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/loopback"
+	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/bench/internal/load"
@@ -84,7 +84,7 @@ func (e *Embedded) open(dir string) error {
 		_ = e.Store.Close()
 		debug.FreeOSMemory() // the next system measured has the machine as this one had
 	})
-	bus, err := loopback.New(loopback.Config{WaitForAck: true})
+	bus, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,211 @@
+package inproc
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+)
+
+// messageCost is roughly what a message takes beside its payload: the envelope, its
+// place in line and the goroutine that waits for its ack.
+const messageCost = 4 << 10
+
+// A Config says how a Bus delivers. The zero value works.
+type Config struct {
+	// WaitForAck makes Publish return when the message was acked. Default false.
+	WaitForAck bool
+
+	// MaxBytes is the most memory of messages that are not settled, roughly. A message
+	// that is larger goes alone. Default 256 MiB.
+	MaxBytes int64
+
+	// Logger gets a line when Close loses messages. Default none.
+	Logger *slog.Logger
+}
+
+// A Bus connects publishers and subscribers of one process. All its methods may be
+// called at once.
+type Bus struct {
+	cfg   Config
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	tasks sync.WaitGroup // subscriptions, and deliveries that are not settled
+
+	mu     sync.Mutex // for all below
+	closed bool
+	topics map[string]*topic
+	bytes  int64
+	room   chan struct{} // closed when bytes shrinks, then replaced
+}
+
+// A topic is a line of messages that no subscriber holds.
+type topic struct {
+	line          *list.List      // of *delivery
+	subscriptions []*subscription // replaced, never changed
+	pumping       bool            // pump runs
+	wake          chan struct{}   // to the pump: something changed; holds one
+}
+
+// A delivery is a message until it is settled.
+type delivery struct {
+	msg   *message.Message
+	topic *topic
+	size  int64
+	place *list.Element   // nil while a subscriber holds it, and once settled
+	from  context.Context // of the message that was published, where its publisher waits for the ack
+	done  chan error      // gets the outcome, once
+}
+
+var (
+	_ message.Publisher  = (*Bus)(nil)
+	_ message.Subscriber = (*Bus)(nil)
+)
+
+// errNacked makes a publisher send the message again.
+var errNacked = errors.New("loopback: the subscriber refused the message; it was not applied")
+
+// New returns an open bus.
+func New(cfg Config) (*Bus, error) {
+	if cfg.MaxBytes < 0 {
+		return nil, fmt.Errorf("loopback: MaxBytes must not be negative, got %d", cfg.MaxBytes)
+	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 256<<20)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Bus{cfg: cfg, topics: make(map[string]*topic), room: make(chan struct{})}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Publish hands messages over one after the other; the package comment says when it
+// returns what. It stops at the first error.
+func (b *Bus) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		d, err := b.enqueue(topic, m)
+		if err != nil {
+			return err
+		}
+		if !b.cfg.WaitForAck {
+			continue
+		}
+		select {
+		case err = <-d.done:
+		case <-m.Context().Done():
+			err = b.leave(d, context.Cause(m.Context()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enqueue waits for room and puts a copy of the message in line.
+func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
+	d := &delivery{msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1), from: context.Background()}
+	if b.cfg.WaitForAck {
+		d.from = m.Context()
+	}
+	for {
+		b.mu.Lock()
+		switch {
+		case b.closed:
+			b.mu.Unlock()
+			return nil, fmt.Errorf("loopback: %w", countmill.ErrClosed)
+		case b.bytes == 0 || b.bytes+d.size <= b.cfg.MaxBytes:
+			b.bytes += d.size
+			d.topic = b.topicLocked(name)
+			d.queueLocked()
+			b.mu.Unlock()
+			return d, nil
+		}
+		room := b.room
+		b.mu.Unlock()
+		select {
+		case <-room:
+		case <-b.life.Done():
+		case <-m.Context().Done():
+			return nil, fmt.Errorf("%w: loopback: no room: %w", countmill.ErrUnavailable, context.Cause(m.Context()))
+		}
+	}
+}
+
+func (b *Bus) topicLocked(name string) *topic {
+	t, ok := b.topics[name]
+	if !ok {
+		t = &topic{line: list.New(), wake: make(chan struct{}, 1)}
+		b.topics[name] = t
+	}
+	return t
+}
+
+func (d *delivery) queueLocked() {
+	d.place = d.topic.line.PushBack(d)
+	d.topic.signal()
+}
+
+func (t *topic) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave ends a publisher's wait. A message that no subscriber holds is taken back.
+func (b *Bus) leave(d *delivery, cause error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case err := <-d.done:
+		return err
+	default:
+	}
+	if d.place == nil {
+		return fmt.Errorf("%w: loopback: a subscriber holds the message: %w", countmill.ErrOutcomeUnknown, cause)
+	}
+	d.topic.line.Remove(d.place)
+	b.settleLocked(d, nil)
+	return fmt.Errorf("%w: loopback: no subscriber took the message: %w", countmill.ErrUnavailable, cause)
+}
+
+// settleLocked gives a message's outcome to its publisher and its room to others.
+func (b *Bus) settleLocked(d *delivery, err error) {
+	d.place = nil
+	d.done <- err
+	b.bytes -= d.size
+	close(b.room)
+	b.room = make(chan struct{})
+}
+
+// Close ends all subscriptions and closes their channels. Whoever waits in Publish gets
+// an error that matches countmill.ErrClosed, as does every later call of Publish or
+// Subscribe. Close the bus after the publisher and the subscriber have come to their
+// end: what is unsettled has an unknown outcome. It may be called again.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	lost := 0
+	for _, t := range b.topics {
+		for e := t.line.Front(); e != nil; e = e.Next() {
+			b.settleLocked(e.Value.(*delivery), fmt.Errorf("loopback: no subscriber took the message: %w", countmill.ErrClosed))
+			lost++
+		}
+		t.line.Init()
+	}
+	b.mu.Unlock()
+	b.end()
+	b.tasks.Wait()
+	if lost > 0 && !b.cfg.WaitForAck {
+		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "bus closed with messages that nobody took", slog.Int("messages", lost))
+	}
+	return nil
+}

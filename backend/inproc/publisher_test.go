@@ -1,0 +1,113 @@
+package inproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend/inproc"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/wire"
+)
+
+// fold counts what messages say, refusing some, without markers, as an aggregator does
+// that trusts this bus with anonymous parts.
+func fold(t *testing.T, messages <-chan *message.Message) int64 {
+	total := int64(0)
+	for m := range messages {
+		if rand.N(3) == 0 {
+			m.Nack()
+			continue
+		}
+		b, err := wire.Decode(m.Payload)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range b.Parts {
+			for _, e := range p.Entries {
+				total += e.Delta
+			}
+		}
+		m.Ack()
+	}
+	return total
+}
+
+func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+		bus := open(t, inproc.Config{WaitForAck: true})
+		messages := subscribe(t, bus, t.Context())
+		p, err := publisher.New(bus, publisher.Config{Topic: "t", Linger: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var callers sync.WaitGroup
+		for i := range 20 {
+			callers.Go(func() {
+				for range 50 {
+					if err := p.Add("a", 1); err != nil {
+						t.Error(err)
+					}
+					if err := p.Publish(t.Context(), countmill.Increment{Counter: fmt.Sprint(i), Delta: 1}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		go func() {
+			callers.Wait()
+			if err := p.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			_ = bus.Close()
+		}()
+		if got := fold(t, messages); got != 2000 {
+			t.Errorf("counted %d, want 2000", got)
+		}
+	})
+}
+
+// TestStopInTheWrongOrder: the aggregator is gone and the bus closed before the
+// publisher: an error, not a hang, and no silence.
+func TestStopInTheWrongOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+		bus := open(t, inproc.Config{WaitForAck: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		messages := subscribe(t, bus, ctx)
+		p, err := publisher.New(bus, publisher.Config{Topic: "t", Linger: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
+		go func() { answer <- p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}) }()
+		<-messages
+		cancel()
+		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("Publish: got %v, want ErrOutcomeUnknown", err)
+		}
+		go func() { answer <- p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}) }()
+		synctest.Wait() // it waits for a subscriber
+		_ = bus.Close()
+		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("Publish: got %v, want ErrOutcomeUnknown", err)
+		}
+		closing, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
+		if err := p.Close(closing); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("Close: got %v, want the 2 increments", err)
+		}
+	})
+}

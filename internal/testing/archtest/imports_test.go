@@ -1,0 +1,247 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/countmill/countmill"
+
+// An arrow that must not be: no package under from may depend on one under dep.
+//
+// from and dep are import paths; "/x" stands for module + "/x". A trailing "/..." of
+// from means the package and all below it; dep always means that.
+type arrow struct {
+	from, dep string
+	// direct is true where an import is forbidden but a dependency by way of another
+	// package is the right way.
+	direct bool
+	why    string
+}
+
+var (
+	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin"}
+	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
+	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
+	stores    = []string{"github.com/cockroachdb/pebble"}
+)
+
+// forbidden is the picture in CONTRIBUTING.md, arrow by arrow.
+func forbidden() []arrow {
+	arrows := []arrow{
+		{from: "/wire/...", dep: "/backend", why: "the wire format is below everything that carries it"},
+		{from: "/wire/...", dep: "/internal", why: "the wire format stands on the root package alone"},
+		{from: "/cmd/...", dep: "/backend", direct: true, why: "internal/app is the one place where backends are chosen"},
+		{from: "/internal/api/...", dep: "/backend", why: "what HTTP surfaces share knows no backend"},
+		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+	}
+	for _, role := range roles {
+		under := role + "/..."
+		arrows = append(arrows,
+			arrow{from: "/wire/...", dep: role, why: "the wire format is below the roles"},
+			arrow{from: "/cmd/...", dep: role, direct: true, why: "internal/app composes the roles, for cmd and for tests alike"},
+			arrow{from: "/internal/api/...", dep: role, why: "what HTTP surfaces share knows no role"},
+			arrow{from: under, dep: "/backend", why: "roles define interfaces; backends implement them"},
+			arrow{from: under, dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+		)
+		for _, other := range roles {
+			if other != role {
+				arrows = append(arrows, arrow{from: under, dep: other, why: "roles meet on the wire and in the store, never in Go"})
+			}
+		}
+		for _, dep := range cloudSDKs {
+			arrows = append(arrows, arrow{from: under, dep: dep, why: "a technology belongs behind a role, in its backend"})
+		}
+		for _, dep := range stores {
+			arrows = append(arrows, arrow{from: under, dep: dep, why: "a technology belongs behind a role, in its backend"})
+		}
+		for _, dep := range telemetry {
+			arrows = append(arrows, arrow{from: under, dep: dep, why: "roles expose Stats(); services that import one choose their own metrics client"})
+		}
+	}
+	return arrows
+}
+
+// A listed is what `go list` says of a package. Imports and Deps leave tests out.
+type listed struct {
+	ImportPath, Name, Doc string
+	Imports, Deps         []string
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports,Deps", module+"/...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %s", exit.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportArrows(t *testing.T) {
+	t.Parallel()
+	pkgs := list(t)
+	for _, a := range forbidden() {
+		if !slices.ContainsFunc(pkgs, func(p listed) bool { return under(p.ImportPath, a.from) }) {
+			t.Errorf("no package is under %s: mend the table", a.from)
+		}
+	}
+	for _, problem := range violations(pkgs, forbidden()) {
+		t.Error(problem)
+	}
+}
+
+// violations is every arrow of pkgs that must not be, with the reason.
+func violations(pkgs []listed, arrows []arrow) []string {
+	var problems []string
+	complain := func(p listed, dep, why string) {
+		problems = append(problems, fmt.Sprintf("%s depends on %s: %s", p.ImportPath, dep, why))
+	}
+	for _, p := range pkgs {
+		for _, a := range arrows {
+			deps := p.Deps
+			if a.direct {
+				deps = p.Imports
+			}
+			for _, dep := range deps {
+				if under(p.ImportPath, a.from) && under(dep, a.dep+"/...") {
+					complain(p, dep, a.why)
+				}
+			}
+		}
+		for _, dep := range p.Deps {
+			if why := broken(p.ImportPath, dep); why != "" {
+				complain(p, dep, why)
+			}
+		}
+		if slices.Contains(p.Imports, "testing") && !servesTests(p.ImportPath) {
+			complain(p, "testing", "only tests and packages that serve tests (names that end in test, emulator and faultproxy) do")
+		}
+	}
+	return problems
+}
+
+func servesTests(path string) bool {
+	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/testing/emulator") || strings.HasSuffix(path, "/internal/testing/faultproxy")
+}
+
+// forTests are packages that only tests import, and programs outside the module.
+var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/scale/...", "/internal/testing/sim/..."}
+
+// broken says why from must not depend on dep, for the rules that no table holds.
+func broken(from, dep string) string {
+	switch {
+	case from == module && (strings.Contains(first(dep), ".")):
+		return "the root package holds words only: standard library, nothing else"
+	case under(dep, "/cmd/...") || under(dep, "/examples/...") || under(dep, "/internal/testing/archtest/..."):
+		return "commands, examples and tests are the top: nothing imports them"
+	case under(dep, "/wire/internal/batchpb") && from != dep:
+		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
+	case under(dep, "/store/storetest") && from != dep:
+		return "conformance suites are for tests"
+	case slices.ContainsFunc(forTests, func(p string) bool { return under(dep, p) && !under(from, p) }):
+		return "emulators, faults, planted bugs and the simulator are for tests: countmill never needs one"
+	case under(from, "/backend/...") && under(dep, "/backend/...") && backend(from) != backend(dep) && backend(from) != "backendtest":
+		return "one technology per package: backends know nothing of each other"
+	}
+	return ""
+}
+
+// under reports whether path is pattern, or below it where it ends in "/...".
+func under(path, pattern string) bool {
+	if strings.HasPrefix(pattern, "/") {
+		pattern = module + pattern
+	}
+	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return path == base || strings.HasPrefix(path, base+"/")
+	}
+	return path == pattern
+}
+
+func first(path string) string { return strings.Split(path, "/")[0] }
+
+// backend is the X of module/backend/X and all below it.
+func backend(path string) string {
+	return first(strings.TrimPrefix(path, module+"/backend/"))
+}
+
+func TestViolationsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from, dep string
+		want      bool
+	}{
+		{"", "github.com/google/uuid", true},
+		{"", "strings", false},
+		{"/wire", "", false},
+		{"/wire", "/publisher", true},
+		{"/wire", "/wire/internal/batchpb", true},
+		{"/publisher", "/wire", false},
+		{"/publisher", "/aggregator", true},
+		{"/publisher/ingest", "/reader", true},
+		{"/publisher", "github.com/prometheus/client_golang/prometheus", true},
+		{"/publisher", "github.com/cockroachdb/pebble/v2", true},
+		{"/publisherx", "/aggregator", false},
+		{"/aggregator", "/backend/pebble", true},
+		{"/reader", "cloud.google.com/go/datastore", true},
+		{"/backend/pebble", "/aggregator", false},
+		{"/admin/letters", "/aggregator", true},
+		{"/backend/pebble", "/backend/memory", true},
+		{"/backend/pebble", "/backend/pebble/internal/key", false},
+		{"/backend/pebble", "/store/storetest", true},
+		{"/store/storetest", "testing", false},
+		{"/backend/pebble", "testing", true},
+		{"/internal/app", "/internal/testing/emulator", true},
+		{"/examples/identifiers", "/internal/testing/faultproxy", true},
+		{"/internal/api", "/internal/testing/sim", true},
+		{"/backend/pebble", "/internal/testing/powertest", true},
+		{"/internal/testing/sim", "/store/storetest/fakestore", false},
+		{"/internal/app", "/backend/pebble", false},
+		{"/internal/app", "/cmd/countmill", true},
+		{"/cmd/countmill", "/internal/app", false},
+		{"/cmd/countmill", "/backend/pebble", true},
+	} {
+		dep := tt.dep
+		if dep == "" || dep[0] == '/' {
+			dep = module + dep
+		}
+		p := listed{ImportPath: module + tt.from, Imports: []string{dep}, Deps: []string{dep}}
+		if got := violations([]listed{p}, forbidden()); (len(got) > 0) != tt.want {
+			t.Errorf("%q importing %q: got %q, want a violation: %t", tt.from, tt.dep, got, tt.want)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		want := "Package " + p.Name + " "
+		if p.Name == "main" {
+			want = "Command "
+		}
+		if !strings.HasPrefix(p.Doc, want) {
+			t.Errorf("%s: got package comment %q, want one that begins with %q", p.ImportPath, p.Doc, want)
+		}
+	}
+}

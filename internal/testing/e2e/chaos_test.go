@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/testing/faultproxy"
+)
+
+// Whatever is killed, stopped, cut off, delayed or half-open, and however much of that at
+// once: every increment that was acknowledged is counted once, none that was not sent is, and
+// every total that is read on the way is one that countmill may show.
+//
+// COUNTMILL_TEST_CHAOS is for how long faults strike (20s), COUNTMILL_TEST_SEED which.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	length := 20 * time.Second
+	if text := os.Getenv("COUNTMILL_TEST_CHAOS"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil || length < time.Second {
+			t.Fatalf("COUNTMILL_TEST_CHAOS must be a duration of at least 1s, got %q", text)
+		}
+	}
+	// Emulators keep all in memory: a longer run sends no more, but slower.
+	c := newChaos(t, seed(t), max(1, length/(15*time.Minute))*100*time.Millisecond)
+	began := time.Now()
+	for rounds := 1; time.Since(began) < length; rounds++ {
+		c.round(min(time.Duration(15+c.rand.IntN(15))*time.Second, length-time.Since(began)))
+		t.Logf("%s, round %d: %s", time.Since(began).Round(time.Second), rounds, c.progress())
+	}
+	c.settle()
+	c.report(time.Since(began))
+}
+
+// seed is COUNTMILL_TEST_SEED, or one that nobody chose.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	n := binary.NativeEndian.Uint64(b[:]) % 1e12
+	if text := os.Getenv("COUNTMILL_TEST_SEED"); text != "" && text != "0" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("COUNTMILL_TEST_SEED must be a number, got %q", text)
+		}
+	}
+	t.Logf("SEED=%d", n) // it decides which faults strike and what is sent, not how fast processes are
+	return n
+}
+
+// A chaos is a deployment of two publishers, three aggregators and two readers, of which
+// each has a way of its own to each of its servers.
+type chaos struct {
+	t       *testing.T
+	d       *ownDeployment
+	rand    *mathrand.Rand
+	ledger  *ledger
+	callers *callers
+	parent  int
+
+	members   []*member
+	victims   []victim
+	struck    map[strike]int
+	endings   []ending
+	cacheAway bool
+	orphaned  bool                      // in this round
+	faults    map[*faultproxy.Proxy]int // that have not ended, of each way
+	took      []time.Duration           // to recover, of each round
+	silent    []time.Duration           // the same of rounds with a half-open connection
+}
+
+// A victim is a process, or memcached (member is nil), and its ways to servers.
+type victim struct {
+	name   string
+	member *member
+	ways   []*faultproxy.Proxy
+}
+
+func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
+	t.Helper()
+	c := &chaos{
+		t: t, d: own(t), rand: mathrand.New(mathrand.NewPCG(seed, 1<<32)), parent: os.Getppid(),
+		struck: make(map[strike]int), faults: make(map[*faultproxy.Proxy]int),
+	}
+	c.ledger = newLedger("chaos", false)
+	// The emulator shows commits some milliseconds late to reads of the present moment, more
+	// where it has little of the machine, and in time to those that ask a little later for one
+	// that is past.
+	c.ledger.apart = time.Second
+	var publishers, readers []*member
+	for range 2 {
+		publishers = append(publishers, c.add("publisher", "--bus", c.d.bus(), "--linger", "50ms"))
+	}
+	for range 3 {
+		c.add("aggregator", "--bus", c.d.bus(), "--store", c.d.store(), "--shards", "4")
+	}
+	for range 2 {
+		readers = append(readers, c.add("reader", "--store", c.d.store()))
+	}
+	c.victims = append(c.victims, victim{name: "memcached"})
+	for _, m := range c.members {
+		until(t, time.Minute, "the "+m.role+" to be ready", m.ready)
+	}
+	c.callers = startCallers(t, c.ledger, seed, publishers, readers, pace)
+	c.look()
+	return c
+}
+
+// look asks all members for their metrics, again and again until the test ends.
+func (c *chaos) look() {
+	var looking sync.WaitGroup
+	over := make(chan struct{})
+	for _, m := range c.members {
+		looking.Go(func() {
+			for {
+				m.look(repeatMetrics...)
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Second):
+				}
+			}
+		})
+	}
+	c.t.Cleanup(func() { close(over); looking.Wait() })
+}
+
+// add starts a member with ways of its own.
+func (c *chaos) add(role string, flags ...string) *member {
+	c.t.Helper()
+	v := victim{name: role}
+	way := func(target string) string {
+		p := faultproxy.Start(c.t, target)
+		v.ways = append(v.ways, p)
+		return p.Host()
+	}
+	var env []string
+	if role != "reader" {
+		env = append(env, "PUBSUB_EMULATOR_HOST="+way(c.d.pubsub))
+	}
+	if role != "publisher" {
+		env = append(env, "DATASTORE_EMULATOR_HOST="+way(c.d.datastore))
+	}
+	if role == "reader" {
+		flags = append(flags, "--cache", "memcached://"+way(c.d.cache.Host()))
+	}
+	v.member = keep(c.t, env, role, flags...)
+	c.members, c.victims = append(c.members, v.member), append(c.victims, v)
+	return v.member
+}
+
+// round has faults strike for a time, some at once, then ends all of them and waits until
+// everything is well.
+func (c *chaos) round(length time.Duration) {
+	c.t.Helper()
+	over := time.Now().Add(length)
+	var next time.Time
+	c.orphaned = false
+	for time.Now().Before(over) {
+		c.end(time.Now())
+		if time.Now().After(next) {
+			c.strike()
+			pause := time.Duration(c.rand.ExpFloat64() * float64(700*time.Millisecond))
+			next = time.Now().Add(min(pause, 4*time.Second))
+		}
+		c.pause(20 * time.Millisecond)
+	}
+	c.end(over.Add(time.Hour))
+	healed, began := now(), time.Now()
+	for lacking := -1; lacking != 0; {
+		if time.Since(began) > 3*time.Minute {
+			c.t.Fatalf("3m after all faults had ended: %d increments that had been acknowledged are in no total; %s", lacking, c.unready())
+		}
+		c.pause(100 * time.Millisecond)
+		if lacking = c.callers.seek(c.rand, healed); c.unready() != "" {
+			lacking = -1
+		}
+	}
+	if c.orphaned {
+		c.silent = append(c.silent, time.Since(began))
+	} else {
+		c.took = append(c.took, time.Since(began))
+	}
+	c.ledger.check(false)
+	c.fail()
+}
+
+// pause waits, unless there is no reason any more to go on.
+func (c *chaos) pause(d time.Duration) {
+	c.t.Helper()
+	c.fail()
+	if os.Getppid() != c.parent {
+		c.t.Fatal("what had started the tests is gone")
+	}
+	<-time.After(d)
+}
+
+// fail ends the test where something was wrong.
+func (c *chaos) fail() {
+	c.t.Helper()
+	if err := c.ledger.problems(); err != nil {
+		c.t.Fatalf("%s\n%v", c.progress(), err)
+	}
+}
+
+// unready says who is not and why, empty where all are.
+func (c *chaos) unready() string {
+	var who strings.Builder
+	for _, m := range c.members {
+		p := m.up()
+		if p == nil {
+			fmt.Fprintf(&who, "a %s starts; ", m.role)
+			continue
+		}
+		if status, body := p.get("/readyz"); status != http.StatusOK {
+			fmt.Fprintf(&who, "the %s at %s is not ready: %d %s; ", m.role, p.url, status, body)
+		}
+	}
+	return who.String()
+}
+
+// settle ends the callers and compares everything.
+func (c *chaos) settle() {
+	c.t.Helper()
+	c.callers.end()
+	until(c.t, 3*time.Minute, "all that was acknowledged", func() bool { return c.callers.seek(c.rand, never) == 0 })
+	c.ledger.check(true)
+	c.fail()
+}

@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/reaper"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(builds{m})) }
+
+// builds runs tests and removes what they built.
+type builds struct{ m *testing.M }
+
+func (b builds) Run() int {
+	defer func() {
+		if binaryGuard != nil {
+			binaryGuard.End()
+			_ = os.RemoveAll(binaryDir)
+		}
+	}()
+	return b.m.Run()
+}
+
+// binaryDir is where the built command lies; binaryGuard is nil where no test needed it.
+var (
+	binaryDir   string
+	binaryGuard *reaper.Guard
+)
+
+// buildOnce builds the command as people run it, once for all tests. COUNTMILL_TEST_OVERLAY
+// names a file for go build -overlay: countmill with a mistake in it, which tests must find.
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "countmill-e2e-")
+	if err != nil {
+		return "", err
+	}
+	if binaryGuard, err = reaper.Dirs(dir); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	binaryDir = dir
+	binary := filepath.Join(dir, "countmill")
+	args := []string{"build", "-o", binary, "../../../cmd/countmill"}
+	if overlay := os.Getenv("COUNTMILL_TEST_OVERLAY"); overlay != "" {
+		args = slices.Insert(args, 1, "-overlay", overlay)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// A process is a countmill that runs one role.
+type process struct {
+	role      string
+	url       string // once listening is closed
+	cmd       *exec.Cmd
+	guard     *reaper.Guard
+	unguard   sync.Once
+	log       *logged
+	listening chan struct{}
+	exited    chan struct{}
+	err       error // how it ended, once exited is closed
+}
+
+// start runs a role on a free port and waits for its line. It ends with the test.
+func start(t *testing.T, env []string, role string, flags ...string) *process {
+	t.Helper()
+	p, err := spawn(env, role, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("log of the %s at %s:\n%s", role, p.url, p.log)
+		}
+	})
+	select {
+	case <-p.listening:
+	case <-p.exited:
+		t.Fatalf("countmill %s printed nothing: %v\n%s", role, p.err, p.log)
+	}
+	return p
+}
+
+// spawn runs a role on a free port. It ends with that of the tests, however this does.
+func spawn(env []string, role string, flags ...string) (*process, error) {
+	binary, err := buildOnce()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{role: role, log: &logged{}, listening: make(chan struct{}), exited: make(chan struct{})}
+	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = p.log
+	// A key that stops or interrupts the tests is not for it, which may stand still.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.follow(out)
+	if p.guard, err = reaper.Process(p.cmd.Process.Pid); err != nil {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		return nil, fmt.Errorf("guard of a process: %w", err)
+	}
+	return p, nil
+}
+
+// follow waits for the line that names the address, and then for the end.
+func (p *process) follow(out io.Reader) {
+	defer close(p.exited)
+	lines := bufio.NewReader(out)
+	line, _ := lines.ReadString('\n')
+	if _, rest, found := strings.Cut(line, "http://"); found {
+		p.url = "http://" + strings.Fields(rest)[0]
+		close(p.listening)
+	}
+	_, _ = io.Copy(io.Discard, lines)
+	p.err = p.cmd.Wait()
+}
+
+// kill ends the process by SIGKILL, unless it has ended.
+func (p *process) kill() {
+	p.unguard.Do(p.guard.End) // first: it must not outlive the process whose number it knows
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// stop ends the process by SIGTERM and wants exit 0.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(busy): // it ends itself before, but not with exit 0
+		t.Fatalf("the %s goes on after SIGTERM", p.role)
+	}
+	if p.err != nil {
+		t.Errorf("the %s ended with %v, want exit 0\n%s", p.role, p.err, p.log)
+	}
+	p.kill()
+}
+
+// pause has the process stand still until resume, with its connections open.
+func (p *process) pause(t *testing.T) { p.signal(t, syscall.SIGSTOP) }
+
+func (p *process) resume(t *testing.T) { p.signal(t, syscall.SIGCONT) }
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A logged is what a process prints, its end if it is much.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buf.Len() > 256<<10 {
+		l.buf.Next(128 << 10)
+	}
+	return l.buf.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// client keeps no connections: processes end under it.
+var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get returns the status and the body, 0 where there was no answer.
+func (p *process) get(path string) (int, string) {
+	resp, err := client.Get(p.url + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(body)
+}
+
+// metric is the sum of a metric over its labels, 0 where it is absent.
+func (p *process) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	status, body := p.get("/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics of the %s: %d %s", p.role, status, body)
+	}
+	sum, err := sumOf(body, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// sumOf finds the metric in what /metrics says.
+func sumOf(body, name string) (sum float64, err error) {
+	for line := range strings.Lines(body) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != name && !strings.HasPrefix(fields[0], name+"{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// busy is what a machine that is slow, or busy with other tests, gets beside what an idle one
+// needs for something that must happen.
+const busy = 3 * time.Minute
+
+// until waits for done, and fails the test after a time that is enough on any machine: limit is
+// that of an idle one. Those who promise how long something takes look at what is returned.
+func until(t *testing.T, limit time.Duration, what string, done func() bool) time.Duration {
+	t.Helper()
+	limit += busy
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %s in vain for %s", limit, what)
+		case <-tick.C:
+		}
+	}
+	return time.Since(began)
+}
+
+// ready waits until /readyz is 200.
+func (p *process) ready(t *testing.T) *process {
+	t.Helper()
+	until(t, 30*time.Second, "the "+p.role+" to be ready", func() bool {
+		status, _ := p.get("/readyz")
+		return status == http.StatusOK
+	})
+	return p
+}

@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/internal/sysenv"
+)
+
+// A fate is how a parked call ends.
+type fate int
+
+const (
+	released fate = iota // it is its turn
+	ended                // its context ended
+	killed               // its process was killed while it was under way
+)
+
+// A step is a goroutine that waits for its turn.
+type step struct {
+	p          *proc
+	op         string
+	key        uint64 // what it asks for: sorts steps that wait together
+	on         int    // the op that asks, 0 for none
+	n          int    // tells steps apart that are equal in all that
+	ctx        context.Context
+	at         time.Time     // when it came
+	jumped     time.Duration // World.jumped then
+	came       int           // when it came, in steps of the schedule
+	asks, gets text          // what it asks for and what it got, in words; may be nil
+	// run does what is asked, in the simulator's goroutine. nil for a first step.
+	run    func(fate)
+	resume chan struct{}
+	fenced bool
+	aside  bool // of the cache: no call of the bus or the store
+	slow   bool // answered when its context has ended, not before
+	frozen bool // while its machine was suspended
+}
+
+// opKey is where the context of a call has the number of the op that made it.
+type opKey struct{}
+
+// park waits for the caller's turn and returns false if its process is dead by then.
+func (w *World) park(s *step) bool {
+	s.resume, s.at = make(chan struct{}), time.Now()
+	if s.ctx != nil {
+		s.on, _ = s.ctx.Value(opKey{}).(int)
+	}
+	w.mu.Lock()
+	if s.p.dead {
+		w.mu.Unlock()
+		return false
+	}
+	if s.n == 0 {
+		s.p.calls++
+		s.n = s.p.calls
+	}
+	s.jumped = w.jumped
+	w.arrived = append(w.arrived, s)
+	w.mu.Unlock()
+	<-s.resume
+	return !s.fenced
+}
+
+// goesRound is how many calls show that a dead process tries the same for ever. From then on it waits
+// between two, or nothing else would have any time.
+const goesRound = 100_000
+
+// spawn starts a goroutine whose first step parks.
+func (w *World) spawn(p *proc, f func()) {
+	w.mu.Lock()
+	p.calls++
+	n := p.calls
+	w.mu.Unlock()
+	op := "go " + funcName(f)
+	go func() {
+		if !w.park(&step{p: p, op: op, n: n}) && n > goesRound {
+			<-time.After(time.Second)
+		}
+		f()
+	}()
+}
+
+// funcName is what a goroutine runs, short: those of one process that start at the same
+// moment are told apart by it.
+func funcName(f func()) string {
+	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return strings.TrimSuffix(name, "-fm")
+}
+
+func compareSteps(a, b *step) int {
+	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key),
+		cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
+}
+
+// absorb takes in what the goroutines did since the last step, and reports whether that
+// lets any of them go on.
+func (w *World) absorb() bool {
+	w.mu.Lock()
+	arrived, finished := w.arrived, w.finished
+	w.arrived, w.finished = nil, nil
+	w.mu.Unlock()
+	if len(arrived) > 0 {
+		w.pending = append(w.pending, arrived...)
+		slices.SortFunc(w.pending, compareSteps)
+		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
+		for _, s := range arrived {
+			s.came = w.Steps
+			s.p.begin(s)
+		}
+	}
+	changed := w.bus.absorb() || len(finished) > 0
+	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
+	for _, o := range finished {
+		w.finish(o)
+	}
+	return changed
+}
+
+// ready reports whether a step may have its turn.
+func (s *step) ready() bool {
+	if s.p.frozen {
+		return false
+	}
+	return !s.slow || s.ctx.Err() != nil
+}
+
+// release gives a step its turn.
+func (w *World) release(s *step) {
+	w.drop(s)
+	f := released
+	if s.ctx != nil && s.ctx.Err() != nil {
+		f = ended
+	}
+	w.trace("step", s.p, s.op, s.key)
+	switch f {
+	case released:
+		w.say(s.p, "%s", w.words(s.op, s.asks))
+	default:
+		w.say(s.p, "%s: its time is up", w.words(s.op, s.asks))
+	}
+	s.p.end(s)
+	if s.run != nil {
+		if !s.aside {
+			w.Calls++
+		}
+		s.run(f)
+		w.say(s.p, "   -> %s", w.words("", s.gets))
+	}
+	close(s.resume)
+}
+
+func (w *World) drop(s *step) {
+	at := slices.Index(w.pending, s)
+	w.pending = slices.Delete(w.pending, at, at+1)
+}
+
+// fence ends all steps of a process that was killed.
+func (w *World) fence(p *proc) {
+	synctest.Wait() // another may just have been killed
+	w.absorb()
+	w.mu.Lock()
+	p.dead = true
+	w.mu.Unlock()
+	for _, s := range slices.Clone(w.pending) {
+		if s.p != p {
+			continue
+		}
+		w.drop(s)
+		p.end(s)
+		s.fenced = true
+		if s.run != nil {
+			s.run(killed)
+		}
+		close(s.resume)
+	}
+}
+
+// newEnv is the machine of a process: its own wall clock and random numbers.
+func (w *World) newEnv(p *proc, image uint64) *sysenv.Env {
+	var seed [32]byte
+	for i := range 4 {
+		word := w.rng.Uint64()
+		for j := range 8 {
+			seed[8*i+j] = byte(word >> (8 * j))
+		}
+	}
+	return &sysenv.Env{
+		Wall:    p.wall,
+		Random:  rand.NewPCG(w.seed, image),
+		Entropy: rand.NewChaCha8(seed),
+		Spawn:   func(f func()) { w.spawn(p, f) },
+	}
+}
+
+// wall is what all clocks would show if they were right.
+func (w *World) wall() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.jumped)
+}
+
+// wall is what the process's clock shows.
+func (p *proc) wall() time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Now().Add(p.w.jumped + p.skew)
+}
+
+// setClocks changes what clocks show, also those of roles that look at them just then.
+func (w *World) setClocks(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}

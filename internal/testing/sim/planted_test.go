@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/internal/testing/bugtest"
+)
+
+// plantedMost is in how many schedules each bug has to be found each time.
+const plantedMost = 20_000
+
+// Every bug can still be planted.
+func TestBugsCanBePlanted(t *testing.T) {
+	t.Parallel()
+	bugtest.Check(t, bugtest.Read(t, "testdata/bugs"))
+}
+
+// The simulator must be able to fail: every planted bug breaks a promise, and is found in
+// every run. COUNTMILL_TEST_PLANTED is how many runs there are for each. It builds the
+// simulator anew for each bug, which takes most of the time.
+func TestPlanted(t *testing.T) {
+	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
+	if err != nil {
+		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take half an hour")
+	}
+	all := bugtest.Read(t, "testdata/bugs")
+	rows := make([]string, len(all))
+	t.Cleanup(func() {
+		t.Logf("schedules until a bug is found\n%-42s %6s %6s %6s  %s%s", "bug", "caught", "mean", "max", "by", strings.Join(rows, ""))
+	})
+	for i, b := range all {
+		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel()
+			binary := b.Build(t)
+			var f findings
+			for range runs {
+				f.hunt(t, binary)
+			}
+			rows[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
+				strings.Join(f.by, fmt.Sprintf("\n%66s", "")))
+			t.Log(rows[i])
+			if f.caught < runs {
+				t.Errorf("%s: found in %d of %d runs of %d schedules each", b.What, f.caught, runs, plantedMost)
+			}
+		})
+	}
+}
+
+// findings are what the runs for one bug came to, in schedules.
+type findings struct {
+	caught, all, most int
+	by                []string // the violations, each kind once
+}
+
+var foundLine = regexp.MustCompile(`(?m)^found in schedule (\d+), seed \d+: (.*)$`)
+
+// hunt runs fresh schedules until something is wrong.
+func (f *findings) hunt(t *testing.T, binary string) {
+	t.Helper()
+	start := rand.Uint64N(1 << 40)
+	hunt := exec.CommandContext(t.Context(), binary, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m")
+	hunt.Env = append(os.Environ(), fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
+	out, err := hunt.CombinedOutput()
+	found := foundLine.FindStringSubmatch(string(out))
+	switch {
+	case err != nil: // a bug that makes a role panic shows nothing about the simulator
+		t.Errorf("from seed %d: %v\n%.4000s", start, err, out)
+		return
+	case found == nil:
+		return
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.caught, f.all, f.most = f.caught+1, f.all+n, max(f.most, n)
+	kind := kindOf(found[2])
+	if !slices.Contains(f.by, kind) {
+		f.by = append(f.by, kind)
+	}
+}
+
+var (
+	names   = regexp.MustCompile(`\b(of "?|read |served )(a|b|below|poison|page:/[xy]|wide\d+)\b`)
+	numbers = regexp.MustCompile(`[0-9a-f]{32}|\d+(\.\d+)*`)
+)
+
+// kindOf is a violation without what is different in every schedule.
+func kindOf(violation string) string {
+	return numbers.ReplaceAllString(names.ReplaceAllString(violation, "${1}x"), "#")
+}
+
+// TestHunt is what hunt runs.
+func TestHunt(t *testing.T) {
+	start, err := strconv.ParseUint(os.Getenv("COUNTMILL_SIM_HUNT"), 10, 64)
+	if err != nil {
+		t.Skip("for TestPlanted")
+	}
+	began := time.Now()
+	for n := range plantedMost {
+		seed := start + uint64(n)
+		var r *Result
+		synctest.Test(t, func(*testing.T) { r = Run(seed, false) })
+		if len(r.Violations) > 0 {
+			fmt.Printf("found in schedule %d, seed %d: %s\n", n+1, seed, r.Violations[0])
+			return
+		}
+	}
+	fmt.Printf("nothing found in %d schedules, %s\n", plantedMost, time.Since(began))
+}

@@ -1,0 +1,86 @@
+package appengine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxTotals bounds memory: some 200 bytes each.
+	maxTotals = 5_000_000
+
+	// unknownShown is how many entities that are no shards are named.
+	unknownShown = 10
+)
+
+// A counter is one of the source. name is empty for a grand total.
+type counter struct {
+	layout Layout
+	name   string
+}
+
+// A Total is the sum of a counter's shards.
+type Total struct {
+	Layout Layout
+	Name   string // empty for the sum of a whole kind
+	Shards int
+	Sum    int64
+}
+
+// Found is what a source holds.
+type Found struct {
+	Began, Ended time.Time
+
+	// Unknown says of entities among the shards why they are none; the first ones of
+	// UnknownCount.
+	Unknown      []string
+	UnknownCount int
+
+	mu     sync.Mutex // shards are added by several goroutines
+	totals map[counter]*Total
+}
+
+func (f *Found) add(s shard) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := counter{s.layout, s.name}
+	t := f.totals[c]
+	if t == nil {
+		if len(f.totals) == maxTotals {
+			return fmt.Errorf("there are more counters than fit (limit: %d in one namespace)", maxTotals)
+		}
+		t = &Total{Layout: s.layout, Name: s.name}
+		f.totals[c] = t
+	}
+	sum := t.Sum + s.count
+	if (sum > t.Sum) != (s.count > 0) {
+		return fmt.Errorf("the shards of the %s counter %q sum to more than 64 bits", s.layout, s.name)
+	}
+	t.Sum = sum
+	t.Shards++
+	return nil
+}
+
+func (f *Found) unknown(why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.UnknownCount++; len(f.Unknown) < unknownShown {
+		f.Unknown = append(f.Unknown, why)
+	}
+}
+
+// Totals are what was found, ordered by name and layout.
+func (f *Found) Totals() []Total {
+	all := make([]Total, 0, len(f.totals))
+	for t := range maps.Values(f.totals) {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b Total) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Layout, b.Layout))
+	})
+	return all
+}

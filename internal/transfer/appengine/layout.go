@@ -1,0 +1,103 @@
+package appengine
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"cloud.google.com/go/datastore"
+)
+
+// A Layout is how one version of the code keeps its shards. See the package comment.
+type Layout string
+
+// The layouts.
+const (
+	Python Layout = "python"
+	DB     Layout = "db"
+	Java   Layout = "java"
+	JDO    Layout = "jdo"
+	Go     Layout = "go"
+	Simple Layout = "simple"
+)
+
+// The kinds of shards.
+const (
+	kindSimple  = "SimpleCounterShard"
+	kindGeneral = "GeneralCounterShard"
+	kindJava    = "CounterShard_" // and the counter's name
+)
+
+// A shard is what one entity says. name is empty where the counter has none.
+type shard struct {
+	layout Layout
+	name   string
+	count  int64
+}
+
+var (
+	ndbKey  = regexp.MustCompile(`^shard-((?s:.*))-[0-9]+$`)
+	goKey   = regexp.MustCompile(`^shard[0-9]+$`)
+	numeral = regexp.MustCompile(`^[0-9]+$`)
+)
+
+var errUnknown = errors.New("is in no layout of the article")
+
+// shardOf tells what an entity of a kind of shards is. An error says why it is none.
+func shardOf(key *datastore.Key, properties datastore.PropertyList) (shard, error) {
+	p := make(map[string]any, len(properties))
+	for _, property := range properties {
+		p[property.Name] = property.Value
+	}
+	switch {
+	case key.Parent != nil:
+		return shard{}, fmt.Errorf("%w: its key has a parent", errUnknown)
+	case key.Kind == kindSimple:
+		if _, ok := p["Count"]; ok {
+			return counted(Simple, "", p["Count"])
+		}
+		return counted(Simple, "", p["count"])
+	case key.Kind == kindGeneral:
+		return generalShard(key.Name, p)
+	}
+	name, ok := strings.CutPrefix(key.Kind, kindJava)
+	if !ok || !numeral.MatchString(key.Name) {
+		return shard{}, errUnknown
+	}
+	return counted(Java, name, p["count"])
+}
+
+// generalShard tells the five layouts apart that share a kind.
+func generalShard(key string, p map[string]any) (shard, error) {
+	if name, ok := p["counterName"].(string); ok {
+		return counted(JDO, name, p["count"])
+	}
+	if _, ok := p["Count"]; ok {
+		name, _ := p["Name"].(string)
+		after, named := strings.CutPrefix(key, name+"-")
+		switch {
+		case name == "" && goKey.MatchString(key), name != "" && named && goKey.MatchString(after):
+			return counted(Go, name, p["Count"])
+		}
+		return shard{}, errUnknown
+	}
+	if name, ok := p["name"].(string); ok {
+		if number, ok := strings.CutPrefix(key, name); ok && numeral.MatchString(number) {
+			return counted(DB, name, p["count"])
+		}
+		return shard{}, errUnknown
+	}
+	if m := ndbKey.FindStringSubmatch(key); m != nil {
+		return counted(Python, m[1], p["count"])
+	}
+	return shard{}, errUnknown
+}
+
+func counted(layout Layout, name string, count any) (shard, error) {
+	n, ok := count.(int64)
+	if !ok {
+		return shard{}, fmt.Errorf("its count is no integer but %v", count)
+	}
+	return shard{layout, name, n}, nil
+}

@@ -1,0 +1,123 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// maxLine is the longest row, in bytes. The longest that can be right, with every
+// character escaped, is a tenth of it.
+const maxLine = 64 << 10
+
+// A Row is one line of a file.
+type Row struct {
+	Line int    // from 1
+	Text string // without its end; cut at maxLine
+	Size int    // in the file, with the line's end
+	Inc  countmill.Increment
+	Err  error // why it cannot be counted; nil for a good row
+}
+
+// A Reader reads the rows of a file, one by one.
+type Reader struct {
+	lines   *bufio.Reader
+	columns *columns // of CSV; nil for NDJSON
+	line    int
+	began   time.Time
+	horizon time.Duration
+}
+
+// NewReader reads r, which has to have a header where format is CSV. The times of rows are
+// judged as of began.
+func NewReader(r io.Reader, format Format, began time.Time, horizon time.Duration) (*Reader, error) {
+	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), began: began, horizon: horizon}
+	if format != CSV {
+		return d, nil
+	}
+	text, _, err := d.next()
+	if err == io.EOF {
+		return nil, errors.New("it is empty: a CSV file begins with a line such as counter,delta")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.columns, err = parseHeader(string(text)); err != nil {
+		return nil, fmt.Errorf("line %d: %w", d.line, err)
+	}
+	return d, nil
+}
+
+// Next returns the next row, and io.EOF after the last. A row that is wrong is no error of
+// Next.
+func (d *Reader) Next() (Row, error) {
+	text, size, err := d.next()
+	if err != nil {
+		return Row{}, err
+	}
+	row := Row{Line: d.line, Text: string(text), Size: size}
+	if size > maxLine {
+		row.Err = fmt.Errorf("is longer than a row can be (limit: %d bytes)", maxLine)
+		return row, nil
+	}
+	if d.columns != nil {
+		row.Inc, row.Err = d.columns.increment(row.Text)
+	} else {
+		row.Inc, row.Err = decode(text)
+	}
+	if row.Err == nil && !row.Inc.Time.IsZero() {
+		row.Err = countmill.CheckTime(row.Inc.Time, d.began, d.horizon)
+	}
+	return row, nil
+}
+
+// next is the next line that is not blank, without its end. It is valid until the next
+// call.
+func (d *Reader) next() (text []byte, size int, err error) {
+	for {
+		text, err := d.lines.ReadSlice('\n')
+		size := len(text)
+		if err == bufio.ErrBufferFull { // the beginning is enough to name it
+			text = bytes.Clone(text)
+		}
+		for err == bufio.ErrBufferFull {
+			var more []byte
+			more, err = d.lines.ReadSlice('\n')
+			size += len(more)
+		}
+		if err != nil && (err != io.EOF || size == 0) {
+			return nil, 0, err
+		}
+		d.line++
+		if d.line == 1 {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+		if len(bytes.TrimSpace(text)) > 0 {
+			return text, size, nil
+		}
+	}
+}
+
+// farAhead is as late as times can be read: what is wrong with a row must not depend on
+// the clock, apart from its age, which Next judges.
+var farAhead = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// decode is one object of JSON, as the server reads it.
+func decode(text []byte) (countmill.Increment, error) {
+	incs, err := wire.DecodeJSON(text, wire.JSON, farAhead, math.MaxInt64)
+	if err != nil {
+		return countmill.Increment{}, err
+	}
+	if len(incs) != 1 || bytes.TrimSpace(text)[0] == '[' {
+		return countmill.Increment{}, errors.New("is an array: NDJSON has one object per line")
+	}
+	return incs[0], nil
+}

@@ -1,0 +1,296 @@
+package storetest
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
+	s := su.open(t)
+	for _, step := range []struct{ raise, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
+		got, err := s.GrowCounter(t.Context(), "a", step.raise)
+		if got != step.want || err != nil {
+			t.Errorf("GrowCounter to %d: got %d, %v, want %d", step.raise, got, err, step.want)
+		}
+		if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{step.want, 0}) {
+			t.Errorf("after GrowCounter to %d: records name %v shards, want %d and 0", step.raise, got, step.want)
+		}
+	}
+	raise(t, s, store.Growth{Counter: "b", Shards: 20})
+	if got, err := s.GrowCounter(t.Context(), "b", 5); got != 20 || err != nil {
+		t.Errorf("GrowCounter of what an aggregator raised: got %d, %v, want 20", got, err)
+	}
+}
+
+// A reset takes off what was folded by its look-up, and nothing that was folded later.
+func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "b", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -12), add("b", 0, 1)))
+	seen := look(t, s, "a")
+	mustFold(t, s, commit(nil, add("a", 1, 100)))
+	want := store.ResetResult{Removed: -7, At: seen.At}
+	if got := reset(t, s, resetOf("a", seen)); !cmp.Equal(got, want, sameTimes) {
+		t.Errorf("reset: got %+v, want %+v", got, want)
+	}
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 93, ResetState: store.ResetState{Baseline: -7, ResetAt: seen.At}})
+	checkLook(t, s, "b", store.Sum{Exists: true, Sum: 1})
+	again := look(t, s, "a")
+	if got, want := reset(t, s, resetOf("a", again)), (store.ResetResult{Removed: 100, At: again.At}); !cmp.Equal(got, want, sameTimes) {
+		t.Errorf("second reset: got %+v, want %+v", got, want)
+	}
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 93, ResetState: store.ResetState{Baseline: 93, ResetAt: again.At}})
+	raise(t, s, store.Growth{Counter: "a", Shards: 9})
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 93, ResetState: store.ResetState{Baseline: 93, ResetAt: again.At}})
+	if got := list(t, s, "a", "", 2); len(got) != 1 || got[0].Shards != 9 || got[0].Reset.Baseline != 93 || !got[0].Reset.ResetAt.Equal(again.At) {
+		t.Errorf("List: got %+v, want 9 shards and a baseline of 93", got)
+	}
+}
+
+func testResetIsIdempotent(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, math.MinInt64/2)))
+	first := resetOf("a", look(t, s, "a"))
+	done := reset(t, s, first)
+	mustFold(t, s, commit(nil, add("a", 0, 8)))
+	second := resetOf("a", look(t, s, "a"))
+	second.ID = first.ID
+	for range 2 {
+		if got := reset(t, s, second); !cmp.Equal(got, done, sameTimes) {
+			t.Errorf("reset under the same id: got %+v, want %+v as before", got, done)
+		}
+	}
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: math.MinInt64/2 + 8, ResetState: store.ResetState{Baseline: math.MinInt64 / 2, ResetAt: done.At}})
+	if got := applied(t, s, first.ID); len(got) != 1 || got[0].ExpireAt.Before(first.ExpireAt) && got[0].At.Before(first.At) {
+		t.Errorf("its marker: got %v, want one of %s that is kept until %s", got, first.At, first.ExpireAt)
+	}
+	none := resetOf("nobody's", look(t, s, "nobody's"))
+	done = reset(t, s, none)
+	raise(t, s, store.Growth{Counter: "nobody's", Shards: 1})
+	mustFold(t, s, commit(nil, add("nobody's", 0, 1)))
+	again := resetOf("nobody's", look(t, s, "nobody's"))
+	again.ID = none.ID
+	if got := reset(t, s, again); !cmp.Equal(got, done, sameTimes) {
+		t.Errorf("a repeat after the counter came to be: got %+v, want %+v", got, done)
+	}
+	checkLook(t, s, "nobody's", store.Sum{Exists: true, Sum: 1})
+}
+
+// A reset that has not seen the last one is refused, whichever looked later: its sum may be
+// older than the baseline.
+func testResetSeesTheLastOne(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	early := look(t, s, "a")
+	mustFold(t, s, commit(nil, add("a", 0, 4)))
+	<-time.After(2 * time.Microsecond)
+	late := look(t, s, "a")
+	if got := reset(t, s, resetOf("a", late)); got.Removed != 7 {
+		t.Errorf("the reset: got %+v, want 7 removed", got)
+	}
+	later := late
+	later.At = later.At.Add(time.Second)
+	for name, seen := range map[string]store.Sum{"looked before": early, "looked at the same time": late, "says that it looked later": later} {
+		r := resetOf("a", seen)
+		if got, err := s.ResetCounter(t.Context(), r); !errors.Is(err, store.ErrChanged) {
+			t.Errorf("one that %s: got %+v, %v, want ErrChanged", name, got, err)
+		}
+		if len(applied(t, s, r.ID)) != 0 {
+			t.Errorf("one that %s left a marker", name)
+		}
+	}
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 7, ResetState: store.ResetState{Baseline: 7, ResetAt: late.At}})
+}
+
+// The clock was ahead at the last reset, and is right again: the next ones work, and say what
+// the clock shows now.
+func testResetAfterAClockAhead(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	ahead := look(t, s, "a")
+	ahead.At = ahead.At.Add(store.MaxLook - 10*time.Second)
+	if got := reset(t, s, resetOf("a", ahead)); got.Removed != 3 {
+		t.Fatalf("the reset with a clock ahead: got %+v, want 3 removed", got)
+	}
+	last := ahead.At
+	for n := range 3 {
+		raise(t, s, store.Growth{Counter: "a", Shards: 1}) // ends a delete
+		mustFold(t, s, commit(nil, add("a", 0, 4)))
+		seen := look(t, s, "a")
+		r := resetOf("a", seen)
+		r.Delete = n == 1
+		want := store.ResetResult{Removed: 4, At: seen.At}
+		for range 2 { // one id, one answer
+			if got := reset(t, s, r); !cmp.Equal(got, want, sameTimes) {
+				t.Errorf("reset %d: got %+v, want %+v", n, got, want)
+			}
+		}
+		now := look(t, s, "a")
+		if now.Baseline != now.Sum || now.Sum != int64(3+4*(n+1)) || !now.ResetAt.After(last) || now.DeletedAt.IsZero() == r.Delete {
+			t.Errorf("after reset %d: got %+v, want a baseline of all, deleted %t, and a reset_at after %s", n, now, r.Delete, last)
+		}
+		last = now.ResetAt
+	}
+	again := look(t, s, "a")
+	if got := reset(t, s, resetOf("a", again)); got.Removed != 0 {
+		t.Errorf("with nothing folded since: got %+v, want 0 removed", got)
+	}
+}
+
+// A reset does nothing on the word of a look-up that is too old or of another life.
+func testResetRefusesOldLooks(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 1}, store.Growth{Counter: "full", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 3)))
+	change := func(counter string, f func(*store.Sum)) store.ResetRequest {
+		seen := look(t, s, counter)
+		f(&seen)
+		return resetOf(counter, seen)
+	}
+	mustFold(t, s, commit(nil, add("full", 0, -2)))
+	reset(t, s, resetOf("full", look(t, s, "full")))
+	for name, c := range map[string]struct {
+		reset store.ResetRequest
+		want  error
+	}{
+		"too old":         {change("a", func(s *store.Sum) { s.At = s.At.Add(-store.MaxLook - time.Second) }), store.ErrChanged},
+		"of another life": {change("a", func(s *store.Sum) { s.ResetAt = s.At.Add(-time.Second) }), store.ErrChanged},
+		"of one swept":    {change("c", func(s *store.Sum) { s.Exists = true }), store.ErrChanged},
+		"no difference":   {change("full", func(s *store.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
+	} {
+		if got, err := s.ResetCounter(t.Context(), c.reset); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %+v, %v, want %v", name, got, err, c.want)
+		}
+		if got := applied(t, s, c.reset.ID); len(got) != 0 {
+			t.Errorf("%s: left a marker", name)
+		}
+	}
+	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 3})
+	checkLook(t, s, "c", store.Sum{})
+	if got := look(t, s, "full"); got.Baseline != -2 {
+		t.Errorf("baseline of a reset that failed: got %d, want -2 still", got.Baseline)
+	}
+}
+
+// Beside folds and raises every increment is either removed by one reset or in the total.
+func testResetsBesideFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 4})
+	var removed int64
+	var work, resets sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 2 {
+		work.Go(func() {
+			for n := range su.rounds / 2 {
+				m := marker()
+				if _, err := foldRetrying(t.Context(), s, commit(one(m), add("a", (i+n)%4, 1))); err != nil && !errors.Is(err, store.ErrMarkerExists) {
+					t.Errorf("Fold: %v", err)
+				}
+				if n%5 == 0 {
+					_ = s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 4 + n%8}})
+				}
+			}
+		})
+	}
+	resets.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				removed += reset(t, s, resetOf("a", look(t, s, "a"))).Removed
+			}
+		}
+	})
+	work.Wait()
+	close(stop)
+	resets.Wait()
+	seen := look(t, s, "a")
+	if got, want := removed+seen.Sum-seen.Baseline, int64(su.rounds/2*2); got != want {
+		t.Errorf("removed %d, and a total of %d: together %d, want %d", removed, seen.Sum-seen.Baseline, got, want)
+	}
+}
+
+func testReopenedResets(t *testing.T, su *suite) {
+	if su.reopen == nil {
+		t.Skip("not a store that lasts")
+	}
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 2})
+	mustFold(t, s, commit(nil, add("a", 1, 6)))
+	d := resetOf("a", look(t, s, "a"))
+	d.Delete = true
+	done := reset(t, s, d)
+	want := look(t, s, "a")
+	s = su.reopen(t, s)
+	if got := look(t, s, "a"); !cmp.Equal(got.ResetState, want.ResetState, sameTimes) {
+		t.Errorf("reopened: got %+v, want %+v", got, want)
+	}
+	if got := reset(t, s, d); !cmp.Equal(got, done, sameTimes) {
+		t.Errorf("repeated when reopened: got %+v, want %+v", got, done)
+	}
+}
+
+// resetOf is a reset with an id of its own.
+func resetOf(counter string, seen store.Sum) store.ResetRequest {
+	m := marker()
+	return store.ResetRequest{ID: newID(wire.ResetClass), Counter: counter, Look: seen, At: m.At, ExpireAt: m.ExpireAt}
+}
+
+// reset applies a reset, again where its outcome is not known.
+func reset(t testing.TB, s store.Store, r store.ResetRequest) (done store.ResetResult) {
+	t.Helper()
+	var err error
+	for range 100 {
+		done, err = s.ResetCounter(t.Context(), r)
+		if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverflow) {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("ResetCounter: %v", err)
+	}
+	return done
+}
+
+// look is what the role looks up: record and shards in one view.
+func look(t testing.TB, s store.Store, counter string) store.Sum {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	keys := []store.Key{{Counter: counter, Shard: store.RecordKey}}
+	for n := range 40 {
+		keys = append(keys, store.Key{Counter: counter, Shard: n})
+	}
+	values := lookup(t, v, keys...)
+	rec := values[0]
+	got := store.Sum{Exists: rec.Exists, At: v.ReadTime(), ResetState: store.ResetState{
+		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.ResetAt, DeletedAt: rec.Reset.DeletedAt,
+	}}
+	for _, value := range values[1:] {
+		got.Sum += value.Value
+	}
+	return got
+}
+
+func checkLook(t *testing.T, s store.Store, counter string, want store.Sum) {
+	t.Helper()
+	got := look(t, s, counter)
+	want.At = got.At
+	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
+		t.Errorf("counter %q (-want +got):\n%s", counter, diff)
+	}
+}

@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+)
+
+// Aggregators are told that a deleted counter has no record, and their raise makes it a
+// counter again.
+func testDeleteEndsWithARaise(t *testing.T, su *suite) {
+	s := su.open(t)
+	deleteIt := func() store.Sum {
+		d := resetOf("a", look(t, s, "a"))
+		d.Delete = true
+		reset(t, s, d)
+		got := look(t, s, "a")
+		if got.DeletedAt.IsZero() || got.Baseline != got.Sum {
+			t.Errorf("after a delete the record is %+v", got)
+		}
+		if got := shards(t, s, "a"); got[0] != 0 {
+			t.Errorf("Shards of a deleted counter: got %d, want 0", got[0])
+		}
+		return got
+	}
+	raise(t, s, store.Growth{Counter: "a", Shards: 6})
+	mustFold(t, s, commit(nil, add("a", 5, 2)))
+	for name, back := range map[string]func(){
+		"Raise":           func() { raise(t, s, store.Growth{Counter: "a", Shards: 1}) },
+		"GrowCounter":     func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
+		"a fold's raises": func() { foldRaise(t, s, "a") },
+	} {
+		if name == "a fold's raises" && !s.Limits().GrowsInFold {
+			continue
+		}
+		was := deleteIt()
+		if got := deleteIt(); !got.DeletedAt.Equal(was.DeletedAt) {
+			t.Errorf("a second delete moved deleted_at from %s to %s", was.DeletedAt, got.DeletedAt)
+		}
+		back()
+		got := look(t, s, "a")
+		if !got.DeletedAt.IsZero() || got.Baseline != was.Baseline || shards(t, s, "a")[0] != 6 {
+			t.Errorf("after %s: %+v with %d shards; want it not deleted, and the rest as before", name, got, shards(t, s, "a")[0])
+		}
+	}
+}
+
+func foldRaise(t *testing.T, s store.Store, counter string) {
+	t.Helper()
+	c := commit(nil, add(counter, 0, 1))
+	c.Growths = []store.Growth{{Counter: counter, Shards: 1}}
+	mustFold(t, s, c)
+}
+
+// A deleted counter goes with all its shards, when its time has come, unless it was counted
+// or raised since.
+func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
+	s := su.open(t)
+	names := []string{"counted", "gone", "kept", "raised"}
+	for _, name := range names {
+		raise(t, s, store.Growth{Counter: name, Shards: 20})
+		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
+		if name == "kept" {
+			continue
+		}
+		d := resetOf(name, look(t, s, name))
+		d.Delete = true
+		reset(t, s, d)
+	}
+	sweep := func(after time.Duration, want int) {
+		t.Helper()
+		removed := 0
+		for range 5 {
+			n, err := s.SweepCounters(t.Context(), after)
+			if err != nil {
+				t.Fatalf("SweepCounters: %v", err)
+			}
+			removed += n
+		}
+		if removed != want {
+			t.Errorf("SweepCounters after %s: removed %d, want %d", after, removed, want)
+		}
+	}
+	sweep(time.Hour, 0)
+	mustFold(t, s, commit(nil, add("counted", 7, 1)))
+	raise(t, s, store.Growth{Counter: "raised", Shards: 20})
+	<-time.After(2 * time.Millisecond)
+	sweep(time.Microsecond, 1)
+	checkLook(t, s, "gone", store.Sum{})
+	if got := sum(t, s, "gone", 20); got != 0 {
+		t.Errorf("shards of a swept counter: got %d, want none", got)
+	}
+	var listed []string
+	for _, r := range list(t, s, "", "", 10) {
+		listed = append(listed, r.Counter)
+	}
+	if diff := cmp.Diff([]string{"counted", "kept", "raised"}, listed); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	if got := look(t, s, "counted"); got.Sum-got.Baseline != 1 || !got.DeletedAt.IsZero() {
+		t.Errorf("a counter that was counted after its delete: got %+v, want a total of 1, and not deleted", got)
+	}
+	sweep(time.Microsecond, 0)
+	raise(t, s, store.Growth{Counter: "gone", Shards: 2})
+	mustFold(t, s, commit(nil, add("gone", 1, 9)))
+	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: 9})
+}
+
+// A fold beside a sweep comes before it or after it, and is never swept away with what it
+// added to.
+func testSweepBesideFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	for round := range max(su.rounds/20, 3) {
+		counter := fmt.Sprint("c", round)
+		raise(t, s, store.Growth{Counter: counter, Shards: 2})
+		mustFold(t, s, commit(nil, add(counter, 0, 5)))
+		d := resetOf(counter, look(t, s, counter))
+		d.Delete = true
+		reset(t, s, d)
+		for range 3 {
+			_, _ = s.SweepCounters(t.Context(), 0) // a store may need several calls, or give up
+		}
+		m := marker()
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = s.SweepCounters(t.Context(), 0) })
+		both.Go(func() {
+			if maybe, err := foldRetrying(t.Context(), s, commit(one(m), add(counter, round%2, 1))); err != nil && !(maybe && errors.Is(err, store.ErrMarkerExists)) {
+				t.Errorf("Fold beside a sweep: %v", err)
+			}
+		})
+		both.Wait()
+		if got := sum(t, s, counter, 2); got != 1 && got != 6 {
+			t.Errorf("round %d: shards of 5, swept, and 1 more beside it: got %d, want 1 or 6", round, got)
+		}
+	}
+}

@@ -1,0 +1,574 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+const defectEnv = "COUNTMILL_BACKENDTEST_DEFECT"
+
+// A defect is how a store is wrong, with the test of the suite that has to see it.
+type defect struct {
+	caught string
+	make   func(s *fakestore.Store) store.Store
+	opts   fakestore.Options
+	forget func(s *fakestore.Store) // removes markers
+}
+
+// remove has the store remove its markers.
+func (d *defect) remove(_ *testing.T, s store.Store) {
+	if d.forget == nil {
+		below(s).Forget()
+		return
+	}
+	d.forget(below(s))
+}
+
+// below is the store that a defective one is made of.
+func below(s store.Store) *fakestore.Store {
+	if b, ok := s.(interface{ below() *fakestore.Store }); ok {
+		return b.below()
+	}
+	return s.(*fakestore.Store)
+}
+
+// defects are stores that are wrong in one way each.
+var defects = map[string]*defect{
+	"reads unpinned":      {caught: "ViewIsPinned", opts: fakestore.Options{Unpinned: true}},
+	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: splitAdds},
+	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		folded, err := s.Fold(ctx, c)
+		if errors.Is(err, store.ErrMarkerExists) && len(c.Markers) > 1 {
+			_, _ = s.Fold(ctx, &store.Commit{Adds: c.Adds})
+		}
+		return folded, err
+	})},
+	"checks markers, then acts": {caught: "OneOfManyWins", make: folds(checkThenAct), opts: slow},
+	"loses an add in a hundred": {caught: "ConcurrentFoldsSum", make: loseSome},
+	"takes one less than its limit": {caught: "FoldTakesLimits", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		if c.Entities() >= s.Limits().Entities {
+			return store.CommitResult{}, store.ErrRefused
+		}
+		return s.Fold(ctx, c)
+	})},
+	"keeps one tally for all shards":    {caught: "FoldTellsOfShards", make: tellsAll},
+	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
+	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
+	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"denies what it applied":            {caught: "NotAppliedAppliesNothing", make: folds(deny)},
+	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
+	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) store.Store { return &lazy{Store: s} }},
+	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) store.Store { return coarse{s} }},
+	"lowers records":                    {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) store.Store { return &lowering{s, map[string]int{}} }},
+	"raises before it folds":            {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{RaisesInFold: true}},
+	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
+	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
+	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) store.Store { return &turning{Store: s} }},
+	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
+	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
+	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) store.Store { return &gravedigger{Store: s} }},
+	"discards nothing":                  {caught: "DiscardRemoves", make: func(s *fakestore.Store) store.Store { return keeping{s} }},
+	"discards all before":               {caught: "DiscardRemoves", make: func(s *fakestore.Store) store.Store { return purging{s} }},
+	"finds other letters":               {caught: "DeadByKeyFinds", make: func(s *fakestore.Store) store.Store { return shuffling{s} }},
+	"loses shards at the end of a page": {caught: "ShardPages", make: func(s *fakestore.Store) store.Store { return forgetful{s} }},
+	"is empty when reopened":            {caught: "Reopen"},
+	"raises to less":                    {caught: "RaiseCounterNeverLowers", make: func(s *fakestore.Store) store.Store { return agreeing{s} }},
+	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *store.ResetRequest) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
+	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
+	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *store.ResetRequest) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
+	"lets the last reset win":           {caught: "ResetSeesTheLastOne", make: resetUnseen},
+	"waits for a clock that was ahead":  {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) store.Store { return &waiting{Store: s} }},
+	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) store.Store { return showing{s} }},
+	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return hasty{s} }},
+	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
+	"forgets resets":                    {caught: "ReopenedResets"},
+	"forgets the window":                {caught: "ReopenedSettings"},
+	"takes its window from nowhere":     {caught: "NewStoreHasItsWindow", opts: fakestore.Options{Window: time.Hour}},
+	"forgets the pace":                  {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings { x.Pace, x.PaceUntil = 0, time.Time{}; return x })},
+	"goes back when the window grows": {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings {
+		x.ForgetBefore, x.Pace, x.PaceUntil = x.Since.Add(-x.Window), 0, time.Time{}
+		return x
+	})},
+	"forgets the slower pace of a change before": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
+		if x.Pace != 0 {
+			x.Pace = before.Window
+		}
+		return x
+	})},
+	"dates a change by another clock": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
+		return before.Changed(x.Window, x.Since.Add(30*24*time.Hour))
+	})},
+	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) store.Store { return &counting{Store: s} }},
+	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) store.Store { return &stale{Store: s} }, opts: slow},
+	"remembers what it was told":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) store.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early":   {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":          {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":      {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"draws its identity at each open": {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
+	"has everybody's identity":        {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, everybody} }},
+	"believes the clock":              {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+}
+
+// slow gives a defect between two calls the time that it has in a real store.
+var slow = fakestore.Options{Latency: 50 * time.Microsecond}
+
+// TestSuiteSeesDefects runs the suite on each defective store in another process, where
+// it has to fail.
+func TestSuiteSeesDefects(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, defect := range defects {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestDefectiveStore$/^"+defect.caught+"$", "-test.timeout", "5m")
+			cmd.Env = append(os.Environ(), defectEnv+"="+name)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: TestDefectiveStore/"+defect.caught) {
+				t.Errorf("%s does not see a store that %s (%v):\n%s", defect.caught, name, err, out)
+			}
+		})
+	}
+}
+
+func TestDefectiveStore(t *testing.T) {
+	name := os.Getenv(defectEnv)
+	if name == "" {
+		t.Skip("runs in the other process of TestSuiteSeesDefects")
+	}
+	defect := defects[name]
+	wrap := func(s *fakestore.Store) store.Store {
+		if defect.make == nil {
+			return s
+		}
+		return defect.make(s)
+	}
+	open := func(*testing.T) store.Store { return wrap(fakestore.New(defect.opts)) }
+	set := func(s store.Store, off time.Duration) {
+		if s, ok := s.(*turning); ok {
+			s.off.Store(int64(off))
+		}
+	}
+	storetest.RunStore(t, open, storetest.Slow(), storetest.Clock(set),
+		storetest.Durable(func(t *testing.T, _ store.Store) store.Store { return open(t) }),
+		storetest.Shared(func(_ *testing.T, s store.Store, _ time.Duration) store.Store { return wrap(below(s)) }),
+		storetest.RemovesByTime(defect.remove),
+		storetest.RemovesByForgetBefore(func(_ *testing.T, m *storetest.Machine) store.Store {
+			opts := defect.opts
+			opts.Clock, opts.Age = m.Now, m.Age
+			return wrap(fakestore.New(opts))
+		}, defect.remove))
+}
+
+type foldFunc func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error)
+
+type folding struct {
+	*fakestore.Store
+	fold foldFunc
+}
+
+func (f folding) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	return f.fold(ctx, f.Store, c)
+}
+
+func folds(fold foldFunc) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store { return folding{s, fold} }
+}
+
+// splitting shows half of its first commit until a view that saw it is closed, or for half a
+// minute, if nobody looks.
+type splitting struct {
+	*fakestore.Store
+	once sync.Once
+
+	mu   sync.Mutex
+	seen time.Time // the newest moment that a closed view showed
+}
+
+func splitAdds(s *fakestore.Store) store.Store { return &splitting{Store: s} }
+
+func (s *splitting) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	if len(c.Adds) < 2 {
+		return s.Store.Fold(ctx, c)
+	}
+	first, err := s.Store.Fold(ctx, &store.Commit{Markers: c.Markers, Adds: c.Adds[:1]})
+	if err != nil {
+		return first, err
+	}
+	s.once.Do(func() {
+		for since := time.Now(); !s.saw(first.At) && time.Since(since) < 30*time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	rest, err := s.Store.Fold(ctx, &store.Commit{Adds: c.Adds[1:]})
+	rest.Shards = append(first.Shards, rest.Shards...)
+	return rest, err
+}
+
+func (s *splitting) saw(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.seen.Before(at)
+}
+
+func (s *splitting) View() store.View { return telling{s.Store.View(), s} }
+
+// telling says what it showed when it is closed.
+type telling struct {
+	store.View
+	store *splitting
+}
+
+func (v telling) Close() {
+	at := v.ReadTime()
+	v.View.Close()
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	if at.After(v.store.seen) {
+		v.store.seen = at
+	}
+}
+
+func raiseFirst(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	if err := s.Grow(ctx, c.Growths); err != nil {
+		return store.CommitResult{}, err
+	}
+	return s.Fold(ctx, c)
+}
+
+func foldOnly(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	return s.Fold(ctx, &store.Commit{Markers: c.Markers, Adds: c.Adds})
+}
+
+func checkThenAct(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	for _, m := range c.Markers {
+		if found, err := s.Applied(ctx, []wire.PartID{m.ID}); err != nil || len(found) > 0 {
+			return store.CommitResult{}, errors.Join(err, store.ErrMarkerExists)
+		}
+	}
+	folded, err := s.Fold(ctx, &store.Commit{Adds: c.Adds})
+	if len(c.Markers) > 0 {
+		_, _ = s.Fold(ctx, &store.Commit{Markers: c.Markers})
+	}
+	return folded, err
+}
+
+// deny takes the end of a context for a fold that never began.
+func deny(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	folded, err := s.Fold(context.WithoutCancel(ctx), c)
+	if ctx.Err() != nil {
+		return folded, store.ErrNotApplied
+	}
+	return folded, err
+}
+
+func loseSome(s *fakestore.Store) store.Store {
+	s.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
+		if n%100 == 0 {
+			return fakestore.NotCounted
+		}
+		return fakestore.OK
+	})
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		folded, err := s.Fold(ctx, c)
+		if errors.Is(err, store.ErrNotCounted) {
+			return folded, nil
+		}
+		return folded, err
+	}}
+}
+
+// turning shows the time by a clock that is set.
+type turning struct {
+	*fakestore.Store
+	off atomic.Int64
+}
+
+func (s *turning) View() store.View { return turned{s.Store.View(), s} }
+
+type turned struct {
+	store.View
+	store *turning
+}
+
+func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
+
+func tellsAll(s *fakestore.Store) store.Store {
+	n := int64(0)
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		folded, err := s.Fold(ctx, c)
+		for i := range folded.Shards {
+			n++
+			folded.Shards[i].Tally = n
+		}
+		return folded, err
+	}}
+}
+
+func tellsLast(s *fakestore.Store) store.Store {
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		folded, err := s.Fold(ctx, c)
+		if c.KnownShards != nil {
+			for i := range folded.Shards {
+				folded.Shards[i].KnownShards = c.KnownShards[i]
+			}
+		}
+		return folded, err
+	}}
+}
+
+func tellsRefused(s *fakestore.Store) store.Store {
+	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		folded, err := s.Fold(ctx, c)
+		if errors.Is(err, store.ErrMarkerExists) {
+			folded.Shards = make([]store.ShardStats, len(c.Adds))
+		}
+		return folded, err
+	}}
+}
+
+func cleanNames(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	for _, a := range c.Adds {
+		a = store.NewShardDelta(path.Clean(a.Counter), a.Shard, a.Delta)
+		if _, err := s.Fold(ctx, &store.Commit{Adds: []store.ShardDelta{a}}); err != nil {
+			return store.CommitResult{}, err
+		}
+	}
+	return store.CommitResult{}, nil
+}
+
+func ignoreContext(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	return s.Fold(context.WithoutCancel(ctx), c)
+}
+
+// lazy applies a commit when it gets the next one.
+type lazy struct {
+	*fakestore.Store
+	last *store.Commit
+}
+
+func (l *lazy) Fold(_ context.Context, c *store.Commit) (store.CommitResult, error) {
+	l.last = c
+	return store.CommitResult{}, nil
+}
+
+func (l *lazy) View() store.View {
+	_, _ = l.Store.Fold(context.Background(), l.last)
+	return l.Store.View()
+}
+
+type coarse struct{ *fakestore.Store }
+
+func (c coarse) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
+	found, err := c.Store.Applied(ctx, ids)
+	for i := range found {
+		found[i].At, found[i].ExpireAt = time.Time{}, found[i].ExpireAt.Truncate(time.Millisecond)
+	}
+	return found, err
+}
+
+type lowering struct {
+	*fakestore.Store
+	last map[string]int
+}
+
+func (l *lowering) Grow(ctx context.Context, raises []store.Growth) error {
+	for _, r := range raises {
+		l.last[r.Counter] = r.Shards
+	}
+	return l.Store.Grow(ctx, raises)
+}
+
+func (l *lowering) Shards(_ context.Context, counters []string) ([]int, error) {
+	shards := make([]int, len(counters))
+	for i, c := range counters {
+		shards[i] = l.last[c]
+	}
+	return shards, nil
+}
+
+// An odd view is wrong in one way.
+type odd struct {
+	store.View
+	hideOverflow bool
+	shift        time.Duration
+	more         int
+}
+
+type oddViews struct {
+	*fakestore.Store
+	spoil func(*odd)
+}
+
+func views(spoil func(*odd)) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store { return oddViews{s, spoil} }
+}
+
+func (s oddViews) View() store.View {
+	v := &odd{View: s.Store.View()}
+	s.spoil(v)
+	return v
+}
+
+func (v *odd) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
+	values, err := v.View.Lookup(ctx, keys)
+	for i := range values {
+		values[i].Overflow = values[i].Overflow && !v.hideOverflow
+	}
+	return values, err
+}
+
+func (v *odd) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	return v.View.List(ctx, prefix, after, limit+v.more)
+}
+
+func (v *odd) ReadTime() time.Time { return v.View.ReadTime().Add(v.shift) }
+
+type gravedigger struct {
+	*fakestore.Store
+	dug int
+}
+
+func (g *gravedigger) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
+	g.dug++
+	for _, d := range letters {
+		d.Key += strings.Repeat("+", g.dug)
+		if err := g.Store.PutDeadLetters(ctx, []store.DeadLetter{d}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type keeping struct{ *fakestore.Store }
+
+func (keeping) DeleteDeadLetters(ctx context.Context, _ []string) error { return ctx.Err() }
+
+// shuffling finds letters in the order of their keys.
+type shuffling struct{ *fakestore.Store }
+
+func (s shuffling) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
+	return s.Store.GetDeadLetters(ctx, slices.Sorted(slices.Values(keys)))
+}
+
+// forgetful leaves a shard out where a page is full.
+type forgetful struct{ *fakestore.Store }
+
+func (s forgetful) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
+	page, err := s.Store.ShardPage(ctx, prefix, from, limit)
+	if page.Next != "" {
+		page.Shards = page.Shards[1:]
+	}
+	return page, err
+}
+
+type purging struct{ *fakestore.Store }
+
+func (p purging) DeleteDeadLetters(ctx context.Context, keys []string) error {
+	for _, d := range p.Letters() {
+		for _, key := range keys {
+			if d.Key <= key {
+				keys = append(keys, d.Key)
+				break
+			}
+		}
+	}
+	return p.Store.DeleteDeadLetters(ctx, keys)
+}
+
+// agreeing says what its caller wants to hear.
+type agreeing struct{ *fakestore.Store }
+
+func (a agreeing) GrowCounter(ctx context.Context, counter string, shards int) (int, error) {
+	_, err := a.Store.GrowCounter(ctx, counter, shards)
+	return shards, err
+}
+
+type resetting struct {
+	*fakestore.Store
+	spoil func(*store.ResetRequest)
+}
+
+func (s resetting) ResetCounter(ctx context.Context, r store.ResetRequest) (store.ResetResult, error) {
+	s.spoil(&r)
+	return s.Store.ResetCounter(ctx, r)
+}
+
+func resets(spoil func(*store.ResetRequest)) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store { return resetting{s, spoil} }
+}
+
+// resetToPresent takes off what was folded since the look-up too.
+func resetToPresent(s *fakestore.Store) store.Store {
+	return resetting{s, func(r *store.ResetRequest) { r.Look.Sum = s.Total(r.Counter) }}
+}
+
+// resetUnseen applies a reset whether or not its look-up has seen the last one.
+func resetUnseen(s *fakestore.Store) store.Store {
+	return resetting{s, func(r *store.ResetRequest) {
+		v := s.View()
+		defer v.Close()
+		if values, err := v.Lookup(context.Background(), []store.Key{{Counter: r.Counter, Shard: store.RecordKey}}); err == nil {
+			r.Look.ResetAt = values[0].Reset.ResetAt
+		}
+	}}
+}
+
+// waiting refuses resets until the clock is past the last one.
+type waiting struct {
+	*fakestore.Store
+	last time.Time
+}
+
+func (w *waiting) ResetCounter(ctx context.Context, r store.ResetRequest) (store.ResetResult, error) {
+	if r.Look.At.Before(w.last) {
+		return store.ResetResult{}, countmill.ErrUnavailable
+	}
+	w.last = r.Look.At
+	return w.Store.ResetCounter(ctx, r)
+}
+
+type showing struct{ *fakestore.Store }
+
+func (s showing) Shards(ctx context.Context, counters []string) ([]int, error) {
+	v := s.View()
+	defer v.Close()
+	shards := make([]int, len(counters))
+	for i, c := range counters {
+		values, err := v.Lookup(ctx, []store.Key{{Counter: c, Shard: store.RecordKey}})
+		if err != nil {
+			return nil, err
+		}
+		shards[i] = int(values[0].Value)
+	}
+	return shards, nil
+}
+
+type hasty struct{ *fakestore.Store }
+
+func (h hasty) SweepCounters(ctx context.Context, _ time.Duration) (int, error) {
+	return h.Store.SweepCounters(ctx, 0)
+}
+
+type untidy struct{ *fakestore.Store }
+
+func (untidy) SweepCounters(ctx context.Context, _ time.Duration) (int, error) { return 0, ctx.Err() }

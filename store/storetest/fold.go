@@ -1,0 +1,357 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+func testFoldAdds(t *testing.T, su *suite) {
+	s := su.open(t)
+	if got := count(t, s, "a", 0); got != 0 {
+		t.Errorf("a shard nobody folded: got %d, want 0", got)
+	}
+	mustFold(t, s, commit(nil, add("a", 0, 5), add("b", 0, -7)))
+	mustFold(t, s, commit(one(marker()), add("a", 0, 3), add("a", 1, 100)))
+	mustFold(t, s, commit(nil, add("a", 0, -20)))
+	for _, c := range []struct {
+		counter string
+		shard   int
+		want    int64
+	}{{"a", 0, -12}, {"a", 1, 100}, {"b", 0, -7}, {"b", 1, 0}, {"c", 0, 0}} {
+		if got := count(t, s, c.counter, c.shard); got != c.want {
+			t.Errorf("shard %d of %q: got %d, want %d", c.shard, c.counter, got, c.want)
+		}
+	}
+}
+
+func testFoldKeepsNothing(t *testing.T, su *suite) {
+	s := su.open(t)
+	m := marker()
+	c := commit(one(m), add("a", 0, 5))
+	mustFold(t, s, c)
+	c.Markers[0] = marker()
+	c.Adds[0] = add("b", 0, 9)
+	if got := count(t, s, "a", 0); got != 5 {
+		t.Errorf("after the caller reused its commit: got %d, want 5", got)
+	}
+	if got := applied(t, s, m.ID); len(got) != 1 || got[0].Fold != m.Fold {
+		t.Errorf("after the caller reused its commit: Applied found %v, want %v", got, m)
+	}
+}
+
+// A part without entries is a marker alone: the head of a request that cancels out.
+func testFoldTakesMarkersOnly(t *testing.T, su *suite) {
+	s := su.open(t)
+	m := marker()
+	mustFold(t, s, commit(one(m)))
+	if got := applied(t, s, m.ID); len(got) != 1 {
+		t.Errorf("Applied found %d markers, want 1", len(got))
+	}
+	if _, err := s.Fold(t.Context(), commit(one(m))); !errors.Is(err, store.ErrMarkerExists) {
+		t.Errorf("the same marker again: got error %v, want ErrMarkerExists", err)
+	}
+}
+
+// The largest commit has exactly Limits.Entities entities.
+func testFoldTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	limits := s.Limits()
+	if limits.Keys < 1 || limits.Commits < 1 || limits.Shards < 1 || limits.Entities < 0 {
+		t.Fatalf("limits %+v have no sense", limits)
+	}
+	if limits.Entities > 0 && limits.Entities < wire.MaxEntries+1 {
+		t.Errorf("limit of %d entities has no room for a part and its marker", limits.Entities)
+	}
+	entities := limits.Entities
+	if entities == 0 {
+		entities = 5_000
+	}
+	markers := make([]store.Marker, entities/(wire.MaxEntries+1))
+	ids := make([]wire.PartID, len(markers))
+	for i := range markers {
+		markers[i] = marker()
+		ids[i] = markers[i].ID
+	}
+	adds := make([]store.ShardDelta, entities-len(markers))
+	for i := range adds {
+		adds[i] = add(fmt.Sprint("c", i), i%7, int64(i+1))
+	}
+	c := commit(markers, adds...)
+	if c.Entities() != entities {
+		t.Fatalf("commit has %d entities, want %d", c.Entities(), entities)
+	}
+	mustFold(t, s, c)
+	for i := range adds {
+		if got := count(t, s, fmt.Sprint("c", i), i%7); got != int64(i+1) {
+			t.Errorf("counter c%d: got %d, want %d", i, got, i+1)
+		}
+	}
+	if got := applied(t, s, ids...); len(got) != len(ids) {
+		t.Errorf("Applied found %d markers, want %d", len(got), len(ids))
+	}
+}
+
+func testFoldTakesAnyName(t *testing.T, su *suite) {
+	s := su.open(t)
+	for i, name := range oddNames {
+		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
+		mustFold(t, s, commit(nil, add(name, 0, int64(i+1)), add(name, i+1, int64(1000+i))))
+	}
+	v := s.View()
+	defer v.Close()
+	got := shards(t, s, oddNames...)
+	for i, name := range oddNames {
+		values := lookup(t, v, store.Key{Counter: name, Shard: store.RecordKey},
+			store.Key{Counter: name, Shard: 0}, store.Key{Counter: name, Shard: i + 1})
+		want := []store.Value{{Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(1000 + i)}}
+		if diff := cmp.Diff(want, values); diff != "" {
+			t.Errorf("counter %q: record and shards (-want +got):\n%s", name, diff)
+		}
+		if got[i] != i+1 {
+			t.Errorf("counter %q: record names %d shards, want %d", name, got[i], i+1)
+		}
+	}
+}
+
+// A store whose shards take only so many commits keeps the tally of each, and tells it with
+// the most shards that any of their aggregators knew: of folds that were applied, in the
+// order of the adds.
+func testFoldTellsOfShards(t *testing.T, su *suite) {
+	s := su.open(t)
+	limited := s.Limits().ShardRate > 0
+	saying := func(c *store.Commit, known int, tally int64) *store.Commit {
+		c.KnownShards, c.Tally = slices.Repeat([]int{known}, len(c.Adds)), tally
+		return c
+	}
+	told := func(tally int64, known int) store.ShardStats {
+		return store.ShardStats{Tally: tally, KnownShards: known}
+	}
+	m := marker()
+	for i, step := range []struct {
+		commit *store.Commit
+		want   map[string]store.ShardStats // by counter and shard; nil: refused
+	}{
+		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]store.ShardStats{"a:0": told(8, 5), "b:3": told(8, 5)}},
+		{saying(commit(one(m), add("a", 0, 5), add("b", 4, 5)), 9, 9), nil},
+		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]store.ShardStats{"a:0": told(9, 7), "a:1": told(6, 7), "b:4": told(6, 7)}},
+		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]store.ShardStats{"a:0": told(1<<40+1, 7), "b:3": told(1<<40+1, 6), "c:0": told(1<<40+1, 6)}},
+		{saying(commit(one(marker())), 999, 3), map[string]store.ShardStats{}},
+	} {
+		folded, err := s.Fold(t.Context(), step.commit)
+		if (err == nil) != (step.want != nil) {
+			t.Fatalf("fold %d: %v", i, err)
+		}
+		if !limited || err != nil {
+			if len(folded.Shards) > 0 {
+				t.Errorf("fold %d: the shards tell %v, want nothing (%v)", i, folded.Shards, err)
+			}
+			continue
+		}
+		got := make(map[string]store.ShardStats)
+		for j, told := range folded.Shards {
+			got[fmt.Sprintf("%s:%d", step.commit.Adds[j].Counter, step.commit.Adds[j].Shard)] = told
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("fold %d: what shards tell (-want +got):\n%s", i, diff)
+		}
+	}
+	if limited {
+		testConcurrentFoldsAreNumbered(t, s)
+	}
+}
+
+// No two folds of a shard are told the same number.
+func testConcurrentFoldsAreNumbered(t *testing.T, s store.Store) {
+	var mu sync.Mutex
+	seen := make(map[int64]bool)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				folded, err := s.Fold(t.Context(), commit(nil, add("numbered", 0, 1)))
+				if err != nil {
+					continue // what became of it is not known: its number may be missing
+				}
+				mu.Lock()
+				n := folded.Shards[0].Tally
+				if n < 1 || seen[n] {
+					t.Errorf("a fold is told that it is number %d of its shard, and %v were told so before", n, seen)
+				}
+				seen[n] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
+	s := su.open(t)
+	old, fresh := marker(), marker()
+	mustFold(t, s, commit(one(old), add("a", 0, 1)))
+	again := old
+	again.Fingerprint++
+	again.Fold++
+	for _, markers := range [][]store.Marker{{old}, {again}, {fresh, again}, {again, fresh}} {
+		_, err := s.Fold(t.Context(), commit(markers, add("a", 0, 10), add("b", 0, 10)))
+		if !errors.Is(err, store.ErrMarkerExists) {
+			t.Errorf("Fold with a marker that is there: got error %v, want ErrMarkerExists", err)
+		}
+	}
+	if a, b := count(t, s, "a", 0), count(t, s, "b", 0); a != 1 || b != 0 {
+		t.Errorf("after refused commits: got a=%d b=%d, want 1 and 0", a, b)
+	}
+	if diff := cmp.Diff(one(old), applied(t, s, old.ID, fresh.ID), sameMarkers); diff != "" {
+		t.Errorf("markers after refused commits (-want +got):\n%s", diff)
+	}
+	mustFold(t, s, commit(one(fresh), add("b", 0, 10)))
+}
+
+// A repeat comes at another time than the first: the marker must be found all the same.
+func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
+	s := su.open(t)
+	expiries := []int{0, 1, 24, 72, 96, 200, 24 * 40}
+	markers := make([]store.Marker, len(expiries))
+	for i, hours := range expiries {
+		markers[i] = marker()
+		markers[i] = later(markers[i], time.Duration(hours)*time.Hour)
+		mustFold(t, s, commit(one(markers[i]), add("a", 0, 1)))
+	}
+	for i, m := range markers { // all are there by now: none is found for being the newest
+		for _, hours := range []int{-96, 0, 1, 30, 96, 24 * 100} {
+			again := later(m, time.Duration(hours)*time.Hour)
+			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
+				t.Errorf("marker of +%dh repeated with %+dh: got error %v, want ErrMarkerExists", expiries[i], hours, err)
+			}
+		}
+	}
+	if got := count(t, s, "a", 0); got != 7 {
+		t.Errorf("got %d, want 7", got)
+	}
+}
+
+// Concurrent commits with one marker in common: exactly one is applied, and the others
+// leave nothing behind.
+func testOneOfManyWins(t *testing.T, su *suite) {
+	s := su.open(t)
+	const rivals = 8
+	for round := range su.rounds {
+		common, counter := marker(), fmt.Sprint("c", round)
+		own := make([]store.Marker, rivals)
+		errs, maybe := make([]error, rivals), make([]bool, rivals)
+		var wg sync.WaitGroup
+		for i := range rivals {
+			own[i] = marker()
+			mine := common
+			mine.Fold = uint64(i)
+			c := commit([]store.Marker{own[i], mine}, add(counter, 0, int64(1)<<(4*i)), add(counter, i+1, 1))
+			wg.Go(func() { maybe[i], errs[i] = foldRetrying(t.Context(), s, c) })
+		}
+		wg.Wait()
+		found := applied(t, s, common.ID)
+		if len(found) != 1 {
+			t.Fatalf("round %d: Applied found the common marker %d times", round, len(found))
+		}
+		winner := int(found[0].Fold)
+		for i, err := range errs {
+			won := err == nil || maybe[i] && errors.Is(err, store.ErrMarkerExists) && i == winner
+			if won != (i == winner) || err != nil && !errors.Is(err, store.ErrMarkerExists) {
+				t.Errorf("round %d: rival %d got %v, the marker is that of rival %d", round, i, err, winner)
+			}
+			if mark := len(applied(t, s, own[i].ID)); (mark == 1) != (i == winner) {
+				t.Errorf("round %d: rival %d left %d markers, the winner is %d", round, i, mark, winner)
+			}
+			if got := count(t, s, counter, i+1); (got == 1) != (i == winner) {
+				t.Errorf("round %d: rival %d added %d to its shard, the winner is %d", round, i, got, winner)
+			}
+		}
+		if got, want := count(t, s, counter, 0), int64(1)<<(4*winner); got != want {
+			t.Errorf("round %d: common shard is %#x, want %#x", round, got, want)
+		}
+	}
+}
+
+func testConcurrentFoldsSum(t *testing.T, su *suite) {
+	s := su.open(t)
+	const workers = 8
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range su.rounds {
+				markers := one(marker())
+				if i%2 == 0 && !retries(s) {
+					markers = nil
+				}
+				c := commit(markers, add("hot", 0, int64(i+1)), add("hot", w, -1), add("warm", i%3, 1))
+				if w == 0 {
+					c = commit(markers, add("hot", 0, int64(i+1)), add("warm", i%3, 1))
+				}
+				if maybe, err := foldRetrying(t.Context(), s, c); err != nil && !maybe {
+					t.Errorf("worker %d: %v", w, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	n := int64(su.rounds)
+	if got, want := sum(t, s, "hot", workers), workers*(n*(n+1)/2)-(workers-1)*n; got != want {
+		t.Errorf("hot: got %d, want %d", got, want)
+	}
+	if got, want := sum(t, s, "warm", 3), workers*n; got != want {
+		t.Errorf("warm: got %d, want %d", got, want)
+	}
+}
+
+// retries reports whether a commit may have to be repeated, and so needs a marker.
+func retries(s store.Store) bool { return s.Limits().Entities != 0 }
+
+// Each commit moves one unit from a to b. No view may ever see one half of it, also
+// when it reads the two with two calls.
+func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
+	s := su.open(t)
+	done := make(chan struct{})
+	var folds, views atomic.Int64
+	go func() {
+		defer close(done)
+		// Until both sides have had their rounds: they have to meet.
+		for n := int64(su.rounds); folds.Load() < n || views.Load() < n && folds.Load() < 20*n; folds.Add(1) {
+			if maybe, err := foldRetrying(t.Context(), s, commit(one(marker()), add("a", 0, -1), add("b", 3, 1))); err != nil && !maybe {
+				t.Errorf("Fold: %v", err)
+			}
+		}
+	}()
+	for running := true; running; views.Add(1) {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		v := su.view(t, s)
+		var a, b int64
+		together := su.settled(func() bool {
+			a = lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value
+			b = lookup(t, v, store.Key{Counter: "b", Shard: 3})[0].Value
+			return a+b == 0
+		})
+		v.Close()
+		if !together {
+			t.Errorf("view %d saw a=%d and b=%d, which never stood together", views.Load(), a, b)
+			views.Store(int64(su.rounds)) // the folder may stop
+			break
+		}
+	}
+	<-done
+	if got := count(t, s, "b", 3); got != folds.Load() {
+		t.Errorf("b: got %d, want %d", got, folds.Load())
+	}
+}

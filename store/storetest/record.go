@@ -1,0 +1,226 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+func testAppliedFindsWhatWasWritten(t *testing.T, su *suite) {
+	s := su.open(t)
+	base := time.Now().Add(200 * time.Hour).Truncate(time.Second)
+	var want []store.Marker
+	for i, expire := range []time.Duration{0, time.Microsecond, 999_999 * time.Microsecond, 90 * time.Hour} {
+		m := marker()
+		m.At, m.ExpireAt = base.Add(expire-200*time.Hour), base.Add(expire)
+		switch i {
+		case 0:
+			m.Fingerprint, m.Fold = 0, 0
+		case 1:
+			m.Fingerprint, m.Fold = ^wire.Fingerprint(0), ^uint64(0)
+		case 2:
+			m.Whole = true
+		}
+		want = append(want, m)
+	}
+	mustFold(t, s, commit(slices.Clone(want[:2]), add("a", 0, 1)))
+	mustFold(t, s, commit(slices.Clone(want[2:])))
+	slices.SortFunc(want, func(a, b store.Marker) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	got := applied(t, s, newID(wire.AnonymousClass), want[3].ID, want[0].ID, newID(wire.AnonymousClass), want[2].ID, want[1].ID)
+	if diff := cmp.Diff(want, got, sameMarkers); diff != "" {
+		t.Errorf("Applied (-want +got):\n%s", diff)
+	}
+	if got := applied(t, s); len(got) != 0 {
+		t.Errorf("Applied of nothing found %v", got)
+	}
+}
+
+func testAppliedTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	m := marker()
+	mustFold(t, s, commit(one(m)))
+	ids := make([]wire.PartID, s.Limits().Keys)
+	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids)
+	ids[len(ids)-1] = m.ID
+	if got := applied(t, s, ids...); len(got) != 1 || got[0].ID != m.ID {
+		t.Errorf("Applied of %d ids found %v, want %v", len(ids), got, m)
+	}
+}
+
+func testRaiseNeverLowers(t *testing.T, su *suite) {
+	s := su.open(t)
+	if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{0, 0}) {
+		t.Errorf("counters without records: got %v, want 0 and 0", got)
+	}
+	for _, step := range []struct{ raise, want int }{{1, 1}, {1, 1}, {20, 20}, {5, 20}, {20, 20}, {999, 999}, {1, 999}} {
+		raise(t, s, store.Growth{Counter: "a", Shards: step.raise})
+		if got := shards(t, s, "b", "a"); !slices.Equal(got, []int{0, step.want}) {
+			t.Errorf("after Raise to %d: got %v, want 0 and %d", step.raise, got, step.want)
+		}
+	}
+	mustFold(t, s, commit(nil, add("b", 0, 7)))
+	if got := shards(t, s, "b"); got[0] != 0 {
+		t.Errorf("a fold made a record of %d shards, want none", got[0])
+	}
+	if got := shards(t, s); len(got) != 0 {
+		t.Errorf("Shards of nothing: got %v", got)
+	}
+}
+
+func testRaiseTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	raises := make([]store.Growth, s.Limits().Keys)
+	counters, want := make([]string, len(raises)), make([]int, len(raises))
+	for i := range raises {
+		counters[i], want[i] = fmt.Sprint("c", i), i%999+1
+		raises[i] = store.Growth{Counter: counters[i], Shards: want[i]}
+	}
+	raise(t, s, raises...)
+	if diff := cmp.Diff(want, shards(t, s, counters...)); diff != "" {
+		t.Errorf("Shards (-want +got):\n%s", diff)
+	}
+}
+
+// A fold that raises does all of it or nothing, and lowers no record either.
+func testFoldRaises(t *testing.T, su *suite) {
+	s := su.open(t)
+	if !s.Limits().GrowsInFold {
+		t.Skip("the store says that it does not")
+	}
+	raises := func(markers []store.Marker, a, b int) *store.Commit {
+		c := commit(markers, add("a", 0, 1), add("b", 0, 10))
+		c.Growths = []store.Growth{{Counter: "a", Shards: a}, {Counter: "b", Shards: b}}
+		return c
+	}
+	m := marker()
+	for _, step := range []struct {
+		commit *store.Commit
+		want   error
+		shards []int
+		total  int64
+	}{
+		{raises(nil, 1, 3), nil, []int{1, 3}, 11},
+		{raises(one(m), 2, 2), nil, []int{2, 3}, 22},
+		{raises(one(m), 999, 999), store.ErrMarkerExists, []int{2, 3}, 22},
+		{raises(one(marker()), 1, 1), nil, []int{2, 3}, 33},
+	} {
+		if _, err := s.Fold(t.Context(), step.commit); !errors.Is(err, step.want) {
+			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Growths, err, step.want)
+		}
+		if got := shards(t, s, "a", "b"); !slices.Equal(got, step.shards) {
+			t.Errorf("after Fold with raises %v: records name %v shards, want %v", step.commit.Growths, got, step.shards)
+		}
+		if got := count(t, s, "a", 0) + count(t, s, "b", 0); got != step.total {
+			t.Errorf("after Fold with raises %v: got %d, want %d", step.commit.Growths, got, step.total)
+		}
+	}
+	want := []store.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
+	if diff := cmp.Diff(want, list(t, s, "", "", 10)); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+}
+
+func testConcurrentRaisesKeepTheLargest(t *testing.T, su *suite) {
+	s := su.open(t)
+	for round := range su.rounds / 10 {
+		counter := fmt.Sprint("c", round)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				var err error
+				for range 100 { // a store may have to give up under contention
+					if err = s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: (i*5+round)%8 + 1}}); err == nil {
+						return
+					}
+				}
+				t.Errorf("Raise: %v", err)
+			})
+		}
+		wg.Wait()
+		if got := shards(t, s, counter); got[0] != 8 {
+			t.Errorf("round %d: got %d shards, want 8", round, got[0])
+		}
+	}
+}
+
+func testListOrder(t *testing.T, su *suite) {
+	s := su.open(t)
+	want := make([]store.Record, 0, len(oddNames))
+	for i, name := range oddNames {
+		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
+		want = append(want, store.Record{Counter: name, Shards: i + 1})
+	}
+	mustFold(t, s, commit(nil, add("no record", 0, 1)))
+	slices.SortFunc(want, func(a, b store.Record) int { return slices.Compare([]byte(a.Counter), []byte(b.Counter)) })
+	for _, prefix := range append([]string{"", "a/", "a/..", "https://", "\U0010ffff", "zzz", "\xff"}, oddNames...) {
+		var with []store.Record
+		for _, r := range want {
+			if len(r.Counter) >= len(prefix) && r.Counter[:len(prefix)] == prefix {
+				with = append(with, r)
+			}
+		}
+		if diff := cmp.Diff(with, list(t, s, prefix, "", 1000), equateEmpty); diff != "" {
+			t.Errorf("List of prefix %q (-want +got):\n%s", prefix, diff)
+		}
+	}
+	for i, r := range want {
+		if diff := cmp.Diff(want[i+1:], list(t, s, "", r.Counter, 1000), equateEmpty); diff != "" {
+			t.Errorf("List after %q (-want +got):\n%s", r.Counter, diff)
+		}
+	}
+}
+
+func testListPages(t *testing.T, su *suite) {
+	s := su.open(t)
+	raises := make([]store.Growth, 25)
+	for i := range raises {
+		raises[i] = store.Growth{Counter: fmt.Sprintf("p/%02d", i), Shards: 1}
+	}
+	raise(t, s, append(raises, store.Growth{Counter: "o", Shards: 1}, store.Growth{Counter: "p0", Shards: 1})...)
+	var got []string
+	after := ""
+	for {
+		page := list(t, s, "p/", after, 7)
+		if len(page) == 0 {
+			break
+		}
+		if len(page) > 7 {
+			t.Fatalf("a page of %d, limit 7", len(page))
+		}
+		for _, r := range page {
+			got = append(got, r.Counter)
+		}
+		after = page[len(page)-1].Counter
+	}
+	if len(got) != 25 || !slices.IsSorted(got) {
+		t.Errorf("pages hold %v, want p/00 to p/24", got)
+	}
+	for _, c := range []struct {
+		prefix, after string
+		limit, want   int
+	}{{"p/", "", 0, 0}, {"p/", "a", 100, 25}, {"p/", "p/2", 100, 5}, {"p/", "p/240", 100, 0}, {"p/", "z", 100, 0}, {"", "p/24", 100, 1}, {"p/2", "p/1", 3, 3}} {
+		if got := list(t, s, c.prefix, c.after, c.limit); len(got) != c.want {
+			t.Errorf("List(%q, %q, %d): got %d records, want %d", c.prefix, c.after, c.limit, len(got), c.want)
+		}
+	}
+}
+
+func list(t testing.TB, s store.Store, prefix, after string, limit int) []store.Record {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	got, err := v.List(t.Context(), prefix, after, limit)
+	if err != nil {
+		t.Fatalf("List(%q, %q, %d): %v", prefix, after, limit, err)
+	}
+	return got
+}

@@ -1,0 +1,285 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+func testLookupAnswersInOrder(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 3})
+	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -6), add("gone", 0, 1)))
+	mustFold(t, s, commit(nil, add("gone", 0, -1)))
+	v := s.View()
+	defer v.Close()
+	got := lookup(t, v,
+		store.Key{Counter: "a", Shard: 2}, store.Key{Counter: "x", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
+		store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "x", Shard: store.RecordKey},
+		store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "gone", Shard: 0})
+	want := []store.Value{{Exists: true, Value: -6}, {}, {Exists: true, Value: 3}, {}, {}, {Exists: true, Value: 5}, {Exists: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Lookup (-want +got):\n%s", diff)
+	}
+}
+
+func testLookupTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	if s.Keys() < 1000 {
+		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
+	}
+	raise(t, s, store.Growth{Counter: "a", Shards: 999})
+	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
+	keys := make([]store.Key, s.Keys())
+	for i := range keys {
+		keys[i] = store.Key{Counter: "a", Shard: i - 1}
+	}
+	v := s.View()
+	defer v.Close()
+	for i, got := range lookup(t, v, keys...) {
+		want := map[int]int64{0: 999, 1: 1, 999: 2}[i]
+		if got.Value != want {
+			t.Errorf("key %v: got %d, want %d", keys[i], got.Value, want)
+		}
+	}
+}
+
+// A shard that left int64, or stands at either end of it, is never shown as a number
+// that could be taken for a sum.
+func testLookupReportsOverflow(t *testing.T, su *suite) {
+	s := su.open(t)
+	for _, c := range []struct {
+		counter  string
+		deltas   []int64
+		overflow bool
+		want     int64
+	}{
+		{"top", []int64{wire.MaxSum, wire.MaxSum - 1}, true, 0},
+		{"beyond the top", []int64{wire.MaxSum, wire.MaxSum, 5}, true, 0},
+		{"far beyond the top", []int64{wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum}, true, 0},
+		{"bottom", []int64{-wire.MaxSum, -wire.MaxSum}, true, 0},
+		{"beyond the bottom", []int64{-wire.MaxSum, -wire.MaxSum, -1}, true, 0},
+		{"below the top", []int64{wire.MaxSum, wire.MaxSum - 2}, false, math.MaxInt64 - 1},
+		{"above the bottom", []int64{-wire.MaxSum, 1 - wire.MaxSum}, false, math.MinInt64 + 1},
+		{"up and down", []int64{wire.MaxSum, -wire.MaxSum, -wire.MaxSum, 3}, false, 3 - wire.MaxSum},
+	} {
+		for _, d := range c.deltas {
+			mustFold(t, s, commit(nil, add(c.counter, 0, d)))
+		}
+		v := s.View()
+		got := lookup(t, v, store.Key{Counter: c.counter, Shard: 0})[0]
+		v.Close()
+		if got.Overflow != c.overflow || !got.Exists || !c.overflow && got.Value != c.want {
+			t.Errorf("%s: got %+v, want overflow %t, value %d", c.counter, got, c.overflow, c.want)
+		}
+	}
+}
+
+func testViewIsPinned(t *testing.T, su *suite) {
+	s := su.open(t)
+	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	mustFold(t, s, commit(nil, add("a", 0, 1)))
+	v := s.View()
+	defer v.Close()
+	lookup(t, v, store.Key{Counter: "zzz", Shard: 0})
+	at := v.ReadTime()
+
+	mustFold(t, s, commit(nil, add("a", 0, 10), add("b", 0, 10)))
+	raise(t, s, store.Growth{Counter: "a", Shards: 2}, store.Growth{Counter: "b", Shards: 2})
+	for range 3 {
+		got := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
+			store.Key{Counter: "b", Shard: 0}, store.Key{Counter: "b", Shard: store.RecordKey})
+		want := []store.Value{{Exists: true, Value: 1}, {Exists: true, Value: 1}, {}, {}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("a view saw what was written after its first call (-want +got):\n%s", diff)
+		}
+		records, err := v.List(t.Context(), "", "", 10)
+		if err != nil {
+			t.Fatalf("List: %v", err)
+		}
+		if diff := cmp.Diff([]store.Record{{Counter: "a", Shards: 1}}, records); diff != "" {
+			t.Errorf("a view listed what was written after its first call (-want +got):\n%s", diff)
+		}
+	}
+	if got := v.ReadTime(); !got.Equal(at) {
+		t.Errorf("the view's moment moved from %s to %s", at, got)
+	}
+	if got := count(t, s, "a", 0); got != 11 {
+		t.Errorf("a new view: got %d, want 11", got)
+	}
+	testListPins(t, s)
+}
+
+// List may be the first call.
+func testListPins(t *testing.T, s store.Store) {
+	v := s.View()
+	defer v.Close()
+	if _, err := v.List(t.Context(), "", "", 10); err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	if v.ReadTime().IsZero() {
+		t.Errorf("no read time after List")
+	}
+	mustFold(t, s, commit(nil, add("a", 0, 100)))
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 11 {
+		t.Errorf("a view that began with List: got %d, want 11", got)
+	}
+}
+
+func testViewBeginsAtFirstCall(t *testing.T, su *suite) {
+	s := su.open(t)
+	v := s.View()
+	defer v.Close()
+	if !v.ReadTime().IsZero() {
+		t.Errorf("before the first call the read time is %s, want zero", v.ReadTime())
+	}
+	mustFold(t, s, commit(nil, add("a", 0, 1)))
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 1 {
+		t.Errorf("a fold between View and the first call: got %d, want 1", got)
+	}
+}
+
+func testViewClosesTwice(t *testing.T, su *suite) {
+	s := su.open(t)
+	v, idle := s.View(), s.View()
+	lookup(t, v, store.Key{Counter: "a", Shard: 0})
+	for range 2 {
+		v.Close()
+		idle.Close()
+	}
+}
+
+// Every fold that was committed by a view's read time is in the view.
+func testReadTimeCoversFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	type folded struct {
+		at  time.Time
+		sum int64
+	}
+	var mu sync.Mutex
+	var history []folded
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range su.rounds {
+			fold, err := s.Fold(t.Context(), commit(nil, add("a", i%5, 1)))
+			if err != nil {
+				t.Errorf("Fold: %v", err)
+				return
+			}
+			at := fold.At
+			if at.IsZero() {
+				at = time.Now() // the store's time is the machine's
+			}
+			mu.Lock()
+			history = append(history, folded{at, int64(i + 1)})
+			mu.Unlock()
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		v := su.view(t, s)
+		wrong := ""
+		su.settled(func() bool {
+			total, at := sumView(t, v, "a", 5), v.ReadTime()
+			if wrong = ""; at.IsZero() || !at.Equal(at.Truncate(time.Microsecond)) {
+				wrong = fmt.Sprintf("read time %s is not a moment in microseconds", at)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, f := range history {
+				if !f.at.After(at) && f.sum > total {
+					wrong = fmt.Sprintf("read at %s: got %d, but %d were committed at %s", at, total, f.sum, f.at)
+				}
+			}
+			return wrong == ""
+		})
+		v.Close()
+		if wrong != "" {
+			t.Fatal(wrong)
+		}
+	}
+	testReadTimeIsRecent(t, s)
+}
+
+// Read times never go back, also where the store's clock is set back, and over a restart. Each
+// covers the folds before it.
+func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
+	s := su.open(t)
+	var last time.Time
+	look := func(off time.Duration, again bool) {
+		t.Helper()
+		if su.setClock != nil {
+			su.setClock(s, off)
+		}
+		if again && su.reopen != nil {
+			s = su.reopen(t, s)
+		}
+		for range 3 {
+			before := sum(t, s, "a", 1)
+			mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
+			v := su.view(t, s)
+			su.settled(func() bool { return sumView(t, v, "a", 1) > before })
+			if got := sumView(t, v, "a", 1); got != before+1 || v.ReadTime().Before(last) {
+				t.Errorf("clock %s off, reopened %t: %d as of %s after %s; want %d, not earlier", off, again, got, v.ReadTime(), last, before+1)
+			}
+			last = v.ReadTime()
+			v.Close()
+		}
+	}
+	for _, off := range []time.Duration{0, -time.Second, -time.Hour, 2 * time.Hour, 0, -24 * time.Hour} {
+		look(off, false)
+		look(off-time.Minute, true)
+	}
+}
+
+// The read time is not far behind: it covers what was folded just now. And it is not
+// ahead: what is folded next is later.
+func testReadTimeIsRecent(t *testing.T, s store.Store) {
+	at := mustFold(t, s, commit(nil, add("b", 0, 1)))
+	if at.IsZero() {
+		at = time.Now().Truncate(time.Microsecond)
+	}
+	v := s.View()
+	defer v.Close()
+	if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0].Value; got != 1 {
+		t.Errorf("just folded: got %d, want 1", got)
+	}
+	if v.ReadTime().Before(at) {
+		t.Errorf("read time %s is before the last fold's %s", v.ReadTime(), at)
+	}
+	next := mustFold(t, s, commit(nil, add("b", 0, 1)))
+	if next.IsZero() {
+		next = time.Now()
+	}
+	if v.ReadTime().After(next) {
+		t.Errorf("read time %s is after the fold at %s, which is not in the view", v.ReadTime(), next)
+	}
+}
+
+func sumView(t testing.TB, v store.View, counter string, n int) int64 {
+	t.Helper()
+	keys := make([]store.Key, n)
+	for i := range keys {
+		keys[i] = store.Key{Counter: counter, Shard: i}
+	}
+	var total int64
+	for i, value := range lookup(t, v, keys...) {
+		if value.Overflow {
+			t.Fatalf("shard %d of %q overflows", i, counter)
+		}
+		total += value.Value
+	}
+	return total
+}
