@@ -26,6 +26,7 @@ type aggregator struct {
 	// running commits, and shards of each counter that it knows of.
 	running int
 	shards  []uint16
+	read    []time.Duration // when it read the record of each; nil if that does not matter
 }
 
 // A job is what one commit takes of a window.
@@ -206,8 +207,8 @@ func (a *aggregator) attempt(j *job, at time.Duration) {
 	now := a.w.time(at)
 	for i := range j.adds {
 		d := &j.adds[i]
-		if a.shards[d.counter] == 0 || j.attempts > 0 { // looks the record up
-			a.shards[d.counter] = uint16(a.w.store.records[d.counter].shards)
+		if a.shards[d.counter] == 0 || j.attempts > 0 || a.read != nil && at >= a.read[d.counter]+a.w.Reread {
+			a.look(d.counter, at)
 		}
 		d.n = int32(a.shards[d.counter])
 		shard, ok := a.chooser.Pick(a.w.names[d.counter], int(d.n), now)
@@ -230,15 +231,31 @@ func (a *aggregator) attempt(j *job, at time.Duration) {
 	a.w.events.plan(at+took, func(at time.Duration) { a.settle(j, entities, took, ok, at) })
 }
 
+// look reads a counter's record.
+func (a *aggregator) look(counter int32, at time.Duration) {
+	a.w.figures.reads++
+	a.shards[counter] = uint16(a.w.store.records[counter].shards)
+	if a.read != nil {
+		a.read[counter] = at
+	}
+}
+
 // settle is the store's answer.
 func (a *aggregator) settle(j *job, entities int, took time.Duration, ok bool, at time.Duration) {
 	a.running--
+	if d, is := a.chooser.(*doubling); is {
+		var counters []string
+		for i := range j.adds {
+			counters = append(counters, a.w.names[j.adds[i].counter])
+		}
+		d.end(counters, j.attempts > 0)
+	}
 	for i := range j.adds {
 		d := &j.adds[i]
 		end := shards.End{Took: took, OK: ok, Contended: !ok}
 		if ok {
 			end.Tally = d.tally
-			a.learn(int(d.counter), int(d.known))
+			a.hear(int(d.counter), int(d.known))
 		}
 		a.done(d, end, at)
 	}
@@ -271,6 +288,14 @@ func (a *aggregator) settle(j *job, entities int, took time.Duration, ok bool, a
 	a.launch(at)
 }
 
+// hear takes up how many shards a shard reports. The aggregator reads the record before it goes by more shards.
+func (a *aggregator) hear(counter, n int) {
+	if a.w.Gap == 0 && n > int(a.shards[counter]) {
+		a.w.figures.reads++
+		a.learn(counter, n)
+	}
+}
+
 func (a *aggregator) learn(counter, n int) {
 	a.shards[counter] = max(a.shards[counter], uint16(n))
 }
@@ -283,8 +308,10 @@ func (a *aggregator) done(d *add, end shards.End, at time.Duration) {
 		return
 	}
 	counter := int(d.counter)
+	a.w.figures.reads++
 	names, ok := a.w.store.raise(counter, want, at)
 	if !ok {
+		a.learn(counter, names)
 		return
 	}
 	a.w.figures.raised(at, counter, names)

@@ -43,11 +43,12 @@ type plain struct {
 
 // lanes are what a plain chooser knows of one counter.
 type lanes struct {
-	busy map[int]bool
+	busy map[int]int // shards that a commit has, and by how many of them it went
 	used map[int]time.Time
 
 	hand  []lane // that a sticky chooser keeps to
 	next  int
+	lost  bool // to contention, the commit before
 	last  time.Time
 	every float64 // seconds between commits
 }
@@ -62,13 +63,13 @@ func newPlain(random rand.Source, choose func(*plain, *lanes, int, time.Time) in
 func (p *plain) Pick(counter string, n int, now time.Time) (int, bool) {
 	l := p.counters[counter]
 	if l == nil {
-		l = &lanes{busy: make(map[int]bool), used: make(map[int]time.Time)}
+		l = &lanes{busy: make(map[int]int), used: make(map[int]time.Time)}
 		p.counters[counter] = l
 	}
 	first := p.choose(p, l, n, now)
 	for i := range n {
-		if shard := (first + i) % n; !l.busy[shard] {
-			l.busy[shard], l.used[shard] = true, now
+		if shard := (first + i) % n; l.busy[shard] == 0 {
+			l.busy[shard], l.used[shard] = n, now
 			return shard, true
 		}
 	}

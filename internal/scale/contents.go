@@ -14,11 +14,12 @@ import (
 // chance: ranks are taken for a circle.
 type contents struct {
 	counters int
-	limit    int     // entities of a commit
-	p        float64 // that a message holds a counter
-	hot      float64 // that it holds the hot one, which has rank 0; or 0
-	parts    int     // of a message
-	span     float64 // ranks that a part reaches over
+	limit    int       // entities of a commit
+	p        float64   // that a message holds a counter
+	hot      float64   // that it holds the hot one, which has rank 0; or 0
+	each     []float64 // that it holds each, where they are not alike
+	parts    int       // of a message
+	span     float64   // ranks that a part reaches over
 	cuts     map[cut]*profile
 }
 
@@ -38,6 +39,7 @@ type profile struct {
 	ranks   int
 	chances []float64
 	hot     []float64 // the same for the hot counter
+	shares  []float64 // of the parts that have a counter
 	parts   int
 }
 
@@ -50,9 +52,30 @@ func newContents(s *Setup) *contents {
 	}
 	c.p = s.within(share / float64(alike))
 	entries := c.p*float64(alike) + c.hot
+	if s.Zipf {
+		entries = c.zipf(s)
+	}
 	c.parts = int(math.Ceil(entries / partEntries))
 	c.span = float64(s.Counters) / float64(c.parts)
 	return c
+}
+
+// zipf gives each counter a chance of its own, and p the mean, and returns the entries of a message. The most
+// frequent counter is the one of rank 0, which figures call the hot one.
+func (c *contents) zipf(s *Setup) (entries float64) {
+	sum := 0.0
+	for k := range c.counters {
+		sum += 1 / float64(k+1)
+	}
+	c.each = make([]float64, c.counters)
+	for k, rank := range rand.New(rand.NewPCG(s.Seed, 0)).Perm(c.counters - 1) {
+		c.each[rank+1] = s.within(1 / float64(k+2) / sum)
+		entries += c.each[rank+1]
+	}
+	c.each[0] = s.within(1 / sum)
+	entries += c.each[0]
+	c.p = entries / float64(c.counters)
+	return entries
 }
 
 // full is how many messages fill a window, by its markers and counters.
@@ -105,6 +128,7 @@ func (c *contents) profile(k cut) *profile {
 		share := min(float64(to-from+1)/c.span, 1)
 		p.chances = append(p.chances, c.chance(c.p, share, k.messages))
 		p.hot = append(p.hot, c.chance(c.hot, share, k.messages))
+		p.shares = append(p.shares, share)
 	}
 	c.cuts[k] = p
 	return p
@@ -136,11 +160,14 @@ func (c *contents) widest(messages int) int {
 }
 
 // draw chooses the counters of a commit whose parts begin at rank first.
-func (c *contents) draw(p *profile, first int, random *rand.Rand) []add {
+func (c *contents) draw(p *profile, messages, first int, random *rand.Rand) []add {
 	adds := make([]add, 0, c.limit)
 	for x, q := range p.chances {
 		rank := (first + x) % c.counters
-		if rank == 0 && c.hot > 0 {
+		switch {
+		case c.each != nil:
+			q = c.chance(c.each[rank], p.shares[x], messages)
+		case rank == 0 && c.hot > 0:
 			q = p.hot[x]
 		}
 		if q > 0.999999 || random.Float64() < q {

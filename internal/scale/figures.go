@@ -27,6 +27,14 @@ type Figures struct {
 	Raises int `json:"raises"`
 	// Grew is when the hot counter got how many shards.
 	Grew []Growth `json:"grew"`
+	// Reads and Written are of the records of all counters, in the whole run.
+	Reads   int `json:"reads"`
+	Written int `json:"written"`
+	// All is the shards of all counters, AllNeeded how many their commits need. Over
+	// is how many counters have more than twice the shards that they need.
+	All       int `json:"all"`
+	AllNeeded int `json:"all_needed"`
+	Over      int `json:"over"`
 	// Cut is how far the run came that took too long; 0 if it came to its end.
 	Cut time.Duration `json:"cut"`
 }
@@ -44,13 +52,17 @@ type figures struct {
 	w *world
 
 	published, counted          float64
-	commits, aborted, hot       int
+	commits, aborted            int
 	entities, raises, hotRaises int
+	reads, written              int
+	by                          []int     // commits of each counter
 	ages                        []float64 // weight by bucket
 	grew                        []Growth
 }
 
-func newFigures(w *world) *figures { return &figures{w: w, ages: make([]float64, 400)} }
+func newFigures(w *world) *figures {
+	return &figures{w: w, ages: make([]float64, 400), by: make([]int, w.Counters)}
+}
 
 func (f *figures) on(at time.Duration) bool { return at >= f.w.Warmup }
 
@@ -80,10 +92,7 @@ func (f *figures) applied(at time.Duration, j *job, random *rand.Rand) {
 		return
 	}
 	for i := range j.adds {
-		if j.adds[i].counter == 0 {
-			f.hot++
-			break
-		}
+		f.by[j.adds[i].counter]++
 	}
 	for _, l := range j.lots {
 		f.counted += l.weight * float64(len(l.sealed))
@@ -96,6 +105,7 @@ func (f *figures) applied(at time.Duration, j *job, random *rand.Rand) {
 }
 
 func (f *figures) raised(at time.Duration, counter, shards int) {
+	f.written++
 	if f.on(at) {
 		f.raises++
 	}
@@ -126,11 +136,22 @@ func (f *figures) quantile(q float64) time.Duration {
 	return 0
 }
 
+// needed is how many shards take a counter's commits, all of them full.
+func (f *figures) needed(counter int) int {
+	return int(math.Ceil(float64(f.by[counter]) / f.w.For.Seconds() / f.w.Store.Rate))
+}
+
 func (f *figures) sum() Figures {
 	seconds := f.w.For.Seconds()
 	var all []int
+	sum, allNeeded, over := 0, 0, 0
 	for i := range f.w.store.records {
-		all = append(all, f.w.store.records[i].shards)
+		n, need := f.w.store.records[i].shards, max(f.needed(i), 1)
+		all = append(all, n)
+		sum, allNeeded = sum+n, allNeeded+need
+		if n > 2*need {
+			over++
+		}
 	}
 	hot := all[0]
 	slices.Sort(all)
@@ -138,9 +159,10 @@ func (f *figures) sum() Figures {
 		Published: f.published / seconds, Counted: f.counted / seconds,
 		Commits: float64(f.commits) / seconds, Aborted: float64(f.aborted) / max(float64(f.commits+f.aborted), 1),
 		Shards: all[len(all)/2], MostShards: all[len(all)-1], HotShards: hot,
-		Needed: int(math.Ceil(float64(f.hot) / seconds / f.w.Store.Rate)),
+		Needed: f.needed(0),
 		Age:    f.quantile(0.99),
 		Writes: float64(f.entities+f.raises) / max(f.counted, 1) * 1e6,
 		Raises: f.hotRaises, Grew: f.grew,
+		Reads: f.reads, Written: f.written, All: sum, AllNeeded: allNeeded, Over: over,
 	}
 }

@@ -136,6 +136,7 @@ func TestCutLosesNothing(t *testing.T) {
 	for _, l := range []Load{
 		{Increments: 1e6, Counters: 1, Publishers: 10}, {Increments: 1e6, Counters: 100, Publishers: 100, Hot: true},
 		{Increments: 1e6, Counters: 10_000, Publishers: 100}, {Increments: 1e4, Counters: 10_000, Publishers: 100},
+		{Increments: 1e5, Counters: 3000, Publishers: 10, Zipf: true},
 	} {
 		w := newWorld(Setup{Load: l})
 		for _, messages := range []int{1, 3, 50, 700} {

@@ -8,9 +8,11 @@ import (
 
 // A Load is what is counted, by how many.
 type Load struct {
-	Increments  float64 // a second, of all publishers
-	Counters    int
-	Hot         bool // one counter gets half of all increments, the others share the rest; else all are alike
+	Increments float64 // a second, of all publishers
+	Counters   int
+	Hot        bool // one counter gets half of all increments, the others share the rest; else all are alike
+	// Zipf: counter number k gets 1/k of what counter number 1 gets. They have ranks by chance.
+	Zipf        bool
 	Publishers  int
 	Aggregators int
 }
@@ -39,6 +41,12 @@ type Setup struct {
 	Choice Choice
 	// Max is the most shards of a counter. Default 128.
 	Max int
+	// Gap is for how long after a raise of a record the store refuses another. Where it is set
+	// shards report nothing to committers. Default 0: neither.
+	Gap time.Duration
+	// Reread is after how long aggregators read a counter's record again, beside the times when a
+	// commit was aborted. Default 0: never.
+	Reread time.Duration
 	// Start is how many shards a counter begins with. Default: the policy's.
 	Start int
 

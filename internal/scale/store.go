@@ -20,6 +20,7 @@ type entity struct {
 // applied. What it waits for, it does not keep others from.
 type store struct {
 	Store
+	gap      time.Duration
 	counters [][]entity // shards by counter
 	records  []record
 	every    time.Duration // between two writes of an entity
@@ -30,10 +31,11 @@ type store struct {
 type record struct {
 	entity
 	shards int
+	raised time.Duration // when; 0 for never
 }
 
 func newStore(s *Setup, start int) *store {
-	st := &store{Store: s.Store, counters: make([][]entity, s.Counters), records: make([]record, s.Counters)}
+	st := &store{Store: s.Store, gap: s.Gap, counters: make([][]entity, s.Counters), records: make([]record, s.Counters)}
 	st.every = time.Duration(float64(time.Second) / s.Store.Rate)
 	st.depth = time.Duration((s.Store.Burst - 1) * float64(st.every))
 	for i := range st.counters {
@@ -82,13 +84,18 @@ func (st *store) commit(adds []add, entities int, at time.Duration) (took time.D
 }
 
 // raise makes a counter's record name at least that many shards, and returns how many it
-// names then.
+// names then, and whether it was written. With a gap it reads the record and writes it only where
+// that names fewer, and was not raised a short while ago.
 func (st *store) raise(counter, shards int, at time.Duration) (int, bool) {
 	r := &st.records[counter]
+	if st.gap > 0 && (r.shards >= shards || r.raised > 0 && at < r.raised+st.gap) {
+		return r.shards, false
+	}
 	if st.wait(&r.entity, at) > st.Patience {
 		return 0, false
 	}
 	st.take(&r.entity, at)
+	r.raised = at
 	st.grow(counter, shards)
 	return r.shards, true
 }

@@ -43,6 +43,9 @@ func newWorld(s Setup) *world {
 			chooser: s.Choice(&s, rand.NewPCG(s.Seed, uint64(3+2*i))),
 			linger:  fixed(s.Window), shards: make([]uint16, s.Counters),
 		}
+		if s.Reread > 0 {
+			a.read = make([]time.Duration, s.Counters)
+		}
 		if s.Widen > 0 {
 			a.linger = &widening{least: s.Window, most: s.Widen}
 		}
@@ -82,7 +85,7 @@ func (w *world) cut(window []time.Duration, random *rand.Rand) []*job {
 			p := c.profile(cut{len(window), ranks})
 			jobs = append(jobs, &job{
 				lots:  []lot{{of, window, w.perMessage() * float64(ranks) / float64(c.counters)}},
-				parts: p.parts, adds: c.draw(p, first, random),
+				parts: p.parts, adds: c.draw(p, len(window), first, random),
 			})
 			first, done = (first+ranks)%c.counters, done+ranks
 		}
@@ -98,7 +101,10 @@ func (w *world) wholeAdds(messages int, random *rand.Rand) []add {
 	all, hot := c.chance(c.p, 1, messages), c.chance(c.hot, 1, messages)
 	for i := range c.counters {
 		q := all
-		if i == 0 && c.hot > 0 {
+		switch {
+		case c.each != nil:
+			q = c.chance(c.each[i], 1, messages)
+		case i == 0 && c.hot > 0:
 			q = hot
 		}
 		if q > 0.999999 || random.Float64() < q {

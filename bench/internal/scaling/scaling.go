@@ -39,6 +39,7 @@ type cell struct {
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags("scaling", time.Hour, stderr)
 	seeds := f.Uint64("seeds", 5, "how often what depends on chance is simulated")
+	compare := f.Bool("doubling", false, "compare the policy with doubling on contention instead: docs/adr/002-shards-follow-the-load.md")
 	limit := f.Duration("limit", 20*time.Second, "end a run that takes longer")
 	if err := f.Parse(args, map[string]string{"seeds": "1", "limit": "1s"}); err != nil {
 		return err
@@ -48,7 +49,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	var rows []row
-	for _, t := range []table{growth(*seeds), stores(*seeds), choices(), limits(), loads(f.Quick)} {
+	tables := []table{growth(*seeds), stores(*seeds), choices(), limits(), loads(f.Quick)}
+	if *compare {
+		tables = compared(*seeds)
+	}
+	for _, t := range tables {
 		fmt.Fprintf(stdout, "\n%s\n\n%s\n", t.title, t.columns)
 		for _, c := range t.cells {
 			if err := context.Cause(ctx); err != nil {
@@ -79,15 +84,18 @@ func growthLine(r *row) string {
 	if r.Cut > 0 {
 		return fmt.Sprintf("| %s | %d | not simulated to its end: %.0f s | | | | | | | |", r.Name, r.Seed, r.Cut.Seconds())
 	}
-	after := "-"
+	return fmt.Sprintf("| %s | %d | %.0f | %d | %d | %.2f | %s | %d | %.1f %% | %.2f s |", r.Name, r.Seed, r.Commits, r.Needed, r.HotShards,
+		float64(r.HotShards)/float64(r.Needed), r.enough(), r.Raises, 100*r.Aborted, r.Age.Seconds())
+}
+
+// enough is when the hot counter had as many shards as it needs at the end.
+func (r *row) enough() string {
 	for _, g := range r.Grew {
 		if g.Shards >= r.Needed {
-			after = fmt.Sprintf("%.0f s", g.At.Seconds())
-			break
+			return fmt.Sprintf("%.0f s", g.At.Seconds())
 		}
 	}
-	return fmt.Sprintf("| %s | %d | %.0f | %d | %d | %.2f | %s | %d | %.1f %% | %.2f s |", r.Name, r.Seed, r.Commits, r.Needed, r.HotShards,
-		float64(r.HotShards)/float64(r.Needed), after, r.Raises, 100*r.Aborted, r.Age.Seconds())
+	return "-"
 }
 
 // growth is how many shards one counter has after a minute.
