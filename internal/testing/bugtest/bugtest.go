@@ -34,8 +34,6 @@
 //
 // A change looks for OLD at its place, but in the head only of an if, a for, a switch or a
 // case. It must be there exactly once. The code of the others is indented by a tab at least.
-//
-// The tests that use this are two directories below the repository's root.
 package bugtest
 
 import (
@@ -48,8 +46,17 @@ import (
 	"testing"
 )
 
-// root is the repository's root, seen from the package that is tested.
-const root = "../../.."
+// root is the repository's root: the nearest directory above the tested package with a go.mod.
+var root = func() string {
+	dir := "."
+	for range 8 {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Join(dir, "..")
+	}
+	return dir
+}()
 
 // A Bug is a mistake that could have been made in the product.
 type Bug struct {
