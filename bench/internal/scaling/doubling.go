@@ -4,31 +4,31 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/countmill/countmill/internal/scale"
+	"github.com/countmill/countmill/internal/testing/loadsim"
 )
 
 // policies are what docs/adr/002-shards-follow-the-load.md compares.
 var policies = []policy{
-	{"today", func(*scale.Setup) {}},
+	{"today", func(*loadsim.Setup) {}},
 	{"doubling", doubling},
 }
 
 // variants are of doubling alone. The first is the one in policies.
 var variants = []policy{
 	{"doubling", doubling},
-	{"drawn shards", func(s *scale.Setup) { doubling(s); s.Choice = scale.DoublingDrawn }},
-	{"records read every 5 s", func(s *scale.Setup) { doubling(s); s.Reread = 5 * time.Second }},
-	{"upper half", func(s *scale.Setup) { doubling(s); s.Choice = scale.DoublingUpper }},
-	{"one raise in 2 s", func(s *scale.Setup) { doubling(s); s.Gap = 2 * time.Second }},
-	{"upper half, one raise in 2 s", func(s *scale.Setup) { doubling(s); s.Choice, s.Gap = scale.DoublingUpper, 2*time.Second }},
+	{"drawn shards", func(s *loadsim.Setup) { doubling(s); s.Choice = loadsim.DoublingDrawn }},
+	{"records read every 5 s", func(s *loadsim.Setup) { doubling(s); s.Reread = 5 * time.Second }},
+	{"upper half", func(s *loadsim.Setup) { doubling(s); s.Choice = loadsim.DoublingUpper }},
+	{"one raise in 2 s", func(s *loadsim.Setup) { doubling(s); s.Gap = 2 * time.Second }},
+	{"upper half, one raise in 2 s", func(s *loadsim.Setup) { doubling(s); s.Choice, s.Gap = loadsim.DoublingUpper, 2*time.Second }},
 }
 
 type policy struct {
 	name string
-	set  func(s *scale.Setup)
+	set  func(s *loadsim.Setup)
 }
 
-func doubling(s *scale.Setup) { s.Choice, s.Gap = scale.Doubling, scale.DoublingGap }
+func doubling(s *loadsim.Setup) { s.Choice, s.Gap = loadsim.Doubling, loadsim.DoublingGap }
 
 // compared are the tables that hold today's policy and doubling side by side.
 func compared(seeds uint64) []table {
@@ -73,18 +73,18 @@ func crowds(seeds uint64) table {
 	}
 	for _, l := range []struct {
 		name string
-		load scale.Load
+		load loadsim.Load
 	}{
-		{"300 cold, 100/s in all", scale.Load{Increments: 100, Counters: 300, Publishers: 10}},
-		{"300 cold and one hot, 200/s", scale.Load{Increments: 200, Counters: 301, Hot: true, Publishers: 10}},
-		{"300 Zipf, 1,000/s", scale.Load{Increments: 1e3, Counters: 300, Zipf: true, Publishers: 10}},
-		{"3,000 Zipf, 10,000/s", scale.Load{Increments: 1e4, Counters: 3000, Zipf: true, Publishers: 10}},
-		{"100 alike, 1,000,000/s", scale.Load{Increments: 1e6, Counters: 100, Publishers: 100}},
+		{"300 cold, 100/s in all", loadsim.Load{Increments: 100, Counters: 300, Publishers: 10}},
+		{"300 cold and one hot, 200/s", loadsim.Load{Increments: 200, Counters: 301, Hot: true, Publishers: 10}},
+		{"300 Zipf, 1,000/s", loadsim.Load{Increments: 1e3, Counters: 300, Zipf: true, Publishers: 10}},
+		{"3,000 Zipf, 10,000/s", loadsim.Load{Increments: 1e4, Counters: 3000, Zipf: true, Publishers: 10}},
+		{"100 alike, 1,000,000/s", loadsim.Load{Increments: 1e6, Counters: 100, Publishers: 100}},
 	} {
 		for _, n := range []int{1, 3, 10} {
 			for seed := range seeds {
 				for _, p := range policies {
-					s := scale.Setup{Load: l.load, Seed: seed}
+					s := loadsim.Setup{Load: l.load, Seed: seed}
 					s.Aggregators = n
 					p.set(&s)
 					t.cells = append(t.cells, cell{p.name + " | " + l.name, s})

@@ -1,4 +1,4 @@
-// Package scaling prints and keeps what internal/scale simulates: how many shards counters get,
+// Package scaling prints and keeps what internal/testing/loadsim simulates: how many shards counters get,
 // which choice of shards meets least, and what comes of loads beyond a machine.
 package scaling
 
@@ -10,16 +10,16 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/command"
 	"github.com/countmill/countmill/bench/internal/report"
-	"github.com/countmill/countmill/internal/scale"
+	"github.com/countmill/countmill/internal/testing/loadsim"
 )
 
 // A row is one run.
 type row struct {
 	Table string `json:"table"`
 	Name  string `json:"name"`
-	scale.Load
+	loadsim.Load
 	Seed uint64 `json:"seed"`
-	scale.Figures
+	loadsim.Figures
 }
 
 // A table is a title, what its columns are, and what is simulated for it.
@@ -32,7 +32,7 @@ type table struct {
 
 type cell struct {
 	name  string
-	setup scale.Setup
+	setup loadsim.Setup
 }
 
 // Run is the command.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				return err
 			}
 			c.setup.Limit = *limit
-			r := row{Table: t.title, Name: c.name, Load: c.setup.Load, Seed: c.setup.Seed, Figures: scale.Run(c.setup)}
+			r := row{Table: t.title, Name: c.name, Load: c.setup.Load, Seed: c.setup.Seed, Figures: loadsim.Run(c.setup)}
 			fmt.Fprintln(stdout, t.line(&r))
 			rows = append(rows, r)
 		}
@@ -72,8 +72,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // one is a million increments a second on one counter.
-func one(aggregators int) scale.Load {
-	return scale.Load{Increments: 1e6, Counters: 1, Publishers: 100, Aggregators: aggregators}
+func one(aggregators int) loadsim.Load {
+	return loadsim.Load{Increments: 1e6, Counters: 1, Publishers: 100, Aggregators: aggregators}
 }
 
 var fleets = []int{1, 10, 100, 1000}
@@ -103,7 +103,7 @@ func growth(seeds uint64) table {
 	t := table{title: "Shards of one counter after 60 s, 1,000,000 increments/s from 100 publishers, at most 999 shards", columns: grows, line: growthLine}
 	for _, n := range fleets {
 		for seed := range seeds {
-			t.cells = append(t.cells, cell{fmt.Sprint(n), scale.Setup{Load: one(n), Max: 999, Seed: seed}})
+			t.cells = append(t.cells, cell{fmt.Sprint(n), loadsim.Setup{Load: one(n), Max: 999, Seed: seed}})
 		}
 	}
 	return t
@@ -114,16 +114,16 @@ func stores(seeds uint64) table {
 	t := table{title: "The same on other stores", columns: grows, line: growthLine}
 	for _, s := range []struct {
 		name  string
-		store scale.Store
+		store loadsim.Store
 	}{
-		{"2 at once, waits 100 ms", scale.Store{Burst: 2, Patience: 100 * time.Millisecond}},
-		{"1 at once, waits 0 s", scale.Store{Burst: 1, Patience: 1}},
-		{"5 at once, waits 5 s", scale.Store{Patience: 5 * time.Second}},
-		{"5 writes/s, 10 at once", scale.Store{Rate: 5, Burst: 10}},
+		{"2 at once, waits 100 ms", loadsim.Store{Burst: 2, Patience: 100 * time.Millisecond}},
+		{"1 at once, waits 0 s", loadsim.Store{Burst: 1, Patience: 1}},
+		{"5 at once, waits 5 s", loadsim.Store{Patience: 5 * time.Second}},
+		{"5 writes/s, 10 at once", loadsim.Store{Rate: 5, Burst: 10}},
 	} {
 		for _, n := range fleets {
 			for seed := range (seeds + 1) / 2 {
-				t.cells = append(t.cells, cell{fmt.Sprint(n, ", ", s.name), scale.Setup{Load: one(n), Store: s.store, Max: 999, Seed: seed}})
+				t.cells = append(t.cells, cell{fmt.Sprint(n, ", ", s.name), loadsim.Setup{Load: one(n), Store: s.store, Max: 999, Seed: seed}})
 			}
 		}
 	}
@@ -141,20 +141,20 @@ func choices() table {
 	}
 	for _, s := range []struct {
 		name  string
-		store scale.Store
+		store loadsim.Store
 	}{
-		{"5 at once, waits 500 ms", scale.Store{}},
-		{"2 at once, waits 100 ms", scale.Store{Burst: 2, Patience: 100 * time.Millisecond}},
+		{"5 at once, waits 500 ms", loadsim.Store{}},
+		{"2 at once, waits 100 ms", loadsim.Store{Burst: 2, Patience: 100 * time.Millisecond}},
 	} {
 		for _, n := range fleets {
 			shards := map[int]int{1: 15, 10: 120, 100: 430, 1000: 580}[n]
 			for _, name := range []string{"uniform", "older of two", "sticky", "walk"} {
-				choice := scale.Choices[name]
+				choice := loadsim.Choices[name]
 				if choice == nil {
-					choice = scale.Product
+					choice = loadsim.Product
 				}
 				t.cells = append(t.cells, cell{fmt.Sprintf("%d, %s | %s", n, s.name, name),
-					scale.Setup{Load: one(n), Store: s.store, Start: shards, Max: shards, Choice: choice}})
+					loadsim.Setup{Load: one(n), Store: s.store, Start: shards, Max: shards, Choice: choice}})
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func limits() table {
 			if most > 0 {
 				name = fmt.Sprintf("that widen by up to %s", most)
 			}
-			t.cells = append(t.cells, cell{name, scale.Setup{Load: one(n), Start: 128, Widen: most}})
+			t.cells = append(t.cells, cell{name, loadsim.Setup{Load: one(n), Start: 128, Widen: most}})
 		}
 	}
 	return t
@@ -199,8 +199,8 @@ func loads(quick bool) table {
 				if quick && n*c.counters > 1000 || increments < 1e6 && c.counters > 1 && !(c.hot && c.counters > 100) {
 					continue
 				}
-				l := scale.Load{Increments: increments, Counters: c.counters, Hot: c.hot, Publishers: int(increments / 1e4), Aggregators: n}
-				t.cells = append(t.cells, cell{"", scale.Setup{Load: l}})
+				l := loadsim.Load{Increments: increments, Counters: c.counters, Hot: c.hot, Publishers: int(increments / 1e4), Aggregators: n}
+				t.cells = append(t.cells, cell{"", loadsim.Setup{Load: l}})
 			}
 		}
 	}

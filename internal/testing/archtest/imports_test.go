@@ -147,7 +147,7 @@ func servesTests(path string) bool {
 }
 
 // forTests are packages that only tests import, and programs outside the module.
-var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/scale/...", "/internal/testing/sim/..."}
+var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/testing/loadsim/...", "/internal/testing/sim/..."}
 
 // broken says why from must not depend on dep, for the rules that no table holds.
 func broken(from, dep string) string {

@@ -1,4 +1,4 @@
-// Package scale simulates what does not fit on a machine: up to a thousand aggregators that
+// Package loadsim simulates what does not fit on a machine: up to a thousand aggregators that
 // commit to a store of which each entity takes only so many writes a second, in virtual time.
 //
 // Its events are messages and commits, not increments: a message is a moment and the chances
@@ -11,4 +11,4 @@
 // The store is a bucket of tokens for each entity (store), and latencies that are assumed. CPU,
 // memory, networks and the bus' limits are not simulated. docs/scaling.md has the figures, and
 // what they do and do not show.
-package scale
+package loadsim
