@@ -69,7 +69,7 @@ bench-staleness: ## from Publish to the total that shows it, embedded and on Goo
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-staleness-loads: ## --staleness beside the best fixed lingers on LOADS (200) random loads, in virtual time; a quarter of an hour of CPU
+staleness-loads: ## --count-within beside the best fixed lingers on LOADS (200) random loads, in virtual time; a quarter of an hour of CPU
 	go -C bench test -count 1 -timeout 0 -v ./budget -loads $(LOADS)
 
 bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes, or BENCH=-quick

@@ -61,12 +61,12 @@ func TestCheckIncrement(t *testing.T) {
 		{with(func(i *Increment) { i.ID = strings.Repeat("x", MaxID+1) }), "id"},
 		{with(func(i *Increment) { i.ID = "a\x00" }), "id"},
 		{with(func(i *Increment) { i.ID = "\xff" }), "id"},
-		{with(func(i *Increment) { i.Time = now.Add(-DefaultHorizon) }), ""},
-		{with(func(i *Increment) { i.Time = now.Add(-DefaultHorizon - 1) }), "time"},
+		{with(func(i *Increment) { i.Time = now.Add(-DefaultDedupWindow) }), ""},
+		{with(func(i *Increment) { i.Time = now.Add(-DefaultDedupWindow - 1) }), "time"},
 		{with(func(i *Increment) { i.Time = now.Add(MaxAhead) }), ""},
 		{with(func(i *Increment) { i.Time = now.Add(MaxAhead + 1) }), "time"},
 	} {
-		err := c.inc.Check(now, DefaultHorizon)
+		err := c.inc.Check(now, DefaultDedupWindow)
 		var field *FieldError
 		switch {
 		case c.field == "" && err != nil:

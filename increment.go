@@ -16,9 +16,9 @@ const (
 	// MaxAhead is how far an increment's time may lie in the future.
 	MaxAhead = 5 * time.Minute
 
-	// DefaultHorizon is how long ids are remembered, and how old an increment's time
+	// DefaultDedupWindow is how long ids are remembered, and how old an increment's time
 	// may be, unless the deployment says otherwise.
-	DefaultHorizon = 8 * 24 * time.Hour
+	DefaultDedupWindow = 8 * 24 * time.Hour
 )
 
 // An Increment adds Delta to the counter named Counter.
@@ -27,17 +27,17 @@ type Increment struct {
 	// Delta is from -MaxDelta to MaxDelta and never 0.
 	Delta int64
 	// ID makes a repeat harmless: the same ID on the same counter counts once within
-	// the horizon. 1 to MaxID bytes of UTF-8; empty for an anonymous increment.
+	// the deduplication window. 1 to MaxID bytes of UTF-8; empty for an anonymous increment.
 	ID string
 	// Time is when the event happened; zero for now. A caller that may repeat an
-	// increment after the horizon must send the same Time: it is then refused and
+	// increment after the deduplication window must send the same Time: it is then refused and
 	// never counted again.
 	Time time.Time
 }
 
 // Check reports the first thing that is wrong with the increment, as a *FieldError
-// that matches ErrInvalid. now and horizon bound Time.
-func (inc Increment) Check(now time.Time, horizon time.Duration) error {
+// that matches ErrInvalid. now and window bound Time.
+func (inc Increment) Check(now time.Time, window time.Duration) error {
 	if err := CheckCounter(inc.Counter); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (inc Increment) Check(now time.Time, horizon time.Duration) error {
 	if inc.Time.IsZero() {
 		return nil
 	}
-	return CheckTime(inc.Time, now, horizon)
+	return CheckTime(inc.Time, now, window)
 }
 
 // CheckDelta reports whether delta can be added in one increment.
@@ -85,12 +85,12 @@ func CheckID(field, id string) error {
 	return nil
 }
 
-// CheckTime reports whether t can be an increment's time: not older than the horizon
+// CheckTime reports whether t can be an increment's time: not older than the deduplication window
 // and at most MaxAhead in the future.
-func CheckTime(t, now time.Time, horizon time.Duration) error {
+func CheckTime(t, now time.Time, window time.Duration) error {
 	switch {
-	case t.Before(now.Add(-horizon)):
-		return &FieldError{Field: "time", Problem: "is beyond the horizon", Limit: "at most " + horizon.String() + " ago"}
+	case t.Before(now.Add(-window)):
+		return &FieldError{Field: "time", Problem: "is beyond the deduplication window", Limit: "at most " + window.String() + " ago"}
 	case t.After(now.Add(MaxAhead)):
 		return &FieldError{Field: "time", Problem: "is in the future", Limit: "at most 5m0s ahead"}
 	}

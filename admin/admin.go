@@ -72,13 +72,13 @@ func New(sums Sums, st Store, cfg Config) (*Admin, error) {
 }
 
 // Stats is what was done since the start.
-type Stats struct{ Raises, Resets, Deletes int64 }
+type Stats struct{ Grown, Resets, Deletes int64 }
 
-type counts struct{ raises, resets, deletes atomic.Int64 }
+type counts struct{ grown, resets, deletes atomic.Int64 }
 
 // Stats returns what was done since the start.
 func (a *Admin) Stats() Stats {
-	return Stats{a.stats.raises.Load(), a.stats.resets.Load(), a.stats.deletes.Load()}
+	return Stats{a.stats.grown.Load(), a.stats.resets.Load(), a.stats.deletes.Load()}
 }
 
 // A LowerError is a raise that would have lowered a counter's number of shards.
@@ -113,7 +113,7 @@ func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 	if named > shards {
 		return &LowerError{counter, shards, named}
 	}
-	a.stats.raises.Add(1)
+	a.stats.grown.Add(1)
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "counter raised", slog.String("counter", counter), slog.Int("shards", shards))
 	return nil
 }

@@ -119,7 +119,7 @@ func TestRaise(t *testing.T) {
 			t.Errorf("Raise %q to %d: the record names %v, %v, want %d", step.counter, step.shards, got, err, step.named)
 		}
 	}
-	if got := a.Stats(); got != (admin.Stats{Raises: 3}) {
+	if got := a.Stats(); got != (admin.Stats{Grown: 3}) {
 		t.Errorf("stats: got %+v, want 3 raises", got)
 	}
 }

@@ -129,12 +129,12 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 				o := outcome{job: &job{}}
 				adds := toShard0("a")
 				adds[0].Delta = 1
-				k, raises, ok := a.learn(&o, adds)
+				k, growths, ok := a.learn(&o, adds)
 				if !ok {
 					t.Fatal(o.err)
 				}
 				time.Sleep(frozen)
-				a.fold(&o, taken{adds, k.shards}, raises, &k, a.settings.Load())
+				a.fold(&o, taken{adds, k.shards}, growths, &k, a.settings.Load())
 				return o
 			}
 			for _, step := range []struct {

@@ -635,7 +635,7 @@ func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 // nothing raised nothing, and the next has to.
 func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, RaisesInFold: true})
+		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, GrowsInFold: true})
 		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
 		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("b", 2), one("a", 1)))
@@ -646,7 +646,7 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 		if n := st.Calls(fakestore.Shards) + st.Calls(fakestore.Grow); n != 0 {
 			t.Errorf("%d calls for records, want none", n)
 		}
-		if got, stats := st.Counts().Raised, r.agg.Stats().Raised; got != 3 || stats != 3 {
+		if got, stats := st.Counts().Raised, r.agg.Stats().RecordsWritten; got != 3 || stats != 3 {
 			t.Errorf("raised %d records and says %d, want 3", got, stats)
 		}
 	})

@@ -75,7 +75,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		o.verdict = split
 		return o
 	}
-	records, raises, ok := a.learn(&o, adds)
+	records, growths, ok := a.learn(&o, adds)
 	if !ok {
 		return o
 	}
@@ -85,7 +85,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		o.verdict = blocked
 		return o
 	}
-	got := a.fold(&o, t, raises, &records, a.settings.Load())
+	got := a.fold(&o, t, growths, &records, a.settings.Load())
 	o.wants = a.lanes.release(t, got)
 	return o
 }
@@ -102,8 +102,8 @@ func withoutCommit(err error) verdict {
 // write itself.
 func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.Growth, bool) {
 	if a.limits.GrowsInFold {
-		k, raises := a.records.guess(adds)
-		return k, raises, true
+		k, growths := a.records.guess(adds)
+		return k, growths, true
 	}
 	young := store.RememberFor
 	if o.job.contended && !a.lanes.fixed {
@@ -123,9 +123,9 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 
 // fold commits what is left of the job and sorts out the answer. It uses one snapshot of
 // the settings, for the markers and for both looks at it.
-func (a *Aggregator) fold(o *outcome, t taken, raises []store.Growth, records *known, s *snapshot) (got answer) {
+func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *known, s *snapshot) (got answer) {
 	// Missing records are raised in the commit: nobody reads a shard that no record names.
-	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Growths: raises}
+	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Growths: growths}
 	if c.Entities() == 0 {
 		o.settle()
 		return got
@@ -159,9 +159,9 @@ func (a *Aggregator) fold(o *outcome, t taken, raises []store.Growth, records *k
 	if err == nil {
 		got.told = folded.Shards
 		a.clock.Learn(folded.At, began)
-		a.records.remember(raises, aged)
+		a.records.remember(growths, aged)
 		o.work.written += c.Entities()
-		o.work.raised += len(raises)
+		o.work.raised += len(growths)
 		for _, p := range o.rest {
 			o.work.entries += p.entries()
 			o.note(p, p.whole())

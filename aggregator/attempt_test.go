@@ -57,8 +57,8 @@ func (s *cannedStore) Shards(ctx context.Context, counters []string) ([]int, err
 	return slices.Repeat([]int{s.foundShards}, len(counters)), s.shards
 }
 
-func (s *cannedStore) Grow(ctx context.Context, raises []store.Growth) error {
-	s.note(ctx, fmt.Sprintf("raise %d", len(raises)))
+func (s *cannedStore) Grow(ctx context.Context, growths []store.Growth) error {
+	s.note(ctx, fmt.Sprintf("raise %d", len(growths)))
 	return s.raise
 }
 

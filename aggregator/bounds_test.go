@@ -71,7 +71,7 @@ func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 		r := run(t, st, aggregator.Config{CommitTimeout: 5 * time.Second})
 		settle(4 * time.Second)
 		if err := r.agg.Ready(); err == nil || r.takes(t) {
-			t.Errorf("takes messages of which it does not know whether they are beyond the horizon; Ready: %v", err)
+			t.Errorf("takes messages of which it does not know whether they are beyond the deduplication window; Ready: %v", err)
 		}
 		settle(4 * time.Second)
 		if err := r.agg.Ready(); err != nil || !r.takes(t) {

@@ -22,11 +22,11 @@ type Config struct {
 	// Negative: not at all, a window closes as soon as a commit slot is free.
 	Linger time.Duration
 
-	// Staleness is how old an increment may be when it is counted. A window then waits for
+	// CountWithin is how old an increment may be when it is counted. A window then waits for
 	// as long as that leaves its oldest increment time for the commit, by what commits took
 	// lately, and longer while commits fail again and again. Default 0, which is none:
 	// Linger. A Linger beside it wins.
-	Staleness time.Duration
+	CountWithin time.Duration
 
 	// A window closes early at this many messages (default 10,000), distinct counters and
 	// markers (default 100,000) or bytes of memory (default 64 MiB), estimated as for HeldMemory.
@@ -100,7 +100,7 @@ type Config struct {
 func (c Config) withDefaults(limits store.Limits) Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
 	if c.Linger != 0 {
-		c.Staleness = 0
+		c.CountWithin = 0
 	}
 	c.Linger = cmp.Or(c.Linger, 100*time.Millisecond)
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
@@ -148,8 +148,8 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, got %d", name, countmill.MaxShards, n))
 		}
 	}
-	if c.Staleness != 0 && (c.Staleness < MinStaleness || c.Staleness > MaxStaleness) {
-		errs = append(errs, fmt.Errorf("Staleness must be from %s to %s, or 0 for none, got %s", MinStaleness, MaxStaleness, c.Staleness))
+	if c.CountWithin != 0 && (c.CountWithin < MinCountWithin || c.CountWithin > MaxCountWithin) {
+		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for none, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
 	}
 	for name, d := range map[string]time.Duration{
 		"CommitTimeout": c.CommitTimeout,

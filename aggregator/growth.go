@@ -40,8 +40,8 @@ type grown struct {
 }
 
 // want notes counters that need more shards.
-func (g *growth) want(raises []store.Growth) {
-	for _, r := range raises {
+func (g *growth) want(growths []store.Growth) {
+	for _, r := range growths {
 		if n, waits := g.wants[r.Counter]; r.Shards > max(n, g.asked[r.Counter]) && (waits || len(g.wants) < mostWants) {
 			g.wants[strings.Clone(r.Counter)] = r.Shards // the name is a piece of a message
 		}
@@ -54,21 +54,21 @@ func (l *loop) grow(now time.Time) {
 	if g.asked != nil || len(g.wants) == 0 || now.Before(g.after) || l.draining || l.isAway() {
 		return
 	}
-	var raises []store.Growth
+	var growths []store.Growth
 	for _, counter := range slices.Sorted(maps.Keys(g.wants)) {
-		if n := g.wants[counter]; n > l.a.records.known(counter) && len(raises) < l.a.limits.Keys {
-			raises = append(raises, store.Growth{Counter: counter, Shards: n})
+		if n := g.wants[counter]; n > l.a.records.known(counter) && len(growths) < l.a.limits.Keys {
+			growths = append(growths, store.Growth{Counter: counter, Shards: n})
 		}
 	}
 	wants := g.wants
-	if g.wants = make(map[string]int); len(raises) == 0 {
+	if g.wants = make(map[string]int); len(growths) == 0 {
 		return // others were first, and it is known
 	}
 	g.asked = wants
 	var ctx context.Context
 	ctx, g.cancel = l.a.callContext()
 	l.a.cfg.Env.Go(func() {
-		cost, err := l.a.records.raise(ctx, raises)
+		cost, err := l.a.records.grow(ctx, growths)
 		g.answers <- grown{cost, err}
 	})
 }
@@ -79,7 +79,7 @@ func (l *loop) afterGrowth(got grown) {
 	g.cancel()
 	s.read.Add(int64(got.read))
 	s.written.Add(int64(got.raised))
-	s.raised.Add(int64(got.raised))
+	s.recordsWritten.Add(int64(got.raised))
 	s.grown.Add(int64(got.raised))
 	asked := g.asked
 	g.asked = nil
@@ -117,10 +117,10 @@ func (r *records) known(counter string) int {
 // raise makes records name more shards, and learns of those that name as many by now: others
 // may have been first. A counter that was deleted is left as it is; one that is deleted between the two
 // calls exists again, at 0.
-func (r *records) raise(ctx context.Context, raises []store.Growth) (cost learned, err error) {
-	names := make([]string, len(raises))
-	for i := range raises {
-		names[i] = raises[i].Counter
+func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learned, err error) {
+	names := make([]string, len(growths))
+	for i := range growths {
+		names[i] = growths[i].Counter
 	}
 	asked := r.aging.age()
 	found, err := r.store.Shards(ctx, names)
@@ -128,7 +128,7 @@ func (r *records) raise(ctx context.Context, raises []store.Growth) (cost learne
 		return cost, err
 	}
 	var missing, there []store.Growth
-	for i, want := range raises {
+	for i, want := range growths {
 		switch n := found[i]; {
 		// A deleted counter has no shards until it is counted again.
 		case n == 0:

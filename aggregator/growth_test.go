@@ -118,7 +118,7 @@ func TestShardsAreBounded(t *testing.T) {
 		"by a setting":     {cfg: aggregator.Config{MaxShards: 3}, want: 3},
 		"switched off":     {cfg: aggregator.Config{ShardRate: -1}, want: 1},
 		"more by hand":     {cfg: aggregator.Config{MaxShards: 3}, by: 7, want: 7},
-		"of another store": {store: fakestore.Options{RaisesInFold: true}, want: 1},
+		"of another store": {store: fakestore.Options{GrowsInFold: true}, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 	})
 }
 
-// The horizon of a foreign message counts from its publish time, also of one that
+// The deduplication window of a foreign message counts from its publish time, also of one that
 // cannot be read.
 func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -300,7 +300,7 @@ func (l *loop) nextJob(now time.Time) *job {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)
-		// Parts that passed the horizon while they waited: their markers may be forgotten.
+		// Parts that passed the deduplication window while they waited: their markers may be forgotten.
 		if l.dropExpired(j); len(j.parts) == 0 {
 			return l.nextJob(now)
 		}
@@ -321,7 +321,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 		return false
 	}
 	// Where no more may be held nothing more comes, however long the window waits.
-	due := l.draining || w.full(&l.a.cfg) || l.a.cfg.Staleness > 0 && l.full() || !now.Before(l.pace.due(w))
+	due := l.draining || w.full(&l.a.cfg) || l.a.cfg.CountWithin > 0 && l.full() || !now.Before(l.pace.due(w))
 	if !due {
 		return false
 	}

@@ -151,7 +151,7 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	}
 }
 
-// Of two jobs that waited for one commit the last is beyond the horizon by the time that it could
+// Of two jobs that waited for one commit the last is beyond the deduplication window by the time that it could
 // be tried. The first is not left behind.
 func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
 	t.Parallel()

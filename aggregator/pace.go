@@ -2,10 +2,10 @@ package aggregator
 
 import "time"
 
-// What Config.Staleness may be.
+// What Config.CountWithin may be.
 const (
-	MinStaleness = 100 * time.Millisecond
-	MaxStaleness = time.Minute
+	MinCountWithin = 100 * time.Millisecond
+	MaxCountWithin = time.Minute
 )
 
 // A pace says how long windows wait.
@@ -26,7 +26,7 @@ type pace struct {
 }
 
 func newPace(c *Config) pace {
-	return pace{linger: c.Linger, budget: c.Staleness, takes: c.Staleness / 8}
+	return pace{linger: c.Linger, budget: c.CountWithin, takes: c.CountWithin / 8}
 }
 
 // due is when the window closes.

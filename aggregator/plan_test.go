@@ -242,9 +242,9 @@ func (f *fakeRecorder) Shards(_ context.Context, counters []string) ([]int, erro
 	return found, nil
 }
 
-func (f *fakeRecorder) Grow(_ context.Context, raises []store.Growth) error {
-	f.raised = append(f.raised, raises...)
-	for _, r := range raises {
+func (f *fakeRecorder) Grow(_ context.Context, growths []store.Growth) error {
+	f.raised = append(f.raised, growths...)
+	for _, r := range growths {
 		f.shards[r.Counter] = max(f.shards[r.Counter], r.Shards)
 	}
 	return nil
@@ -291,13 +291,13 @@ func TestRecordsGuess(t *testing.T) {
 	r := newRecords(nil, 2, 3, 100, newAging(time.Now))
 	want := []store.Growth{{Counter: "a", Shards: 3}, {Counter: "b", Shards: 3}}
 	for range 2 {
-		if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want) {
-			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", k.shards, raises, want)
+		if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want) {
+			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", k.shards, growths, want)
 		}
 	}
 	r.remember(want[:1], 0)
-	if k, raises := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(raises, want[1:]) {
-		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", k.shards, raises, want[1:])
+	if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want[1:]) {
+		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", k.shards, growths, want[1:])
 	}
 }
 

@@ -81,21 +81,21 @@ func (r *records) tooOld(asked, now age) bool {
 // before, they can be remembered.
 func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 	k, unknown := r.recall(adds, store.RememberFor)
-	raises := make([]store.Growth, len(unknown))
+	growths := make([]store.Growth, len(unknown))
 	for i, at := range unknown {
 		k.shards[at] = r.first
-		raises[i] = store.Growth{Counter: adds[at].Counter, Shards: r.first}
+		growths[i] = store.Growth{Counter: adds[at].Counter, Shards: r.first}
 	}
-	slices.SortFunc(raises, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
-	return k, raises
+	slices.SortFunc(growths, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
+	return k, growths
 }
 
 // remember notes that counters had records at that age.
-func (r *records) remember(raises []store.Growth, at age) {
+func (r *records) remember(growths []store.Growth, at age) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range raises {
-		r.rememberLocked(wire.HashCounter(raises[i].Counter), raises[i].Counter, raises[i].Shards, at)
+	for i := range growths {
+		r.rememberLocked(wire.HashCounter(growths[i].Counter), growths[i].Counter, growths[i].Shards, at)
 	}
 }
 
@@ -139,16 +139,16 @@ func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, p
 	if err != nil {
 		return 0, err
 	}
-	var raises []store.Growth
+	var growths []store.Growth
 	for i, at := range positions {
 		if shards[at] = found[i]; found[i] == 0 {
 			shards[at] = r.first
-			raises = append(raises, store.Growth{Counter: names[i], Shards: r.first})
+			growths = append(growths, store.Growth{Counter: names[i], Shards: r.first})
 		}
 	}
-	if len(raises) > 0 {
+	if len(growths) > 0 {
 		// No fold before the raise is durable: nobody reads a shard that no record names.
-		if err := r.store.Grow(ctx, raises); err != nil {
+		if err := r.store.Grow(ctx, growths); err != nil {
 			return 0, err
 		}
 	}
@@ -157,7 +157,7 @@ func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, p
 	for _, at := range positions {
 		r.rememberLocked(adds[at].Hash, adds[at].Counter, shards[at], asked)
 	}
-	return len(raises), nil
+	return len(growths), nil
 }
 
 func (r *records) rememberLocked(hash uint64, counter string, shards int, asked age) {

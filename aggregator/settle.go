@@ -50,7 +50,7 @@ func (l *loop) settle(o outcome) {
 
 // countLate counts the parts that were applied later than the budget of staleness says.
 func (l *loop) countLate(applied []*part) {
-	budget := l.a.cfg.Staleness
+	budget := l.a.cfg.CountWithin
 	if budget == 0 {
 		return
 	}

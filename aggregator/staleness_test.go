@@ -47,7 +47,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := strict(t, fakestore.Options{Latency: c.latency, ClockOffset: c.offset})
-				r := run(t, st, aggregator.Config{Staleness: budget})
+				r := run(t, st, aggregator.Config{CountWithin: budget})
 				settle(2 * time.Minute)
 				late := int64(0)
 				for i := range 40 {
@@ -73,7 +73,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 // clock says.
 func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{Staleness: time.Second})
+		r := run(t, large(t), aggregator.Config{CountWithin: time.Second})
 		settle(2 * time.Minute)
 		published := time.Now().Add(-500 * time.Millisecond)
 		m := message.NewMessage("", wire.Append(nil, &wire.Batch{Time: time.Now().Add(time.Hour), Parts: []wire.Part{anonymous(one("a", 1))}}))
@@ -89,7 +89,7 @@ func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 // After an outage everything is too late. What comes in must not be folded message by message.
 func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Latency: time.Millisecond}), aggregator.Config{Staleness: time.Second})
+		r := run(t, strict(t, fakestore.Options{Latency: time.Millisecond}), aggregator.Config{CountWithin: time.Second})
 		settle(2 * time.Minute)
 		const messages = 2000
 		born := time.Now().Add(-time.Hour)
@@ -111,7 +111,7 @@ func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 // A window that has all that may be held waits for nothing.
 func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{Staleness: time.Minute, HeldMessages: 3})
+		r := run(t, large(t), aggregator.Config{CountWithin: time.Minute, HeldMessages: 3})
 		settle(2 * time.Minute)
 		began := time.Now()
 		for range 3 {
@@ -160,7 +160,7 @@ func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
 		for range aggregators {
-			agg, err := aggregator.New(bus, st, aggregator.Config{Staleness: 200 * time.Millisecond, HeldMessages: 1000})
+			agg, err := aggregator.New(bus, st, aggregator.Config{CountWithin: 200 * time.Millisecond, HeldMessages: 1000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,15 +213,15 @@ func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
 func TestABudgetHasLimits(t *testing.T) {
 	t.Parallel()
 	for budget, want := range map[time.Duration]bool{
-		0: true, aggregator.MinStaleness: true, aggregator.MaxStaleness: true,
-		-1: false, aggregator.MinStaleness - 1: false, aggregator.MaxStaleness + 1: false,
+		0: true, aggregator.MinCountWithin: true, aggregator.MaxCountWithin: true,
+		-1: false, aggregator.MinCountWithin - 1: false, aggregator.MaxCountWithin + 1: false,
 	} {
-		_, err := aggregator.New(newBus(), large(t), aggregator.Config{Staleness: budget})
-		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "Staleness must be from 100ms to 1m0s") {
+		_, err := aggregator.New(newBus(), large(t), aggregator.Config{CountWithin: budget})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
 			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
 		}
 	}
-	if _, err := aggregator.New(newBus(), large(t), aggregator.Config{Linger: time.Second, Staleness: time.Second}); err != nil {
+	if _, err := aggregator.New(newBus(), large(t), aggregator.Config{Linger: time.Second, CountWithin: time.Second}); err != nil {
 		t.Error(fmt.Errorf("a linger beside a budget: %w", err))
 	}
 }

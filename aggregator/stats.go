@@ -7,19 +7,19 @@ import (
 
 // Stats count since the aggregator was made.
 type Stats struct {
-	Messages    int64 // taken from the bus
-	Parts       int64 // in them
-	Entries     int64 // folded
-	Commits     int64 // attempted
-	Retries     int64 // of them that did not apply all their parts
-	Contended   int64 // of them that the store gave up because of others
-	Duplicates  int64 // parts that had been applied before, or were in process
-	Late        int64 // parts applied when they were older than Config.Staleness
-	Conflicts   int64 // parts named in replies: their ids had been applied with other increments
-	DeadLetters int64 // written
-	Replayed    int64 // dead letters that were asked for, counted and removed
-	Raised      int64 // records of counters written
-	Grown       int64 // of them to give a counter more shards
+	Messages       int64 // taken from the bus
+	Parts          int64 // in them
+	Entries        int64 // folded
+	Commits        int64 // attempted
+	Retries        int64 // of them that did not apply all their parts
+	Contended      int64 // of them that the store gave up because of others
+	Duplicates     int64 // parts that had been applied before, or were in process
+	Late           int64 // parts applied when they were older than Config.CountWithin
+	Conflicts      int64 // parts named in replies: their ids had been applied with other increments
+	DeadLetters    int64 // written
+	Replayed       int64 // dead letters that were asked for, counted and removed
+	RecordsWritten int64 // records of counters written
+	Grown          int64 // of them to give a counter more shards
 
 	EntitiesWritten, EntitiesRead int64
 
@@ -40,14 +40,14 @@ type Stats struct {
 	// first of them has been.
 	Replaying int64
 	ReplayAge time.Duration
-	// Widened is how long windows wait beyond Config.Staleness.
+	// Widened is how long windows wait beyond Config.CountWithin.
 	Widened time.Duration
 	// LastCommit is zero before the first.
 	LastCommit time.Time
 }
 
 type stats struct {
-	messages, parts, entries, commits, retries, duplicates, late, conflicts, deadLetters, replayed, raised, contended, grown atomic.Int64
+	messages, parts, entries, commits, retries, duplicates, late, conflicts, deadLetters, replayed, recordsWritten, contended, grown atomic.Int64
 
 	written, read atomic.Int64
 
@@ -64,7 +64,7 @@ func (s *stats) add(o *outcome) {
 	s.commits.Add(int64(o.work.commits))
 	s.written.Add(int64(o.work.written))
 	s.read.Add(int64(o.work.read))
-	s.raised.Add(int64(o.work.raised))
+	s.recordsWritten.Add(int64(o.work.raised))
 	s.contended.Add(int64(o.work.contended))
 	s.entries.Add(int64(o.work.entries))
 	if o.work.commits > 0 && len(o.rest) > 0 {
@@ -79,7 +79,7 @@ func (a *Aggregator) Stats() Stats {
 	got := Stats{
 		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
-		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), Raised: s.raised.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
+		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),

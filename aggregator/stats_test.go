@@ -33,8 +33,8 @@ func TestStatsCountTheWork(t *testing.T) {
 
 		r.send(t, parts...)
 		want.Messages, want.Parts, want.Entries, want.Commits = 1, 2, 3, 1
-		want.Raised, want.EntitiesRead = 2, 2      // the counters' records
-		want.EntitiesWritten = want.Raised + 2 + 2 // markers and shards
+		want.RecordsWritten, want.EntitiesRead = 2, 2      // the counters' records
+		want.EntitiesWritten = want.RecordsWritten + 2 + 2 // markers and shards
 		check("one message")
 		committed := r.agg.Stats().LastCommit
 		if ago := time.Since(committed); ago > time.Minute || ago < 59*time.Second {

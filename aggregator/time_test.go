@@ -240,7 +240,7 @@ func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 
 // Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202;
 // only a clock was wrong, or the machine was suspended.
-func TestTheHorizonIsForWhatHasAMarker(t *testing.T) {
+func TestTheWindowIsForWhatHasAMarker(t *testing.T) {
 	for name, c := range map[string]struct {
 		age    time.Duration
 		reason string // of the marked part's letter

@@ -42,11 +42,11 @@ type Config struct {
 	// 2s, and 10ms with increments of Publish, which do not wait again. Default 250ms.
 	Linger time.Duration
 
-	// Staleness is how old an increment may be when it is counted. A batch then waits for a
+	// CountWithin is how old an increment may be when it is counted. A batch then waits for a
 	// part of it, until a moment by the wall clock that is the same for all publishers with
-	// this Staleness, so that an aggregator folds what all of them have in one commit.
+	// this CountWithin, so that an aggregator folds what all of them have in one commit.
 	// Default 0, which is none: Linger. A Linger beside it wins.
-	Staleness time.Duration
+	CountWithin time.Duration
 
 	// MaxEntries is the most entries of the open batch: distinct counters of Add, and
 	// each increment of Publish. Three quarters of it end the linger; one call with more is
@@ -61,13 +61,13 @@ type Config struct {
 	// which is a guess: a few, so that increments gather in the meantime.
 	MaxInFlight int
 
-	// Horizon is how old an increment's time may be. Where that is more than the
+	// DedupWindow is how old an increment's time may be. Where that is more than the
 	// deduplication window of the database, an increment in between becomes a dead letter.
-	// Default countmill.DefaultHorizon.
-	Horizon time.Duration
+	// Default countmill.DefaultDedupWindow.
+	DedupWindow time.Duration
 
-	// HorizonFunc says that where it may change. Default: always Horizon.
-	HorizonFunc func() time.Duration
+	// DedupWindowFunc says that where it may change. Default: always DedupWindow.
+	DedupWindowFunc func() time.Duration
 
 	// KnownKeys is how many Idempotency-Keys are remembered to refuse one that comes
 	// with another body. Default 100,000.
@@ -82,11 +82,11 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
-	c.Linger = cmp.Or(c.Linger, lingerWithin(c.Staleness), 250*time.Millisecond)
+	c.Linger = cmp.Or(c.Linger, lingerWithin(c.CountWithin), 250*time.Millisecond)
 	c.MaxEntries = cmp.Or(c.MaxEntries, 2_000_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 8)
-	c.Horizon = cmp.Or(c.Horizon, countmill.DefaultHorizon)
+	c.DedupWindow = cmp.Or(c.DedupWindow, countmill.DefaultDedupWindow)
 	c.KnownKeys = cmp.Or(c.KnownKeys, 100_000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -105,11 +105,11 @@ func (c Config) validate() error {
 	positive("MaxBytes", int64(c.MaxBytes))
 	positive("MaxInFlight", int64(c.MaxInFlight))
 	positive("KnownKeys", int64(c.KnownKeys))
-	if c.Horizon < 0 {
-		errs = append(errs, fmt.Errorf("Horizon must not be negative, got %s", c.Horizon))
+	if c.DedupWindow < 0 {
+		errs = append(errs, fmt.Errorf("DedupWindow must not be negative, got %s", c.DedupWindow))
 	}
-	if c.Staleness != 0 && (c.Staleness < MinStaleness || c.Staleness > MaxStaleness) {
-		errs = append(errs, fmt.Errorf("Staleness must be from %s to %s, or 0 for none, got %s", MinStaleness, MaxStaleness, c.Staleness))
+	if c.CountWithin != 0 && (c.CountWithin < MinCountWithin || c.CountWithin > MaxCountWithin) {
+		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for none, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
 	}
 	return errors.Join(errs...)
 }
@@ -159,7 +159,7 @@ type Publisher struct {
 // New returns a Publisher that sends over bus. It starts nothing: the sender starts
 // with the first increment.
 func New(bus Bus, cfg Config) (*Publisher, error) {
-	together := cfg.Linger == 0 && cfg.Staleness > 0
+	together := cfg.Linger == 0 && cfg.CountWithin > 0
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("publisher: %w", err)

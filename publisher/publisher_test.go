@@ -72,7 +72,7 @@ func TestFlushAndCloseDoNotLinger(t *testing.T) {
 	})
 }
 
-// The horizon is judged by a batch's time: a request's is when it was asked for.
+// The deduplication window is judged by a batch's time: a request's is when it was asked for.
 func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -303,16 +303,16 @@ func TestAHandleHasAValidCounter(t *testing.T) {
 }
 
 // How old an increment may be can change while the publisher runs.
-func TestHorizonFuncIsAskedForEachRequest(t *testing.T) {
+func TestDedupWindowFuncIsAskedForEachRequest(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
-	horizon := time.Hour
-	p := open(t, bus, Config{Linger: -1, HorizonFunc: func() time.Duration { return horizon }})
+	window := time.Hour
+	p := open(t, bus, Config{Linger: -1, DedupWindowFunc: func() time.Duration { return window }})
 	old := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: time.Now().Add(-2 * time.Hour)}
 	if err := p.Publish(ctx, old); !errors.Is(err, countmill.ErrInvalid) {
-		t.Errorf("two hours old with a horizon of one: got %v, want ErrInvalid", err)
+		t.Errorf("two hours old with a window of one: got %v, want ErrInvalid", err)
 	}
-	horizon = 3 * time.Hour
+	window = 3 * time.Hour
 	must(t, p.Publish(ctx, old))
 	closeNow(t, p)
 	bus.wantTotals(map[string]int64{"a": 1})

@@ -69,7 +69,7 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 
 // PublishKeyed is Publish for a request with an Idempotency-Key: repeated with the same
 // principal, key and increments it is counted once, however often and from wherever it
-// is sent, within the horizon. principal is who sent it, empty where callers are not
+// is sent, within the deduplication window. principal is who sent it, empty where callers are not
 // told apart. The error matches countmill.ErrConflict when this process knows the key
 // with other increments, or the bus says so; nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
@@ -163,12 +163,12 @@ func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
 	if err := sysenv.CheckClock(now); err != nil {
 		return err
 	}
-	horizon := p.cfg.Horizon
-	if p.cfg.HorizonFunc != nil {
-		horizon = p.cfg.HorizonFunc()
+	window := p.cfg.DedupWindow
+	if p.cfg.DedupWindowFunc != nil {
+		window = p.cfg.DedupWindowFunc()
 	}
 	for i, inc := range incs {
-		if err := inc.Check(now, horizon); err != nil {
+		if err := inc.Check(now, window); err != nil {
 			return atIndex(err, i)
 		}
 	}

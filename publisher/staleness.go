@@ -2,10 +2,10 @@ package publisher
 
 import "time"
 
-// What Config.Staleness may be.
+// What Config.CountWithin may be.
 const (
-	MinStaleness = 100 * time.Millisecond
-	MaxStaleness = time.Minute
+	MinCountWithin = 100 * time.Millisecond
+	MaxCountWithin = time.Minute
 )
 
 // lingerWithin is how much of a budget of staleness a batch may wait. The rest is for the way

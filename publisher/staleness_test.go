@@ -25,7 +25,7 @@ func TestPublishersWithABudgetSealTogether(t *testing.T) {
 		next := time.Now().Truncate(linger).Add(linger)
 		for _, before := range []time.Duration{linger, 900 * time.Millisecond, time.Millisecond} {
 			bus := newBus(t)
-			p := open(t, bus, Config{Staleness: budget})
+			p := open(t, bus, Config{CountWithin: budget})
 			time.Sleep(max(0, time.Until(next.Add(-before))))
 			must(t, p.Add("a", 1))
 			all = append(all, seen{bus, p, time.Now()})
@@ -82,7 +82,7 @@ func TestALingerWinsOverABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
-		p := open(t, bus, Config{Linger: 300 * time.Millisecond, Staleness: 10 * time.Second})
+		p := open(t, bus, Config{Linger: 300 * time.Millisecond, CountWithin: 10 * time.Second})
 		for i := range 5 {
 			time.Sleep(77 * time.Millisecond)
 			must(t, p.Add(fmt.Sprint(i), 1))
@@ -99,10 +99,10 @@ func TestALingerWinsOverABudget(t *testing.T) {
 func TestABudgetHasLimits(t *testing.T) {
 	t.Parallel()
 	for budget, want := range map[time.Duration]bool{
-		0: true, MinStaleness: true, MaxStaleness: true, -1: false, MinStaleness - 1: false, MaxStaleness + 1: false,
+		0: true, MinCountWithin: true, MaxCountWithin: true, -1: false, MinCountWithin - 1: false, MaxCountWithin + 1: false,
 	} {
-		p, err := New(newBus(t), Config{Staleness: budget})
-		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "Staleness must be from 100ms to 1m0s") {
+		p, err := New(newBus(t), Config{CountWithin: budget})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
 			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
 		}
 		if p != nil {

@@ -54,17 +54,17 @@ const maxPlainDocument = countmill.MaxCounterName + 100
 // lone surrogates or invalid UTF-8, no null, deltas only as integer literals (neither
 // 1.0 nor 1e3 nor "1"), nothing after the end.
 //
-// now and horizon bound the times. now is when the increments were handed in: the time
+// now and window bound the times. now is when the increments were handed in: the time
 // of the request, or the publish time of the message, so that a redelivery is read as
 // the first delivery was.
 //
 // Every error is a *countmill.FieldError, with Index where the increments stand in an
 // array and Line in NDJSON. The result keeps nothing of body, but its names may share one
 // copy of it; it needs at most five times the memory of body.
-func DecodeJSON(body []byte, form Form, now time.Time, horizon time.Duration) ([]countmill.Increment, error) {
+func DecodeJSON(body []byte, form Form, now time.Time, window time.Duration) ([]countmill.Increment, error) {
 	r := jsonReaders.Get().(*jsonReader)
 	defer r.release()
-	r.now, r.horizon = now, horizon
+	r.now, r.window = now, window
 	var incs []countmill.Increment
 	var ferr *countmill.FieldError
 	if form == NDJSON {
@@ -86,10 +86,10 @@ var (
 )
 
 type jsonReader struct {
-	dec     jsontext.Decoder
-	src     bytes.Buffer
-	now     time.Time
-	horizon time.Duration
+	dec    jsontext.Decoder
+	src    bytes.Buffer
+	now    time.Time
+	window time.Duration
 }
 
 func (r *jsonReader) reset(text []byte) {

@@ -36,7 +36,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		if lines {
 			form = NDJSON
 		}
-		got, err := DecodeJSON(body, form, epoch, countmill.DefaultHorizon)
+		got, err := DecodeJSON(body, form, epoch, countmill.DefaultDedupWindow)
 		if err != nil {
 			if _, ok := errors.AsType[*countmill.FieldError](err); !ok {
 				t.Fatalf("error %v of type %T, want a *FieldError", err, err)
@@ -144,7 +144,7 @@ func strictField(inc *countmill.Increment, field string, value json.Token) error
 			return fmt.Errorf("time %q: %w", text, err)
 		}
 		inc.Time = at.UTC()
-		return countmill.CheckTime(at, epoch, countmill.DefaultHorizon)
+		return countmill.CheckTime(at, epoch, countmill.DefaultDedupWindow)
 	case field == "delta" && isNumber && integerLiteral.MatchString(number.String()):
 		n, _ := new(big.Int).SetString(number.String(), 10)
 		if n.Sign() == 0 || n.CmpAbs(big.NewInt(1<<53-1)) > 0 {

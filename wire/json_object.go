@@ -90,7 +90,7 @@ func (r *jsonReader) value(field jsonFields, inc *countmill.Increment) (ferr *co
 		}
 	case jsonTime:
 		if inc.Time, ferr = r.time("time", wantTime); ferr == nil {
-			ferr = fieldError(countmill.CheckTime(inc.Time, r.now, r.horizon))
+			ferr = fieldError(countmill.CheckTime(inc.Time, r.now, r.window))
 		}
 	}
 	return ferr

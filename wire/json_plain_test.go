@@ -61,7 +61,7 @@ func FuzzPlainObject(f *testing.F) {
 		if !ok || !plainEnd(rest) {
 			return
 		}
-		r := &jsonReader{now: epoch, horizon: countmill.DefaultHorizon}
+		r := &jsonReader{now: epoch, window: countmill.DefaultDedupWindow}
 		r.reset([]byte(text))
 		ferr := r.object(&want)
 		if ferr == nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func decodeJSON(body string, form Form) ([]countmill.Increment, error) {
-	return DecodeJSON([]byte(body), form, epoch, countmill.DefaultHorizon)
+	return DecodeJSON([]byte(body), form, epoch, countmill.DefaultDedupWindow)
 }
 
 func TestDecodeJSON(t *testing.T) {
@@ -136,8 +136,8 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"time with a comma", `{"counter":"a","time":"2023-11-14T22:13:20,5Z"}`, `{"counter":"a","time":"2023-11-14T22:13:20.5Z"}`, "time", "is not a time", "RFC 3339"},
 		{"time with a zone of 24 hours", `{"counter":"a","time":"2023-11-15T22:13:20+24:00"}`, `{"counter":"a","time":"2023-11-14T22:13:20+00:00"}`, "time", "is not a time", "RFC 3339"},
 		{"time with a zone of 60 minutes", `{"counter":"a","time":"2023-11-14T23:13:20+00:60"}`, `{"counter":"a","time":"2023-11-14T22:13:20-00:00"}`, "time", "is not a time", "RFC 3339"},
-		{"the zero time", `{"counter":"a","time":"0001-01-01T00:00:00Z"}`, `{"counter":"a","time":"2023-11-14T22:13:20Z"}`, "time", "is beyond the horizon", "at most 192h0m0s ago"},
-		{"time beyond the horizon", `{"counter":"a","time":"2023-11-06T22:13:19Z"}`, `{"counter":"a","time":"2023-11-06T22:13:20Z"}`, "time", "is beyond the horizon", "at most 192h0m0s ago"},
+		{"the zero time", `{"counter":"a","time":"0001-01-01T00:00:00Z"}`, `{"counter":"a","time":"2023-11-14T22:13:20Z"}`, "time", "is beyond the deduplication window", "at most 192h0m0s ago"},
+		{"time beyond the deduplication window", `{"counter":"a","time":"2023-11-06T22:13:19Z"}`, `{"counter":"a","time":"2023-11-06T22:13:20Z"}`, "time", "is beyond the deduplication window", "at most 192h0m0s ago"},
 		{"time ahead", `{"counter":"a","time":"2023-11-14T22:18:21Z"}`, `{"counter":"a","time":"2023-11-14T22:18:20Z"}`, "time", "is in the future", "at most 5m0s ahead"},
 
 		{"nested array", `[[{"counter":"a"}]]`, `[{"counter":"a"}]`, "increment", "is an array", wantObject},

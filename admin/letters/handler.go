@@ -42,10 +42,10 @@ func NewHandler(l *Letters, cfg HandlerConfig) *Handler {
 // Register adds the handler's routes.
 func (h *Handler) Register(rt *api.Router) {
 	admin := access.Whole(access.Admin) // a letter may hold any counter
-	rt.Handle(http.MethodGet, "/v1/dead", admin, h.answer(h.list))
-	rt.Handle(http.MethodGet, "/v1/dead/{name}", admin, h.answer(h.show))
-	rt.Handle(http.MethodPost, "/v1/dead/replay", admin, h.answer(h.replay))
-	rt.Handle(http.MethodPost, "/v1/dead/discard", admin, h.answer(h.discard))
+	rt.Handle(http.MethodGet, "/v1/dead-letters", admin, h.answer(h.list))
+	rt.Handle(http.MethodGet, "/v1/dead-letters/{name}", admin, h.answer(h.show))
+	rt.Handle(http.MethodPost, "/v1/dead-letters/replay", admin, h.answer(h.replay))
+	rt.Handle(http.MethodPost, "/v1/dead-letters/discard", admin, h.answer(h.discard))
 }
 
 func (h *Handler) answer(f func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
@@ -159,7 +159,7 @@ func checkKeys(keys []string, want string) error {
 func checkKey(field, key string) error {
 	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '/' && c != '%' }
 	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return !plain(c) }) {
-		return &countmill.FieldError{Field: field, Problem: "is no key of a dead letter", Limit: "as GET /v1/dead has it"}
+		return &countmill.FieldError{Field: field, Problem: "is no key of a dead letter", Limit: "as GET /v1/dead-letters has it"}
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func (s surface) call(t *testing.T, method, path, body string) (int, string) {
 	}
 	s.ServeHTTP(rec, req)
 	pattern, _, _ := strings.Cut(path, "?")
-	if method == http.MethodGet && strings.HasPrefix(pattern, "/v1/dead/") {
-		pattern = "/v1/dead/{name}"
+	if method == http.MethodGet && strings.HasPrefix(pattern, "/v1/dead-letters/") {
+		pattern = "/v1/dead-letters/{name}"
 	}
 	s.doc.CheckAnswer(t, method, pattern, rec.Code, rec.Header(), rec.Body.Bytes())
 	return rec.Code, strings.TrimSpace(rec.Body.String())
@@ -67,18 +67,18 @@ func TestShow(t *testing.T) {
 	)
 	f.asked["raw"] = letters.Letter{}
 	s := serve(t, f)
-	s.want(t, "GET", "/v1/dead/batch", "", 200, `{"key":"batch","source":"s","time":"2026-11-21T04:04:03.120000Z","at":"2026-11-21T04:04:03.120000Z","reason":"r","applied":"unknown","bytes":`)
-	s.want(t, "GET", "/v1/dead/batch", "", 200, `"batch":{"time":"2026-11-21T04:04:03.120000Z","parts":[{"id":"`+part.ID.String()+`","kind":"anonymous","entries":[{"counter":"a","delta":-7}]}]}}`)
-	s.want(t, "GET", "/v1/dead/json", "", 200, `"applied":"no","bytes":14,"replay":"never","why":"Counter is not a field`)
-	s.want(t, "GET", "/v1/dead/json", "", 200, `"json":{"Counter":1}}`)
-	s.want(t, "GET", "/v1/dead/raw", "", 200, `"replay_asked":true,"replay":"never"`)
-	s.want(t, "GET", "/v1/dead/raw", "", 200, `"base64":"/3Jhdw=="}`)
-	s.want(t, "GET", "/v1/dead/newer", "", 200, "ask a server of that version")
-	s.want(t, "GET", "/v1/dead/large", "", 200, `"truncated":true}`)
-	s.want(t, "GET", "/v1/dead/nobody", "", 404, "no such dead letter")
-	s.want(t, "GET", "/v1/dead/a/b", "", 404, "one segment")
-	s.want(t, "GET", "/v1/dead/a%2Fb", "", 400, "no key of a dead letter")
-	s.want(t, "GET", "/v1/dead/batch?x=1", "", 400, "is not a parameter")
+	s.want(t, "GET", "/v1/dead-letters/batch", "", 200, `{"key":"batch","source":"s","time":"2026-11-21T04:04:03.120000Z","at":"2026-11-21T04:04:03.120000Z","reason":"r","applied":"unknown","bytes":`)
+	s.want(t, "GET", "/v1/dead-letters/batch", "", 200, `"batch":{"time":"2026-11-21T04:04:03.120000Z","parts":[{"id":"`+part.ID.String()+`","kind":"anonymous","entries":[{"counter":"a","delta":-7}]}]}}`)
+	s.want(t, "GET", "/v1/dead-letters/json", "", 200, `"applied":"no","bytes":14,"replay":"never","why":"Counter is not a field`)
+	s.want(t, "GET", "/v1/dead-letters/json", "", 200, `"json":{"Counter":1}}`)
+	s.want(t, "GET", "/v1/dead-letters/raw", "", 200, `"replay_asked":true,"replay":"never"`)
+	s.want(t, "GET", "/v1/dead-letters/raw", "", 200, `"base64":"/3Jhdw=="}`)
+	s.want(t, "GET", "/v1/dead-letters/newer", "", 200, "ask a server of that version")
+	s.want(t, "GET", "/v1/dead-letters/large", "", 200, `"truncated":true}`)
+	s.want(t, "GET", "/v1/dead-letters/nobody", "", 404, "no such dead letter")
+	s.want(t, "GET", "/v1/dead-letters/a/b", "", 404, "one segment")
+	s.want(t, "GET", "/v1/dead-letters/a%2Fb", "", 400, "no key of a dead letter")
+	s.want(t, "GET", "/v1/dead-letters/batch?x=1", "", 400, "is not a parameter")
 }
 
 func TestListPages(t *testing.T) {
@@ -90,7 +90,7 @@ func TestListPages(t *testing.T) {
 	s := serve(t, f)
 	var keys, token string
 	for range 2 {
-		_, body := s.call(t, "GET", "/v1/dead?limit=2"+token, "")
+		_, body := s.call(t, "GET", "/v1/dead-letters?limit=2"+token, "")
 		var page struct {
 			Letters []struct{ Key string }
 			Next    string `json:"next_page_token"`
@@ -106,12 +106,12 @@ func TestListPages(t *testing.T) {
 	if keys != "abc" || token != "&page_token=" {
 		t.Errorf("got %s and then %s, want abc and the end", keys, token)
 	}
-	serve(t, newStore()).want(t, "GET", "/v1/dead", "", 200, `{"letters":[]}`)
+	serve(t, newStore()).want(t, "GET", "/v1/dead-letters", "", 200, `{"letters":[]}`)
 	for path, want := range map[string]string{
 		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?page_token=x": "page_token", "?page_token=": "page_token",
 		"?page_token=MQ": "page_token", "?prefix=a": "prefix is not a parameter",
 	} {
-		s.want(t, "GET", "/v1/dead"+path, "", 400, want)
+		s.want(t, "GET", "/v1/dead-letters"+path, "", 400, want)
 	}
 }
 
@@ -123,17 +123,17 @@ func TestReplayAndDiscard(t *testing.T) {
 		letters.Letter{Key: "b", At: at, Time: at.Add(-10_000 * time.Hour), Maybe: true, Payload: payload},
 	)
 	s := serve(t, f)
-	s.want(t, "POST", "/v1/dead/replay", `{"keys":["a","b","c"]}`, 200,
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a","b","c"]}`, 200,
 		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"beyond the deduplication window of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
-	s.want(t, "GET", "/v1/dead", "", 200, `"replay_asked":true}`)
-	s.want(t, "POST", "/v1/dead/replay", `{"keys":["b"],"as_new":true}`, 200,
+	s.want(t, "GET", "/v1/dead-letters", "", 200, `"replay_asked":true}`)
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["b"],"as_new":true}`, 200,
 		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
-	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
 	f.taken = map[string]bool{"b": true}
-	s.want(t, "POST", "/v1/dead/discard", `{"keys":["b"]}`, 200, `{"letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["b"]}`, 200, `{"letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
 	f.err = errors.New("away")
-	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a"]}`, 503, "unavailable")
-	for _, path := range []string{"/v1/dead/replay", "/v1/dead/discard"} {
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"]}`, 503, "unavailable")
+	for _, path := range []string{"/v1/dead-letters/replay", "/v1/dead-letters/discard"} {
 		for body, want := range map[string]string{
 			`{}`: "holds 0 keys", `{"keys":[]}`: "holds 0 keys", `{"keys":"a"}`: "body", `{"keys":["a"],"x":1}`: "body", `{"keys":["a"],"keys":["b"]}`: "body",
 			`[]`: "body", `{"Keys":["a"]}`: "body", `{"keys":["a","a/b"]}`: `"index":1`, `{"keys":[""]}`: "no key", `{"keys":["manual:é"]}`: "no key",
@@ -145,5 +145,5 @@ func TestReplayAndDiscard(t *testing.T) {
 		s.want(t, "POST", path, "", 415, "")
 		s.want(t, "GET", path, "", 405, "")
 	}
-	s.want(t, "POST", "/v1/dead/discard", `{"keys":["a"],"as_new":true}`, 400, "body")
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"],"as_new":true}`, 400, "body")
 }

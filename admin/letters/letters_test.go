@@ -35,7 +35,7 @@ func (f *fakeStore) Settings(context.Context) (store.Settings, error) {
 }
 
 func newStore(all ...letters.Letter) *fakeStore {
-	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}, window: countmill.DefaultHorizon}
+	f := &fakeStore{letters: map[string]letters.Letter{}, asked: map[string]letters.Letter{}, window: countmill.DefaultDedupWindow}
 	for _, d := range all {
 		f.letters[d.Key] = d
 	}

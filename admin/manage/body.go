@@ -17,7 +17,7 @@ import (
 const maxBody = 64 << 10
 
 const (
-	wantRaise  = `{"shards": N}`
+	wantGrow   = `{"shards": N}`
 	wantReset  = `{"counter": "...", "id": "..."}, the id only if wanted`
 	wantShards = "1 to 999"
 )

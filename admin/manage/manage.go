@@ -51,7 +51,7 @@ func New(a Admin, cfg Config) *Handler {
 // Register adds the handler's routes to a router that serves others too.
 func (h *Handler) Register(rt *api.Router) {
 	change := access.PerCounter(access.Admin)
-	rt.Handle(http.MethodPatch, "/v1/counters/{name}", change, h.answer(h.raise))
+	rt.Handle(http.MethodPatch, "/v1/counters/{name}", change, h.answer(h.grow))
 	rt.Handle(http.MethodDelete, "/v1/counters/{name}", change, h.answer(h.delete))
 	rt.Handle(http.MethodPost, "/v1/reset", change, h.answer(h.reset))
 }
@@ -84,19 +84,19 @@ func asProblem(err error) error {
 }
 
 // A raised counter as clients see it.
-type raised struct {
+type grown struct {
 	Counter string `json:"counter"`
 	Shards  int    `json:"shards"`
 }
 
-func (h *Handler) raise(w http.ResponseWriter, r *http.Request) (any, error) {
+func (h *Handler) grow(w http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := api.Query(r, nil, nil); err != nil {
 		return nil, err
 	}
 	var request struct {
 		Shards integer `json:"shards"`
 	}
-	if err := h.read(w, r, &request, wantRaise); err != nil {
+	if err := h.read(w, r, &request, wantGrow); err != nil {
 		return nil, err
 	}
 	if !request.Shards.given {
@@ -106,7 +106,7 @@ func (h *Handler) raise(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := access.From(r.Context()).Check(name); err != nil {
 		return nil, err
 	}
-	return raised{name, shards}, h.admin.Grow(r.Context(), name, shards)
+	return grown{name, shards}, h.admin.Grow(r.Context(), name, shards)
 }
 
 // What a reset or a delete has done, as clients see it.

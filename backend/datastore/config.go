@@ -25,7 +25,7 @@ type Config struct {
 	Namespace string
 
 	// Window is for how long a new database recognises parts. An existing database goes by its
-	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
+	// own settings, which SetWindow changes. Default countmill.DefaultDedupWindow.
 	Window time.Duration
 
 	// ReadOnly opens the store for reading totals: there is no probe, and what counts
@@ -57,7 +57,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Emulator = strings.TrimPrefix(cmp.Or(c.Emulator, os.Getenv("DATASTORE_EMULATOR_HOST")), "http://")
 	c.Create = c.Create || c.Emulator != ""
-	c.Window = cmp.Or(c.Window, countmill.DefaultHorizon)
+	c.Window = cmp.Or(c.Window, countmill.DefaultDedupWindow)
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 20*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Logger == nil {

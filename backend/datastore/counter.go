@@ -56,7 +56,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	if err != nil {
 		return 0, certain(err)
 	}
-	return named, s.confirm(ctx, "raise")
+	return named, s.confirm(ctx, "grow")
 }
 
 // raiseFound makes the mutation that raises a record as it was found, nil where there is

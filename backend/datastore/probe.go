@@ -32,7 +32,7 @@ func (s *Store) probe(ctx context.Context) error {
 	}
 	switch {
 	case err == nil && s.untallied:
-		s.cfg.Logger.Warn("this server does not take two transforms of one property: counters begin with 20 shards, and get more by `countmill raise` alone",
+		s.cfg.Logger.Warn("this server does not take two transforms of one property: counters begin with 20 shards, and get more by `countmill grow` alone",
 			"store", s.cfg.String())
 		return nil
 	case err == nil:

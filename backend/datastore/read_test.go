@@ -107,12 +107,12 @@ func TestTotalsAreTheSumsOfShards(t *testing.T) {
 func foldRandomly(t *testing.T, s *Store, counters, commits int) map[string]int64 {
 	t.Helper()
 	names := make([]string, counters)
-	raises := make([]store.Growth, counters)
+	growths := make([]store.Growth, counters)
 	for i := range names {
 		names[i] = fmt.Sprintf("päge/%d", i)
-		raises[i] = store.Growth{Counter: names[i], Shards: 20}
+		growths[i] = store.Growth{Counter: names[i], Shards: 20}
 	}
-	if err := s.Grow(t.Context(), raises); err != nil {
+	if err := s.Grow(t.Context(), growths); err != nil {
 		t.Fatal(err)
 	}
 	want := make(map[string]int64)

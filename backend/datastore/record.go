@@ -97,19 +97,19 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 }
 
 // Grow writes records, in the order of their names, as many at a time as a commit takes.
-func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
+func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if len(raises) > maxKeys {
-		return tooManyKeys(len(raises))
+	if len(growths) > maxKeys {
+		return tooManyKeys(len(growths))
 	}
-	sorted := slices.Clone(raises)
+	sorted := slices.Clone(growths)
 	slices.SortFunc(sorted, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
 	for lot := range slices.Chunk(sorted, maxEntities) {
-		if err := s.raise(ctx, lot); err != nil {
+		if err := s.grow(ctx, lot); err != nil {
 			return err
 		}
 	}
@@ -118,10 +118,10 @@ func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
 
 // raise takes the larger number of shards and the earlier time, and removes a
 // deletion; none of it reads.
-func (s *Store) raise(ctx context.Context, raises []store.Growth) error {
-	mutations := make([]*pb.Mutation, len(raises))
+func (s *Store) grow(ctx context.Context, growths []store.Growth) error {
+	mutations := make([]*pb.Mutation, len(growths))
 	created := now().UnixMicro()
-	for i, r := range raises {
+	for i, r := range growths {
 		mutations[i] = &pb.Mutation{
 			Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
 			PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without it the upsert would wipe the record first
@@ -133,7 +133,7 @@ func (s *Store) raise(ctx context.Context, raises []store.Growth) error {
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
-		return s.explain("raise", err)
+		return s.explain("grow", err)
 	}
 	return checkResults(mutations, resp)
 }

@@ -26,7 +26,7 @@ func (b *Bus) Subscribe(ctx context.Context, name string) (<-chan *message.Messa
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, fmt.Errorf("loopback: %w", countmill.ErrClosed)
+		return nil, fmt.Errorf("inproc: %w", countmill.ErrClosed)
 	}
 	s := &subscription{out: make(chan *message.Message)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -131,7 +131,7 @@ func (b *Bus) putBackLocked(d *delivery) {
 	switch {
 	case d == nil:
 	case b.closed:
-		b.settleLocked(d, fmt.Errorf("loopback: no subscriber took the message: %w", countmill.ErrClosed))
+		b.settleLocked(d, fmt.Errorf("inproc: no subscriber took the message: %w", countmill.ErrClosed))
 	default:
 		d.queueLocked()
 	}
@@ -154,7 +154,7 @@ func (b *Bus) await(ctx context.Context, d *delivery, m *message.Message) {
 	case isClosed(m.Nacked()):
 		b.settleLocked(d, errNacked)
 	default:
-		b.settleLocked(d, fmt.Errorf("loopback: the subscriber ended without settling the message: %w", countmill.ErrClosed))
+		b.settleLocked(d, fmt.Errorf("inproc: the subscriber ended without settling the message: %w", countmill.ErrClosed))
 	}
 }
 

@@ -47,7 +47,7 @@ type Config struct {
 	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
 	BackupRoot string
 	// Window is for how long a new database recognises parts. An existing database goes by its
-	// own settings, which SetWindow changes. Default countmill.DefaultHorizon.
+	// own settings, which SetWindow changes. Default countmill.DefaultDedupWindow.
 	Window time.Duration
 	// Cache is the bytes of blocks kept in memory. Default 128 MiB.
 	Cache int64
@@ -69,7 +69,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
-	c.Window = cmp.Or(c.Window, countmill.DefaultHorizon)
+	c.Window = cmp.Or(c.Window, countmill.DefaultDedupWindow)
 	c.memTable = cmp.Or(c.memTable, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

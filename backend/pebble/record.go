@@ -36,7 +36,7 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 // Grow merges records. It does not sync: the write-ahead log keeps
 // the order of commits and each log is synced when the next one begins, so a fold that
 // was called later can only survive a crash together with the raise before it.
-func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
+func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
 	b := s.db.NewBatch()
 	defer b.Close()
 	var key, value []byte
-	for _, r := range raises {
+	for _, r := range growths {
 		key, value = s.keys.named(key[:0], kindRecord, r.Counter), encodeRecord(value[:0], r.Shards)
 		if err := b.Merge(key, value, nil); err != nil {
 			return err

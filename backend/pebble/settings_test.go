@@ -249,8 +249,8 @@ func TestOpenRefusesSettingsThatSayNothing(t *testing.T) {
 
 func TestWindowOfAConfig(t *testing.T) {
 	t.Parallel()
-	if got := check(t, open(t, Config{Dir: t.TempDir()})).Window; got != countmill.DefaultHorizon {
-		t.Errorf("by default the window is %s, want %s", got, countmill.DefaultHorizon)
+	if got := check(t, open(t, Config{Dir: t.TempDir()})).Window; got != countmill.DefaultDedupWindow {
+		t.Errorf("by default the window is %s, want %s", got, countmill.DefaultDedupWindow)
 	}
 	if _, err := Open(Config{Dir: t.TempDir(), Window: -1}); err == nil || !strings.Contains(err.Error(), "Window must not be negative") {
 		t.Errorf("a negative window: got error %v", err)

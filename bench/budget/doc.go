@@ -1,4 +1,4 @@
-// Package budget holds --staleness against the best that can be had with fixed lingers, in
+// Package budget holds --count-within against the best that can be had with fixed lingers, in
 // virtual time. It has no code of its own; its tests are the measurement.
 //
 //	go test ./budget                            a few random loads, held to the targets

@@ -77,7 +77,7 @@ func open(t *testing.T, s setup) *pipeline {
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {
-		agg, err := aggregator.New(bus, s.marking.of(p.store), aggregator.Config{Linger: s.window, Staleness: s.staleness})
+		agg, err := aggregator.New(bus, s.marking.of(p.store), aggregator.Config{Linger: s.window, CountWithin: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func open(t *testing.T, s setup) *pipeline {
 		})
 	}
 	for i := range s.publishers {
-		pub, err := publisher.New(s.marking.session(i, p.bus), publisher.Config{Linger: s.linger, Staleness: s.staleness})
+		pub, err := publisher.New(s.marking.session(i, p.bus), publisher.Config{Linger: s.linger, CountWithin: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,9 +24,9 @@ func TestPlan(t *testing.T) {
 		"hot":                {Rate: 20_000, Counters: 1, Publishers: 10, Aggregators: 1},
 		"hot, 4 aggregators": {Rate: 20_000, Counters: 1, Publishers: 10, Aggregators: 4},
 		"Zipf":               {Rate: 3000, Counters: 100_000, Zipf: 1.1, Publishers: 10, Aggregators: 1},
-		"staleness 1s":       {Rate: 5000, Counters: 1000, Zipf: 1.1, Publishers: 10, Aggregators: 1, Staleness: time.Second},
-		"staleness 3s":       {Rate: 5000, Counters: 10_000, Zipf: 1.1, Publishers: 20, Aggregators: 3, Staleness: 3 * time.Second},
-		"staleness, quiet":   {Rate: 10, Counters: 100, Publishers: 20, Aggregators: 3, Staleness: time.Second},
+		"staleness 1s":       {Rate: 5000, Counters: 1000, Zipf: 1.1, Publishers: 10, Aggregators: 1, CountWithin: time.Second},
+		"staleness 3s":       {Rate: 5000, Counters: 10_000, Zipf: 1.1, Publishers: 20, Aggregators: 3, CountWithin: 3 * time.Second},
+		"staleness, quiet":   {Rate: 10, Counters: 100, Publishers: 20, Aggregators: 3, CountWithin: time.Second},
 		"uniform":            {Rate: 5000, Counters: 10_000, Publishers: 10, Aggregators: 1},
 	}
 	random := rand.New(rand.NewPCG(31, 32))
@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 
 func holdAgainstPlan(t *testing.T, l plan.Load) {
 	d := plan.Defaults()
-	l.Window, l.Horizon, l.ShardRate, l.StartShards, l.MaxShards = d.Window, d.Horizon, d.ShardRate, d.StartShards, d.MaxShards
+	l.Window, l.DedupWindow, l.ShardRate, l.StartShards, l.MaxShards = d.Window, d.DedupWindow, d.ShardRate, d.StartShards, d.MaxShards
 	l.NameBytes, l.Readers, l.CommitTime = len(load.Names(1)[0]), 1, storeTakes
 	if l.Linger == 0 {
 		l.Linger = d.Linger
@@ -58,10 +58,10 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	// How many windows the messages of so few publishers make hangs on the moments at which
 	// they begin: several rounds, with others each.
 	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
-	lasts = max(lasts, 30*l.Staleness) // the last batch leaves early
+	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
 	var f figures
 	for round := range rounds {
-		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.Staleness}
+		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin}
 		if s.staleness > 0 {
 			s.linger = 0 // which would win
 		}

@@ -29,7 +29,7 @@ first, simple versions of each. It never writes to Datastore.
 It reads all shards, keeps their sums in the file SNAPSHOT, and imports that file: see
 "countmill help import". Run again, it imports the same file, and nothing counts twice,
 whatever the source has become. Stopped while it reads, it reads anew. Without SNAPSHOT,
-within the horizon, a counter is still not counted again: a sum that has changed is named as
+within the deduplication window, a counter is still not counted again: a sum that has changed is named as
 a conflict, or becomes a dead letter, "id reused", where the server cannot say so at once.
 
 While the application still counts with the old code, a sum is what the shards were when
@@ -73,8 +73,8 @@ Two layouts with a counter of one name add up in it; --dry-run shows which.
   --since SNAPSHOT
       Import only what the counters grew by since this snapshot; may stand several times,
       once for each that was imported. Needs --snapshot.
-  --horizon DURATION
-      The server's --horizon. Default 192h. [COUNTMILL_HORIZON]
+  --dedup-window DURATION
+      The server's --dedup-window. Default 192h. [COUNTMILL_DEDUP_WINDOW]
   --server URL
       The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
   --timeout DURATION
@@ -92,7 +92,7 @@ type adopter struct {
 	call
 	source              appengine.Config
 	client              *client
-	timeout, horizon    time.Duration
+	timeout, window     time.Duration
 	prefix              string
 	goTotal, simple     string
 	skipUnknown, dryRun bool
@@ -105,7 +105,7 @@ func runAdopt(ctx context.Context, c call) error {
 	v := newVerbFlags("adopt", importTimeout)
 	a := &adopter{call: c}
 	a.flags(v)
-	horizon := v.set.Duration("horizon", countmill.DefaultHorizon, "")
+	window := v.set.Duration("dedup-window", countmill.DefaultDedupWindow, "")
 	args, err := v.parse(c)
 	if err != nil {
 		return err
@@ -113,10 +113,10 @@ func runAdopt(ctx context.Context, c call) error {
 	if len(args) != 1 || args[0] != "gae" {
 		return app.Usagef("name what to adopt (limit: gae), got %s", quoted(args))
 	}
-	if err := horizonFlag(v, c, *horizon); err != nil {
+	if err := windowFlag(v, c, *window); err != nil {
 		return err
 	}
-	a.timeout, a.horizon, a.json, a.source.Silence = v.timeout, *horizon, v.json, v.timeout
+	a.timeout, a.window, a.json, a.source.Silence = v.timeout, *window, v.json, v.timeout
 	a.source.Emulator, _ = c.lookup("DATASTORE_EMULATOR_HOST")
 	if v.set.Changed("java") {
 		a.source.JavaNames = withoutEmpty(a.source.JavaNames)
@@ -193,7 +193,7 @@ func (a *adopter) run(ctx context.Context) error {
 	if err != nil || a.dryRun {
 		return err
 	}
-	im := &importer{call: a.call, client: a.client, timeout: a.timeout, horizon: a.horizon, name: a.snapshot, format: transfer.NDJSON}
+	im := &importer{call: a.call, client: a.client, timeout: a.timeout, window: a.window, name: a.snapshot, format: transfer.NDJSON}
 	im.sameCaller = true // all rows have ids, which are nobody's
 	done, err := im.run(ctx)
 	if err != nil {

@@ -157,7 +157,7 @@ func TestAdoptArguments(t *testing.T) {
 	cli(t, nil, "adopt", "gae").wantError(t, 2, "--project is missing")
 	cli(t, nil, "adopt", "gae", "--project", "p", "--simple", " x").wantError(t, 2, "--simple")
 	cli(t, nil, "adopt", "gae", "--project", "p", "--since", "x").wantError(t, 2, "--since needs --snapshot")
-	cli(t, nil, "adopt", "gae", "--project", "p", "--horizon", "-1s").wantError(t, 2, "--horizon")
+	cli(t, nil, "adopt", "gae", "--project", "p", "--dedup-window", "-1s").wantError(t, 2, "--dedup-window")
 	host := emulator.Firestore(t)
 	env := []string{"DATASTORE_EMULATOR_HOST=" + host}
 	cli(t, env, "adopt", "gae", "--project", emulator.Project(), "--snapshot", filepath.Join(t.TempDir(), "s")).

@@ -53,7 +53,7 @@ Exit code 1: a letter could not be replayed, and the output says why.
 	run: runDead,
 }
 
-// A deadLetter is a letter as GET /v1/dead has it.
+// A deadLetter is a letter as GET /v1/dead-letters has it.
 type deadLetter struct {
 	Key     string `json:"key"`
 	Source  string `json:"source"`
@@ -137,7 +137,7 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 		if token != "" {
 			query.Set("page_token", token)
 		}
-		raw, err := d.client.get(ctx, d.timeout, "/v1/dead?"+query.Encode())
+		raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters?"+query.Encode())
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func shortTime(t string) string {
 }
 
 func (d *dead) show(ctx context.Context, keys []string) error {
-	raw, err := d.client.get(ctx, d.timeout, "/v1/dead/"+url.PathEscape(keys[0]))
+	raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(keys[0]))
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (d *dead) show(ctx context.Context, keys []string) error {
 	return got.print(d.call)
 }
 
-// A shownLetter is the answer of GET /v1/dead/KEY.
+// A shownLetter is the answer of GET /v1/dead-letters/KEY.
 type shownLetter struct {
 	deadLetter
 	Replay string `json:"replay"`

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxDeadKeys is the most letters of one POST /v1/dead/replay or discard.
+// maxDeadKeys is the most letters of one POST /v1/dead-letters/replay or discard.
 const maxDeadKeys = 100
 
 // A deadOutcome is what became of one letter.
@@ -37,7 +37,7 @@ func (d *dead) replay(ctx context.Context, keys []string) error {
 	if d.asNew {
 		body["as_new"] = true
 	}
-	t, err := d.act(ctx, keys, "/v1/dead/replay", body)
+	t, err := d.act(ctx, keys, "/v1/dead-letters/replay", body)
 	if err != nil {
 		return d.orNone(d.soFar(t, err))
 	}
@@ -54,7 +54,7 @@ func (d *dead) discard(ctx context.Context, keys []string) error {
 	if err := d.ask(ctx, keys, "Remove uncounted, for good,"); err != nil {
 		return d.orNone(err)
 	}
-	t, err := d.act(ctx, keys, "/v1/dead/discard", map[string]any{})
+	t, err := d.act(ctx, keys, "/v1/dead-letters/discard", map[string]any{})
 	return d.orNone(d.soFar(t, err))
 }
 
@@ -118,7 +118,7 @@ func (d *dead) countLetters(ctx context.Context, keys []string, count func([]dea
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
 	for _, key := range keys {
-		raw, err := d.client.get(ctx, d.timeout, "/v1/dead/"+url.PathEscape(key))
+		raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(key))
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}

@@ -31,11 +31,11 @@ func TestDeadList(t *testing.T) {
 	if got.code != 0 || !strings.HasPrefix(got.out, want) {
 		t.Errorf("got %d %s\n%s\nwant\n%s", got.code, got.errOut, got.out, want)
 	}
-	if fmt.Sprint(f.paths) != "[/v1/dead?limit=100 /v1/dead?limit=100&page_token=t%2F1]" {
+	if fmt.Sprint(f.paths) != "[/v1/dead-letters?limit=100 /v1/dead-letters?limit=100&page_token=t%2F1]" {
 		t.Errorf("asked %q", f.paths)
 	}
 	f = newFakeServer(t, answer(200, first))
-	if got := cli(t, nil, "dead", "list", "--json", "--limit", "2", "--server", f.URL); got != (result{0, first, ""}) || f.paths[0] != "/v1/dead?limit=2" {
+	if got := cli(t, nil, "dead", "list", "--json", "--limit", "2", "--server", f.URL); got != (result{0, first, ""}) || f.paths[0] != "/v1/dead-letters?limit=2" {
 		t.Errorf("--json --limit 2: got %+v, asked %q", got, f.paths)
 	}
 	none := newFakeServer(t, answer(200, `{"letters":[]}`))
@@ -70,7 +70,7 @@ func TestDeadShow(t *testing.T) {
 		`"ids","base64":"AAA="}`:                                "yes, under its own ids\n\nbase64 AAA=\n",
 	} {
 		f := newFakeServer(t, answer(200, letter+holds))
-		if got := cli(t, nil, "dead", "show", "k", "--server", f.URL); got.code != 0 || !strings.HasSuffix(got.out, want) || f.paths[0] != "/v1/dead/k" {
+		if got := cli(t, nil, "dead", "show", "k", "--server", f.URL); got.code != 0 || !strings.HasSuffix(got.out, want) || f.paths[0] != "/v1/dead-letters/k" {
 			t.Errorf("got %+v, want an end of %q", got, want)
 		}
 		if got := cli(t, nil, "dead", "show", "k", "--json", "--server", f.URL); got != (result{0, letter + holds, ""}) {
@@ -88,7 +88,7 @@ func TestDeadReplay(t *testing.T) {
 	if got.code != 0 || got.out != "k1\tasked\nk2\tgone: it was counted or discarded, or never there\n" || !strings.HasPrefix(got.errOut, "1 to be counted by an aggregator") {
 		t.Errorf("got %+v", got)
 	}
-	if f.paths[0] != "/v1/dead/replay" || f.bodies[0] != `{"keys":["k1","k2"]}` {
+	if f.paths[0] != "/v1/dead-letters/replay" || f.bodies[0] != `{"keys":["k1","k2"]}` {
 		t.Errorf("asked %s with %s", f.paths[0], f.bodies[0])
 	}
 	refused := newFakeServer(t, answer(200, `{"letters":[{"key":"k1","result":"refused","why":"too old"}]}`))
@@ -120,7 +120,7 @@ func TestDeadAsksAPerson(t *testing.T) {
 		cli(t, nil, append([]string{"dead", "--server", f.URL}, args...)...).wantError(t, 2, "say --yes")
 	}
 	one := newFakeServer(t, answer(200, `{"key":"k","applied":"no"}`), answer(200, `{"letters":[{"key":"k","result":"discarded"}]}`))
-	if got := person(t, "yes", "dead", "discard", "k", "--server", one.URL); got.code != 0 || got.out != "k\tdiscarded\n" || one.paths[1] != "/v1/dead/discard" {
+	if got := person(t, "yes", "dead", "discard", "k", "--server", one.URL); got.code != 0 || got.out != "k\tdiscarded\n" || one.paths[1] != "/v1/dead-letters/discard" {
 		t.Errorf("discard: got %+v, asked %q", got, one.paths)
 	}
 }

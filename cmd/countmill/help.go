@@ -22,7 +22,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, lsCommand, watchCommand, raiseCommand, resetCommand, deleteCommand,
+		incrCommand, getCommand, lsCommand, watchCommand, growCommand, resetCommand, deleteCommand,
 		readyCommand, backupCommand, shardsCommand, verifyCommand, deadCommand, planCommand,
 		importCommand, exportCommand, adoptCommand,
 		tokenCommand, configCommand, versionCommand,

@@ -39,10 +39,10 @@ block's number. Rows with ids are known by those, wherever else they come.
 
 Run again, it sends the file from its start, as the server knows best what it has. That
 takes no longer than the first time. It has to be the same file, byte for byte, and with
-tokens the same caller. The server remembers for its --horizon, so FILE.countmill-import
-beside the file says when its import began; beyond the horizon it is refused, not counted
+tokens the same caller. The server remembers for its --dedup-window, so FILE.countmill-import
+beside the file says when its import began; beyond the deduplication window it is refused, not counted
 again. Remove that file only if the rows are to count again. Without it, as with -, the
-rows count again after the horizon.
+rows count again after the deduplication window.
 
 - and whatever else is no plain file is first copied to a temporary file, of at most 4 GiB.
 
@@ -62,8 +62,8 @@ the error says how many. 2: the command line is wrong, and none is.
       Where to keep when the import began. Default FILE.countmill-import; none for -.
   --same-caller
       The token is another one than the first import had, but has the same name.
-  --horizon DURATION
-      The server's --horizon. Default 192h. [COUNTMILL_HORIZON]
+  --dedup-window DURATION
+      The server's --dedup-window. Default 192h. [COUNTMILL_DEDUP_WINDOW]
   --server URL
       The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
   --timeout DURATION
@@ -81,7 +81,7 @@ func runImport(ctx context.Context, c call) error {
 	rejects := v.set.String("skip-bad", "", "")
 	state := v.set.String("state", "", "")
 	same := v.set.Bool("same-caller", false, "")
-	horizon := v.set.Duration("horizon", countmill.DefaultHorizon, "")
+	window := v.set.Duration("dedup-window", countmill.DefaultDedupWindow, "")
 	args, err := v.parse(c)
 	if err != nil {
 		return err
@@ -89,10 +89,10 @@ func runImport(ctx context.Context, c call) error {
 	if len(args) != 1 {
 		return app.Usagef("name one FILE, or - for standard input, got %s", quoted(args))
 	}
-	if err := horizonFlag(v, c, *horizon); err != nil {
+	if err := windowFlag(v, c, *window); err != nil {
 		return err
 	}
-	im := &importer{call: c, timeout: v.timeout, horizon: *horizon, name: args[0], rejects: *rejects, statePath: *state, sameCaller: *same}
+	im := &importer{call: c, timeout: v.timeout, window: *window, name: args[0], rejects: *rejects, statePath: *state, sameCaller: *same}
 	if args[0] != "-" {
 		if _, err := os.Stat(args[0]); err != nil {
 			return fmt.Errorf("import: %w", err)
@@ -111,16 +111,16 @@ func runImport(ctx context.Context, c call) error {
 	return done.print(c, v.json)
 }
 
-// horizonFlag takes the variable that the server has as well.
-func horizonFlag(v *verbFlags, c call, horizon time.Duration) error {
-	if text, ok := c.lookup(app.Env("horizon")); ok && text != "" && !v.set.Changed("horizon") {
-		if err := v.set.Set("horizon", text); err != nil {
-			return app.Usagef("%s: must be a duration such as 192h, got %q", app.Env("horizon"), text)
+// windowFlag takes the variable that the server has as well.
+func windowFlag(v *verbFlags, c call, window time.Duration) error {
+	if text, ok := c.lookup(app.Env("dedup-window")); ok && text != "" && !v.set.Changed("dedup-window") {
+		if err := v.set.Set("dedup-window", text); err != nil {
+			return app.Usagef("%s: must be a duration such as 192h, got %q", app.Env("dedup-window"), text)
 		}
 		return nil
 	}
-	if horizon <= 0 {
-		return app.Usagef("--horizon: must be more than 0s, got %s", horizon)
+	if window <= 0 {
+		return app.Usagef("--dedup-window: must be more than 0s, got %s", window)
 	}
 	return nil
 }

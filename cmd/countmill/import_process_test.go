@@ -186,10 +186,10 @@ func importGoesOn(t *testing.T, rows int) bool {
 	return true
 }
 
-// A server that remembers for less than --horizon says refuses what it may have forgotten.
+// A server that remembers for less than --dedup-window says refuses what it may have forgotten.
 func TestImportIsRefusedByTheServerToo(t *testing.T) {
 	t.Parallel()
-	p := up(t, t.TempDir(), "--horizon", "1h")
+	p := up(t, t.TempDir(), "--dedup-window", "1h")
 	path := importFile(t, "a.csv", "counter,delta\na,1\n")
 	if got := cli(t, nil, "import", path, "--server", p.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
@@ -202,7 +202,7 @@ func TestImportIsRefusedByTheServerToo(t *testing.T) {
 	if err := state.save(path + stateSuffix); err != nil {
 		t.Fatal(err)
 	}
-	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of lines 2 to 2 was refused: line 1: time is beyond the horizon (limit: at most 1h0m0s ago)")
+	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of lines 2 to 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
 	if got := totalOf(t, p, "a"); got != 1 {
 		t.Errorf("a is %d, want 1", got)
 	}

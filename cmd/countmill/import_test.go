@@ -235,7 +235,7 @@ func TestImportLeavesBadRowsOut(t *testing.T) {
 	}
 }
 
-func TestImportBeyondTheHorizon(t *testing.T) {
+func TestImportBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	s := newIngestServer(t)
 	path := importFile(t, "a.csv", csvRows(10))
@@ -260,7 +260,7 @@ func TestImportBeyondTheHorizon(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cli(t, nil, "import", path, "--server", s.URL); got.code != 0 || sent() != 2 {
-		t.Errorf("within the horizon: got %+v and %d requests", got, sent())
+		t.Errorf("within the deduplication window: got %+v and %d requests", got, sent())
 	}
 	if body := s.bodies[fmt.Sprintf("import-1:%s:0", state.SHA256)][1]; !strings.Contains(body, `"time":"`+state.Began.Format(time.RFC3339)+`"`) {
 		t.Errorf("the second import says another time than the first: %.100s", body)
@@ -271,8 +271,8 @@ func TestImportBeyondTheHorizon(t *testing.T) {
 		args  []string
 	}{
 		{began: time.Now().Add(-193 * time.Hour)},
-		{began: time.Now().Add(-2 * time.Hour), args: []string{"--horizon", "1h"}},
-		{began: time.Now().Add(-2 * time.Hour), env: []string{"COUNTMILL_HORIZON=1h"}},
+		{began: time.Now().Add(-2 * time.Hour), args: []string{"--dedup-window", "1h"}},
+		{began: time.Now().Add(-2 * time.Hour), env: []string{"COUNTMILL_DEDUP_WINDOW=1h"}},
 	} {
 		state.Began = test.began.UTC().Truncate(time.Second)
 		if err := state.save(path + stateSuffix); err != nil {
@@ -397,8 +397,8 @@ func TestImportArguments(t *testing.T) {
 	cli(t, nil, "import", path, path).wantError(t, 2, "name one FILE")
 	cli(t, nil, "import", importFile(t, "a.csv.gz", csvRows(1))).wantError(t, 2, "does not end in .csv")
 	cli(t, nil, "import", path, "--format", "xml").wantError(t, 2, `must be csv or ndjson, got "xml"`)
-	cli(t, nil, "import", path, "--horizon", "0s").wantError(t, 2, "--horizon: must be more than 0s")
-	cli(t, []string{"COUNTMILL_HORIZON=x"}, "import", path).wantError(t, 2, "COUNTMILL_HORIZON: must be a duration")
+	cli(t, nil, "import", path, "--dedup-window", "0s").wantError(t, 2, "--dedup-window: must be more than 0s")
+	cli(t, []string{"COUNTMILL_DEDUP_WINDOW=x"}, "import", path).wantError(t, 2, "COUNTMILL_DEDUP_WINDOW: must be a duration")
 	cli(t, nil, "import", "/no/such.csv").wantError(t, 1, "no such file")
 	cli(t, nil, "import", filepath.Dir(path), "--format", "csv").wantError(t, 1, "is a directory")
 	cli(t, nil, "import", importFile(t, "empty.csv", "")).wantError(t, 1, "it is empty")

@@ -32,7 +32,7 @@ type importer struct {
 	call
 	client    *client
 	timeout   time.Duration
-	horizon   time.Duration
+	window    time.Duration
 	name      string
 	format    transfer.Format
 	rejects   string // empty: a bad row refuses the file
@@ -95,9 +95,9 @@ func (im *importer) begin() error {
 	if im.state.Cut != transfer.Cut {
 		return fmt.Errorf("%s is of another version of countmill, which cuts files in another way: finish the import with that one", im.statePath)
 	}
-	if age := now.Sub(im.state.Began); age > im.horizon {
-		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--horizon %s), and %s (%s): nothing was counted now. "+
-			"Remove that file only if all rows are to count again", im.name, im.state.Began.Format(time.RFC3339), im.horizon, im.state.ending(), im.statePath)
+	if age := now.Sub(im.state.Began); age > im.window {
+		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--dedup-window %s), and %s (%s): nothing was counted now. "+
+			"Remove that file only if all rows are to count again", im.name, im.state.Began.Format(time.RFC3339), im.window, im.state.ending(), im.statePath)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (im *importer) each(ctx context.Context, do func(*transfer.Block) error, su
 		return err
 	}
 	hash := sha256.New()
-	reader, err := transfer.NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.format, im.state.Began, im.horizon)
+	reader, err := transfer.NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.format, im.state.Began, im.window)
 	if err != nil {
 		return err
 	}

@@ -60,10 +60,10 @@ func newPlanFlags() *planFlags {
 	f.set.DurationVar(&l.Linger, "linger", l.Linger, "")
 	f.add("window-linger", "DURATION", "How long an aggregator's window waits for more.")
 	f.set.DurationVar(&l.Window, "window-linger", l.Window, "")
-	f.add("staleness", "DURATION", "How old an increment may be when it is counted: it sets both lingers. 0s: they stand as they are.")
-	f.set.DurationVar(&l.Staleness, "staleness", l.Staleness, "")
-	f.add("horizon", "DURATION", "How long ids are remembered.")
-	f.set.DurationVar(&l.Horizon, "horizon", l.Horizon, "")
+	f.add("count-within", "DURATION", "How old an increment may be when it is counted: it sets both lingers. 0s: they stand as they are.")
+	f.set.DurationVar(&l.CountWithin, "count-within", l.CountWithin, "")
+	f.add("dedup-window", "DURATION", "How long ids are remembered.")
+	f.set.DurationVar(&l.DedupWindow, "dedup-window", l.DedupWindow, "")
 	f.add("commit-time", "DURATION", "What Datastore takes for a commit; the default is a guess.")
 	f.set.DurationVar(&l.CommitTime, "commit-time", l.CommitTime, "")
 	f.count(&l.StartShards, "shards", "Shards of a new counter.")
@@ -159,8 +159,8 @@ func runPlan(_ context.Context, c call) error {
 	if !f.set.Changed("rate") {
 		return app.Usagef("--rate is missing: increments a second")
 	}
-	if f.load.Staleness > 0 && (f.set.Changed("linger") || f.set.Changed("window-linger")) {
-		return app.Usagef("--staleness sets --linger and --window-linger: leave them out")
+	if f.load.CountWithin > 0 && (f.set.Changed("linger") || f.set.Changed("window-linger")) {
+		return app.Usagef("--count-within sets --linger and --window-linger: leave them out")
 	}
 	p, err := plan.Make(f.load)
 	if err != nil {

@@ -74,7 +74,7 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		cli(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
 	}
-	cli(t, nil, "plan", "--rate", "1", "--staleness", "1s", "--linger", "1s").wantError(t, 2, "--staleness sets --linger and --window-linger: leave them out")
+	cli(t, nil, "plan", "--rate", "1", "--count-within", "1s", "--linger", "1s").wantError(t, 2, "--count-within sets --linger and --window-linger: leave them out")
 }
 
 func TestShortNumbers(t *testing.T) {

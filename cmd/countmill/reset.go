@@ -27,7 +27,7 @@ Totals that callers take from a cache (--max-staleness) may be from before it.
 `,
 	flags: func() string {
 		return `  --id ID
-      Name of this reset, 1 to 128 bytes. A repeat with the same ID within the horizon
+      Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window
       changes nothing and prints the same. Default: random.
 ` + verbHelp
 	},

@@ -52,7 +52,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("get --json: got %+v", got)
 	}
 	cli(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
-	cli(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the horizon (limit: ")
+	cli(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
 	want("2\n", "get", "key")
 }
 

@@ -206,8 +206,8 @@ func TestChangesAskForWhatTheyWereTold(t *testing.T) {
 		path, body string
 		want       string
 	}{
-		{[]string{"raise", "a/b", "40"}, `{}`, "/v1/counters/a%2Fb", `{"shards":40}`, "a/b has 40 shards\n"},
-		{[]string{"raise", "..", "40", "--json"}, "{}\n", "/v1/counters/%2E%2E", `{"shards":40}`, "{}\n"},
+		{[]string{"grow", "a/b", "40"}, `{}`, "/v1/counters/a%2Fb", `{"shards":40}`, "a/b has 40 shards\n"},
+		{[]string{"grow", "..", "40", "--json"}, "{}\n", "/v1/counters/%2E%2E", `{"shards":40}`, "{}\n"},
 		{[]string{"reset", "a", "--id", "x"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, "-9007199254740993\n"},
 		{[]string{"reset", "a", "--id", "x", "--json"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, removed},
 		{[]string{"delete", "é ?"}, removed, "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
@@ -227,7 +227,7 @@ func TestChangesSayWhetherTheyWereDone(t *testing.T) {
 		script http.HandlerFunc
 		want   string
 	}{
-		{[]string{"raise", "a", "5"}, answer(409, `{"detail":"counter \"a\" has 20 shards"}`), `counter "a" has 20 shards (HTTP 409)`},
+		{[]string{"grow", "a", "5"}, answer(409, `{"detail":"counter \"a\" has 20 shards"}`), `counter "a" has 20 shards (HTTP 409)`},
 		{[]string{"reset", "a", "--id", "x"}, answer(503, `{"detail":"away"}`), "not reset: away (HTTP 503)"},
 		{[]string{"reset", "a", "--id", "x"}, answer(504, `{"detail":"maybe"}`), "maybe reset: maybe (HTTP 504); repeat it with --id x"},
 		{[]string{"reset", "a", "--id", "x"}, cut, "repeat it with --id x"},

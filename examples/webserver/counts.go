@@ -34,7 +34,7 @@ func openCounts(dir string) (*counts, error) {
 		return nil, errors.Join(busErr, store.Close())
 	}
 	c := &counts{store: store, bus: bus, ended: make(chan struct{})}
-	// Loopback delivers once and pebble ends the process when it cannot tell what is on
+	// The in-process bus delivers once and pebble ends the process when it cannot tell what is on
 	// disk, so coalesced parts need no markers.
 	folder, err1 := aggregator.New(bus, store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
 	var err2, err3 error

@@ -44,7 +44,7 @@ type backends struct {
 	dir   string                                // where the store keeps its data on this machine, or empty
 	disk  func() uint64                         // how much of it is used; nil where dir is empty
 	usage func() (free, size uint64, err error) // of the file system that dir is on; nil where that is empty
-	sweep func(context.Context) error           // drops markers beyond the horizon; nil where the store drops them by itself
+	sweep func(context.Context) error           // drops markers beyond the deduplication window; nil where the store drops them by itself
 	// backup copies the store to a directory of this machine, and returns its path; nil where
 	// it cannot.
 	backup func(ctx context.Context, to string) (dir string, err error)
@@ -146,7 +146,7 @@ func (b *backends) openDatastore(u backendURL, cfg Config) error {
 	defer cancel()
 	s, err := datastore.Open(ctx, datastore.Config{
 		Project: project, Database: database, Namespace: u.params.Get("namespace"),
-		Window: cfg.Horizon, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", "datastore"),
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func (b *backends) openStore(u backendURL, cfg Config) error {
 		return err
 	}
 	s, err := pebble.Open(pebble.Config{
-		Dir: dir, Namespace: u.params.Get("namespace"), Window: cfg.Horizon, BackupRoot: cfg.BackupRoot, Logger: cfg.Logger.With("backend", "pebble"),
+		Dir: dir, Namespace: u.params.Get("namespace"), Window: cfg.DedupWindow, BackupRoot: cfg.BackupRoot, Logger: cfg.Logger.With("backend", "pebble"),
 	})
 	if err != nil {
 		return err // it names the directory and what to do

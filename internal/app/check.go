@@ -30,14 +30,14 @@ func checkMinFree(c Config) error {
 // POST /v1/increments would be refused because they wait too long.
 func checkStaleness(c Config) error {
 	switch {
-	case c.Staleness == 0:
+	case c.CountWithin == 0:
 		return nil
-	case strings.HasPrefix(c.Bus, "loopback:"):
-		return Usagef("--staleness: with --bus loopback: an increment is in the total before its caller is answered, " +
+	case strings.HasPrefix(c.Bus, "inproc:"):
+		return Usagef("--count-within: with --bus inproc: an increment is in the total before its caller is answered, " +
 			"and nothing waits: leave it out")
-	case c.Roles.Has(Publisher) && c.Linger == 0 && c.Staleness > c.RequestTimeout/4:
-		return Usagef("--staleness: requests for increments wait for most of it: must be at most a quarter of --request-timeout, "+
-			"which is %s, got %s", formatDuration(c.RequestTimeout/4), formatDuration(c.Staleness))
+	case c.Roles.Has(Publisher) && c.Linger == 0 && c.CountWithin > c.RequestTimeout/4:
+		return Usagef("--count-within: requests for increments wait for most of it: must be at most a quarter of --request-timeout, "+
+			"which is %s, got %s", formatDuration(c.RequestTimeout/4), formatDuration(c.CountWithin))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type Config struct {
 	CORSOrigins []string
 	// BackupRoot is the directory below which backups may be made. Default: none are.
 	BackupRoot string
-	// Bus, Store and Cache are URLs. Defaults loopback:, pebble:countmill-data, memory:.
+	// Bus, Store and Cache are URLs. Defaults inproc:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
 	// Create makes what is missing of topic, subscription and meta record. Default false.
@@ -54,18 +54,18 @@ type Config struct {
 	// ShardRate is how many commits a second a shard sustains. Negative: counters keep the
 	// numbers of shards that they have. Default 0: what the store says.
 	ShardRate float64
-	// Horizon is the deduplication window: for how long ids are remembered. An aggregator
+	// DedupWindow is the deduplication window: for how long ids are remembered. An aggregator
 	// writes it into the database; a publisher refuses increments whose time is older.
 	// Default 0: what the database says, 8 days in a new one, and where there is none.
-	Horizon time.Duration
+	DedupWindow time.Duration
 
 	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
-	// Negative: none. Default: what Staleness says; else none with loopback:, or 250ms and
+	// Negative: none. Default: what CountWithin says; else none with inproc:, or 250ms and
 	// 100ms.
 	Linger, WindowLinger time.Duration
-	// Staleness is how old an increment may be when it is counted. Default 0: the lingers
+	// CountWithin is how old an increment may be when it is counted. Default 0: the lingers
 	// decide.
-	Staleness time.Duration
+	CountWithin time.Duration
 	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB. An aggregator holds
 	// twice as many messages, and four times the memory.
 	WindowMessages, WindowCounters, WindowMemory int
@@ -108,7 +108,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Roles = cmp.Or(c.Roles, Up)
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
-	c.Bus = cmp.Or(c.Bus, "loopback:")
+	c.Bus = cmp.Or(c.Bus, "inproc:")
 	c.Store = cmp.Or(c.Store, "pebble:countmill-data")
 	c.Cache = cmp.Or(c.Cache, "memory:")
 	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
@@ -135,9 +135,9 @@ func (c Config) withDefaults() Config {
 func (c Config) resolve() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
 	switch {
-	case strings.HasPrefix(c.Bus, "loopback:"):
+	case strings.HasPrefix(c.Bus, "inproc:"):
 		linger, window = -1, -1
-	case c.Staleness > 0:
+	case c.CountWithin > 0:
 		linger, window = 0, 0 // the roles have their parts of it
 	}
 	c.Linger = cmp.Or(c.Linger, linger)

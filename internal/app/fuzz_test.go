@@ -22,7 +22,7 @@ func written(u backendURL) string {
 // is written out and read again.
 func FuzzBackendURL(f *testing.F) {
 	for _, text := range []string{
-		"loopback:", "pebble:countmill-data", "pebble:///var/lib/a%20b?namespace=x%26y", "pebble:a%25%3Fb", "memory:?totals=5", "memory:x",
+		"inproc:", "pebble:countmill-data", "pebble:///var/lib/a%20b?namespace=x%26y", "pebble:a%25%3Fb", "memory:?totals=5", "memory:x",
 		"pubsub://project/topic?subscription=name", "datastore://project/database?namespace=n",
 		"memcached://127.0.0.1:11211,[::1]:2", "memcached://h:1,h:1", "pebble:?namespace=a&namespace=b", "pebble:%zz", "pebble://host/x", ":",
 	} {

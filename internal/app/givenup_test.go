@@ -67,7 +67,7 @@ func TestGivenUpMessagesAreTakenIn(t *testing.T) {
 	defer r.stop(t)
 	await(t, "a dead letter", func() bool { return len(r.deadKeys(t)) == 1 })
 	key := r.deadKeys(t)[0]
-	status, text := r.call(t, "GET", "/v1/dead/"+key, "")
+	status, text := r.call(t, "GET", "/v1/dead-letters/"+key, "")
 	for _, want := range []string{`"applied":"unknown"`, "on subscription aggregators of project " + project + " after deliveries: 100", `"id":"` + part.ID.String() + `"`} {
 		if status != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("got %d %s, want %s in it", status, text, want)

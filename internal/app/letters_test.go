@@ -17,7 +17,7 @@ import (
 // deadKeys is the keys of all letters.
 func (r *running) deadKeys(t *testing.T) (keys []string) {
 	t.Helper()
-	status, text := r.call(t, "GET", "/v1/dead", "")
+	status, text := r.call(t, "GET", "/v1/dead-letters", "")
 	var got struct{ Letters []struct{ Key string } }
 	if err := json.Unmarshal([]byte(text), &got); err != nil || status != http.StatusOK {
 		t.Fatalf("dead letters: %d %s (%v)", status, text, err)
@@ -30,7 +30,7 @@ func (r *running) deadKeys(t *testing.T) (keys []string) {
 
 func (r *running) replay(t *testing.T, body, want string) {
 	t.Helper()
-	if status, text := r.call(t, "POST", "/v1/dead/replay", body); status != http.StatusOK || text != want+"\n" {
+	if status, text := r.call(t, "POST", "/v1/dead-letters/replay", body); status != http.StatusOK || text != want+"\n" {
 		t.Errorf("replay %s: got %d %s, want %s", body, status, text, want)
 	}
 }

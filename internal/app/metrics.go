@@ -124,11 +124,11 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
 		counter("countmill_commits_contended_total", "Attempts to commit that the store gave up because of others that wrote the same shards.", s.Contended),
 		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
-		counter("countmill_late_parts_total", "Parts that were applied later than --staleness says.", s.Late),
+		counter("countmill_late_parts_total", "Parts that were applied later than --count-within says.", s.Late),
 		counter("countmill_conflicting_parts_total", "Parts not applied, as their senders were told: their ids had been with other increments.", s.Conflicts),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
 		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed and removed.", s.Replayed),
-		counter("countmill_counters_raised_total", "Records of counters written.", s.Raised),
+		counter("countmill_records_written_total", "Records of counters written.", s.RecordsWritten),
 		counter("countmill_counters_grown_total", "Of them, those of counters that needed more shards.", s.Grown),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
@@ -137,7 +137,7 @@ func (a *App) aggregatorSamples() []sample {
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
 		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
 		gauge("countmill_replay_age_seconds", "How long the first of the dead letters that are being replayed has been; 0 where there are none.", s.ReplayAge.Seconds()),
-		gauge("countmill_window_widened_seconds", "How long windows wait beyond --staleness because commits fail again and again.", s.Widened.Seconds()),
+		gauge("countmill_window_widened_seconds", "How long windows wait beyond --count-within because commits fail again and again.", s.Widened.Seconds()),
 		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as the database said last; 0 before it has.", settings.Window.Seconds()),
 		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
@@ -197,7 +197,7 @@ func (a *App) adminSamples() []sample {
 	s := a.admin.Stats()
 	const name, help = "countmill_admin_changes_total", "Changes of counters that people asked for."
 	return []sample{
-		counter(name, help, s.Raises, "change", "raise"),
+		counter(name, help, s.Grown, "change", "grow"),
 		counter(name, help, s.Resets, "change", "reset"),
 		counter(name, help, s.Deletes, "change", "delete"),
 	}

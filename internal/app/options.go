@@ -48,7 +48,7 @@ var options = []option{
 		"Directory of this machine below which \"countmill backup\" may copy the counters of a pebble: store. Nobody but this user should be able to write there. none: backups are refused.",
 		func(c *Config) pflag.Value { return fileValue{&c.BackupRoot} }},
 	{"bus", "URL", Publisher | Aggregator,
-		"Where batches travel from publishers to aggregators: loopback: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub; a publisher needs no subscription; from dead_letter aggregators take what Pub/Sub gives up delivering, as dead letters).",
+		"Where batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub; a publisher needs no subscription; from dead_letter aggregators take what Pub/Sub gives up delivering, as dead letters).",
 		func(c *Config) pflag.Value { return textValue{to: &c.Bus} }},
 	{"store", "URL", Aggregator | Reader,
 		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode).",
@@ -70,13 +70,13 @@ var options = []option{
 	{"shard-rate", "RATE", Aggregator,
 		"How many commits a second one shard sustains: a counter gets more shards when they take more, or stand in each other's way. off: none gets more by itself. auto: what suits the store; 1 with datastore:, off with pebble:.",
 		func(c *Config) pflag.Value { return rateValue{&c.ShardRate} }},
-	{"horizon", "DURATION", Publisher | Aggregator,
+	{"dedup-window", "DURATION", Publisher | Aggregator,
 		"The deduplication window: how long ids, those of resets too, and Idempotency-Keys are remembered, and how old an increment's time may be. It is kept in the database, and an aggregator that is given another one sets it there at its start; of several the last one wins. auto: what the database has, 192h in a new one. A publisher alone goes by its own, 192h with auto.",
 		func(c *Config) pflag.Value {
-			return durationValue{to: &c.Horizon, min: store.MinWindow, max: store.MaxWindow, auto: true}
+			return durationValue{to: &c.DedupWindow, min: store.MinWindow, max: store.MaxWindow, auto: true}
 		}},
 	{"linger", "DURATION", Publisher,
-		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with loopback:, else 250ms.",
+		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
 		func(c *Config) pflag.Value { return durationValue{to: &c.Linger, max: time.Minute, auto: true} }},
 	{"open-entries", "N", Publisher,
 		"Most distinct counters that a publisher gathers while the bus is away; more are refused with 429.",
@@ -88,12 +88,12 @@ var options = []option{
 		"Space that stays free on the disk of a pebble: store. With less of it increments are refused with 507, until there is an eighth more; everything else goes on. auto: the smaller of 1GiB and 5 % of the file system, and nothing where that is below 4GiB. 0: never refuse.",
 		func(c *Config) pflag.Value { return sizeValue{to: &c.MinFree, min: 1 << 20, max: 1 << 50, auto: true} }},
 	{"window-linger", "DURATION", Aggregator,
-		"How long an aggregator's window waits for more messages. auto: 0s with loopback:, else 100ms.",
+		"How long an aggregator's window waits for more messages. auto: 0s with inproc:, else 100ms.",
 		func(c *Config) pflag.Value { return durationValue{to: &c.WindowLinger, max: time.Minute, auto: true} }},
-	{"staleness", "DURATION", Publisher | Aggregator,
+	{"count-within", "DURATION", Publisher | Aggregator,
 		"How old an increment may be when it is counted. Batches and windows then wait for as long as that lets them, which writes least. The same for all publishers and aggregators, whose clocks have to be set. none: --linger and --window-linger decide; given beside it, they win.",
 		func(c *Config) pflag.Value {
-			return durationValue{to: &c.Staleness, min: aggregator.MinStaleness, max: aggregator.MaxStaleness, none: true}
+			return durationValue{to: &c.CountWithin, min: aggregator.MinCountWithin, max: aggregator.MaxCountWithin, none: true}
 		}},
 	{"window-messages", "N", Aggregator,
 		"A window closes at this many messages.",

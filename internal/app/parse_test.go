@@ -30,7 +30,7 @@ func find(t *testing.T, settings []Setting, name string) Setting {
 var other = map[string]string{
 	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
 	"backup-root": "b", "max-shards": "200", "shard-rate": "2.5",
-	"horizon": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "staleness": "3s",
+	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
 	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
 	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
@@ -95,12 +95,12 @@ func TestParseRefuses(t *testing.T) {
 		{[]string{"--max-shards", "auto"}, nil, "--max-shards: must be an integer from 1 to 999, got"},
 		{[]string{"--shard-rate", "0"}, nil, "--shard-rate: must be a number from 0.1 to 1000, or auto, or off"},
 		{[]string{"--shard-rate", "NaN"}, nil, "from 0.1"},
-		{[]string{"--horizon", "8d"}, nil, "--horizon: must be a duration"},
-		{[]string{"--horizon", "1m"}, nil, "from 1h to"},
+		{[]string{"--dedup-window", "8d"}, nil, "--dedup-window: must be a duration"},
+		{[]string{"--dedup-window", "1m"}, nil, "from 1h to"},
 		{[]string{"--linger", "-1s"}, nil, "--linger"},
-		{[]string{"--staleness", "99ms"}, nil, "--staleness: must be a duration such as 250ms or 2h from 100ms to 1m, or none"},
-		{[]string{"--staleness", "61s"}, nil, "from 100ms to 1m, or none"},
-		{[]string{"--staleness", "0s"}, nil, "from 100ms to 1m, or none"},
+		{[]string{"--count-within", "99ms"}, nil, "--count-within: must be a duration such as 250ms or 2h from 100ms to 1m, or none"},
+		{[]string{"--count-within", "61s"}, nil, "from 100ms to 1m, or none"},
+		{[]string{"--count-within", "0s"}, nil, "from 100ms to 1m, or none"},
 		{[]string{"--window-memory", "1GB"}, nil, "--window-memory: must be a size such as"},
 		{[]string{"--window-memory", "4294967295GiB"}, nil, "--window-memory"},
 		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
@@ -121,9 +121,9 @@ func TestParseRefuses(t *testing.T) {
 
 func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, _, err := Parse(Up, []string{"--shards", "0", "--horizon=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
+	_, _, err := Parse(Up, []string{"--shards", "0", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
 	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
-		`--horizon: must be a duration such as 250ms or 2h from 1h to 8784h, or auto, got "1s"; ` +
+		`--dedup-window: must be a duration such as 250ms or 2h from 1h to 8784h, or auto, got "1s"; ` +
 		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
 		t.Errorf("Parse: got error %v, want %s", err, want)
@@ -182,10 +182,10 @@ func TestCheckRefuses(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: loopback:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
+		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
-		{Config{Bus: "loopback:?x=1"}, `unknown parameter "x" of loopback: (valid: none)`},
-		{Config{Bus: "loopback:x"}, "takes nothing after the colon"},
+		{Config{Bus: "inproc:?x=1"}, `unknown parameter "x" of inproc: (valid: none)`},
+		{Config{Bus: "inproc:x"}, "takes nothing after the colon"},
 		{Config{Store: "redis:x"}, "(valid: pebble:DIR, datastore://PROJECT[/DATABASE][?namespace=NS])"},
 		{Config{Bus: "pubsub:p/t?subscription=s"}, `--bus: "pubsub:p/t" is not of the form pubsub://PROJECT/TOPIC?subscription=NAME`},
 		{Config{Bus: "pubsub://p?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
@@ -218,9 +218,9 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" stands twice`},
 		{Config{Cache: "memcached://h:1?x=1"}, `unknown parameter "x" of memcached: (valid: none)`},
 		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
-		{Config{Staleness: time.Second}, "--staleness: with --bus loopback: an increment is in the total before its caller is answered"},
-		{Config{Bus: "pubsub://p/t?subscription=s", Staleness: 2501 * time.Millisecond}, "must be at most a quarter of --request-timeout, which is 2.5s, got 2.501s"},
-		{Config{Roles: Publisher, Bus: "pubsub://p/t", Staleness: 2 * time.Second, RequestTimeout: 7 * time.Second}, "which is 1.75s, got 2s"},
+		{Config{CountWithin: time.Second}, "--count-within: with --bus inproc: an increment is in the total before its caller is answered"},
+		{Config{Bus: "pubsub://p/t?subscription=s", CountWithin: 2501 * time.Millisecond}, "must be at most a quarter of --request-timeout, which is 2.5s, got 2.501s"},
+		{Config{Roles: Publisher, Bus: "pubsub://p/t", CountWithin: 2 * time.Second, RequestTimeout: 7 * time.Second}, "which is 1.75s, got 2s"},
 		{Config{Listen: "localhost"}, "--listen: must be HOST:PORT"},
 		{Config{Listen: ":99999"}, "--listen: must be HOST:PORT"},
 		{Config{Roles: Publisher}, "use `countmill up`"},
@@ -250,7 +250,7 @@ func TestLingersSuitTheBus(t *testing.T) {
 	t.Parallel()
 	here, there := Config{}.withDefaults().resolve(), Config{Bus: "elsewhere:"}.withDefaults().resolve()
 	if here.Linger >= 0 || here.WindowLinger >= 0 {
-		t.Errorf("loopback: got lingers %s and %s, want none", here.Linger, here.WindowLinger)
+		t.Errorf("inproc: got lingers %s and %s, want none", here.Linger, here.WindowLinger)
 	}
 	if there.Linger != 250*time.Millisecond || there.WindowLinger != 100*time.Millisecond {
 		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Linger, there.WindowLinger)
@@ -264,7 +264,7 @@ func TestLingersSuitTheBus(t *testing.T) {
 // With a budget of staleness the roles have their parts of it, where nobody chose a linger.
 func TestABudgetDecidesLingers(t *testing.T) {
 	t.Parallel()
-	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--staleness", "2s"}
+	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--count-within", "2s"}
 	for name, c := range map[string]struct {
 		args           []string
 		linger, window string
@@ -272,8 +272,8 @@ func TestABudgetDecidesLingers(t *testing.T) {
 		"alone":               {nil, "auto", "auto"},
 		"beside a linger":     {[]string{"--linger", "3s"}, "3s", "auto"},
 		"beside a window's":   {[]string{"--window-linger", "0s"}, "auto", "0s"},
-		"taken back":          {[]string{"--staleness", "none"}, "250ms", "100ms"},
-		"longer, with linger": {[]string{"--staleness", "1m", "--linger", "1s"}, "1s", "auto"},
+		"taken back":          {[]string{"--count-within", "none"}, "250ms", "100ms"},
+		"longer, with linger": {[]string{"--count-within", "1m", "--linger", "1s"}, "1s", "auto"},
 	} {
 		cfg, settings := parsed(t, append(slices.Clone(bus), c.args...), nil)
 		if err := cfg.Check(); err != nil {
@@ -286,11 +286,11 @@ func TestABudgetDecidesLingers(t *testing.T) {
 			t.Errorf("%s: window's linger %s, want %s", name, got, c.window)
 		}
 	}
-	a := &App{cfg: Config{Staleness: time.Second}, backends: &backends{}, metrics: newMetrics(), log: NewLogger(Config{}, io.Discard)}
-	if got := a.publisherConfig(); got.Staleness != time.Second {
-		t.Errorf("the publisher has a budget of %s, want 1s", got.Staleness)
+	a := &App{cfg: Config{CountWithin: time.Second}, backends: &backends{}, metrics: newMetrics(), log: NewLogger(Config{}, io.Discard)}
+	if got := a.publisherConfig(); got.CountWithin != time.Second {
+		t.Errorf("the publisher has a budget of %s, want 1s", got.CountWithin)
 	}
-	if got := a.aggregatorConfig(); got.Staleness != time.Second {
-		t.Errorf("the aggregator has a budget of %s, want 1s", got.Staleness)
+	if got := a.aggregatorConfig(); got.CountWithin != time.Second {
+		t.Errorf("the aggregator has a budget of %s, want 1s", got.CountWithin)
 	}
 }

@@ -43,13 +43,13 @@ func (a *App) makeRoles() error {
 
 func (a *App) publisherConfig() publisher.Config {
 	return publisher.Config{
-		Topic:       a.backends.topic,
-		Linger:      a.cfg.Linger,
-		Staleness:   a.cfg.Staleness,
-		MaxEntries:  a.cfg.OpenEntries,
-		MaxBytes:    a.cfg.OpenBytes,
-		HorizonFunc: a.window,
-		Logger:      a.log.With("role", "publisher"),
+		Topic:           a.backends.topic,
+		Linger:          a.cfg.Linger,
+		CountWithin:     a.cfg.CountWithin,
+		MaxEntries:      a.cfg.OpenEntries,
+		MaxBytes:        a.cfg.OpenBytes,
+		DedupWindowFunc: a.window,
+		Logger:          a.log.With("role", "publisher"),
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *App) aggregatorConfig() aggregator.Config {
 	return aggregator.Config{
 		Topic:          a.backends.topic,
 		Linger:         a.cfg.WindowLinger,
-		Staleness:      a.cfg.Staleness,
+		CountWithin:    a.cfg.CountWithin,
 		WindowMessages: a.cfg.WindowMessages,
 		WindowCounters: a.cfg.WindowCounters,
 		WindowMemory:   a.cfg.WindowMemory,
@@ -68,7 +68,7 @@ func (a *App) aggregatorConfig() aggregator.Config {
 		ShardRate:      a.cfg.ShardRate,
 		DeadLetterRate: a.cfg.DeadLetterRate,
 		WorkerID:       a.cfg.WorkerID,
-		// The loopback bus never delivers twice and pebble says when it cannot tell: then
+		// The in-process bus never delivers twice and pebble says when it cannot tell: then
 		// nothing of an anonymous part can repeat, and its marker would only fill the disk.
 		SkipAnonymousMarkers: a.backends.local && a.backends.dir != "",
 		// It must be done when its step of the stop order is (stop.go), and give back in

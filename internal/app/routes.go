@@ -56,14 +56,14 @@ const busAway = time.Second
 
 func (a *App) ingestConfig() ingest.Config {
 	cfg := ingest.Config{
-		Timeout: a.cfg.RequestTimeout, HorizonFunc: a.window, Logger: a.log.With("route", "increments"),
+		Timeout: a.cfg.RequestTimeout, DedupWindowFunc: a.window, Logger: a.log.With("route", "increments"),
 		Admit: a.space.admit,
 		// Half of the publisher's open batch: 64 bytes of JSON take some 224 bytes there.
 		MaxSending: min(a.cfg.OpenEntries/2, a.cfg.OpenBytes/448),
 		Bus:        max(a.cfg.Linger, 0),
 	}
 	if a.cfg.Linger == 0 {
-		cfg.Bus = a.cfg.Staleness
+		cfg.Bus = a.cfg.CountWithin
 	}
 	if !a.backends.local {
 		cfg.Bus += busAway

@@ -29,7 +29,7 @@ type scheme struct {
 
 var schemes = map[string][]scheme{
 	"bus": {
-		{name: "loopback", usage: "loopback:", local: true},
+		{name: "inproc", usage: "inproc:", local: true},
 		{name: "pubsub", usage: "pubsub://PROJECT/TOPIC?subscription=NAME", params: []string{"subscription", "dead_letter"}},
 	},
 	"store": {

@@ -12,31 +12,31 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// setWindow writes --horizon into the database where an aggregator was given it and the
+// setWindow writes --dedup-window into the database where an aggregator was given it and the
 // database says something else. Without it the database's own window holds.
 func (a *App) setWindow() error {
-	if a.cfg.Horizon == 0 || !a.cfg.Roles.Has(Aggregator) {
+	if a.cfg.DedupWindow == 0 || !a.cfg.Roles.Has(Aggregator) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	checked, err := a.backends.store.Check(ctx)
 	if err != nil {
-		return fmt.Errorf("--horizon: reading the window of the database: %w", err)
+		return fmt.Errorf("--dedup-window: reading the window of the database: %w", err)
 	}
 	was := checked.Settings.Window
-	if was == a.cfg.Horizon {
+	if was == a.cfg.DedupWindow {
 		return nil
 	}
 	for {
-		set, err := a.backends.store.SetWindow(ctx, a.cfg.Horizon)
+		set, err := a.backends.store.SetWindow(ctx, a.cfg.DedupWindow)
 		if err == nil {
-			a.log.LogAttrs(ctx, slog.LevelWarn, "deduplication window of the database set, as --horizon says",
+			a.log.LogAttrs(ctx, slog.LevelWarn, "deduplication window of the database set, as --dedup-window says",
 				slog.Duration("from", was), slog.Duration("to", set.Window), slog.Int64("settings_version", set.Version))
 			return nil
 		}
 		if errors.Is(err, store.ErrDeployment) || !sleep(ctx, time.Second) {
-			return fmt.Errorf("--horizon: setting the window of the database from %s to %s: %w", was, a.cfg.Horizon, err)
+			return fmt.Errorf("--dedup-window: setting the window of the database from %s to %s: %w", was, a.cfg.DedupWindow, err)
 		}
 	}
 }
@@ -60,5 +60,5 @@ func (a *App) window() time.Duration {
 	if a.aggregator != nil {
 		known = a.aggregator.Settings().Window
 	}
-	return cmp.Or(known, a.cfg.Horizon, countmill.DefaultHorizon)
+	return cmp.Or(known, a.cfg.DedupWindow, countmill.DefaultDedupWindow)
 }

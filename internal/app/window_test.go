@@ -50,7 +50,7 @@ func TestTheWindowIsTheDatabases(t *testing.T) {
 		{time.Hour, time.Hour, 3, "from=48h0m0s to=1h0m0s settings_version=3"},
 	} {
 		var log bytes.Buffer
-		r := upOn(t, s, Config{Horizon: step.given, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		r := upOn(t, s, Config{DedupWindow: step.given, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 		r.waitReady(t)
 		if got := r.metric(t, "countmill_dedup_window_seconds"); got != step.window.Seconds() {
 			t.Errorf("given %s: goes by a window of %v s, want %s", step.given, got, step.window)
@@ -85,7 +85,7 @@ func TestSettingTheWindowIsTriedAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := fakestore.New(fakestore.Options{Window: 24 * time.Hour})
 			s.On(fakestore.SetWindow, fakestore.Script(answer, answer))
-			a := &App{cfg: Config{Roles: Aggregator, Horizon: time.Hour}, log: slog.New(slog.DiscardHandler), backends: &backends{store: s}}
+			a := &App{cfg: Config{Roles: Aggregator, DedupWindow: time.Hour}, log: slog.New(slog.DiscardHandler), backends: &backends{store: s}}
 			err := a.setWindow()
 			checked, _ := s.Check(t.Context())
 			if (err != nil) != want.wrong || checked.Settings.Window != want.window || s.Calls(fakestore.SetWindow) != want.calls {

@@ -97,7 +97,7 @@ func partOf(delta int64) wire.Part {
 // However a letter is asked for, by its ids or as new, in whatever order and whatever became of
 // the request before: it counts once.
 func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
-	for name, age := range map[string]time.Duration{"young": 0, "at the end of the window": countmill.DefaultHorizon - time.Minute} {
+	for name, age := range map[string]time.Duration{"young": 0, "at the end of the window": countmill.DefaultDedupWindow - time.Minute} {
 		for _, order := range [][2]bool{{false, true}, {true, false}, {true, true}} {
 			t.Run(name, func(t *testing.T) {
 				inPostOffice(t, func(t *testing.T, p *postOffice) {

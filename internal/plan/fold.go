@@ -141,10 +141,10 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 }
 
 // due is how long it takes from one window to the next where each of so many aggregators gets
-// so many batches a second. With --staleness all batches of a moment are in one window of each
+// so many batches a second. With --count-within all batches of a moment are in one window of each
 // aggregator that gets any.
 func (l Load) due(rate float64, aggregators int) float64 {
-	if l.Staleness == 0 {
+	if l.CountWithin == 0 {
 		return l.Window.Seconds() + 1/rate
 	}
 	batches := rate * float64(aggregators) * l.within()

@@ -19,10 +19,10 @@ type Load struct {
 	Publishers int
 
 	Linger, Window time.Duration // of publishers' batches and aggregators' windows
-	Staleness      time.Duration // how old an increment may be when it is counted; 0: the lingers decide
+	CountWithin    time.Duration // how old an increment may be when it is counted; 0: the lingers decide
 	Aggregators    int           // 0: as many as keep up
 	CommitTime     time.Duration // what the store takes for a commit
-	Horizon        time.Duration
+	DedupWindow    time.Duration
 
 	StartShards int     // of a new counter
 	MaxShards   int     // of a counter at most
@@ -42,7 +42,7 @@ func Defaults() Load {
 	return Load{
 		Counters: 1, Publishers: 1, NameBytes: 20,
 		Linger: 250 * time.Millisecond, Window: 100 * time.Millisecond,
-		CommitTime: 50 * time.Millisecond, Horizon: countmill.DefaultHorizon,
+		CommitTime: 50 * time.Millisecond, DedupWindow: countmill.DefaultDedupWindow,
 		StartShards: 1, MaxShards: 128, ShardRate: 1,
 		MaxStaleness: 2 * time.Second, Readers: 1,
 		Prices: DefaultPrices(),
@@ -85,9 +85,9 @@ func (l Load) Check() error {
 	between("asked", float64(l.Asked), 0, float64(l.Counters))
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
-	check(l.Staleness == 0 || l.Staleness >= minStaleness && l.Staleness <= maxStaleness, "staleness", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.Staleness)
+	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)
 	lasting("commit-time", l.CommitTime, time.Millisecond, 10*time.Second)
-	lasting("horizon", l.Horizon, time.Hour, 366*24*time.Hour)
+	lasting("dedup-window", l.DedupWindow, time.Hour, 366*24*time.Hour)
 	lasting("max-staleness", l.MaxStaleness, 0, time.Hour)
 	for _, p := range l.Prices.Each() {
 		between(p.Flag, *p.Dollars, 0, 1e6)

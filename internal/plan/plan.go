@@ -79,7 +79,7 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
 	c.EntitiesDeleted = c.MarkersWritten
 	// A TTL policy deletes them up to a day later.
-	c.Markers = c.MarkersWritten * (l.Horizon + store.MarkerSlack).Seconds()
+	c.Markers = c.MarkersWritten * (l.DedupWindow + store.MarkerSlack).Seconds()
 
 	folds := make([]float64, len(of))
 	served := l.served(of)

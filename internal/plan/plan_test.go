@@ -153,10 +153,10 @@ func TestStoredSizes(t *testing.T) {
 	}
 }
 
-// Markers stay for the horizon and two hours, and are deleted as fast as they are written.
+// Markers stay for the deduplication window and two hours, and are deleted as fast as they are written.
 func TestStoredMarkers(t *testing.T) {
 	t.Parallel()
-	p := planned(t, func(l *Load) { l.Publishers, l.Rate, l.Horizon = 10, 1e5, 10*time.Hour })
+	p := planned(t, func(l *Load) { l.Publishers, l.Rate, l.DedupWindow = 10, 1e5, 10*time.Hour })
 	c := p.Countmill
 	near(t, "markers", c.Markers, 40*12*3600, 0.001)
 	if c.EntitiesDeleted != c.MarkersWritten || c.Month.Deletes == 0 {
@@ -170,7 +170,7 @@ func TestStaleness(t *testing.T) {
 	t.Parallel()
 	of := func(staleness time.Duration, rate float64, publishers, aggregators int) Cost {
 		return planned(t, func(l *Load) {
-			l.Staleness, l.Rate, l.Publishers, l.Aggregators = staleness, rate, publishers, aggregators
+			l.CountWithin, l.Rate, l.Publishers, l.Aggregators = staleness, rate, publishers, aggregators
 		}).Countmill
 	}
 	for _, c := range []struct {
@@ -187,11 +187,11 @@ func TestStaleness(t *testing.T) {
 		near(t, "commits", c.got.Commits, c.commits, 0.05)
 	}
 	l := Defaults()
-	l.Rate, l.Staleness = 1, 50*time.Millisecond
-	if err := l.Check(); err == nil || !strings.Contains(err.Error(), "--staleness: must be from 100ms to 1m0s, or 0s, got 50ms") {
+	l.Rate, l.CountWithin = 1, 50*time.Millisecond
+	if err := l.Check(); err == nil || !strings.Contains(err.Error(), "--count-within: must be from 100ms to 1m0s, or 0s, got 50ms") {
 		t.Errorf("got %v", err)
 	}
-	if minStaleness != publisher.MinStaleness || maxStaleness != publisher.MaxStaleness {
+	if minStaleness != publisher.MinCountWithin || maxStaleness != publisher.MaxCountWithin {
 		t.Error("the plan takes another staleness than publishers do")
 	}
 }
@@ -338,15 +338,15 @@ func TestDefaultsAreTheProducts(t *testing.T) {
 	d := Defaults()
 	for name, want := range map[string]string{
 		"linger": d.Linger.String(), "window-linger": d.Window.String(), "max-staleness": d.MaxStaleness.String(),
-		"horizon": "auto", "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
+		"dedup-window": "auto", "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
 		"open-entries": "2000000", "open-bytes": "256MiB",
 	} {
 		if is[name] != want {
 			t.Errorf("--%s: countmill has %s, the plan %s", name, is[name], want)
 		}
 	}
-	if d.Horizon != countmill.DefaultHorizon {
-		t.Errorf("a new database remembers ids for %s, the plan says %s", countmill.DefaultHorizon, d.Horizon)
+	if d.DedupWindow != countmill.DefaultDedupWindow {
+		t.Errorf("a new database remembers ids for %s, the plan says %s", countmill.DefaultDedupWindow, d.DedupWindow)
 	}
 	if windowMessages != 10_000 || windowEntities != 100_000 || windowBytes != 64<<20 || openEntries != 1_000_000 || openBytes != 128<<20 {
 		t.Error("the limits that are compared above are not those of the plan")

@@ -30,12 +30,12 @@ type batch struct {
 // send is what each publisher does.
 //
 // A batch begins with an increment, publishers/rate after the last one was sealed, and
-// gathers for the linger. With --staleness all publishers seal at the same moments, each of
+// gathers for the linger. With --count-within all publishers seal at the same moments, each of
 // them that has something.
 func (l Load) send(of []class) batch {
 	gap := float64(l.Publishers) / l.Rate
 	n := (l.Linger.Seconds() + gap) / gap
-	if l.Staleness > 0 {
+	if l.CountWithin > 0 {
 		n = l.within() / gap / -math.Expm1(-l.within()/gap)
 	}
 	b := l.batch(of, n)
@@ -56,16 +56,16 @@ func (l Load) send(of []class) batch {
 	return b
 }
 
-// What --staleness may be (package publisher).
+// What --count-within may be (package publisher).
 const (
 	minStaleness = 100 * time.Millisecond
 	maxStaleness = time.Minute
 )
 
-// within is how long batches wait with --staleness, in seconds: all of it but a twentieth, and
+// within is how long batches wait with --count-within, in seconds: all of it but a twentieth, and
 // 150 ms for the way and the commit.
 func (l Load) within() float64 {
-	return (l.Staleness - l.Staleness/20 - min(l.Staleness, time.Second)*3/20).Seconds()
+	return (l.CountWithin - l.CountWithin/20 - min(l.CountWithin, time.Second)*3/20).Seconds()
 }
 
 // fits reports whether the open batch lasts for the linger.

@@ -114,7 +114,7 @@ func (b *Block) add(row *Row, ids map[name]int64) {
 // Keyed is the body of a request with the block's Idempotency-Key: the increments without
 // ids, and how many they are. One of them says the time began unless it is younger: a
 // request is as old as its youngest increment, and one that is sent again beyond the
-// horizon is refused and never counted again.
+// window is refused and never counted again.
 func (b *Block) Keyed(began time.Time) (body []byte, n int) {
 	for _, inc := range b.Good {
 		if inc.ID != "" {

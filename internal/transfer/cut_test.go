@@ -15,7 +15,7 @@ import (
 
 func cut(t *testing.T, text string, began time.Time) []*Block {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), NDJSON, began, horizon)
+	r, err := NewReader(strings.NewReader(text), NDJSON, began, window)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestCutDoesNotDependOnTheClock(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	for i := range 2_000 {
-		fmt.Fprintf(&text, "{\"counter\":\"a\",\"delta\":%d,\"time\":%q}\n", countmill.MaxDelta-i, began.Add(-horizon+time.Duration(i)*time.Minute).Format(time.RFC3339))
+		fmt.Fprintf(&text, "{\"counter\":\"a\",\"delta\":%d,\"time\":%q}\n", countmill.MaxDelta-i, began.Add(-window+time.Duration(i)*time.Minute).Format(time.RFC3339))
 	}
 	first, later := cut(t, text.String(), began), cut(t, text.String(), began.Add(24*time.Hour))
 	if len(first) != len(later) || len(first) < 3 {

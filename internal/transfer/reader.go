@@ -32,13 +32,13 @@ type Reader struct {
 	columns *columns // of CSV; nil for NDJSON
 	line    int
 	began   time.Time
-	horizon time.Duration
+	window  time.Duration
 }
 
 // NewReader reads r, which has to have a header where format is CSV. The times of rows are
 // judged as of began.
-func NewReader(r io.Reader, format Format, began time.Time, horizon time.Duration) (*Reader, error) {
-	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), began: began, horizon: horizon}
+func NewReader(r io.Reader, format Format, began time.Time, window time.Duration) (*Reader, error) {
+	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), began: began, window: window}
 	if format != CSV {
 		return d, nil
 	}
@@ -73,7 +73,7 @@ func (d *Reader) Next() (Row, error) {
 		row.Inc, row.Err = decode(text)
 	}
 	if row.Err == nil && !row.Inc.Time.IsZero() {
-		row.Err = countmill.CheckTime(row.Inc.Time, d.began, d.horizon)
+		row.Err = countmill.CheckTime(row.Inc.Time, d.began, d.window)
 	}
 	return row, nil
 }

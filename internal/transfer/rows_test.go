@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	began   = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
-	horizon = countmill.DefaultHorizon
+	began  = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+	window = countmill.DefaultDedupWindow
 )
 
 func newReader(t *testing.T, text string, format Format) *Reader {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), format, began, horizon)
+	r, err := NewReader(strings.NewReader(text), format, began, window)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestBadRows(t *testing.T) {
 		{CSV, "a,1," + strings.Repeat("i", 129) + ",", "id is too long"},
 		{CSV, "a,1,,yesterday", "time is not a time"},
 		{CSV, "a,1,,2026-01-10T1:00:00Z", "time is not a time"},
-		{CSV, "a,1,,2026-01-02T11:59:59Z", "time is beyond the horizon"},
+		{CSV, "a,1,,2026-01-02T11:59:59Z", "time is beyond the deduplication window"},
 		{CSV, "a,1,,2026-01-10T12:05:01Z", "time is in the future"},
 		{CSV, `a"b,1,,`, "is no CSV"},
 		{CSV, `"a,1,,`, "is no CSV"},
@@ -117,7 +117,7 @@ func TestBadRows(t *testing.T) {
 		{NDJSON, `{"counter":"a","value":1}`, "is not a field"},
 		{NDJSON, `[{"counter":"a"}]`, "is an array"},
 		{NDJSON, `{"counter":"a"}{"counter":"b"}`, "goes on after its end"},
-		{NDJSON, `{"counter":"a","time":"2026-01-02T11:59:59Z"}`, "time is beyond the horizon"},
+		{NDJSON, `{"counter":"a","time":"2026-01-02T11:59:59Z"}`, "time is beyond the deduplication window"},
 		{NDJSON, `counter,delta`, "is not valid JSON"},
 		{NDJSON, long, "longer than a row can be"},
 	} {
@@ -151,7 +151,7 @@ func TestBadHeaders(t *testing.T) {
 		"\"counter,delta\n":      "the header is no CSV",
 		long(100) + ",delta\n":   "...",
 	} {
-		_, err := NewReader(strings.NewReader(text), CSV, began, horizon)
+		_, err := NewReader(strings.NewReader(text), CSV, began, window)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", text, err, want)
 		}
@@ -163,7 +163,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestReadErrorIsNoEnd(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the disk is away")
-	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, began, horizon)
+	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, began, window)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 		t.Errorf("identified: got %d rows %s, want %s", n, ids, want)
 	}
 	for _, body := range [][]byte{keyed, ids} {
-		if _, err := wire.DecodeJSON(body, wire.NDJSON, began, horizon); err != nil {
+		if _, err := wire.DecodeJSON(body, wire.NDJSON, began, window); err != nil {
 			t.Errorf("the server refuses %s: %v", body, err)
 		}
 	}
@@ -282,7 +282,7 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 }
 
 // All parts of a keyed request are as young as its youngest increment: so the time on one
-// row makes the whole of it refusable beyond the horizon.
+// row makes the whole of it refusable beyond the deduplication window.
 func TestOneTimeIsEnough(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -294,7 +294,7 @@ func TestOneTimeIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, _ := b.Keyed(began)
-	incs, err := wire.DecodeJSON(body, wire.NDJSON, began, horizon)
+	incs, err := wire.DecodeJSON(body, wire.NDJSON, began, window)
 	if err != nil {
 		t.Fatal(err)
 	}

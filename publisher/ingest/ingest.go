@@ -47,9 +47,9 @@ type Config struct {
 	// BodyTimeout is how long a request's body may take to arrive. Default 30s.
 	BodyTimeout time.Duration
 
-	// HorizonFunc says how old the time of an increment may be, as the publisher's does.
-	// Default countmill.DefaultHorizon, always.
-	HorizonFunc func() time.Duration
+	// DedupWindowFunc says how old the time of an increment may be, as the publisher's does.
+	// Default countmill.DefaultDedupWindow, always.
+	DedupWindowFunc func() time.Duration
 
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
@@ -85,8 +85,8 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = positiveOr(c.Timeout, 10*time.Second)
 	c.BodyTimeout = positiveOr(c.BodyTimeout, 30*time.Second)
-	if c.HorizonFunc == nil {
-		c.HorizonFunc = func() time.Duration { return countmill.DefaultHorizon }
+	if c.DedupWindowFunc == nil {
+		c.DedupWindowFunc = func() time.Duration { return countmill.DefaultDedupWindow }
 	}
 	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
 	c.MaxPending = max(positiveOr(c.MaxPending, 64<<20), (c.MaxBody+1)/keen*(keen+1)+keen)
@@ -268,7 +268,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, q *incoming) erro
 		return err
 	}
 	q.bytes = len(buf)
-	q.incs, err = wire.DecodeJSON(buf, q.form, time.Now(), h.cfg.HorizonFunc())
+	q.incs, err = wire.DecodeJSON(buf, q.form, time.Now(), h.cfg.DedupWindowFunc())
 	return err
 }
 

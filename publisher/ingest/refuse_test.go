@@ -69,7 +69,7 @@ func TestRefuses(t *testing.T) {
 		{"differently-cased field", post(`{"counter":"a","Delta":1}`), delta("1"), 400, "Delta", "counter, delta, id, time", ""},
 		{"bad time", post(`{"counter":"a","time":"now"}`), post(at(0)), 400, "time", "RFC 3339", ""},
 		// Package wire tests these limits to the second; here it may be a while before the request is sent.
-		{"time beyond the horizon", post(at(-8*24*time.Hour - time.Minute)), post(at(-8*24*time.Hour + time.Hour)), 400, "time", "at most 192h0m0s ago", ""},
+		{"time beyond the deduplication window", post(at(-8*24*time.Hour - time.Minute)), post(at(-8*24*time.Hour + time.Hour)), 400, "time", "at most 192h0m0s ago", ""},
 		{"time ahead", post(at(time.Hour)), post(at(4 * time.Minute)), 400, "time", "at most 5m0s ahead", ""},
 		{"long id", post(`{"counter":"a","id":"` + id129 + `"}`), post(`{"counter":"a","id":"` + id129[1:] + `"}`), 400, "id", "1 to 128 bytes", ""},
 		{"empty id", post(`{"counter":"a","id":""}`), post(good), 400, "id", "1 to 128 bytes", ""},

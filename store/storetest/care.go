@@ -53,7 +53,7 @@ func testCheckIsFine(t *testing.T, su *suite) {
 		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
 		}
-		// The horizon is judged by it. Zero says that it is the machine's own clock.
+		// The deduplication window is judged by it. Zero says that it is the machine's own clock.
 		if after := readTime(t, s); !at.IsZero() && (at.Before(before) || at.After(after)) {
 			t.Errorf("Check says that it is %s, between reads as of %s and %s", at, before, after)
 		}
@@ -215,7 +215,7 @@ func testReopen(t *testing.T, su *suite) {
 	s := su.open(t)
 	m := marker()
 	for round := range 3 {
-		raise(t, s, store.Growth{Counter: "a", Shards: round + 2})
+		grow(t, s, store.Growth{Counter: "a", Shards: round + 2})
 		mustFold(t, s, commit(nil, add("a", 0, 1), add("a", round+1, 5)))
 		if round == 0 {
 			mustFold(t, s, commit(one(m), add("b", 0, wire.MaxSum)))

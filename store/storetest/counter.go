@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
+func testGrowCounterNeverLowers(t *testing.T, su *suite) {
 	s := su.open(t)
 	for _, step := range []struct{ raise, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
 		got, err := s.GrowCounter(t.Context(), "a", step.raise)
@@ -26,7 +26,7 @@ func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
 			t.Errorf("after GrowCounter to %d: records name %v shards, want %d and 0", step.raise, got, step.want)
 		}
 	}
-	raise(t, s, store.Growth{Counter: "b", Shards: 20})
+	grow(t, s, store.Growth{Counter: "b", Shards: 20})
 	if got, err := s.GrowCounter(t.Context(), "b", 5); got != 20 || err != nil {
 		t.Errorf("GrowCounter of what an aggregator raised: got %d, %v, want 20", got, err)
 	}
@@ -35,7 +35,7 @@ func testRaiseCounterNeverLowers(t *testing.T, su *suite) {
 // A reset takes off what was folded by its look-up, and nothing that was folded later.
 func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "b", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "b", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -12), add("b", 0, 1)))
 	seen := look(t, s, "a")
 	mustFold(t, s, commit(nil, add("a", 1, 100)))
@@ -50,7 +50,7 @@ func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
 		t.Errorf("second reset: got %+v, want %+v", got, want)
 	}
 	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 93, ResetState: store.ResetState{Baseline: 93, ResetAt: again.At}})
-	raise(t, s, store.Growth{Counter: "a", Shards: 9})
+	grow(t, s, store.Growth{Counter: "a", Shards: 9})
 	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 93, ResetState: store.ResetState{Baseline: 93, ResetAt: again.At}})
 	if got := list(t, s, "a", "", 2); len(got) != 1 || got[0].Shards != 9 || got[0].Reset.Baseline != 93 || !got[0].Reset.ResetAt.Equal(again.At) {
 		t.Errorf("List: got %+v, want 9 shards and a baseline of 93", got)
@@ -59,7 +59,7 @@ func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
 
 func testResetIsIdempotent(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, math.MinInt64/2)))
 	first := resetOf("a", look(t, s, "a"))
 	done := reset(t, s, first)
@@ -77,7 +77,7 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 	}
 	none := resetOf("nobody's", look(t, s, "nobody's"))
 	done = reset(t, s, none)
-	raise(t, s, store.Growth{Counter: "nobody's", Shards: 1})
+	grow(t, s, store.Growth{Counter: "nobody's", Shards: 1})
 	mustFold(t, s, commit(nil, add("nobody's", 0, 1)))
 	again := resetOf("nobody's", look(t, s, "nobody's"))
 	again.ID = none.ID
@@ -91,7 +91,7 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 // older than the baseline.
 func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 3)))
 	early := look(t, s, "a")
 	mustFold(t, s, commit(nil, add("a", 0, 4)))
@@ -118,7 +118,7 @@ func testResetSeesTheLastOne(t *testing.T, su *suite) {
 // the clock shows now.
 func testResetAfterAClockAhead(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 3)))
 	ahead := look(t, s, "a")
 	ahead.At = ahead.At.Add(store.MaxLook - 10*time.Second)
@@ -127,7 +127,7 @@ func testResetAfterAClockAhead(t *testing.T, su *suite) {
 	}
 	last := ahead.At
 	for n := range 3 {
-		raise(t, s, store.Growth{Counter: "a", Shards: 1}) // ends a delete
+		grow(t, s, store.Growth{Counter: "a", Shards: 1}) // ends a delete
 		mustFold(t, s, commit(nil, add("a", 0, 4)))
 		seen := look(t, s, "a")
 		r := resetOf("a", seen)
@@ -153,7 +153,7 @@ func testResetAfterAClockAhead(t *testing.T, su *suite) {
 // A reset does nothing on the word of a look-up that is too old or of another life.
 func testResetRefusesOldLooks(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 1}, store.Growth{Counter: "full", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 1}, store.Growth{Counter: "full", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 3)))
 	change := func(counter string, f func(*store.Sum)) store.ResetRequest {
 		seen := look(t, s, counter)
@@ -188,7 +188,7 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 // Beside folds and raises every increment is either removed by one reset or in the total.
 func testResetsBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 4})
+	grow(t, s, store.Growth{Counter: "a", Shards: 4})
 	var removed int64
 	var work, resets sync.WaitGroup
 	stop := make(chan struct{})
@@ -229,7 +229,7 @@ func testReopenedResets(t *testing.T, su *suite) {
 		t.Skip("not a store that lasts")
 	}
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 2})
+	grow(t, s, store.Growth{Counter: "a", Shards: 2})
 	mustFold(t, s, commit(nil, add("a", 1, 6)))
 	d := resetOf("a", look(t, s, "a"))
 	d.Delete = true

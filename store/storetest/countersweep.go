@@ -14,7 +14,7 @@ import (
 
 // Aggregators are told that a deleted counter has no record, and their raise makes it a
 // counter again.
-func testDeleteEndsWithARaise(t *testing.T, su *suite) {
+func testDeleteEndsWithAGrowth(t *testing.T, su *suite) {
 	s := su.open(t)
 	deleteIt := func() store.Sum {
 		d := resetOf("a", look(t, s, "a"))
@@ -29,12 +29,12 @@ func testDeleteEndsWithARaise(t *testing.T, su *suite) {
 		}
 		return got
 	}
-	raise(t, s, store.Growth{Counter: "a", Shards: 6})
+	grow(t, s, store.Growth{Counter: "a", Shards: 6})
 	mustFold(t, s, commit(nil, add("a", 5, 2)))
 	for name, back := range map[string]func(){
-		"Raise":           func() { raise(t, s, store.Growth{Counter: "a", Shards: 1}) },
+		"Raise":           func() { grow(t, s, store.Growth{Counter: "a", Shards: 1}) },
 		"GrowCounter":     func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
-		"a fold's raises": func() { foldRaise(t, s, "a") },
+		"a fold's raises": func() { foldGrowth(t, s, "a") },
 	} {
 		if name == "a fold's raises" && !s.Limits().GrowsInFold {
 			continue
@@ -51,7 +51,7 @@ func testDeleteEndsWithARaise(t *testing.T, su *suite) {
 	}
 }
 
-func foldRaise(t *testing.T, s store.Store, counter string) {
+func foldGrowth(t *testing.T, s store.Store, counter string) {
 	t.Helper()
 	c := commit(nil, add(counter, 0, 1))
 	c.Growths = []store.Growth{{Counter: counter, Shards: 1}}
@@ -64,7 +64,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	s := su.open(t)
 	names := []string{"counted", "gone", "kept", "raised"}
 	for _, name := range names {
-		raise(t, s, store.Growth{Counter: name, Shards: 20})
+		grow(t, s, store.Growth{Counter: name, Shards: 20})
 		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
 		if name == "kept" {
 			continue
@@ -89,7 +89,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	}
 	sweep(time.Hour, 0)
 	mustFold(t, s, commit(nil, add("counted", 7, 1)))
-	raise(t, s, store.Growth{Counter: "raised", Shards: 20})
+	grow(t, s, store.Growth{Counter: "raised", Shards: 20})
 	<-time.After(2 * time.Millisecond)
 	sweep(time.Microsecond, 1)
 	checkLook(t, s, "gone", store.Sum{})
@@ -107,7 +107,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 		t.Errorf("a counter that was counted after its delete: got %+v, want a total of 1, and not deleted", got)
 	}
 	sweep(time.Microsecond, 0)
-	raise(t, s, store.Growth{Counter: "gone", Shards: 2})
+	grow(t, s, store.Growth{Counter: "gone", Shards: 2})
 	mustFold(t, s, commit(nil, add("gone", 1, 9)))
 	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: 9})
 }
@@ -118,7 +118,7 @@ func testSweepBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)
 	for round := range max(su.rounds/20, 3) {
 		counter := fmt.Sprint("c", round)
-		raise(t, s, store.Growth{Counter: counter, Shards: 2})
+		grow(t, s, store.Growth{Counter: counter, Shards: 2})
 		mustFold(t, s, commit(nil, add(counter, 0, 5)))
 		d := resetOf(counter, look(t, s, counter))
 		d.Delete = true

@@ -75,8 +75,8 @@ var defects = map[string]*defect{
 	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) store.Store { return &lazy{Store: s} }},
 	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) store.Store { return coarse{s} }},
 	"lowers records":                    {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) store.Store { return &lowering{s, map[string]int{}} }},
-	"raises before it folds":            {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{RaisesInFold: true}},
-	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{RaisesInFold: true}},
+	"raises before it folds":            {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{GrowsInFold: true}},
+	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{GrowsInFold: true}},
 	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
 	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
 	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) store.Store { return &turning{Store: s} }},
@@ -391,11 +391,11 @@ type lowering struct {
 	last map[string]int
 }
 
-func (l *lowering) Grow(ctx context.Context, raises []store.Growth) error {
-	for _, r := range raises {
+func (l *lowering) Grow(ctx context.Context, growths []store.Growth) error {
+	for _, r := range growths {
 		l.last[r.Counter] = r.Shards
 	}
-	return l.Store.Grow(ctx, raises)
+	return l.Store.Grow(ctx, growths)
 }
 
 func (l *lowering) Shards(_ context.Context, counters []string) ([]int, error) {

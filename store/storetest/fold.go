@@ -104,7 +104,7 @@ func testFoldTakesLimits(t *testing.T, su *suite) {
 func testFoldTakesAnyName(t *testing.T, su *suite) {
 	s := su.open(t)
 	for i, name := range oddNames {
-		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
+		grow(t, s, store.Growth{Counter: name, Shards: i + 1})
 		mustFold(t, s, commit(nil, add(name, 0, int64(i+1)), add(name, i+1, int64(1000+i))))
 	}
 	v := s.View()

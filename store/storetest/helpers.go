@@ -41,7 +41,7 @@ func newID(class wire.Class) wire.PartID {
 	return id[0]
 }
 
-// marker is a new marker that expires in about the default horizon.
+// marker is a new marker that expires in about the default deduplication window.
 func marker() store.Marker {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -51,7 +51,7 @@ func marker() store.Marker {
 		Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[:])),
 		Fold:        binary.BigEndian.Uint64(b[8:]),
 		At:          at,
-		ExpireAt:    at.Add(countmill.DefaultHorizon + store.MarkerSlack),
+		ExpireAt:    at.Add(countmill.DefaultDedupWindow + store.MarkerSlack),
 	}
 }
 
@@ -185,9 +185,9 @@ func applied(t testing.TB, s store.Store, ids ...wire.PartID) []store.Marker {
 	return found
 }
 
-func raise(t testing.TB, s store.Store, raises ...store.Growth) {
+func grow(t testing.TB, s store.Store, growths ...store.Growth) {
 	t.Helper()
-	if err := s.Grow(t.Context(), raises); err != nil {
+	if err := s.Grow(t.Context(), growths); err != nil {
 		t.Fatalf("Raise: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func letter(key string) store.DeadLetter {
 	now := time.Now().Truncate(time.Microsecond)
 	return store.DeadLetter{
 		Key: key, Payload: []byte("payload of " + key + "\x00\xff"), Source: "0123", Time: now.Add(-time.Hour),
-		Reason: "beyond the horizon: é", Maybe: true, At: now,
+		Reason: "beyond the deduplication window: é", Maybe: true, At: now,
 	}
 }
 

@@ -56,13 +56,13 @@ func testAppliedTakesLimits(t *testing.T, su *suite) {
 	}
 }
 
-func testRaiseNeverLowers(t *testing.T, su *suite) {
+func testGrowNeverLowers(t *testing.T, su *suite) {
 	s := su.open(t)
 	if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{0, 0}) {
 		t.Errorf("counters without records: got %v, want 0 and 0", got)
 	}
 	for _, step := range []struct{ raise, want int }{{1, 1}, {1, 1}, {20, 20}, {5, 20}, {20, 20}, {999, 999}, {1, 999}} {
-		raise(t, s, store.Growth{Counter: "a", Shards: step.raise})
+		grow(t, s, store.Growth{Counter: "a", Shards: step.raise})
 		if got := shards(t, s, "b", "a"); !slices.Equal(got, []int{0, step.want}) {
 			t.Errorf("after Raise to %d: got %v, want 0 and %d", step.raise, got, step.want)
 		}
@@ -76,27 +76,27 @@ func testRaiseNeverLowers(t *testing.T, su *suite) {
 	}
 }
 
-func testRaiseTakesLimits(t *testing.T, su *suite) {
+func testGrowTakesLimits(t *testing.T, su *suite) {
 	s := su.open(t)
-	raises := make([]store.Growth, s.Limits().Keys)
-	counters, want := make([]string, len(raises)), make([]int, len(raises))
-	for i := range raises {
+	growths := make([]store.Growth, s.Limits().Keys)
+	counters, want := make([]string, len(growths)), make([]int, len(growths))
+	for i := range growths {
 		counters[i], want[i] = fmt.Sprint("c", i), i%999+1
-		raises[i] = store.Growth{Counter: counters[i], Shards: want[i]}
+		growths[i] = store.Growth{Counter: counters[i], Shards: want[i]}
 	}
-	raise(t, s, raises...)
+	grow(t, s, growths...)
 	if diff := cmp.Diff(want, shards(t, s, counters...)); diff != "" {
 		t.Errorf("Shards (-want +got):\n%s", diff)
 	}
 }
 
 // A fold that raises does all of it or nothing, and lowers no record either.
-func testFoldRaises(t *testing.T, su *suite) {
+func testFoldGrows(t *testing.T, su *suite) {
 	s := su.open(t)
 	if !s.Limits().GrowsInFold {
 		t.Skip("the store says that it does not")
 	}
-	raises := func(markers []store.Marker, a, b int) *store.Commit {
+	growths := func(markers []store.Marker, a, b int) *store.Commit {
 		c := commit(markers, add("a", 0, 1), add("b", 0, 10))
 		c.Growths = []store.Growth{{Counter: "a", Shards: a}, {Counter: "b", Shards: b}}
 		return c
@@ -108,10 +108,10 @@ func testFoldRaises(t *testing.T, su *suite) {
 		shards []int
 		total  int64
 	}{
-		{raises(nil, 1, 3), nil, []int{1, 3}, 11},
-		{raises(one(m), 2, 2), nil, []int{2, 3}, 22},
-		{raises(one(m), 999, 999), store.ErrMarkerExists, []int{2, 3}, 22},
-		{raises(one(marker()), 1, 1), nil, []int{2, 3}, 33},
+		{growths(nil, 1, 3), nil, []int{1, 3}, 11},
+		{growths(one(m), 2, 2), nil, []int{2, 3}, 22},
+		{growths(one(m), 999, 999), store.ErrMarkerExists, []int{2, 3}, 22},
+		{growths(one(marker()), 1, 1), nil, []int{2, 3}, 33},
 	} {
 		if _, err := s.Fold(t.Context(), step.commit); !errors.Is(err, step.want) {
 			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Growths, err, step.want)
@@ -129,7 +129,7 @@ func testFoldRaises(t *testing.T, su *suite) {
 	}
 }
 
-func testConcurrentRaisesKeepTheLargest(t *testing.T, su *suite) {
+func testConcurrentGrowthsKeepTheLargest(t *testing.T, su *suite) {
 	s := su.open(t)
 	for round := range su.rounds / 10 {
 		counter := fmt.Sprint("c", round)
@@ -156,7 +156,7 @@ func testListOrder(t *testing.T, su *suite) {
 	s := su.open(t)
 	want := make([]store.Record, 0, len(oddNames))
 	for i, name := range oddNames {
-		raise(t, s, store.Growth{Counter: name, Shards: i + 1})
+		grow(t, s, store.Growth{Counter: name, Shards: i + 1})
 		want = append(want, store.Record{Counter: name, Shards: i + 1})
 	}
 	mustFold(t, s, commit(nil, add("no record", 0, 1)))
@@ -181,11 +181,11 @@ func testListOrder(t *testing.T, su *suite) {
 
 func testListPages(t *testing.T, su *suite) {
 	s := su.open(t)
-	raises := make([]store.Growth, 25)
-	for i := range raises {
-		raises[i] = store.Growth{Counter: fmt.Sprintf("p/%02d", i), Shards: 1}
+	growths := make([]store.Growth, 25)
+	for i := range growths {
+		growths[i] = store.Growth{Counter: fmt.Sprintf("p/%02d", i), Shards: 1}
 	}
-	raise(t, s, append(raises, store.Growth{Counter: "o", Shards: 1}, store.Growth{Counter: "p0", Shards: 1})...)
+	grow(t, s, append(growths, store.Growth{Counter: "o", Shards: 1}, store.Growth{Counter: "p0", Shards: 1})...)
 	var got []string
 	after := ""
 	for {

@@ -134,7 +134,7 @@ func testNewStoreHasItsWindow(t *testing.T, su *suite) {
 	checked := check(t, s)
 	since := checked.Settings.Since
 	checkSince(t, s, since)
-	wantSettings(t, "new", checked.Settings, store.NewSettings(countmill.DefaultHorizon, since), checked.At)
+	wantSettings(t, "new", checked.Settings, store.NewSettings(countmill.DefaultDedupWindow, since), checked.At)
 }
 
 func testWindowChanges(t *testing.T, su *suite) {
@@ -294,7 +294,7 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		s := su.machine(t, m)
 		start := m.Now()
 		old := marker()
-		old.At = start.Add(-countmill.DefaultHorizon + time.Hour)
+		old.At = start.Add(-countmill.DefaultDedupWindow + time.Hour)
 		mustFold(t, s, commit(one(old), add("a", 0, 1)))
 
 		m.set(time.Date(wrong, 5, 5, 5, 0, 0, 0, time.UTC))
@@ -307,7 +307,7 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		now := m.pass(t, s, time.Second)
 		su.sweep(t, s)
 
-		if now.ForgetBefore.Sub(start.Add(-countmill.DefaultHorizon)) > time.Hour {
+		if now.ForgetBefore.Sub(start.Add(-countmill.DefaultDedupWindow)) > time.Hour {
 			t.Errorf("after a moment in %d ForgetBefore is %s, and the clock is %s", wrong, now.ForgetBefore, m.Now())
 		}
 		if _, err := s.Fold(t.Context(), commit(one(old), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {

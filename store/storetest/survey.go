@@ -57,7 +57,7 @@ func testShardPages(t *testing.T, su *suite) {
 	for i, name := range oddNames {
 		n := i%3 + 1
 		if i%4 != 3 { // else there is no record
-			raise(t, s, store.Growth{Counter: name, Shards: n})
+			grow(t, s, store.Growth{Counter: name, Shards: n})
 		}
 		for shard := range n + i%2 { // some beyond the record
 			record := n
@@ -91,7 +91,7 @@ func testShardPages(t *testing.T, su *suite) {
 func testShardsOf(t *testing.T, su *suite) {
 	s := su.open(t)
 	before := readTime(t, s).Add(-time.Minute)
-	raise(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "a:1", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "a:1", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 1, -5), add("a", 0, 3), add("a", countmill.MaxShards-1, 7), add("a:1", 0, 100)))
 	for i := range 4 {
 		if i > 0 {
@@ -129,7 +129,7 @@ func testShardPageIsOfOneMoment(t *testing.T, su *suite) {
 		defer close(done)
 		for i := range su.rounds / 2 {
 			name := fmt.Sprintf("c%03d", i)
-			raise(t, s, store.Growth{Counter: name, Shards: i%5 + 1})
+			grow(t, s, store.Growth{Counter: name, Shards: i%5 + 1})
 			mustFold(t, s, commit(nil, add(name, i%5, 1)))
 		}
 	}()

@@ -15,7 +15,7 @@ import (
 
 func testLookupAnswersInOrder(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 3})
+	grow(t, s, store.Growth{Counter: "a", Shards: 3})
 	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -6), add("gone", 0, 1)))
 	mustFold(t, s, commit(nil, add("gone", 0, -1)))
 	v := s.View()
@@ -35,7 +35,7 @@ func testLookupTakesLimits(t *testing.T, su *suite) {
 	if s.Keys() < 1000 {
 		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
 	}
-	raise(t, s, store.Growth{Counter: "a", Shards: 999})
+	grow(t, s, store.Growth{Counter: "a", Shards: 999})
 	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
 	keys := make([]store.Key, s.Keys())
 	for i := range keys {
@@ -84,7 +84,7 @@ func testLookupReportsOverflow(t *testing.T, su *suite) {
 
 func testViewIsPinned(t *testing.T, su *suite) {
 	s := su.open(t)
-	raise(t, s, store.Growth{Counter: "a", Shards: 1})
+	grow(t, s, store.Growth{Counter: "a", Shards: 1})
 	mustFold(t, s, commit(nil, add("a", 0, 1)))
 	v := s.View()
 	defer v.Close()
@@ -92,7 +92,7 @@ func testViewIsPinned(t *testing.T, su *suite) {
 	at := v.ReadTime()
 
 	mustFold(t, s, commit(nil, add("a", 0, 10), add("b", 0, 10)))
-	raise(t, s, store.Growth{Counter: "a", Shards: 2}, store.Growth{Counter: "b", Shards: 2})
+	grow(t, s, store.Growth{Counter: "a", Shards: 2}, store.Growth{Counter: "b", Shards: 2})
 	for range 3 {
 		got := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
 			store.Key{Counter: "b", Shard: 0}, store.Key{Counter: "b", Shard: store.RecordKey})

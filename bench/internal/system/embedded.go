@@ -21,7 +21,7 @@ import (
 
 func embeddedSystems() []System {
 	const ack = "Flush has returned: folded into Pebble, synced to disk, counted exactly once, in the total"
-	const how = "publisher, loopback, aggregator and pebble in one process, with the settings of `countmill up`; clock from the first Add to the return of Flush"
+	const how = "publisher, in-process bus, aggregator and pebble in one process, with the settings of `countmill up`; clock from the first Add to the return of Flush"
 	return []System{
 		{
 			Name: "countmill/name", Ack: ack, How: how + "; Publisher.Add by name from as many goroutines as there are CPUs", Loads: names,

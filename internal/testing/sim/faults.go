@@ -103,7 +103,7 @@ var faultNames = [faultCount]string{
 	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
 	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
-	"raise lost", "raise answer lost", "raise applied later", "burial lost", "burial answer lost",
+	"growth lost", "growth answer lost", "growth applied later", "burial lost", "burial answer lost",
 	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
 	"announcement lost", "check fails", "check hangs", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
 	"cache entries swapped", "cache set late",

@@ -28,7 +28,7 @@ func (w *World) operate() {
 	}
 	switch n := w.rng.IntN(10); {
 	case n < 2:
-		o := w.newOp("raise")
+		o := w.newOp("grow")
 		o.names, o.staleness = []string{counter}, 0
 		shards := 1 + w.rng.IntN(8)
 		w.ask(o, p, func(ctx context.Context) error { return p.adm.Grow(ctx, counter, shards) })
@@ -109,7 +109,7 @@ func (w *World) finishChange(o *op) {
 		w.checkNoTotal(o)
 		return
 	}
-	if o.kind == "raise" {
+	if o.kind == "grow" {
 		return
 	}
 	counter := o.names[0]
@@ -167,7 +167,7 @@ func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error
 // GrowCounter raises for an operator.
 func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	var answer int
-	err = s.change(ctx, "raise one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
+	err = s.change(ctx, "growth one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
 		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
 			answer, err = s.w.fake.GrowCounter(background, counter, shards)
 			return err

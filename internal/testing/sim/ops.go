@@ -122,7 +122,7 @@ func (w *World) finish(o *op) {
 	switch o.kind {
 	case "read", "list":
 		w.finishRead(o)
-	case "raise", "reset", "delete":
+	case "grow", "reset", "delete":
 		w.finishChange(o)
 	case replayOp, asNewOp, discardOp:
 		w.finishLetter(o)

@@ -97,7 +97,7 @@ func (w *World) start(r role, slot int) *proc {
 	s := w.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
-			Linger: s.lingerOf(s.linger), Staleness: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, HorizonFunc: w.trusted(p), KnownKeys: 4, Env: e,
+			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindowFunc: w.trusted(p), KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
@@ -113,7 +113,7 @@ func (w *World) start(r role, slot int) *proc {
 	}
 	if r.has(aggregating) {
 		w.aggregate(p, aggregator.Config{
-			Linger: s.lingerOf(s.window), Staleness: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
+			Linger: s.lingerOf(s.window), CountWithin: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,

@@ -168,21 +168,21 @@ func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int,
 }
 
 // Grow writes records.
-func (s *simStore) Grow(ctx context.Context, raises []store.Growth) error {
-	raises = slices.Clone(raises)
-	names := make([]string, len(raises))
-	for i := range raises {
-		names[i] = raises[i].Counter
+func (s *simStore) Grow(ctx context.Context, growths []store.Growth) error {
+	growths = slices.Clone(growths)
+	names := make([]string, len(growths))
+	for i := range growths {
+		names[i] = growths[i].Counter
 	}
-	return s.change(ctx, "raise", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(raises) }, func() error {
-		s.w.noteGrowth(raises)
-		return s.w.fake.Grow(background, raises)
+	return s.change(ctx, "grow", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(growths) }, func() error {
+		s.w.noteGrowth(growths)
+		return s.w.fake.Grow(background, growths)
 	})
 }
 
 // noteGrowth counts the records that are about to name more shards than they did.
-func (w *World) noteGrowth(raises []store.Growth) {
-	for _, r := range raises {
+func (w *World) noteGrowth(growths []store.Growth) {
+	for _, r := range growths {
 		if named := must(w.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
 			w.Grown++
 		}

@@ -31,7 +31,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	if err != nil {
 		return 0, err
 	}
-	if err := s.checkRaise(store.Growth{Counter: counter, Shards: shards}); err != nil {
+	if err := s.checkGrowth(store.Growth{Counter: counter, Shards: shards}); err != nil {
 		return 0, err
 	}
 	err = s.do(ctx, answer, func() error {

@@ -37,9 +37,9 @@ type Options struct {
 	Commits, Shards int
 	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake, and
 	// with it nobody gains from more shards, as in Pebble. Default off, as in Datastore.
-	RaisesInFold bool
+	GrowsInFold bool
 
-	// Window is that of the settings at first. Default countmill.DefaultHorizon.
+	// Window is that of the settings at first. Default countmill.DefaultDedupWindow.
 	Window time.Duration
 
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
@@ -83,7 +83,7 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
-	o.Window = cmp.Or(o.Window, countmill.DefaultHorizon)
+	o.Window = cmp.Or(o.Window, countmill.DefaultDedupWindow)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -167,9 +167,9 @@ func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
-		GrowsInFold: s.opts.RaisesInFold, ShardRate: 1,
+		GrowsInFold: s.opts.GrowsInFold, ShardRate: 1,
 	}
-	if s.opts.RaisesInFold {
+	if s.opts.GrowsInFold {
 		limits.ShardRate = 0
 	}
 	return limits

@@ -19,8 +19,8 @@ var _ store.Store = (*fakestore.Store)(nil)
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, RaisesInFold: true}} {
-		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.RaisesInFold), func(t *testing.T) {
+	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, GrowsInFold: true}} {
+		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.GrowsInFold), func(t *testing.T) {
 			t.Parallel()
 			open := func(t *testing.T, o fakestore.Options) store.Store {
 				s := &clocked{}
@@ -120,7 +120,7 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 		"wrong hash":    {store.Commit{Adds: []store.ShardDelta{wrong}}, true},
 		"delta 0":       {store.Commit{Adds: []store.ShardDelta{add("a", 0, 0)}}, true},
 		"no record":     {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}}, true},
-		"raise":         {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}, Growths: []store.Growth{{Counter: "a", Shards: 1}}}, true},
+		"grow":         {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}, Growths: []store.Growth{{Counter: "a", Shards: 1}}}, true},
 		"empty":         {store.Commit{}, true},
 		"no expiry":     {store.Commit{Markers: []store.Marker{{}}}, true},
 		"reserved name": {store.Commit{Adds: []store.ShardDelta{add("__a__", 0, 1)}}, true},
@@ -138,15 +138,15 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 
 func TestRefusesWrongRaisesInFolds(t *testing.T) {
 	t.Parallel()
-	for name, raises := range map[string][]store.Growth{
+	for name, growths := range map[string][]store.Growth{
 		"none":         nil,
 		"too small":    {{Counter: "a", Shards: 1}},
 		"twice":        {{Counter: "a", Shards: 2}, {Counter: "a", Shards: 2}},
 		"out of order": {{Counter: "b", Shards: 2}, {Counter: "a", Shards: 2}},
 		"to nothing":   {{Counter: "a", Shards: 2}, {Counter: "b", Shards: 0}},
 	} {
-		s := fakestore.New(fakestore.Options{NeedRecords: true, RaisesInFold: true})
-		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 1, 1)}, Growths: raises})
+		s := fakestore.New(fakestore.Options{NeedRecords: true, GrowsInFold: true})
+		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 1, 1)}, Growths: growths})
 		if !errors.Is(err, store.ErrRefused) || s.Counts().Mistakes != 1 {
 			t.Errorf("%s: got error %v, want ErrRefused for a mistake", name, err)
 		}

@@ -75,7 +75,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()
 	s.counts.LargestFold = max(s.counts.LargestFold, c.Entities())
-	if s.opts.RaisesInFold {
+	if s.opts.GrowsInFold {
 		told = nil
 	}
 	return store.CommitResult{At: at, Shards: told}, nil
@@ -121,21 +121,21 @@ func (s *Store) checkCommit(c *store.Commit) error {
 			return err
 		}
 	}
-	if err := s.checkRaises(c.Growths); err != nil {
+	if err := s.checkGrowths(c.Growths); err != nil {
 		return err
 	}
 	return s.checkRecords(c)
 }
 
-func (s *Store) checkRaises(raises []store.Growth) error {
-	if len(raises) > 0 && !s.opts.RaisesInFold {
-		return s.mistake("%d raises in a fold", len(raises))
+func (s *Store) checkGrowths(growths []store.Growth) error {
+	if len(growths) > 0 && !s.opts.GrowsInFold {
+		return s.mistake("%d raises in a fold", len(growths))
 	}
-	for i, r := range raises {
-		if err := s.checkRaise(r); err != nil {
+	for i, r := range growths {
+		if err := s.checkGrowth(r); err != nil {
 			return err
 		}
-		if i > 0 && raises[i-1].Counter >= r.Counter {
+		if i > 0 && growths[i-1].Counter >= r.Counter {
 			return s.mistake("raise %d (%q) is out of order, or stands twice", i, r.Counter)
 		}
 	}

@@ -63,44 +63,44 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 }
 
 // Grow writes records.
-func (s *Store) Grow(ctx context.Context, raises []store.Growth) error {
+func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	answer, err := s.begin(ctx, Grow, nil)
 	if err != nil {
 		return err
 	}
-	if len(raises) > s.opts.Keys {
-		return s.overLimit("records in a raise", len(raises), s.opts.Keys)
+	if len(growths) > s.opts.Keys {
+		return s.overLimit("records in a raise", len(growths), s.opts.Keys)
 	}
-	for _, r := range raises {
-		if err := s.checkRaise(r); err != nil {
+	for _, r := range growths {
+		if err := s.checkGrowth(r); err != nil {
 			return err
 		}
 	}
 	return s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.raiseLocked(raises, s.commitTimeLocked())
+		s.raiseLocked(growths, s.commitTimeLocked())
 		s.counts.Raises++
 		return nil
 	})
 }
 
-func (s *Store) checkRaise(r store.Growth) error {
+func (s *Store) checkGrowth(r store.Growth) error {
 	if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
 		return s.mistake("raise of %q to %d shards", r.Counter, r.Shards)
 	}
 	return nil
 }
 
-func (s *Store) raiseLocked(raises []store.Growth, at time.Time) {
+func (s *Store) raiseLocked(growths []store.Growth, at time.Time) {
 	keep := s.oldestLocked()
-	for _, r := range raises {
+	for _, r := range growths {
 		if rec, _ := s.records[r.Counter].newest(); int64(r.Shards) > rec.shards || !rec.DeletedAt.IsZero() {
 			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(r.Shards)), time.Time{}
 			s.records[r.Counter] = s.records[r.Counter].set(at, rec, keep)
 		}
 	}
-	s.counts.Raised += len(raises)
+	s.counts.Raised += len(growths)
 }
 
 // PutDeadLetters writes dead letters. One that is larger than an entity may be is refused.

@@ -19,7 +19,7 @@ import (
 
 // Without markers a message that was applied in part must not be delivered again, and
 // one that was not has to be: aggregators come and go in the middle of everything.
-func TestLoopbackWithoutMarkersCountsOnce(t *testing.T) {
+func TestInprocWithoutMarkersCountsOnce(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { unmarkedRun(t, rand.New(rand.NewPCG(seed, 0))) })

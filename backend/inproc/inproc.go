@@ -70,12 +70,12 @@ var (
 )
 
 // errNacked makes a publisher send the message again.
-var errNacked = errors.New("loopback: the subscriber refused the message; it was not applied")
+var errNacked = errors.New("inproc: the subscriber refused the message; it was not applied")
 
 // New returns an open bus.
 func New(cfg Config) (*Bus, error) {
 	if cfg.MaxBytes < 0 {
-		return nil, fmt.Errorf("loopback: MaxBytes must not be negative, got %d", cfg.MaxBytes)
+		return nil, fmt.Errorf("inproc: MaxBytes must not be negative, got %d", cfg.MaxBytes)
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 256<<20)
 	if cfg.Logger == nil {
@@ -120,7 +120,7 @@ func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
 		switch {
 		case b.closed:
 			b.mu.Unlock()
-			return nil, fmt.Errorf("loopback: %w", countmill.ErrClosed)
+			return nil, fmt.Errorf("inproc: %w", countmill.ErrClosed)
 		case b.bytes == 0 || b.bytes+d.size <= b.cfg.MaxBytes:
 			b.bytes += d.size
 			d.topic = b.topicLocked(name)
@@ -134,7 +134,7 @@ func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
 		case <-room:
 		case <-b.life.Done():
 		case <-m.Context().Done():
-			return nil, fmt.Errorf("%w: loopback: no room: %w", countmill.ErrUnavailable, context.Cause(m.Context()))
+			return nil, fmt.Errorf("%w: inproc: no room: %w", countmill.ErrUnavailable, context.Cause(m.Context()))
 		}
 	}
 }
@@ -170,11 +170,11 @@ func (b *Bus) leave(d *delivery, cause error) error {
 	default:
 	}
 	if d.place == nil {
-		return fmt.Errorf("%w: loopback: a subscriber holds the message: %w", countmill.ErrOutcomeUnknown, cause)
+		return fmt.Errorf("%w: inproc: a subscriber holds the message: %w", countmill.ErrOutcomeUnknown, cause)
 	}
 	d.topic.line.Remove(d.place)
 	b.settleLocked(d, nil)
-	return fmt.Errorf("%w: loopback: no subscriber took the message: %w", countmill.ErrUnavailable, cause)
+	return fmt.Errorf("%w: inproc: no subscriber took the message: %w", countmill.ErrUnavailable, cause)
 }
 
 // settleLocked gives a message's outcome to its publisher and its room to others.
@@ -196,7 +196,7 @@ func (b *Bus) Close() error {
 	lost := 0
 	for _, t := range b.topics {
 		for e := t.line.Front(); e != nil; e = e.Next() {
-			b.settleLocked(e.Value.(*delivery), fmt.Errorf("loopback: no subscriber took the message: %w", countmill.ErrClosed))
+			b.settleLocked(e.Value.(*delivery), fmt.Errorf("inproc: no subscriber took the message: %w", countmill.ErrClosed))
 			lost++
 		}
 		t.line.Init()

@@ -10,23 +10,23 @@ import (
 	"github.com/countmill/countmill/internal/app"
 )
 
-var raiseCommand = command{
-	name:  "raise",
+var growCommand = command{
+	name:  "grow",
 	args:  "NAME SHARDS",
 	short: "give a counter more shards",
-	long: `Raises the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
+	long: `Grows the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
 more commits a second, where a store is distributed, and make totals dearer. A number of
 shards is never lowered. A counter that nobody has incremented is made. Aggregators use
 the new shards when they hear of them, within the hour; totals are right all the while.
 
-  countmill raise page:/home 40
+  countmill grow page:/home 40
 `,
 	flags: func() string { return verbHelp },
-	run:   runRaise,
+	run:   runGrow,
 }
 
-func runRaise(ctx context.Context, c call) error {
-	v := newVerbFlags("raise", defaultTimeout)
+func runGrow(ctx context.Context, c call) error {
+	v := newVerbFlags("grow", defaultTimeout)
 	args, err := v.parse(c)
 	if err != nil {
 		return err
