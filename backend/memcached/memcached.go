@@ -27,10 +27,9 @@ var errMixedUp = errors.New("the answer belongs to another key")
 // A Cache keeps totals in memcached. All methods may be called at once; each ends within
 // Config.Timeout.
 type Cache struct {
-	cfg   Config
-	seal  sealer
-	pool  *pool
-	locks locks
+	cfg  Config
+	seal sealer
+	pool *pool
 }
 
 var _ store.Cache = (*Cache)(nil)
@@ -194,6 +193,11 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 
 // Drop forgets the totals of the counters.
 func (c *Cache) Drop(ctx context.Context, counters []string) error {
+	return c.remove(ctx, totalKind, counters)
+}
+
+// remove deletes the items of that kind.
+func (c *Cache) remove(ctx context.Context, kind string, counters []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	servers, err := c.pool.servers(ctx)
@@ -202,7 +206,7 @@ func (c *Cache) Drop(ctx context.Context, counters []string) error {
 	}
 	errs := []error{ctx.Err()}
 	for _, counter := range counters {
-		key := c.key(totalKind, counter)
+		key := c.key(kind, counter)
 		_, err := exchange(ctx, c, pick(servers, key), func(client *memcache.Client) (struct{}, error) {
 			return struct{}{}, client.Delete(key)
 		})

@@ -69,7 +69,7 @@ func mix(h uint64) uint64 {
 
 // try makes an exchange. Connections that the server closed, as it does when it restarts,
 // are noticed only when they are used: all idle ones are dropped then, and the exchange
-// is made once more. It is safe to make any of ours twice: see put and Lock.
+// is made once more. It is safe to make any of ours twice: see put, Lock and Unlock.
 func try[T any](s *server, op func(*memcache.Client) (T, error)) (T, error) {
 	v, err := op(s.client)
 	if closed(err) {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,20 +44,40 @@ func benchCommits(n, size int) []*store.Commit {
 }
 
 // BenchmarkFold is sorted, synced commits over a million names. adds/s is the figure to
-// compare with the design's.
+// compare with the design's. With records, each add also writes the record of its counter.
 func BenchmarkFold(b *testing.B) {
 	for _, size := range []int{400, 10_000, 100_000} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			commits := benchCommits(min(16, 1_600_000/size), size)
-			s := open(b, Config{Dir: b.TempDir()})
-			for i := 0; b.Loop(); i++ {
-				if _, err := s.Fold(b.Context(), commits[i%len(commits)]); err != nil {
-					b.Fatal(err)
+		for _, records := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/records=%t", size, records), func(b *testing.B) {
+				commits := benchCommits(min(16, 1_600_000/size), size)
+				s := open(b, Config{Dir: b.TempDir()})
+				for i := 0; b.Loop(); i++ {
+					c := commits[i%len(commits)]
+					if records {
+						c.Growths = growthsOf(c.Adds) // in the loop, as the aggregator makes and sorts them
+					}
+					if _, err := s.Fold(b.Context(), c); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			b.ReportMetric(float64(b.N)*float64(size)/b.Elapsed().Seconds(), "adds/s")
-		})
+				adds := float64(b.N) * float64(size)
+				m := s.db.Metrics()
+				total := m.Total()
+				b.ReportMetric(adds/b.Elapsed().Seconds(), "adds/s")
+				b.ReportMetric(float64(m.WAL.BytesWritten)/adds, "log-B/add")
+				b.ReportMetric(float64(total.TableBytesFlushed+total.TableBytesCompacted)/adds, "table-B/add")
+			})
+		}
 	}
+}
+
+func growthsOf(adds []store.ShardDelta) []store.Growth {
+	growths := make([]store.Growth, len(adds))
+	for i := range adds {
+		growths[i] = store.Growth{Counter: adds[i].Counter, Shards: 1}
+	}
+	slices.SortFunc(growths, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
+	return growths
 }
 
 // BenchmarkFoldMarked is commits of 100 parts with a marker each and 2,400 adds.

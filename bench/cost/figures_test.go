@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	fullFlag = flag.Bool("full", false, "measure what docs/benchmarks.md has; otherwise less")
-	jsonFlag = flag.String("json", "", "write the figures to this file, for plots")
+	fullFlag     = flag.Bool("full", false, "measure what docs/benchmarks.md has; otherwise less")
+	unlockedFlag = flag.Bool("unlocked", false, "TestReads: readers do not wait for each other")
+	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )
 
 // TestMain prints and keeps what was measured.
