@@ -120,7 +120,7 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 		"wrong hash":    {store.Commit{Adds: []store.ShardDelta{wrong}}, true},
 		"delta 0":       {store.Commit{Adds: []store.ShardDelta{add("a", 0, 0)}}, true},
 		"no record":     {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}}, true},
-		"grow":         {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}, Growths: []store.Growth{{Counter: "a", Shards: 1}}}, true},
+		"grow":          {store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}, Growths: []store.Growth{{Counter: "a", Shards: 1}}}, true},
 		"empty":         {store.Commit{}, true},
 		"no expiry":     {store.Commit{Markers: []store.Marker{{}}}, true},
 		"reserved name": {store.Commit{Adds: []store.ShardDelta{add("__a__", 0, 1)}}, true},
