@@ -99,6 +99,7 @@ func (w *World) lettersWait() bool {
 // another letter.
 func (w *World) checkDiscard(p *proc, keys []string) {
 	letters := w.fake.Letters()
+	w.toss(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !w.discarded(key) }))
 	for _, d := range letters {
 		if !slices.Contains(keys, d.Key) {
 			continue
@@ -112,7 +113,6 @@ func (w *World) checkDiscard(p *proc, keys []string) {
 			continue
 		}
 		if w.discarded(d.Key) {
-			w.toss([]string{d.Key})
 			continue
 		}
 		w.gone = append(w.gone, d)
