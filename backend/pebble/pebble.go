@@ -155,7 +155,7 @@ const maxKeys = 1000
 // Limits says that a commit may be of any size. One commit at a time is best: it takes
 // all the disk has to give, and waiting increments make the next one larger.
 func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true}
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true}
 }
 
 // Keys is the most keys of one Lookup.

@@ -207,7 +207,7 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		m.Metadata.Set(wire.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
 	if l.from != nil {
-		m.SetContext(wire.PassReply(background, l.from))
+		m.SetContext(wire.DeliverOnce(wire.PassReply(background, l.from)))
 	}
 	select {
 	case s.out <- m:

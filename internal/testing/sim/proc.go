@@ -117,7 +117,7 @@ func (w *World) start(r role, slot int) *proc {
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
-			HeartbeatEvery: s.announce, SkipAnonymousMarkers: w.embedded, WorkerID: fmt.Sprint("worker", slot), Env: e,
+			HeartbeatEvery: s.announce, WorkerID: fmt.Sprint("worker", slot), Env: e,
 			Decode: reads(p.version),
 		})
 	}

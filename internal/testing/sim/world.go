@@ -193,7 +193,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.steps = []storeStep{{skew: w.storeSkew}}
 	options := fakestore.Options{
 		Window:   w.windows[0],
-		Entities: w.shape.entities, History: true, NeedRecords: true, GrowsInFold: w.embedded, Clock: w.storeNow,
+		Entities: w.shape.entities, History: true, NeedRecords: true, GrowsInFold: w.embedded, CertainOutcome: w.embedded, Clock: w.storeNow,
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, store.Key) bool { return w.strikes(LookupDeferred) },
 	}
