@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/countmill/countmill/backend/gcppubsub"
 )
 
 // metrics is everything that /metrics shows, on a registry of its own.
@@ -63,8 +65,8 @@ func (m *metrics) collect(a *App) {
 	if a.admin != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.adminSamples})
 	}
-	if a.backends.busStats != nil && a.aggregator != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.pubsubSamples})
+	if bus, ok := a.backends.bus.(pubsubStats); ok && a.aggregator != nil {
+		m.registry.MustRegister(&statsCollector{gather: func() []sample { return pubsubSamples(bus.Stats()) }})
 	}
 	if a.intake != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
@@ -203,8 +205,10 @@ func (a *App) adminSamples() []sample {
 	}
 }
 
-func (a *App) pubsubSamples() []sample {
-	s := a.backends.busStats()
+// pubsubStats is a bus that counts as Pub/Sub does.
+type pubsubStats interface{ Stats() gcppubsub.Stats }
+
+func pubsubSamples(s gcppubsub.Stats) []sample {
 	return []sample{
 		counter("countmill_pubsub_deliveries_total", "Messages that Pub/Sub delivered.", s.Deliveries),
 		counter("countmill_pubsub_redeliveries_total", "Those it had delivered before; known on a subscription with a dead-letter policy only.", s.Redeliveries),
@@ -220,7 +224,7 @@ func (a *App) intakeSamples() []sample {
 }
 
 func (a *App) diskSamples() []sample {
-	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
+	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk.DiskUsage()))}
 }
 
 func (a *App) accessSamples() []sample {

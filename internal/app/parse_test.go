@@ -157,11 +157,11 @@ func TestLogsAreForPeople(t *testing.T) {
 func TestDataFlagWinsOverStoreVariable(t *testing.T) {
 	t.Parallel()
 	cfg, _ := parsed(t, []string{"--data", "a?b%c"}, map[string]string{"COUNTMILL_STORE": "pebble:e"})
-	u, err := parseURL("store", cfg.Store)
+	c, err := chooseStore(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dir, err := u.dir(); dir != "a?b%c" || err != nil {
+	if dir, err := c.url.Dir(); dir != "a?b%c" || err != nil {
 		t.Errorf("got directory %q (error %v), want a?b%%c", dir, err)
 	}
 }
@@ -207,7 +207,7 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Store: "pebble://host/dir"}, "names a host"},
 		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
 		{Config{Store: "pebble:d?nmespace=a"}, `unknown parameter "nmespace" of pebble: (valid: namespace)`},
-		{Config{Store: "pebble:d?namespace=a&namespace=b"}, "stands 2 times"},
+		{Config{Store: "pebble:d?namespace=a&namespace=b"}, "given 2 times"},
 		{Config{Cache: "redis://h:1"}, `--cache: unknown scheme in "redis://h:1" (valid: memory:, memcached://HOST:PORT[,HOST:PORT...])`},
 		{Config{Cache: "memcached:h:1"}, "names no server"},
 		{Config{Cache: "memcached://"}, "names no server"},
@@ -215,7 +215,7 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Cache: "memcached://h:1,"}, `a server is HOST:PORT, got ""`},
 		{Config{Cache: "memcached://h:1,h:0"}, `port is 1 to 65535, got "h:0"`},
 		{Config{Cache: "memcached://h:1/"}, `port is 1 to 65535, got "h:1/"`},
-		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" stands twice`},
+		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" is given twice`},
 		{Config{Cache: "memcached://h:1?x=1"}, `unknown parameter "x" of memcached: (valid: none)`},
 		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
 		{Config{CountWithin: time.Second}, "--count-within: with --bus inproc: an increment is in the total before its caller is answered"},
