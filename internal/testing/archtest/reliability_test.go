@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-const reliability = "docs/reliability.md"
+const reliability = "docs/evidence/simulation.md"
 
-// What docs/reliability.md counts up is what there is: planted mistakes and fuzz targets.
+// What docs/evidence/simulation.md counts up is what there is: planted mistakes and fuzz targets.
 func TestReliabilityCountsUp(t *testing.T) {
 	t.Parallel()
 	text := read(t, reliability)

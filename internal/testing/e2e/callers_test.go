@@ -15,7 +15,7 @@ import (
 )
 
 // Callers send what a ledger draws and read what it asks, until they are ended. They do what
-// docs/reliability.md tells callers to: what was certainly not counted they send again; what
+// docs/evidence/simulation.md tells callers to: what was certainly not counted they send again; what
 // may have been counted they send again only under ids or a key.
 type callers struct {
 	ledger     *ledger
