@@ -9,6 +9,6 @@
 // package shards.
 //
 // The store is a bucket of tokens for each entity (store), and latencies that are assumed. CPU,
-// memory, networks and the bus' limits are not simulated. docs/scaling.md has the figures, and
+// memory, networks and the bus' limits are not simulated. docs/evidence/scaling.md has the figures, and
 // what they do and do not show.
 package loadsim

@@ -158,7 +158,7 @@ func TestCutLosesNothing(t *testing.T) {
 }
 
 // Where nothing contends it writes what the real publishers and aggregators write, by
-// docs/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
+// docs/evidence/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
 func TestWritesWhatTheRolesWrite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ counters, aggregators, writes int }{

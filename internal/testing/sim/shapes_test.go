@@ -5,7 +5,7 @@ import "testing"
 // enough is in how many schedules each shape has to occur at least once.
 const enough = 5_000
 
-// What docs/reliability.md says that schedules do, they do.
+// Schedules do what docs/evidence/simulation.md says of them.
 func TestShapes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")
