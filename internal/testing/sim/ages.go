@@ -10,39 +10,29 @@ import (
 // ages draws, with numbers of its own, whether a schedule has increments of very different ages
 // in process together: events of the past, messages that wait nearly as long as ids are
 // remembered, and processes that are suspended with a commit in their hands.
-func (w *World) ages() {
-	rng := rand.New(rand.NewPCG(w.seed, 0x61676573))
+func (pl *plan) drawAges() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x61676573))
 	if rng.IntN(4) > 0 {
 		return
 	}
-	w.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
+	pl.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		return
 	}
-	if !w.changing {
-		w.windows[0] = windows[2+rng.IntN(2)]
+	if !pl.changing {
+		pl.window1 = windows[2+rng.IntN(2)]
 	}
-	w.shape.held, w.shape.windowMessages = max(w.shape.held, 3), max(w.shape.windowMessages, 2)
-	w.shape.window = oddly(rng, 100*time.Millisecond)
-	w.shape.works += 10
-	w.shape.minSteps += 100
-	w.shape.eventRate = max(w.shape.eventRate, 0.05)
-	w.rates[NearWindow], w.rates[LateCopy], w.rates[SuspendedOld] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
+	pl.shape.held, pl.shape.windowMessages = max(pl.shape.held, 3), max(pl.shape.windowMessages, 2)
+	pl.shape.window = oddly(rng, 100*time.Millisecond)
+	pl.shape.works += 10
+	pl.shape.minSteps += 100
+	pl.shape.eventRate = max(pl.shape.eventRate, 0.05)
+	pl.rates[NearWindow], pl.rates[LateCopy], pl.rates[SuspendedOld] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
 	for _, f := range []Fault{PublishTwice, AckLost, Redelivered} { // or all but the first copy is gone by then
 		if rng.IntN(2) == 0 {
-			w.rates[f] = 0.3
+			pl.rates[f] = 0.3
 		}
 	}
-}
-
-// pastEvent is when an event happened that a client reports late, up to just within the
-// window. A later repeat may be beyond it, and is then refused.
-func (w *World) pastEvent(at time.Time) time.Time {
-	if !w.strikes(PastEvent) {
-		return at
-	}
-	h := w.window()
-	return w.wall().Add(-[]time.Duration{time.Minute, h / 3, h / 2, h - 5*time.Minute}[w.rng.IntN(4)])
 }
 
 // begins is the time of the oldest part in the message, from which its window counts. It is zero

@@ -102,7 +102,7 @@ func (w *World) lookAfter(kind string) bool {
 	if len(lives) == 0 || len(all) == 0 {
 		return false
 	}
-	p, d := pick(w, lives), pick(w, all)
+	p, d := pick(w.rng, lives), pick(w.rng, all)
 	o := w.newOp(kind)
 	o.letter, o.names = d, []string{d.Key}
 	for _, s := range w.increments(d) {

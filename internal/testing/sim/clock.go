@@ -15,10 +15,10 @@ type storeStep struct {
 
 // storeNow is what the store's clock shows. The times that the store gives out never go
 // back: where its clock was set back they stand still until it has caught up.
-func (w *World) storeNow() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.jumped + w.storeSkew)
+func (k *kernel) storeNow() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().Add(k.jumped + k.storeSkew)
 }
 
 // stepStore sets the store's clock a little or some minutes forward or back. Many little
@@ -68,13 +68,13 @@ func (p *proc) suspended(far time.Duration) {
 }
 
 // showed is when the store's clock showed at, by clocks that are right.
-func (w *World) showed(at time.Time) time.Time {
-	for i := len(w.steps) - 1; ; i-- {
-		right := at.Add(-w.steps[i].skew)
-		if i+1 < len(w.steps) && right.After(w.steps[i+1].at) {
-			right = w.steps[i+1].at // skipped by the step
+func (k *kernel) showed(at time.Time) time.Time {
+	for i := len(k.steps) - 1; ; i-- {
+		right := at.Add(-k.steps[i].skew)
+		if i+1 < len(k.steps) && right.After(k.steps[i+1].at) {
+			right = k.steps[i+1].at // skipped by the step
 		}
-		if i == 0 || !right.Before(w.steps[i].at) {
+		if i == 0 || !right.Before(k.steps[i].at) {
 			return right
 		}
 	}

@@ -41,19 +41,19 @@ const (
 )
 
 // drawContest draws a contest for few schedules, and what its processes have room for.
-func (w *World) drawContest() *contest {
-	rng := rand.New(rand.NewPCG(w.seed, 0x666c6f6f64))
-	if rng.IntN(30) > 0 || w.crowd != nil {
+func (pl *plan) drawContest() *contest {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x666c6f6f64))
+	if rng.IntN(30) > 0 || pl.crowd != nil {
 		return nil
 	}
 	c := &contest{flood: reusedIDs, n: 800}
 	switch n := rng.IntN(6); {
-	case n < 3 && !w.embedded:
+	case n < 3 && !pl.embedded:
 		c.flood, c.n = unreadable, 300
 	case n == 3:
 		c.flood, c.n = bulk, wire.MaxBatch/countmill.MaxCounterName+100
 	}
-	s := &w.shape
+	s := &pl.shape
 	s.maxEntries, s.maxBytes, s.inFlight, s.letterRate, s.budget = 10_000, 32<<20, max(s.inFlight, 2), 100, -1
 	return c
 }
@@ -131,7 +131,7 @@ func (w *World) sendMany(delta int64) {
 	if c.flood == bulk {
 		o.kind, o.key = "key", "flood"
 	}
-	w.send(o, pick(w, w.publishers()))
+	w.send(o, pick(w.rng, w.publishers()))
 }
 
 // startFlood sends the flood.
@@ -155,10 +155,10 @@ func (w *World) race() {
 	c := w.contest
 	c.op = w.newOp("ids")
 	c.op.limit, c.op.repeats = time.Minute, 0
-	if s := w.draw(pick(w, counters)); s != nil {
+	if s := w.draw(pick(w.rng, counters)); s != nil {
 		c.op.sums = append(c.op.sums, s)
 		c.op.incs = append(c.op.incs, countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: "behind the flood"})
-		w.send(c.op, pick(w, w.publishers()))
+		w.send(c.op, pick(w.rng, w.publishers()))
 		c.stage, c.began = running, time.Now()
 		return
 	}

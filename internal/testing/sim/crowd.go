@@ -27,14 +27,14 @@ type crowd struct {
 }
 
 // drawCrowd draws a crowd for few schedules: it takes long, and hides what else is wrong.
-func (w *World) drawCrowd() *crowd {
-	rng := rand.New(rand.NewPCG(w.seed, 0x737761726d))
+func (pl *plan) drawCrowd() *crowd {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x737761726d))
 	c := &crowd{counter: swarm, delta: 1, adds: 1<<20 + rng.IntN(1000), unproven: make(map[*proc]int)}
 	if rng.IntN(150) == 0 {
 		return c
 	}
 	c.counter, c.delta, c.adds, c.each = flood, countmill.MaxDelta, 600, true
-	if w.shape.flood {
+	if pl.shape.flood {
 		return c
 	}
 	return nil

@@ -14,32 +14,32 @@ const givenUp = "given up by the bus"
 
 // mail draws, with numbers of its own, whether messages are given up and letters asked for:
 // the schedules of seeds that have neither are what they were before there was either.
-func (w *World) mail() {
-	rng := rand.New(rand.NewPCG(w.seed, 0x6c657474657273))
+func (pl *plan) drawDeadLetters() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x6c657474657273))
 	if rng.IntN(4) > 0 {
 		return
 	}
-	w.rates[ReplayAsked] = 0.3
+	pl.rates[ReplayAsked] = 0.3
 	if rng.IntN(2) == 0 {
-		w.rates[GivenUp] = 0.1
+		pl.rates[GivenUp] = 0.1
 	}
 	for _, f := range []Fault{AskedAsNew, LetterDiscarded} {
 		if rng.IntN(2) == 0 {
-			w.rates[f] = 0.3
+			pl.rates[f] = 0.3
 		}
 	}
 	switch rng.IntN(4) { // letters that do not say that they may have been counted
 	case 0:
-		w.rates[IDReused] = 0.3
+		pl.rates[IDReused] = 0.3
 	case 1:
-		w.rates[Poison], w.cured = 0.3, 1+rng.IntN(300)
+		pl.rates[Poison], pl.cured = 0.3, 1+rng.IntN(300)
 	}
 	if rng.IntN(3) == 0 {
-		w.rates[UnreadableAsked] = 0.3
+		pl.rates[UnreadableAsked] = 0.3
 	}
 	for _, f := range []Fault{LettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
 		if rng.IntN(2) == 0 {
-			w.rates[f] = 0.3
+			pl.rates[f] = 0.3
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (w *World) askReplay() bool {
 	if len(letters) == 0 {
 		return false
 	}
-	d := pick(w, letters)
+	d := pick(w.rng, letters)
 	w.replays = append(w.replays, d)
 	w.say(nil, "letter %s is asked for", d.Key)
 	d.Key = store.ReplayKey(d.Key)

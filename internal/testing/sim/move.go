@@ -36,7 +36,7 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.deliver(pick(w, open))
+		w.deliver(pick(w.rng, open))
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
@@ -98,12 +98,6 @@ func (w *World) forget() {
 	w.fake.Forget()
 }
 
-// away reports whether something is away, for a while since an event.
-func (w *World) away(f Fault) bool { return w.stormy && time.Now().Before(w.until[f]) }
-
-// refused reports whether the deployment refuses a call.
-func (w *World) refused() bool { return w.away(FoldDeployment) || w.strikes(FoldDeployment) }
-
 // event lets something break that breaks by itself.
 func (w *World) event() {
 	var enabled []Fault
@@ -118,7 +112,7 @@ func (w *World) event() {
 	if w.changing && w.rng.IntN(2) == 0 {
 		enabled = ofWindows
 	}
-	f := pick(w, enabled)
+	f := pick(w.rng, enabled)
 	if w.rates[NearWindow] > w.rng.Float64() {
 		f = NearWindow
 	}
@@ -150,7 +144,7 @@ func (w *World) happen(f Fault) bool {
 		return w.freezeOne()
 	case ClockJumps:
 		if all := w.everybody(); len(all) > 0 {
-			p := pick(w, all)
+			p := pick(w.rng, all)
 			if time.Since(p.set) < time.Minute {
 				return false
 			}
@@ -184,14 +178,14 @@ func (w *World) happen(f Fault) bool {
 		return w.sweep()
 	case Redelivered:
 		if len(w.bus.held) > 0 && !w.embedded {
-			l := pick(w, w.bus.held).parcel
+			l := pick(w.rng, w.bus.held).parcel
 			w.say(nil, "message %d is to be delivered again", l.n)
 			w.bus.requeue(l)
 			return true
 		}
 	case AckForgotten:
 		if len(w.bus.done) > 0 {
-			w.bus.repeat(pick(w, w.bus.done))
+			w.bus.repeat(pick(w.rng, w.bus.done))
 			return true
 		}
 	case GivenUp:
@@ -209,11 +203,11 @@ func (w *World) happen(f Fault) bool {
 		return w.lookAfter(discardOp)
 	case StreamEnds:
 		if open := w.bus.open(); len(open) > 0 {
-			w.bus.end(pick(w, open))
+			w.bus.end(pick(w.rng, open))
 			return true
 		}
 	case ShardsRaised:
-		_ = w.fake.Grow(background, []store.Growth{{Counter: pick(w, counters), Shards: 1 + w.rng.IntN(8)}})
+		_ = w.fake.Grow(background, []store.Growth{{Counter: pick(w.rng, counters), Shards: 1 + w.rng.IntN(8)}})
 		return true
 	}
 	return false
@@ -235,7 +229,7 @@ func (w *World) killOne(r role) bool {
 	if len(lives) == 0 {
 		return false
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	w.kill(p)
 	w.start(p.role, p.slot)
 	return true
@@ -248,7 +242,7 @@ func (w *World) restoreOne(r role) bool {
 	if len(lives) == 0 {
 		return false
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	w.kill(p)
 	if l := p.first; l != nil && l.settled == nil {
 		l.acked = false
@@ -263,7 +257,7 @@ func (w *World) restoreOne(r role) bool {
 // freezeOne stops a process, or lets all that are stopped go on.
 func (w *World) freezeOne() bool {
 	all := w.everybody()
-	p := pick(w, all)
+	p := pick(w.rng, all)
 	p.frozen = !p.frozen
 	w.trace("freeze", p, "", 0)
 	w.say(p, "frozen: %t", p.frozen)

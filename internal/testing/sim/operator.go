@@ -22,7 +22,7 @@ func (w *World) operate() {
 	if len(lives) == 0 {
 		return
 	}
-	p, counter := pick(w, lives), pick(w, counters[:2+w.shape.counters])
+	p, counter := pick(w.rng, lives), pick(w.rng, counters[:2+w.shape.counters])
 	if w.rng.IntN(8) == 0 {
 		w.putAhead(counter)
 	}
@@ -83,7 +83,7 @@ func (w *World) resetLast() bool {
 			return true
 		}
 		w.putAhead(counter)
-		w.lastReset = w.askReset(pick(w, lives), counter, "")
+		w.lastReset = w.askReset(pick(w.rng, lives), counter, "")
 		return false
 	}
 	return true

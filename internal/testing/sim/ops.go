@@ -237,7 +237,7 @@ func (w *World) repeat() bool {
 	if o.stale(w) {
 		return true
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	if p != o.p {
 		w.hit(OtherPublisher)
 	}

@@ -16,7 +16,7 @@ func (w *World) read() {
 	if len(lives) == 0 {
 		return
 	}
-	p, staleness := pick(w, lives), w.staleness()
+	p, staleness := pick(w.rng, lives), w.staleness()
 	first := w.readFrom(p, staleness)
 	if first.kind == "read" && w.rng.IntN(2) == 0 { // the same again: it may share the first
 		again := w.newOp("read")

@@ -33,7 +33,7 @@ func (w *World) drainOne(f Fault) bool {
 	if len(lives) == 0 {
 		return false
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	if p.role.has(publishing) {
 		if p.pubClosed {
 			return false

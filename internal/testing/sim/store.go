@@ -99,24 +99,6 @@ func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answ
 	return err
 }
 
-// maybe does what was under way when its caller was gone: now, later, or never, and
-// returns which, as the answer to a fold.
-func (w *World) maybe(do func() error) Row {
-	switch w.rng.IntN(3) {
-	case 0:
-		if do() == nil {
-			return RowMaybeApplied
-		}
-	case 1:
-		w.later(do)
-		return RowMaybeLater
-	}
-	return RowMaybeNot
-}
-
-// later leaves something on its way.
-func (w *World) later(do func() error) { w.ghosts = append(w.ghosts, do) }
-
 func idsKey(ids []wire.PartID) uint64 {
 	var h xxhash.Digest
 	h.Reset()

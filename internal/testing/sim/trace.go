@@ -13,54 +13,54 @@ import (
 
 // trace takes what happens into the hash of the schedule: what p did, with what. The hash
 // is the same whether anybody reads along or not.
-func (w *World) trace(what string, p *proc, detail string, n uint64) {
+func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
 	var b [8]byte
 	for i := range b {
 		b[i] = byte(n >> (8 * i))
 	}
-	_, _ = w.digest.WriteString(what)
+	_, _ = k.digest.WriteString(what)
 	if p != nil {
-		_, _ = w.digest.WriteString(p.name)
+		_, _ = k.digest.WriteString(p.name)
 	}
-	_, _ = w.digest.WriteString(detail)
-	_, _ = w.digest.Write(b[:])
+	_, _ = k.digest.WriteString(detail)
+	_, _ = k.digest.Write(b[:])
 }
 
 // say writes a line for whoever reads the trace: the step, how long ago the schedule
 // began, who, and what.
-func (w *World) say(p *proc, format string, args ...any) {
-	if !w.verbose {
+func (k *kernel) say(p *proc, format string, args ...any) {
+	if !k.verbose {
 		return
 	}
 	name := ""
 	if p != nil {
 		name = p.name
 	}
-	w.Trace = append(w.Trace, fmt.Sprintf("%5d %13s  %-15s ", w.Steps, w.age(), name)+fmt.Sprintf(format, args...))
+	k.Trace = append(k.Trace, fmt.Sprintf("%5d %13s  %-15s ", k.Steps, k.age(), name)+fmt.Sprintf(format, args...))
 }
 
-func (w *World) age() time.Duration { return time.Since(w.began) }
+func (k *kernel) age() time.Duration { return time.Since(k.began) }
 
 // A text is put into words only where somebody reads along.
 type text func() string
 
-func (w *World) words(what string, t text) string {
-	if !w.verbose || t == nil {
+func (k *kernel) words(what string, t text) string {
+	if !k.verbose || t == nil {
 		return what
 	}
 	return what + " " + t()
 }
 
 // describe says what the schedule is like.
-func (w *World) describe() {
-	if !w.verbose {
+func (k *kernel) describe() {
+	if !k.verbose {
 		return
 	}
-	w.say(nil, "seed %d, embedded %t, the store's clock %s off", w.seed, w.embedded, w.storeSkew)
-	w.say(nil, "shape %+v", w.shape)
-	for f, rate := range w.rates {
+	k.say(nil, "seed %d, embedded %t, the store's clock %s off", k.seed, k.embedded, k.storeSkew)
+	k.say(nil, "shape %+v", k.shape)
+	for f, rate := range k.rates {
 		if rate > 0 {
-			w.say(nil, "may happen: %s (%g)", Fault(f), rate)
+			k.say(nil, "may happen: %s (%g)", Fault(f), rate)
 		}
 	}
 }

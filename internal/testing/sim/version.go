@@ -28,9 +28,6 @@ func decode(payload []byte) (*wire.Batch, error) {
 	return wire.Decode(payload)
 }
 
-// newerComes reports whether there are messages of the second version.
-func (w *World) newerComes() bool { return w.rates[TwoVersions] > 0 || w.rates[NewerVersion] > 0 }
-
 // drawVersion is what a process speaks and reads that follows another one in its slot. In
 // the end all aggregators read both versions; publishers need not write the second.
 func (w *World) drawVersion(r role, before *proc) int {

@@ -17,25 +17,23 @@ var ofWindows = []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten}
 
 // drawWindows draws the first one. In some schedules the window changes, time passes at once, and
 // parts come again.
-func (w *World) drawWindows() {
-	rng := rand.New(rand.NewPCG(w.seed, 0x77696e646f77))
-	w.windows = []time.Duration{windows[rng.IntN(len(windows))]}
+func (pl *plan) drawWindows() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x77696e646f77))
+	pl.window1 = windows[rng.IntN(len(windows))]
 	if rng.IntN(3) > 0 {
 		return
 	}
 	for _, f := range ofWindows {
-		w.rates[f] = 0.5
+		pl.rates[f] = 0.5
 	}
-	w.changing = true
-	w.rates[AnswerWaits] = 0.8
+	pl.changing = true
+	pl.rates[AnswerWaits] = 0.8
 	for _, f := range []Fault{Suspended, PublishTwice} {
 		if rng.IntN(4) > 0 {
-			w.rates[f] = 0.5
+			pl.rates[f] = 0.5
 		}
 	}
 }
-
-func (w *World) window() time.Duration { return w.windows[len(w.windows)-1] }
 
 // trusted returns how old an increment's time may be for a publisher. Its setting may be longer than
 // the database's window. A node uses that window.
@@ -60,7 +58,7 @@ func (w *World) changeWindow(longer bool) bool {
 	if len(others) == 0 {
 		return false
 	}
-	to := pick(w, others)
+	to := pick(w.rng, others)
 	set, err := w.fake.SetWindow(background, to)
 	if err != nil {
 		w.violate("the window was not set: %v", err)
@@ -85,7 +83,7 @@ func (w *World) noteSettings(p *proc, c *store.Commit) {
 // before, or as it takes until a longer window has an effect: to just before they are
 // forgotten, to just after, and to when nobody's clock doubts it.
 func (w *World) passWindow() {
-	w.pass(pick(w, append(slices.Clone(w.windows), store.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
+	w.pass(pick(w.rng, append(slices.Clone(w.windows), store.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[w.rng.IntN(3)])
 }
 
 // longestFreeze is how long a call may be frozen on its way to the store: with what clocks are

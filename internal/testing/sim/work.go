@@ -9,8 +9,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func pick[T any](w *World, from []T) T { return from[w.rng.IntN(len(from))] }
-
 // publishers are those that take increments.
 func (w *World) publishers() []*proc {
 	var open []*proc
@@ -34,7 +32,7 @@ func (w *World) work() {
 		w.operate()
 		return
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	switch n := w.rng.IntN(20); {
 	case n < 5:
 		w.add(p)
@@ -72,7 +70,7 @@ func (w *World) counter() string {
 		w.hit(Poison)
 		return poison
 	}
-	return pick(w, counters[:2+w.shape.counters])
+	return pick(w.rng, counters[:2+w.shape.counters])
 }
 
 // add calls Add, now and then very often.
@@ -194,7 +192,7 @@ func (w *World) reuse(o *op) {
 	other.key, other.sums = o.key, []*sum{s}
 	w.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
-	w.send(other, pick(w, w.publishers()))
+	w.send(other, pick(w.rng, w.publishers()))
 }
 
 // oddMessage puts a message on the topic that no publisher made.

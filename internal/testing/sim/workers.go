@@ -82,7 +82,7 @@ func (w *World) askPipeline() {
 	if len(lives) == 0 {
 		return
 	}
-	p := pick(w, lives)
+	p := pick(w.rng, lives)
 	o := w.newOp("pipeline")
 	w.ask(o, p, func(ctx context.Context) error {
 		o.pipeline = p.rdr.Pipeline(ctx)
