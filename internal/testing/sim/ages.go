@@ -56,8 +56,8 @@ func (l *parcel) begins() (from time.Time) {
 
 // oldest is the one of messages whose oldest part is older than that of all others, but still
 // within the window; nil if there is none.
-func (w *World) oldest(messages []*parcel) (found *parcel) {
-	bound := w.storeNow().Add(-w.window())
+func (b *broker) oldest(messages []*parcel) (found *parcel) {
+	bound := b.storeNow().Add(-b.window())
 	for _, l := range messages {
 		if at := l.begins(); at.After(bound) && (found == nil || at.Before(found.begins())) {
 			found = l
@@ -68,11 +68,11 @@ func (w *World) oldest(messages []*parcel) (found *parcel) {
 
 // passUntil lets time pass until the oldest of messages is so much older than the window.
 func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
-	l := w.oldest(messages)
+	l := w.bus.oldest(messages)
 	if l == nil {
 		return false
 	}
-	far := w.lasts(l, beyond)
+	far := w.bus.lasts(l, beyond)
 	if far > 0 {
 		w.pass(far)
 	}
@@ -80,14 +80,14 @@ func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
 }
 
 // lasts is how long it takes until the message is so much older than the window.
-func (w *World) lasts(l *parcel, beyond time.Duration) time.Duration {
-	return l.begins().Add(w.window() + beyond).Sub(w.storeNow())
+func (b *broker) lasts(l *parcel, beyond time.Duration) time.Duration {
+	return l.begins().Add(b.window() + beyond).Sub(b.storeNow())
 }
 
 // nearWindow lets the oldest message wait until shortly before it is beyond the window: what
 // comes from now on is much younger.
 func (w *World) nearWindow() bool {
-	if l := w.oldest(w.bus.done); l == nil || w.lasts(l, 0) < soonOver {
+	if l := w.bus.oldest(w.bus.done); l == nil || w.bus.lasts(l, 0) < soonOver {
 		return false
 	}
 	return w.passUntil(w.bus.done, -[]time.Duration{5 * time.Minute, 30 * time.Minute}[w.rng.IntN(2)])
@@ -103,12 +103,12 @@ func outlives(young, old *parcel) bool { return young.begins().Sub(old.begins())
 
 // lateCopy lets the oldest message that was acknowledged come once more, as brokers may, to a
 // subscriber that has just been given a younger one.
-func (w *World) lateCopy(s *subscription, young *parcel) {
-	l := w.oldest(w.bus.done)
-	if l == nil || w.lasts(l, 0) > soonOver || !outlives(young, l) || !w.strikes(LateCopy) {
+func (b *broker) lateCopy(s *subscription, young *parcel) {
+	l := b.oldest(b.done)
+	if l == nil || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
 		return
 	}
-	w.bus.repeat(l)
+	b.repeat(l)
 	s.next = l
 }
 
@@ -127,13 +127,13 @@ func (w *World) suspendOld(s *step) {
 			held = append(held, d.parcel)
 		}
 	}
-	l, rate := w.oldest(held), w.rates[SuspendedOld]
+	l, rate := w.bus.oldest(held), w.rates[SuspendedOld]
 	switch {
 	case l == nil || !w.stormy:
 		return
 	case slices.ContainsFunc(held, func(o *parcel) bool { return outlives(o, l) }):
 		rate = 0.7
-	case w.lasts(l, 0) < soonOver:
+	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come
 	}
 	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {

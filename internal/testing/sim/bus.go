@@ -17,13 +17,22 @@ import (
 
 // A broker keeps messages until they are acknowledged. Order means nothing to it.
 type broker struct {
-	w             *World
+	*kernel
+	watch         busWatch
 	n             int
 	queue         []*parcel // not delivered, or to be delivered again
 	held          []*delivery
 	done          []*parcel   // the last ones that were acknowledged
 	deliveries    []*delivery // all there were
 	subscriptions []*subscription
+}
+
+// A busWatch sees what happens to messages.
+type busWatch interface {
+	handedOver(uuid string, payload []byte) // by a publisher
+	published(payload []byte)
+	delivered(l *parcel)
+	acknowledged(d *delivery)
 }
 
 // A parcel is a message that the broker has.
@@ -58,10 +67,10 @@ type subscription struct {
 
 func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
 	b.n++
-	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.w.wall(), foreign: foreign}
+	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	b.queue = append(b.queue, l)
-	b.w.noteParts(payload)
-	b.w.say(nil, "   message %d is on the bus", l.n)
+	b.watch.published(payload)
+	b.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
 
@@ -115,14 +124,13 @@ var errNacked = errors.New("sim: the subscriber refused the message; it was not 
 
 // acked takes an ack in, or loses it: then the message is to be delivered again.
 func (b *broker) acked(d *delivery) *parcel {
-	w := b.w
 	if d.sub.p.dead {
 		return d.parcel
 	}
-	w.trace("ack", d.sub.p, "", uint64(d.parcel.n))
-	w.say(d.sub.p, "acknowledges message %d", d.parcel.n)
-	w.checkAck(d)
-	if d.parcel.settled == nil && !d.parcel.acked && w.strikes(AckLost) {
+	b.trace("ack", d.sub.p, "", uint64(d.parcel.n))
+	b.say(d.sub.p, "acknowledges message %d", d.parcel.n)
+	b.watch.acknowledged(d)
+	if d.parcel.settled == nil && !d.parcel.acked && b.strikes(AckLost) {
 		return d.parcel
 	}
 	if !d.parcel.acked {
@@ -142,7 +150,7 @@ const keptDone = 10
 
 // repeat delivers a message again that was acknowledged.
 func (b *broker) repeat(l *parcel) {
-	b.w.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
+	b.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
 	b.done = slices.DeleteFunc(b.done, func(d *parcel) bool { return d == l })
 	l.acked = false
 	b.requeue(l)
@@ -150,7 +158,7 @@ func (b *broker) repeat(l *parcel) {
 
 func (b *broker) nacked(d *delivery) {
 	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.parcel.payload) {
-		b.w.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
+		b.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
 	}
 }
 
@@ -173,8 +181,8 @@ func (b *broker) open() []*subscription {
 // next is which message of the queue to deliver: often the oldest, as brokers do, so that
 // what was delivered first is what comes first again.
 func (b *broker) next() int {
-	if b.w.rng.IntN(2) == 0 {
-		return b.w.rng.IntN(len(b.queue))
+	if b.rng.IntN(2) == 0 {
+		return b.rng.IntN(len(b.queue))
 	}
 	oldest := 0
 	for i, l := range b.queue {
@@ -185,16 +193,16 @@ func (b *broker) next() int {
 	return oldest
 }
 
-// deliver offers a message.
-func (w *World) deliver(s *subscription) {
-	i := w.bus.next()
-	if at := slices.Index(w.bus.queue, s.next); s.next != nil && at >= 0 {
+// offer offers a message.
+func (b *broker) offer(s *subscription) {
+	i := b.next()
+	if at := slices.Index(b.queue, s.next); s.next != nil && at >= 0 {
 		i = at
 	}
-	l := w.bus.queue[i]
-	if w.bus.deliver(s, i) {
+	l := b.queue[i]
+	if b.deliver(s, i) {
 		s.next = nil
-		w.lateCopy(s, l)
+		b.lateCopy(s, l)
 	}
 }
 
@@ -202,7 +210,7 @@ func (w *World) deliver(s *subscription) {
 func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]
 	m := message.NewMessage(l.uuid, l.payload)
-	if !b.w.embedded {
+	if !b.embedded {
 		m.Metadata.Set(wire.MetaBrokerID, strconv.Itoa(l.n))
 		m.Metadata.Set(wire.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
@@ -215,13 +223,13 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		s.idle = true
 		return false
 	}
-	b.w.trace("deliver", s.p, "", uint64(l.n))
-	b.w.say(s.p, "gets message %s", b.w.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
+	b.trace("deliver", s.p, "", uint64(l.n))
+	b.say(s.p, "gets message %s", b.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.w.allow(l)
+	b.watch.delivered(l)
 	d := &delivery{l, s, m, time.Now()}
 	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
@@ -241,16 +249,16 @@ func (b *broker) checkHeld(p *proc) {
 		}
 	}
 	if n > p.heldMessages {
-		b.w.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
+		b.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
 	}
 	if newer > 2 { // one may wait, and gives way to the next
-		b.w.violate("%s holds %d messages that it cannot read", p.name, newer)
+		b.violate("%s holds %d messages that it cannot read", p.name, newer)
 	}
 }
 
 // bus is the broker as one process sees it.
 type bus struct {
-	w *World
+	*broker
 	p *proc
 }
 
@@ -259,8 +267,8 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	m := messages[0]
 	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
 	var settled chan error
-	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
-		settled, err = b.w.publish(b.p, m.Context(), uuid, payload, f)
+	if !b.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
+		settled, err = b.publish(b.p, m.Context(), uuid, payload, f)
 	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
 		return fmt.Errorf("sim: %w", countmill.ErrClosed)
 	}
@@ -270,15 +278,15 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	return err
 }
 
-func (w *World) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
-	w.checkSealed(uuid, payload)
-	put := func() error { w.bus.put(uuid, payload, false); return nil }
-	if w.embedded {
+func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
+	b.watch.handedOver(uuid, payload)
+	put := func() error { b.put(uuid, payload, false); return nil }
+	if b.embedded {
 		if f != released {
 			return nil, countmill.ErrClosed
 		}
 		settled := make(chan error, 1)
-		l := w.bus.put(uuid, payload, false)
+		l := b.put(uuid, payload, false)
 		l.from = from
 		l.settled = func(err error) { settled <- err }
 		p.waiting = append(p.waiting, l)
@@ -286,17 +294,17 @@ func (w *World) publish(p *proc, from context.Context, uuid string, payload []by
 	}
 	switch {
 	case f != released:
-		w.maybe(put)
+		b.maybe(put)
 		return nil, errLost
-	case w.away(BusAway):
-		w.maybe(put)
+	case b.away(BusAway):
+		b.maybe(put)
 		return nil, errLost
-	case w.strikes(PublishLost):
+	case b.strikes(PublishLost):
 		return nil, errLost
-	case w.strikes(PublishAnswerLost):
+	case b.strikes(PublishAnswerLost):
 		_ = put()
 		return nil, errLost
-	case w.strikes(PublishTwice):
+	case b.strikes(PublishTwice):
 		_ = put()
 	}
 	return nil, put()
@@ -304,13 +312,13 @@ func (w *World) publish(p *proc, from context.Context, uuid string, payload []by
 
 // Subscribe opens a stream.
 func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
-	if !b.w.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
-		if f != released || b.w.away(BusAway) || b.w.strikes(SubscribeFails) {
+	if !b.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
+		if f != released || b.away(BusAway) || b.strikes(SubscribeFails) {
 			err = errLost
 			return
 		}
 		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
-		b.w.bus.subscriptions = append(b.w.bus.subscriptions, s)
+		b.subscriptions = append(b.subscriptions, s)
 		out = s.out
 	}, gets: func() string { return answerText(err, nil) }}) {
 		return nil, errFenced

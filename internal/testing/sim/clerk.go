@@ -21,7 +21,7 @@ func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitRes
 	commit := store.Commit{Markers: slices.Clone(c.Markers)}
 	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
 		func() string { return commitText(&commit) }, func() error {
-			_, err := d.w.fake.Fold(background, &commit)
+			_, err := d.fake.Fold(background, &commit)
 			return err
 		})
 	return folded, err
@@ -31,8 +31,8 @@ func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitRes
 func (d desk) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return d.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
-		d.w.toss(keys)
-		return d.w.fake.DeleteDeadLetters(background, keys)
+		d.watch.discarding(keys)
+		return d.fake.DeleteDeadLetters(background, keys)
 	})
 }
 
@@ -41,7 +41,7 @@ func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []s
 	keys = slices.Clone(keys)
 	err = s.call(ctx, "letters by key", stringsKey(keys), LettersFail,
 		joined(keys), func() string { return lettersText(found) }, func() (err error) {
-			found, err = s.w.fake.GetDeadLetters(background, keys)
+			found, err = s.fake.GetDeadLetters(background, keys)
 			return err
 		})
 	return found, err
@@ -50,7 +50,7 @@ func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []s
 // Check reads the settings.
 func (d desk) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
-		checked, err = d.w.fake.Check(background)
+		checked, err = d.fake.Check(background)
 		return err
 	})
 	return checked, err
@@ -95,7 +95,7 @@ const (
 // lookAfter has a person do that with a letter, which may be in process or gone by then.
 func (w *World) lookAfter(kind string) bool {
 	lives := w.lives(reading)
-	all := w.readable()
+	all := w.db.readable()
 	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
 		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), w.crowd.counter) })
 	}
@@ -109,7 +109,7 @@ func (w *World) lookAfter(kind string) bool {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{w, p, nil}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{w.db, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &sysenv.Env{Wall: p.wall}})
 	w.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome
@@ -128,8 +128,8 @@ func (w *World) lookAfter(kind string) bool {
 }
 
 // readable is the letters that can be read.
-func (w *World) readable() []store.DeadLetter {
-	return slices.DeleteFunc(w.fake.Letters(), func(d store.DeadLetter) bool {
+func (db *database) readable() []store.DeadLetter {
+	return slices.DeleteFunc(db.fake.Letters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return asked || err != nil
@@ -157,7 +157,7 @@ func (w *World) finishLetter(o *op) {
 
 // toss notes the parts of discarded letters that are being removed.
 func (w *World) toss(keys []string) {
-	for _, d := range w.fake.Letters() {
+	for _, d := range w.db.fake.Letters() {
 		if !slices.Contains(keys, d.Key) {
 			continue
 		}
@@ -173,7 +173,7 @@ func (w *World) toss(keys []string) {
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (w *World) discarded(key string) bool {
 	letter, _ := store.ReplayOf(key)
-	if m, ok := w.fake.Marker(wire.LetterID(letter)); ok {
+	if m, ok := w.db.fake.Marker(wire.LetterID(letter)); ok {
 		return store.Fate(m.Fingerprint) == store.FateDiscarded
 	}
 	return w.doomed[letter]
@@ -182,7 +182,7 @@ func (w *World) discarded(key string) bool {
 // doom notes the letters that somebody decided to discard, before the store forgets the decisions:
 // a process that has read such a decision may still act by it.
 func (w *World) doom() {
-	for _, d := range w.fake.Letters() {
+	for _, d := range w.db.fake.Letters() {
 		if letter, _ := store.ReplayOf(d.Key); w.discarded(letter) {
 			w.doomed[letter] = true
 		}
@@ -193,7 +193,7 @@ func (w *World) doom() {
 // from another letter, which an aggregator may have read before somebody removed it, or from a
 // message that somebody holds or gets.
 func (w *World) forbid(d *store.DeadLetter) {
-	others := slices.DeleteFunc(append(w.fake.Letters(), w.gone...), func(o store.DeadLetter) bool {
+	others := slices.DeleteFunc(append(w.db.fake.Letters(), w.gone...), func(o store.DeadLetter) bool {
 		letter, _ := store.ReplayOf(o.Key)
 		return letter == d.Key
 	})

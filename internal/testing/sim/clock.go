@@ -43,7 +43,7 @@ func (w *World) stepStore() bool {
 		o.doubt = max(o.doubt, o.p.doubt)
 	}
 	w.say(nil, "the store's clock is set %s", by)
-	w.forget()
+	w.db.forget()
 	return true
 }
 

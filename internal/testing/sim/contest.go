@@ -83,7 +83,7 @@ func (w *World) compete() bool {
 	}
 	switch c.stage {
 	case resting, readying:
-		if !w.ready() || len(w.asked)+len(w.again)+len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.lettersWait() {
+		if !w.ready() || len(w.asked)+len(w.again)+len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.db.lettersWait() {
 			return false
 		}
 		if c.stage++; c.flood == reusedIDs && c.stage == readying {
@@ -174,7 +174,7 @@ func (w *World) checkRace() {
 		w.say(nil, "the request behind the flood was counted after %s", took)
 		w.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
 		c.stage = over
-	case s.setAside(letterSums(w.fake.Letters())): // a window or a clock that has changed: as good as counted, for a flood
+	case s.setAside(letterSums(w.db.fake.Letters())): // a window or a clock that has changed: as good as counted, for a flood
 		c.stage = over
 	case took > w.contestWithin():
 		w.violate("a request behind %d %s was not counted within %s", c.n, c.flood, w.contestWithin())

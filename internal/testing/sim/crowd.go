@@ -97,7 +97,7 @@ func (w *World) checkCrowdTotal(o *op, total int64) {
 	if total%c.delta != 0 || n < 0 || n > int64(c.sent) {
 		w.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", c.counter, total, c.sent)
 	}
-	if n += c.inLetters(letterSums(w.fake.Letters())); o.final && n < int64(c.durable) {
+	if n += c.inLetters(letterSums(w.db.fake.Letters())); o.final && n < int64(c.durable) {
 		w.violate("the total of %s and its dead letters are %d increments, %d are durable", c.counter, n, c.durable)
 	}
 }

@@ -117,7 +117,7 @@ func foreignEntry(payload []byte) (e wire.Entry, ok bool) {
 // check compares the ledger with the store, when all has come to rest.
 func (w *World) check() {
 	totals := w.folded
-	letters := w.fake.Letters()
+	letters := w.db.fake.Letters()
 	aside := letterSums(letters)
 	type group struct{ times int }
 	groups := make(map[*int]*group)
@@ -219,7 +219,7 @@ func (w *World) checkAck(d *delivery) {
 }
 
 func (w *World) inLetter(id wire.PartID) bool {
-	return holdPart(w.fake.Letters(), id)
+	return holdPart(w.db.fake.Letters(), id)
 }
 
 // checkSealed: a message keeps its bytes.
@@ -233,7 +233,7 @@ func (w *World) checkSealed(uuid string, payload []byte) {
 // checkSwapped: once told that the database is another, a process folds what it was about
 // to fold, and nothing else.
 func (w *World) checkSwapped(p *proc) {
-	if !w.swapped || p.told.IsZero() {
+	if !w.db.swapped || p.told.IsZero() {
 		return
 	}
 	if p.late++; p.late > w.shape.commits+1 { // one decides about a letter

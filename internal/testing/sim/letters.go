@@ -55,7 +55,7 @@ func (w *World) askUnreadable() bool {
 		d := store.DeadLetter{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: w.wall(), At: w.wall()}
 		wish := d
 		wish.Key = store.ReplayKey(d.Key)
-		_ = w.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
+		_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
 	}
 	w.say(nil, "letters that nobody can read are asked for")
 	return true
@@ -72,7 +72,7 @@ func (w *World) giveUp() bool {
 	w.bus.queue, l.acked = slices.Delete(w.bus.queue, i, i+1), true
 	w.say(nil, "message %d is given up", l.n)
 	w.allow(l)
-	_ = w.fake.PutDeadLetters(background, []store.DeadLetter{{
+	_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{{
 		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
 		Time: l.published, Reason: givenUp, Maybe: true, At: w.wall(),
 	}})
@@ -81,7 +81,7 @@ func (w *World) giveUp() bool {
 
 // askReplay has a person ask for a letter, which may be in process or gone by then.
 func (w *World) askReplay() bool {
-	letters := append(w.readable(), w.replays...)
+	letters := append(w.db.readable(), w.replays...)
 	if len(letters) == 0 {
 		return false
 	}
@@ -89,6 +89,6 @@ func (w *World) askReplay() bool {
 	w.replays = append(w.replays, d)
 	w.say(nil, "letter %s is asked for", d.Key)
 	d.Key = store.ReplayKey(d.Key)
-	_ = w.fake.PutDeadLetters(background, []store.DeadLetter{d})
+	_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{d})
 	return true
 }

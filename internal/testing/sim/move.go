@@ -36,7 +36,7 @@ func (w *World) move() {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.deliver(pick(w.rng, open))
+		w.bus.offer(pick(w.rng, open))
 	default:
 		i -= len(steps) + deliveries
 		ghost := w.ghosts[i]
@@ -89,13 +89,13 @@ func (w *World) advance() {
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
-	w.forget()
+	w.db.forget()
 }
 
 // forget lets the store drop the markers that have expired: at once, the worst case.
-func (w *World) forget() {
-	w.doom()
-	w.fake.Forget()
+func (db *database) forget() {
+	db.watch.forgetting()
+	db.fake.Forget()
 }
 
 // event lets something break that breaks by itself.
@@ -127,7 +127,7 @@ func (w *World) happen(f Fault) bool {
 		w.until[f] = time.Now().Add([]time.Duration{time.Second, 20 * time.Second, time.Minute}[w.rng.IntN(3)])
 		return true
 	case Swapped:
-		w.swapped = !w.swapped
+		w.db.swapped = !w.db.swapped
 		for _, p := range w.lives(reading) {
 			w.probe(p)
 		}
@@ -168,14 +168,14 @@ func (w *World) happen(f Fault) bool {
 		w.suspend()
 		return true
 	case WindowLonger, WindowShorter:
-		return w.changeWindow(f == WindowLonger)
+		return w.db.changeWindow(f == WindowLonger)
 	case NearWindow:
 		return w.nearWindow()
 	case DayPasses:
 		w.passDay()
 		return true
 	case Swept:
-		return w.sweep()
+		return w.db.sweep()
 	case Redelivered:
 		if len(w.bus.held) > 0 && !w.embedded {
 			l := pick(w.rng, w.bus.held).parcel
@@ -207,7 +207,7 @@ func (w *World) happen(f Fault) bool {
 			return true
 		}
 	case ShardsRaised:
-		_ = w.fake.Grow(background, []store.Growth{{Counter: pick(w.rng, counters), Shards: 1 + w.rng.IntN(8)}})
+		_ = w.db.fake.Grow(background, []store.Growth{{Counter: pick(w.rng, counters), Shards: 1 + w.rng.IntN(8)}})
 		return true
 	}
 	return false

@@ -24,7 +24,7 @@ func (w *World) operate() {
 	}
 	p, counter := pick(w.rng, lives), pick(w.rng, counters[:2+w.shape.counters])
 	if w.rng.IntN(8) == 0 {
-		w.putAhead(counter)
+		w.db.putAhead(counter)
 	}
 	switch n := w.rng.IntN(10); {
 	case n < 2:
@@ -49,9 +49,9 @@ func (w *World) operate() {
 }
 
 // putAhead has the store's clock have been ahead, by far, at the last reset of a counter.
-func (w *World) putAhead(counter string) {
-	if by := 5 * 365 * 24 * time.Hour; w.fake.Ahead(counter, by) {
-		w.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
+func (db *database) putAhead(counter string) {
+	if by := 5 * 365 * 24 * time.Hour; db.fake.Ahead(counter, by) {
+		db.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
 	}
 }
 
@@ -68,7 +68,7 @@ func (w *World) resetLast() bool {
 	for len(w.unreset) > 0 {
 		counter := w.unreset[0]
 		if w.lastReset != nil && w.lastReset.err == nil {
-			if left := w.fake.Left(counter); left != 0 {
+			if left := w.db.fake.Left(counter); left != 0 {
 				w.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
 			}
 			w.unreset, w.lastReset, w.tries = w.unreset[1:], nil, 0
@@ -82,7 +82,7 @@ func (w *World) resetLast() bool {
 			w.violate("%s cannot be reset: %v", counter, w.lastReset.err)
 			return true
 		}
-		w.putAhead(counter)
+		w.db.putAhead(counter)
 		w.lastReset = w.askReset(pick(w.rng, lives), counter, "")
 		return false
 	}
@@ -155,10 +155,10 @@ type adminStore struct{ *simStore }
 // Check tells the settings.
 func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
-		if s.w.swapped {
+		if s.swapped {
 			return errSwapped
 		}
-		checked, err = s.w.fake.Check(background)
+		checked, err = s.fake.Check(background)
 		return err
 	})
 	return checked, err
@@ -169,7 +169,7 @@ func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) 
 	var answer int
 	err = s.change(ctx, "growth one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
 		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
-			answer, err = s.w.fake.GrowCounter(background, counter, shards)
+			answer, err = s.fake.GrowCounter(background, counter, shards)
 			return err
 		})
 	return answer, refusal(err)
@@ -183,7 +183,7 @@ func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (done
 		func() string {
 			return fmt.Sprintf("%s id %s, %s as of %s, delete %t", r.Counter, short(r.ID), sumText(r.Counter, r.Look.Sum), r.Look.At.Format(clockFormat), r.Delete)
 		}, func() (err error) {
-			answer, err = s.w.reset(s.p, r, by)
+			answer, err = s.reset(s.p, r, by)
 			return err
 		})
 	return answer, refusal(err)
@@ -199,19 +199,18 @@ func refusal(err error) error {
 
 // reset notes what each reset takes off, once, and checks that it is what was folded by its
 // moment.
-func (w *World) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
-	_, repeated := w.fake.Marker(r.ID)
-	done, err := w.fake.ResetCounter(background, r)
-	w.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
+func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
+	_, repeated := db.fake.Marker(r.ID)
+	done, err := db.fake.ResetCounter(background, r)
+	db.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
 	if err != nil || repeated {
 		return done, err
 	}
-	w.Resets++
-	w.removed[r.Counter] += done.Removed
-	w.did[by] += done.Removed
-	if was := w.fake.TotalAt(r.Counter, done.At); was != r.Look.Sum {
-		w.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
+	db.Resets++
+	if was := db.fake.TotalAt(r.Counter, done.At); was != r.Look.Sum {
+		db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 	}
+	db.watch.reset(&r, &done, by)
 	return done, nil
 }
 
@@ -221,20 +220,20 @@ func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int,
 }
 
 // sweep removes deleted counters, as an aggregator does every hour.
-func (w *World) sweep() bool {
-	had := w.recorded()
-	n, _ := w.fake.SweepCounters(background, store.SweepAfter)
-	w.noteSweep(had)
-	w.trace("sweep", nil, "", uint64(n))
-	w.say(nil, "%d deleted counters are swept", n)
-	w.Swept += n
+func (db *database) sweep() bool {
+	had := db.recorded()
+	n, _ := db.fake.SweepCounters(background, store.SweepAfter)
+	db.noteSweep(had)
+	db.trace("sweep", nil, "", uint64(n))
+	db.say(nil, "%d deleted counters are swept", n)
+	db.Swept += n
 	return n > 0
 }
 
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
 func (w *World) passDay() {
 	w.pass(store.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
-	if w.rng.IntN(3) > 0 && w.sweep() {
+	if w.rng.IntN(3) > 0 && w.db.sweep() {
 		w.hit(Swept)
 	}
 }
@@ -242,7 +241,7 @@ func (w *World) passDay() {
 // checkRemoved: what resets have removed and what is left is together what was folded.
 func (w *World) checkRemoved() {
 	for counter, folded := range w.folded {
-		if left := w.fake.Left(counter); !w.crowd.overflows(counter) && left+w.removed[counter] != folded {
+		if left := w.db.fake.Left(counter); !w.crowd.overflows(counter) && left+w.removed[counter] != folded {
 			w.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, w.removed[counter], left)
 		}
 	}

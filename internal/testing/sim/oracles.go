@@ -124,17 +124,6 @@ func (s *sum) in(p *wire.Part) bool {
 	return slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return e.Counter == s.counter && s.times(e.Delta) > 0 })
 }
 
-// checkCacheSet: a cache never has an older total than before.
-func (w *World) checkCacheSet(before, after []store.CachedTotal) {
-	for _, b := range before {
-		for _, a := range after {
-			if a.Counter == b.Counter && a.AsOf.Before(b.AsOf) {
-				w.violate("the cache took a total of %s over one that was %s newer", a.Counter, b.AsOf.Sub(a.AsOf))
-			}
-		}
-	}
-}
-
 // rival notes that s came under the id or key of o.
 func (w *World) rival(o *op, s *sum) {
 	first := o.sums[:1]

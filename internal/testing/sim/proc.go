@@ -96,18 +96,18 @@ func (w *World) start(r role, slot int) *proc {
 	e := w.newEnv(p, p.image)
 	s := w.shape
 	if r.has(publishing) {
-		p.pub = must(publisher.New(&bus{w, p}, publisher.Config{
+		p.pub = must(publisher.New(&bus{w.bus, p}, publisher.Config{
 			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindowFunc: w.trusted(p), KnownKeys: 4, Env: e,
 		}))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(&simStore{w, p, &p.rdrClock}, &cache{w, p}, reader.Config{
+		p.rdr = must(reader.New(&simStore{w.db, p, &p.rdrClock}, &cache{w.cache, p}, reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout, Env: e,
 		}))
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(p.rdr, adminStore{&simStore{w, p, nil}}, admin.Config{
+		p.adm = must(admin.New(p.rdr, adminStore{&simStore{w.db, p, nil}}, admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond, Env: e,
 		}))
 	}
@@ -148,7 +148,7 @@ func (w *World) aggregate(p *proc, cfg aggregator.Config) {
 		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
-	p.agg = must(aggregator.New(&bus{w, p}, &simStore{w, p, &p.aggClock}, cfg))
+	p.agg = must(aggregator.New(&bus{w.bus, p}, &simStore{w.db, p, &p.aggClock}, cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
 	w.running.Add(1)

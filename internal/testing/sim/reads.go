@@ -114,7 +114,7 @@ func (w *World) finishRead(o *op) {
 			w.checkCrowdTotal(o, t.Total)
 			continue
 		}
-		was, exists := w.fake.ServedAt(t.Counter, t.AsOf)
+		was, exists := w.db.fake.ServedAt(t.Counter, t.AsOf)
 		if was != t.Total || exists != t.Exists {
 			w.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
 		}
@@ -133,7 +133,7 @@ func (w *World) finishRead(o *op) {
 				shown.Format(clockFormat), oldest.Sub(shown), oldest.Format(clockFormat))
 		}
 	}
-	if w.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(w.jumped)) && o.kind == "read" {
+	if w.db.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(w.jumped)) && o.kind == "read" {
 		w.violate("%s read totals of another database after it was told", o.p.name)
 	}
 }

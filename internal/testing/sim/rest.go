@@ -123,7 +123,7 @@ func (w *World) restartHalted() {
 func (w *World) clearUp() {
 	switch w.stage {
 	case storm:
-		w.stormy, w.swapped = false, false
+		w.stormy, w.db.swapped = false, false
 		for _, p := range w.procsAll {
 			p.frozen = false
 		}
@@ -156,7 +156,7 @@ func (w *World) clearUp() {
 	case folding:
 		w.restartHalted()
 		switch {
-		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.lettersWait():
+		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.db.lettersWait():
 		case w.inProcess():
 			w.forgetLetters()
 		default:

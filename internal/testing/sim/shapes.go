@@ -76,7 +76,7 @@ func (p *proc) looksUp(counters []string, shards []int) {
 // committed to them.
 func (p *proc) commits(c *store.Commit) {
 	for _, a := range c.Adds {
-		if at, ok := p.looked[a.Counter]; ok && p.w.swept[a.Counter] > at {
+		if at, ok := p.looked[a.Counter]; ok && p.w.db.swept[a.Counter] > at {
 			p.w.Shapes[SweptBeforeCommit]++
 		}
 		p.looked[a.Counter] = p.w.Steps
@@ -84,15 +84,15 @@ func (p *proc) commits(c *store.Commit) {
 }
 
 // noteSweep notes which of the counters a sweep removed.
-func (w *World) noteSweep(had []string) {
+func (db *database) noteSweep(had []string) {
 	for _, c := range had {
-		if !w.fake.Recorded(c) {
-			w.swept[c] = w.Steps
+		if !db.fake.Recorded(c) {
+			db.swept[c] = db.Steps
 		}
 	}
 }
 
 // recorded are the counters that have records, also deleted ones.
-func (w *World) recorded() []string {
-	return slices.DeleteFunc(slices.Clone(counters), func(c string) bool { return !w.fake.Recorded(c) })
+func (db *database) recorded() []string {
+	return slices.DeleteFunc(slices.Clone(counters), func(c string) bool { return !db.fake.Recorded(c) })
 }

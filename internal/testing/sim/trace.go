@@ -70,7 +70,7 @@ func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, aside := w.folded, letterSums(w.fake.Letters())
+	totals, aside := w.folded, letterSums(w.db.fake.Letters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
 	for _, s := range w.ledger {
 		times := s.times(totals[s.counter])

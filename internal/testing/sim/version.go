@@ -84,8 +84,8 @@ func (w *World) upgrade() {
 }
 
 // lettersWait reports whether there are letters that an aggregator can read and is asked to count.
-func (w *World) lettersWait() bool {
-	return slices.ContainsFunc(w.fake.Letters(), func(d store.DeadLetter) bool {
+func (db *database) lettersWait() bool {
+	return slices.ContainsFunc(db.fake.Letters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return err == nil && asked
@@ -95,7 +95,7 @@ func (w *World) lettersWait() bool {
 // checkDiscard: a letter is removed when each of its parts has a marker, or stands in
 // another letter.
 func (w *World) checkDiscard(p *proc, keys []string) {
-	letters := w.fake.Letters()
+	letters := w.db.fake.Letters()
 	w.toss(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !w.discarded(key) }))
 	for _, d := range letters {
 		if !slices.Contains(keys, d.Key) {

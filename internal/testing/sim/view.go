@@ -12,7 +12,7 @@ import (
 
 // View opens a view.
 func (s *simStore) View() store.View {
-	return &view{simStore: s, fake: s.w.fake.View().(*fakestore.View)}
+	return &view{simStore: s, fake: s.fake.View().(*fakestore.View)}
 }
 
 type view struct {
@@ -57,7 +57,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 // was quick.
 func (v *view) begin() {
 	if !v.read {
-		v.began = v.w.wall()
+		v.began = v.wall()
 	}
 }
 

@@ -51,31 +51,31 @@ func (w *World) trusted(p *proc) func() time.Duration {
 }
 
 // changeWindow sets the database's window, as a process does that starts with another one.
-func (w *World) changeWindow(longer bool) bool {
+func (db *database) changeWindow(longer bool) bool {
 	others := slices.DeleteFunc(slices.Clone(windows), func(d time.Duration) bool {
-		return d == w.window() || d > w.window() != longer
+		return d == db.window() || d > db.window() != longer
 	})
 	if len(others) == 0 {
 		return false
 	}
-	to := pick(w.rng, others)
-	set, err := w.fake.SetWindow(background, to)
+	to := pick(db.rng, others)
+	set, err := db.fake.SetWindow(background, to)
 	if err != nil {
-		w.violate("the window was not set: %v", err)
+		db.violate("the window was not set: %v", err)
 	}
-	w.windows = append(w.windows, to)
-	w.trace("window", nil, "", uint64(to))
-	w.say(nil, "the window is %s from now on, nothing of before %s counts", to, set.ForgetBefore.Format(clockFormat))
-	w.forget()
+	db.windows = append(db.windows, to)
+	db.trace("window", nil, "", uint64(to))
+	db.say(nil, "the window is %s from now on, nothing of before %s counts", to, set.ForgetBefore.Format(clockFormat))
+	db.forget()
 	return true
 }
 
 // noteSettings counts the folds with markers that begin by settings which were changed since.
-func (w *World) noteSettings(p *proc, c *store.Commit) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(c.Markers) > 0 && p.goesBy < int64(len(w.windows)) {
-		w.Outdated++
+func (db *database) noteSettings(p *proc, c *store.Commit) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(c.Markers) > 0 && p.goesBy < int64(len(db.windows)) {
+		db.Outdated++
 	}
 }
 
@@ -159,5 +159,5 @@ func (w *World) jump(far time.Duration) {
 		}
 	})
 	w.say(nil, "-- %s pass at once", far)
-	w.forget()
+	w.db.forget()
 }

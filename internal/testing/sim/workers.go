@@ -34,17 +34,17 @@ func (a *accuracy) sets(by time.Duration) {
 
 // begins is when a call begins.
 func (s *simStore) begins() lesson {
-	wall := s.w.wall()
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
+	wall := s.wall()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return lesson{time.Now(), wall, s.clock.moved}
 }
 
 // learns takes the answer of a call in.
 func (s *simStore) learns(l lesson, told time.Time) {
-	took, ahead := s.w.wall().Sub(l.wall), told.Sub(s.w.storeNow())
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
+	took, ahead := s.wall().Sub(l.wall), told.Sub(s.storeNow())
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	a := s.clock
 	moved := a.moved - l.moved
 	took += moved

@@ -17,13 +17,11 @@ import (
 type World struct {
 	*kernel
 
-	swapped  bool
 	restored bool // what starts now does so from the image of the one before it
 
-	fake   *fakestore.Store
-	cache  *memory.Cache
-	sets   map[string][]store.CachedTotal
 	bus    *broker
+	db     *database
+	cache  *cacheServer
 	marked map[wire.PartID]bool
 	rests  map[wire.Use][]wire.PartID // of requests with keys, by their heads
 	// Parts of discarded letters, and since which step nobody may count them.
@@ -59,7 +57,6 @@ type World struct {
 	replays    []store.DeadLetter // that were asked for
 	unreadable bool               // letters were asked for
 	requests   requests
-	swept      map[string]int // in which step each counter was swept last
 	ops        int
 	asked      map[*op]struct{}
 	again      []*op
@@ -80,10 +77,10 @@ func Run(seed uint64, verbose bool) *Result {
 func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		kernel: newKernel(seed, verbose),
-		sets:   make(map[string][]store.CachedTotal), used: make(map[string]int), sealed: make(map[string]string),
+		used:   make(map[string]int), sealed: make(map[string]string),
 		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), rests: make(map[wire.Use][]wire.PartID),
 		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
-		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), swept: make(map[string]int), requests: make(requests), did: make(map[int]int64),
+		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), requests: make(requests), did: make(map[int]int64),
 	}
 	options := fakestore.Options{
 		Window:   w.window1,
@@ -94,10 +91,10 @@ func newWorld(seed uint64, verbose bool) *World {
 	if w.embedded && w.rng.IntN(2) == 0 {
 		options.Age = w.age
 	}
-	w.fake = fakestore.New(options)
+	w.db = &database{kernel: w.kernel, watch: w, fake: fakestore.New(options), swept: make(map[string]int)}
 	w.describe()
-	w.cache = must(memory.New(memory.Config{Totals: 16}))
-	w.bus = &broker{w: w}
+	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
+	w.bus = &broker{kernel: w.kernel, watch: w}
 	w.clients = &proc{w: w, name: "clients"}
 	for r := range w.alive {
 		w.alive[r] = make([]*proc, w.count(role(r)))
