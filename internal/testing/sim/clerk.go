@@ -94,7 +94,7 @@ const (
 
 // lookAfter has a person do that with a letter, which may be in process or gone by then.
 func (w *World) lookAfter(kind string) bool {
-	lives := w.lives(reading)
+	lives := w.procs.lives(reading)
 	all := w.db.readable()
 	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
 		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), w.crowd.counter) })

@@ -32,7 +32,7 @@ func (w *World) stepStore() bool {
 	w.stepped += by
 	w.setClocks(func() {
 		w.storeSkew += by
-		for _, p := range w.procsAll {
+		for _, p := range w.procs.all {
 			p.doubt += by.Abs()
 			p.rdrClock.sets(by)
 			p.aggClock.sets(by)
@@ -50,9 +50,9 @@ func (w *World) stepStore() bool {
 // taught notes that a process has read an answer with the store's time, to a call that began then
 // by clocks that are right. The first answer of all teaches nothing if it took over a minute.
 func (p *proc) taught(began time.Time) {
-	took := p.w.wall().Sub(began)
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	took := p.k.wall().Sub(began)
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
 	if p.learned || took <= time.Minute {
 		p.learned, p.doubt, p.setBack = true, min(p.doubt, took), min(p.setBack, took)
 	}
@@ -60,7 +60,7 @@ func (p *proc) taught(began time.Time) {
 
 // suspended notes that time passed, and only wall clocks show it. If the process's wall clock was
 // set back since the store's last answer, the process does not notice: that clock then shows less
-// than its other one. World.mu is held.
+// than its other one. kernel.mu is held.
 func (p *proc) suspended(far time.Duration) {
 	unseen := min(far, p.setBack)
 	p.doubt += unseen

@@ -103,17 +103,17 @@ func (w *World) compete() bool {
 
 // ready reports whether all aggregators are, and starts those again that have stopped for good.
 func (w *World) ready() bool {
-	lives := w.lives(aggregating)
+	lives := w.procs.lives(aggregating)
 	for _, p := range lives {
 		if p.halted() {
-			w.kill(p)
+			w.procs.kill(p)
 			return false
 		}
 		if p.unready() != "" {
 			return false
 		}
 	}
-	return len(lives) == w.count(aggregating)+w.count(node) && len(w.publishers()) > 0
+	return len(lives) == w.procs.count(aggregating)+w.procs.count(node) && len(w.procs.publishers()) > 0
 }
 
 // sendMany sends increments under the ids of the flood, or under its key.
@@ -131,7 +131,7 @@ func (w *World) sendMany(delta int64) {
 	if c.flood == bulk {
 		o.kind, o.key = "key", "flood"
 	}
-	w.send(o, pick(w.rng, w.publishers()))
+	w.send(o, pick(w.rng, w.procs.publishers()))
 }
 
 // startFlood sends the flood.
@@ -158,7 +158,7 @@ func (w *World) race() {
 	if s := w.draw(pick(w.rng, counters)); s != nil {
 		c.op.sums = append(c.op.sums, s)
 		c.op.incs = append(c.op.incs, countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: "behind the flood"})
-		w.send(c.op, pick(w.rng, w.publishers()))
+		w.send(c.op, pick(w.rng, w.procs.publishers()))
 		c.stage, c.began = running, time.Now()
 		return
 	}

@@ -46,11 +46,11 @@ func (r Row) String() string { return rowNames[r] }
 // Fold applies a commit, and answers with a row of the table.
 func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
 	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Tally: c.Tally, Growths: slices.Clone(c.Growths)}
-	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
+	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
 	var got Row
 	st.run = func(f fate) {
 		var row Row
-		s.p.commits(&commit)
+		s.noteCommit(s.p, &commit)
 		folded, row, err = s.fold(s.p, &commit, f, st.came)
 		s.Rows[row]++
 		s.trace("answer", s.p, rowNames[row], 0)
@@ -58,7 +58,6 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 	}
 	st.asks = func() string { return commitText(&commit) }
 	st.gets = func() string { return got.String() }
-	s.p.opening(st, &commit)
 	s.noteSettings(s.p, &commit)
 	began := s.begins()
 	if !s.park(st) {

@@ -52,12 +52,20 @@ type kernel struct {
 	until     [faultCount]time.Time
 	windows   []time.Duration // all that the database's settings had, the last one in effect
 
+	calls   callWatch
+	takeIn  func() bool // takes in what has happened since the last step; true if that lets anything go on
 	pending []*step
 	ghosts  []func() error
 	running sync.WaitGroup // what has to come to its end
 
 	mu      sync.Mutex
 	arrived []*step
+}
+
+// A callWatch sees the calls that wait for their turn: begin when they come, and end when they go on.
+type callWatch interface {
+	begin(*step)
+	end(*step)
 }
 
 func newKernel(seed uint64, verbose bool) *kernel {

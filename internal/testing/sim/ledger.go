@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -228,15 +227,4 @@ func (w *World) checkSealed(uuid string, payload []byte) {
 		w.violate("message %s has other bytes than before", uuid)
 	}
 	w.sealed[uuid] = string(payload)
-}
-
-// checkSwapped: once told that the database is another, a process folds what it was about
-// to fold, and nothing else.
-func (w *World) checkSwapped(p *proc) {
-	if !w.db.swapped || p.told.IsZero() {
-		return
-	}
-	if p.late++; p.late > w.shape.commits+1 { // one decides about a letter
-		w.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
-	}
 }

@@ -128,22 +128,22 @@ func (w *World) happen(f Fault) bool {
 		return true
 	case Swapped:
 		w.db.swapped = !w.db.swapped
-		for _, p := range w.lives(reading) {
+		for _, p := range w.procs.lives(reading) {
 			w.probe(p)
 		}
 		return true
 	case KillPublisher, KillAggregator, KillReader:
-		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
+		return w.procs.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
 	case TwoVersions:
 		w.changeVersion() // it is hit when another version starts
 	case Drain, DrainPublisher:
 		return w.drainOne(f)
 	case Image:
-		return w.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
+		return w.procs.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
 	case Freeze:
-		return w.freezeOne()
+		return w.procs.freezeOne()
 	case ClockJumps:
-		if all := w.everybody(); len(all) > 0 {
+		if all := w.procs.everybody(); len(all) > 0 {
 			p := pick(w.rng, all)
 			if time.Since(p.set) < time.Minute {
 				return false
@@ -214,9 +214,9 @@ func (w *World) happen(f Fault) bool {
 }
 
 // everybody is all processes that run.
-func (w *World) everybody() []*proc {
+func (ps *processes) everybody() []*proc {
 	var all []*proc
-	for _, p := range w.procsAll {
+	for _, p := range ps.all {
 		if !p.dead {
 			all = append(all, p)
 		}
@@ -224,42 +224,40 @@ func (w *World) everybody() []*proc {
 	return all
 }
 
-func (w *World) killOne(r role) bool {
-	lives := w.lives(r)
+func (ps *processes) killOne(r role) bool {
+	lives := ps.lives(r)
 	if len(lives) == 0 {
 		return false
 	}
-	p := pick(w.rng, lives)
-	w.kill(p)
-	w.start(p.role, p.slot)
+	p := pick(ps.rng, lives)
+	ps.kill(p)
+	ps.start(p.role, p.slot, false)
 	return true
 }
 
 // restoreOne replaces a process by one that begins with the same random numbers. What was
 // delivered to it first comes again, so that the same numbers meet the same message.
-func (w *World) restoreOne(r role) bool {
-	lives := w.lives(r)
+func (ps *processes) restoreOne(r role) bool {
+	lives := ps.lives(r)
 	if len(lives) == 0 {
 		return false
 	}
-	p := pick(w.rng, lives)
-	w.kill(p)
+	p := pick(ps.rng, lives)
+	ps.kill(p)
 	if l := p.first; l != nil && l.settled == nil {
 		l.acked = false
-		w.bus.requeue(l)
+		ps.bus.requeue(l)
 	}
-	w.restored = true
-	w.start(p.role, p.slot)
-	w.restored = false
+	ps.start(p.role, p.slot, true)
 	return true
 }
 
 // freezeOne stops a process, or lets all that are stopped go on.
-func (w *World) freezeOne() bool {
-	all := w.everybody()
-	p := pick(w.rng, all)
+func (ps *processes) freezeOne() bool {
+	all := ps.everybody()
+	p := pick(ps.rng, all)
 	p.frozen = !p.frozen
-	w.trace("freeze", p, "", 0)
-	w.say(p, "frozen: %t", p.frozen)
+	ps.trace("freeze", p, "", 0)
+	ps.say(p, "frozen: %t", p.frozen)
 	return true
 }

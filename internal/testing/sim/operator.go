@@ -13,12 +13,12 @@ import (
 // An answered is what an operator was told of a reset with an id.
 type answered struct {
 	done   store.ResetResult
-	jumped time.Duration // World.jumped when it was asked
+	jumped time.Duration // kernel.jumped when it was asked
 }
 
 // operate lets an operator raise, reset or delete a counter, or reset it again under an id.
 func (w *World) operate() {
-	lives := w.lives(reading)
+	lives := w.procs.lives(reading)
 	if len(lives) == 0 {
 		return
 	}
@@ -74,7 +74,7 @@ func (w *World) resetLast() bool {
 			w.unreset, w.lastReset, w.tries = w.unreset[1:], nil, 0
 			continue
 		}
-		lives := w.lives(reading)
+		lives := w.procs.lives(reading)
 		if len(lives) == 0 {
 			return false
 		}

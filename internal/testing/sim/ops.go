@@ -24,7 +24,7 @@ type op struct {
 	key  string
 	// repeats is how often the client asks again where it was not told the outcome.
 	repeats int
-	jumped  time.Duration // World.jumped at the first attempt
+	jumped  time.Duration // kernel.jumped at the first attempt
 	unknown bool          // some attempt had an unknown outcome
 	limit   time.Duration
 	err     error
@@ -227,7 +227,7 @@ func (w *World) finishSend(o *op) {
 
 // repeat sends an op again, through any publisher.
 func (w *World) repeat() bool {
-	lives := w.publishers()
+	lives := w.procs.publishers()
 	if len(w.again) == 0 || len(lives) == 0 {
 		return false
 	}

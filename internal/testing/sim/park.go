@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
 )
 
 // A fate is how a parked call ends.
@@ -32,11 +33,12 @@ type step struct {
 	n          int    // tells steps apart that are equal in all that
 	ctx        context.Context
 	at         time.Time     // when it came
-	jumped     time.Duration // World.jumped then
+	jumped     time.Duration // kernel.jumped then
 	came       int           // when it came, in steps of the schedule
 	asks, gets text          // what it asks for and what it got, in words; may be nil
 	// run does what is asked, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
+	commit *store.Commit // that a fold asks for; until it is answered
 	resume chan struct{}
 	fenced bool
 	aside  bool // of the cache: no call of the bus or the store
@@ -115,7 +117,7 @@ func (k *kernel) arrivals() {
 	slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 	for _, s := range arrived {
 		s.came = k.Steps
-		s.p.begin(s)
+		k.calls.begin(s)
 	}
 }
 
@@ -157,7 +159,7 @@ func (k *kernel) release(s *step) {
 	default:
 		k.say(s.p, "%s: its time is up", k.words(s.op, s.asks))
 	}
-	s.p.end(s)
+	k.calls.end(s)
 	if s.run != nil {
 		if !s.aside {
 			k.Calls++
@@ -174,18 +176,18 @@ func (k *kernel) drop(s *step) {
 }
 
 // fence ends all steps of a process that was killed.
-func (w *World) fence(p *proc) {
+func (ps *processes) fence(p *proc) {
 	synctest.Wait() // another may just have been killed
-	w.absorb()
-	w.mu.Lock()
+	ps.takeIn()
+	ps.mu.Lock()
 	p.dead = true
-	w.mu.Unlock()
-	for _, s := range slices.Clone(w.pending) {
+	ps.mu.Unlock()
+	for _, s := range slices.Clone(ps.pending) {
 		if s.p != p {
 			continue
 		}
-		w.drop(s)
-		p.end(s)
+		ps.drop(s)
+		ps.calls.end(s)
 		s.fenced = true
 		if s.run != nil {
 			s.run(killed)
@@ -220,9 +222,9 @@ func (k *kernel) wall() time.Time {
 
 // wall is what the process's clock shows.
 func (p *proc) wall() time.Time {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return time.Now().Add(p.w.jumped + p.skew)
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	return time.Now().Add(p.k.jumped + p.skew)
 }
 
 // setClocks changes what clocks show, also those of roles that look at them just then.

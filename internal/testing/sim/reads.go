@@ -12,7 +12,7 @@ import (
 
 // read asks a reader for totals.
 func (w *World) read() {
-	lives := w.lives(reading)
+	lives := w.procs.lives(reading)
 	if len(lives) == 0 {
 		return
 	}

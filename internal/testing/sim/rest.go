@@ -29,7 +29,7 @@ func (w *World) drainOne(f Fault) bool {
 	if f == DrainPublisher {
 		r = publishing
 	}
-	lives := w.lives(r)
+	lives := w.procs.lives(r)
 	if len(lives) == 0 {
 		return false
 	}
@@ -41,14 +41,14 @@ func (w *World) drainOne(f Fault) bool {
 		w.close(p)
 		return true
 	}
-	w.stop(p)
+	w.procs.stop(p)
 	return true
 }
 
 // stop asks an aggregator to stop.
-func (w *World) stop(p *proc) {
-	w.trace("stop", p, "", 0)
-	w.say(p, "is told to stop")
+func (ps *processes) stop(p *proc) {
+	ps.trace("stop", p, "", 0)
+	ps.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
 }
@@ -65,36 +65,36 @@ func (w *World) close(p *proc) {
 
 // endPublishers ends all publishers whose Close ran out of time, as they still publish. Others may
 // have replaced them.
-func (w *World) endPublishers() {
-	for _, p := range w.procsAll {
+func (ps *processes) endPublishers() {
+	for _, p := range ps.all {
 		if p.role == publishing && p.cutShort && !p.dead {
-			w.kill(p)
+			ps.kill(p)
 		}
 	}
 }
 
 // supervise starts what has stopped again, as whoever runs processes does.
-func (w *World) supervise() (acted bool) {
-	for r := range w.alive {
-		for slot, p := range w.alive[r] {
-			w.mu.Lock()
+func (ps *processes) supervise() (acted bool) {
+	for r := range ps.alive {
+		for slot, p := range ps.alive[r] {
+			ps.mu.Lock()
 			left, fell := p.left, p.fell
-			w.mu.Unlock()
+			ps.mu.Unlock()
 			switch {
 			case p.dead:
 			case fell:
 				if !p.unsure {
-					w.violate("%s ended by itself, and the outcome of no fold was unknown to it", p.name)
+					ps.violate("%s ended by itself, and the outcome of no fold was unknown to it", p.name)
 				}
-				w.kill(p)
-			case left, p.role == publishing && p.pubClosed && w.stage < closing:
+				ps.kill(p)
+			case left, p.role == publishing && p.pubClosed && !ps.ending:
 				if p.role == node {
-					w.kill(p) // what is left of it
+					ps.kill(p) // what is left of it
 				}
 			default:
 				continue
 			}
-			w.start(role(r), slot)
+			ps.start(role(r), slot, false)
 			acted = true
 		}
 	}
@@ -111,10 +111,10 @@ func (p *proc) halted() bool {
 }
 
 // restartHalted ends aggregators that have stopped folding for good: somebody has to start them again.
-func (w *World) restartHalted() {
-	for _, p := range w.lives(aggregating) {
+func (ps *processes) restartHalted() {
+	for _, p := range ps.lives(aggregating) {
 		if p.halted() {
-			w.kill(p)
+			ps.kill(p)
 		}
 	}
 }
@@ -124,15 +124,15 @@ func (w *World) clearUp() {
 	switch w.stage {
 	case storm:
 		w.stormy, w.db.swapped = false, false
-		for _, p := range w.procsAll {
+		for _, p := range w.procs.all {
 			p.frozen = false
 		}
 		w.trace("calm", nil, "", 0)
 		w.say(nil, "== from here on nothing breaks")
-		if w.rates[Image] > 0 && w.restoreOne(aggregating) { // the last one: what it holds for ever shows
+		if w.rates[Image] > 0 && w.procs.restoreOne(aggregating) { // the last one: what it holds for ever shows
 			w.hit(Image)
 		}
-		w.upgrade()
+		w.procs.upgrade()
 		for range 3 { // somebody looks after what is left
 			for _, f := range []Fault{ReplayAsked, AskedAsNew, LetterDiscarded} {
 				if w.rates[f] > 0 && w.happen(f) {
@@ -143,18 +143,18 @@ func (w *World) clearUp() {
 		w.stage = answers
 	case answers:
 		if w.compete() && len(w.asked) == 0 && len(w.again) == 0 {
-			for _, p := range w.publishers() {
+			for _, p := range w.procs.publishers() {
 				w.close(p)
 			}
-			w.stage = closing
+			w.stage, w.procs.ending = closing, true
 		}
 	case closing:
 		if len(w.asked) == 0 {
-			w.endPublishers()
+			w.procs.endPublishers()
 			w.stage = folding
 		}
 	case folding:
-		w.restartHalted()
+		w.procs.restartHalted()
 		switch {
 		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.db.lettersWait():
 		case w.inProcess():
@@ -176,12 +176,12 @@ func (w *World) clearUp() {
 			break
 		}
 		if w.Calls >= leastCalls {
-			w.stage, w.rested = idling, time.Now()
+			w.stage, w.idle.since = idling, time.Now()
 			break
 		}
 		w.readLast()
 	case idling:
-		if w.done = w.checkIdle(); w.done {
+		if w.done = w.idle.check(); w.done {
 			return
 		}
 	}
@@ -202,26 +202,26 @@ func (w *World) inProcess() bool {
 // forgetLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetLetters() {
 	w.gone = nil
-	for _, p := range w.lives(aggregating) {
-		w.kill(p)
-		w.start(p.role, p.slot)
+	for _, p := range w.procs.lives(aggregating) {
+		w.procs.kill(p)
+		w.procs.start(p.role, p.slot, false)
 	}
 }
 
 // readLast reads totals that have to be those of the ledger.
 func (w *World) readLast() {
-	for _, p := range w.lives(reading) {
+	for _, p := range w.procs.lives(reading) {
 		w.readFrom(p, 0)
 	}
 }
 
 // leave ends all that still runs.
 func (w *World) leave() {
-	for _, p := range w.procsAll {
+	for _, p := range w.procs.all {
 		if !p.dead {
-			w.kill(p)
+			w.procs.kill(p)
 		}
 	}
-	w.kill(w.clients)
+	w.procs.kill(w.clients)
 	w.running.Wait()
 }

@@ -63,23 +63,23 @@ func (r requests) add(head wire.Use, id wire.PartID) {
 	r[head][id] = true
 }
 
-// looksUp notes in which step a process found the records of counters, unless it knew them before.
-func (p *proc) looksUp(counters []string, shards []int) {
+// noteLookUp notes in which step p found the records of counters, unless it knew them before.
+func (db *database) noteLookUp(p *proc, counters []string, shards []int) {
 	for i, c := range counters {
 		if _, ok := p.looked[c]; !ok && shards[i] > 0 {
-			p.looked[c] = p.w.Steps
+			p.looked[c] = db.Steps
 		}
 	}
 }
 
-// commits counts the commits to counters that were swept since the process found their records or
+// noteCommit counts the commits of p to counters that were swept since it found their records or
 // committed to them.
-func (p *proc) commits(c *store.Commit) {
+func (db *database) noteCommit(p *proc, c *store.Commit) {
 	for _, a := range c.Adds {
-		if at, ok := p.looked[a.Counter]; ok && p.w.db.swept[a.Counter] > at {
-			p.w.Shapes[SweptBeforeCommit]++
+		if at, ok := p.looked[a.Counter]; ok && db.swept[a.Counter] > at {
+			db.Shapes[SweptBeforeCommit]++
 		}
-		p.looked[a.Counter] = p.w.Steps
+		p.looked[a.Counter] = db.Steps
 	}
 }
 

@@ -164,7 +164,7 @@ func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int,
 				clear(shards)
 			}
 			if err == nil {
-				s.p.looksUp(counters, shards)
+				s.noteLookUp(s.p, counters, shards)
 			}
 			return err
 		})

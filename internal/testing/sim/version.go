@@ -30,16 +30,16 @@ func decode(payload []byte) (*wire.Batch, error) {
 
 // drawVersion is what a process speaks and reads that follows another one in its slot. In
 // the end all aggregators read both versions; publishers need not write the second.
-func (w *World) drawVersion(r role, before *proc) int {
+func (ps *processes) drawVersion(r role, before *proc) int {
 	version := wire.Version
-	if w.rates[TwoVersions] > 0 {
-		version += w.rng.IntN(2)
+	if ps.rates[TwoVersions] > 0 {
+		version += ps.rng.IntN(2)
 	}
-	if !w.stormy && r == aggregating && w.newerComes() {
+	if !ps.stormy && r == aggregating && ps.newerComes() {
 		version = secondVersion
 	}
 	if before != nil && before.version != version {
-		w.hit(TwoVersions)
+		ps.hit(TwoVersions)
 	}
 	return version
 }
@@ -65,21 +65,21 @@ func (w *World) changeVersion() {
 		w.drainOne(f)
 		return
 	}
-	w.killOne(map[Fault]role{Drain: aggregating, DrainPublisher: publishing}[f])
+	w.procs.killOne(map[Fault]role{Drain: aggregating, DrainPublisher: publishing}[f])
 }
 
 // upgrade replaces the aggregators that cannot read all, when nothing breaks any more.
-func (w *World) upgrade() {
-	for _, p := range w.lives(aggregating) {
-		if !w.newerComes() || p.version == secondVersion {
+func (ps *processes) upgrade() {
+	for _, p := range ps.lives(aggregating) {
+		if !ps.newerComes() || p.version == secondVersion {
 			continue
 		}
-		if w.rng.IntN(2) == 0 {
-			w.stop(p)
+		if ps.rng.IntN(2) == 0 {
+			ps.stop(p)
 			continue
 		}
-		w.kill(p)
-		w.start(p.role, p.slot)
+		ps.kill(p)
+		ps.start(p.role, p.slot, false)
 	}
 }
 

@@ -37,8 +37,8 @@ func (pl *plan) drawWindows() {
 
 // trusted returns how old an increment's time may be for a publisher. Its setting may be longer than
 // the database's window. A node uses that window.
-func (w *World) trusted(p *proc) func() time.Duration {
-	set := w.window()
+func (ps *processes) trusted(p *proc) func() time.Duration {
+	set := ps.window()
 	if p.n%2 == 0 {
 		set = windows[len(windows)-1]
 	}
@@ -154,7 +154,7 @@ func (w *World) jump(far time.Duration) {
 	}
 	w.setClocks(func() {
 		w.jumped += far
-		for _, p := range w.procsAll {
+		for _, p := range w.procs.all {
 			p.suspended(far)
 		}
 	})

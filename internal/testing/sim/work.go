@@ -10,9 +10,9 @@ import (
 )
 
 // publishers are those that take increments.
-func (w *World) publishers() []*proc {
+func (ps *processes) publishers() []*proc {
 	var open []*proc
-	for _, p := range w.lives(publishing) {
+	for _, p := range ps.lives(publishing) {
 		if !p.pubClosed {
 			open = append(open, p)
 		}
@@ -24,7 +24,7 @@ var counters = []string{"a", "b", "page:/x", "page:/y", below}
 
 // work starts one more thing that clients do.
 func (w *World) work() {
-	lives := w.publishers()
+	lives := w.procs.publishers()
 	if len(lives) == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func (w *World) flush(p *proc) {
 
 func (w *World) finishFlush(o *op) {
 	if o.kind == "close" && o.p.role == node && !o.p.dead {
-		w.stop(o.p) // the roles of one process stop one after the other
+		w.procs.stop(o.p) // the roles of one process stop one after the other
 	}
 	switch {
 	case o.p.dead:
@@ -192,7 +192,7 @@ func (w *World) reuse(o *op) {
 	other.key, other.sums = o.key, []*sum{s}
 	w.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
-	w.send(other, pick(w.rng, w.publishers()))
+	w.send(other, pick(w.rng, w.procs.publishers()))
 }
 
 // oddMessage puts a message on the topic that no publisher made.

@@ -26,7 +26,7 @@ type lesson struct {
 	moved time.Duration
 }
 
-// sets notes that the machine's clock or the store's is set by so much. World.mu is held.
+// sets notes that the machine's clock or the store's is set by so much. kernel.mu is held.
 func (a *accuracy) sets(by time.Duration) {
 	a.off += by.Abs()
 	a.moved += by.Abs()
@@ -65,20 +65,20 @@ const exact = time.Millisecond
 
 // checkExpiry: an aggregator's record is good for three rounds by the store's time, and the last one for none.
 func (p *proc) checkExpiry(worker *store.Worker) {
-	now := p.w.storeNow()
-	p.w.mu.Lock()
+	now := p.k.storeNow()
+	p.k.mu.Lock()
 	a, dead := p.aggClock, p.dead
-	p.w.mu.Unlock()
+	p.k.mu.Unlock()
 	lasts := worker.Expires.Sub(now)
 	ends := p.leaving || p.unsure
-	if full := 3 * p.w.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
-		p.w.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
+	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
+		p.k.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
 	}
 }
 
 // askPipeline asks a reader how far behind the aggregators are.
 func (w *World) askPipeline() {
-	lives := w.lives(reading)
+	lives := w.procs.lives(reading)
 	if len(lives) == 0 {
 		return
 	}

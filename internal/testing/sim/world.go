@@ -17,8 +17,6 @@ import (
 type World struct {
 	*kernel
 
-	restored bool // what starts now does so from the image of the one before it
-
 	bus    *broker
 	db     *database
 	cache  *cacheServer
@@ -27,18 +25,14 @@ type World struct {
 	// Parts of discarded letters, and since which step nobody may count them.
 	tossed    map[wire.PartID]bool
 	forbidden map[wire.PartID]int
-	gone      []store.DeadLetter      // letters that were removed and not discarded
-	doomed    map[string]bool         // letters that were to be discarded when the store forgot it, by key
-	commits   map[*step]*store.Commit // guarded by mu
+	gone      []store.DeadLetter // letters that were removed and not discarded
+	doomed    map[string]bool    // letters that were to be discarded when the store forgot it, by key
 
-	procs    int
-	procsAll []*proc
-	stage    stage
-	rested   time.Time // since when nothing is left to do, and left is the same
-	left     string    // the holdings then
-	done     bool
-	clients  *proc
-	alive    [node + 1][]*proc // by role and slot; a dead one until it lives again
+	procs   *processes
+	idle    *idleOracle
+	stage   stage
+	done    bool
+	clients *proc
 
 	folded  map[string]int64 // to each counter
 	removed map[string]int64 // by resets
@@ -95,29 +89,12 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
 	w.bus = &broker{kernel: w.kernel, watch: w}
-	w.clients = &proc{w: w, name: "clients"}
-	for r := range w.alive {
-		w.alive[r] = make([]*proc, w.count(role(r)))
-		for slot := range w.alive[r] {
-			w.start(role(r), slot)
-		}
-	}
+	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
+	w.clients = &proc{k: w.kernel, name: "clients"}
+	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
+	w.idle = &idleOracle{processes: w.procs}
+	w.procs.startAll()
 	return w
-}
-
-// count is how many processes of a role there are.
-func (w *World) count(r role) int {
-	switch {
-	case w.embedded:
-		return map[role]int{node: 1}[r]
-	case r == publishing:
-		return w.shape.publishers
-	case r == aggregating:
-		return w.shape.aggregators
-	case r == reading:
-		return w.shape.readers
-	}
-	return 0
 }
 
 // leastCalls is how many calls of bus and store a schedule has before it ends.
@@ -163,9 +140,9 @@ func (w *World) settle() {
 	for again := true; again; {
 		synctest.Wait()
 		again = w.absorb()
-		again = w.supervise() || again
+		again = w.procs.supervise() || again
 	}
-	w.checkMemory()
+	w.procs.checkMemory()
 }
 
 // remains names what has not come to rest.
