@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -333,4 +334,36 @@ func closed(ch <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// mayFold reports whether somebody has a message with that part.
+func (b *broker) mayFold(id wire.PartID) bool {
+	return slices.ContainsFunc(b.deliveries, func(d *delivery) bool {
+		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.parcel.ids(), id)
+	})
+}
+
+// ids returns the ids of the message's parts.
+func (l *parcel) ids() []wire.PartID {
+	b, err := l.batch()
+	if err != nil {
+		return nil
+	}
+	ids := make([]wire.PartID, len(b.Parts))
+	for i := range b.Parts {
+		ids[i] = b.Parts[i].ID
+	}
+	return ids
+}
+
+// batch returns the parts of the message, however long it waited.
+func (l *parcel) batch() (*wire.Batch, error) {
+	if _, foreign := foreignEntry(l.payload); !foreign {
+		return decode(l.payload)
+	}
+	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, store.MaxWindow)
+	if err != nil {
+		return nil, err
+	}
+	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
 }

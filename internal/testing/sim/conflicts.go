@@ -25,36 +25,9 @@ func (w *World) finishConflicts(o *op) {
 	}
 	for i, s := range o.sums {
 		if named[i] {
-			w.conflicted(s)
+			w.oracles.ledger.conflicted(s)
 		} else {
 			s.durable()
 		}
-	}
-}
-
-// conflicted notes that an increment was refused for its id: it is not counted, nor will be.
-func (w *World) conflicted(s *sum) {
-	w.Conflicts++
-	if !s.reused {
-		w.violate("increment %d of %s was refused for an id that nobody reused", s.digit, s.counter)
-	}
-	s.refused, s.least, s.most = true, 0, 0
-}
-
-// checkRefused: an increment is refused only where its rival is counted.
-func (w *World) checkRefused(totals map[string]int64) {
-	for _, r := range w.rivals {
-		for _, s := range r.first {
-			w.checkWon(r.second, s, totals)
-			w.checkWon(s, r.second, totals)
-		}
-	}
-}
-
-// checkWon looks whether the winner was counted where the other one was refused for it.
-func (w *World) checkWon(winner, refused *sum, totals map[string]int64) {
-	if refused.refused && winner.times(totals[winner.counter]) == 0 {
-		w.violate("increment %d of %s was refused, and increment %d of %s, which has its id, was not counted",
-			refused.digit, refused.counter, winner.digit, winner.counter)
 	}
 }

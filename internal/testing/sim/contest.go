@@ -142,7 +142,7 @@ func (w *World) startFlood() {
 	if c.flood == unreadable {
 		for i := range c.n {
 			payload := fmt.Sprint("\xffflood ", i)
-			w.garbage = append(w.garbage, payload)
+			w.oracles.ledger.garbage = append(w.oracles.ledger.garbage, payload)
 			w.bus.put("", []byte(payload), true)
 		}
 		return
@@ -155,7 +155,7 @@ func (w *World) race() {
 	c := w.contest
 	c.op = w.newOp("ids")
 	c.op.limit, c.op.repeats = time.Minute, 0
-	if s := w.draw(pick(w.rng, counters)); s != nil {
+	if s := w.oracles.ledger.draw(pick(w.rng, counters)); s != nil {
 		c.op.sums = append(c.op.sums, s)
 		c.op.incs = append(c.op.incs, countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: "behind the flood"})
 		w.send(c.op, pick(w.rng, w.procs.publishers()))
@@ -170,7 +170,7 @@ func (w *World) checkRace() {
 	c := w.contest
 	took, s := time.Since(c.began), c.op.sums[0]
 	switch {
-	case s.times(w.folded[s.counter]) > 0:
+	case s.times(w.oracles.totals.folded[s.counter]) > 0:
 		w.say(nil, "the request behind the flood was counted after %s", took)
 		w.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
 		c.stage = over
@@ -179,16 +179,5 @@ func (w *World) checkRace() {
 	case took > w.contestWithin():
 		w.violate("a request behind %d %s was not counted within %s", c.n, c.flood, w.contestWithin())
 		c.stage = over
-	}
-}
-
-// checkFlood: of each id of the flood one increment was counted.
-func (w *World) checkFlood(counter string, total int64) {
-	least, most := int64(1), int64(1)
-	if w.contest.flood == reusedIDs {
-		least, most = int64(w.contest.n), 2*int64(w.contest.n)
-	}
-	if total < least || total > most {
-		w.violate("the total of %s is %d, not from %d to %d", counter, total, least, most)
 	}
 }

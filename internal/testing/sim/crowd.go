@@ -90,18 +90,6 @@ func (c *crowd) overflows(counter string) bool {
 	return c.is(counter) && c.counter == flood && c.sent > 1024
 }
 
-// checkCrowdTotal: it is a sum of the increments that were sent, and none is missing in the end.
-func (w *World) checkCrowdTotal(o *op, total int64) {
-	c := w.crowd
-	n := total / c.delta
-	if total%c.delta != 0 || n < 0 || n > int64(c.sent) {
-		w.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", c.counter, total, c.sent)
-	}
-	if n += c.inLetters(letterSums(w.db.fake.Letters())); o.final && n < int64(c.durable) {
-		w.violate("the total of %s and its dead letters are %d increments, %d are durable", c.counter, n, c.durable)
-	}
-}
-
 // inLetters is how many were set aside.
 func (c *crowd) inLetters(sums map[string][]int64) (n int64) {
 	for _, delta := range sums[c.counter] {

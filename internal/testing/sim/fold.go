@@ -9,7 +9,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A Row is an answer of the store to a fold: the rows of the aggregator's table, with
@@ -67,25 +66,6 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 		s.learns(began, folded.At)
 	}
 	return folded, err
-}
-
-// mark notes the parts that a marker is of.
-func (w *World) mark(m *store.Marker) {
-	w.marked[m.ID] = true
-	if !m.Whole {
-		return
-	}
-	rests := w.rests[wire.Use{ID: m.ID, Fingerprint: m.Fingerprint}]
-	if len(rests) == 0 {
-		w.violate("the marker %s says that a request is whole, and it has one part", m.ID)
-	}
-	w.Whole++
-	for _, id := range rests {
-		if w.marked[id] {
-			w.violate("the marker %s says that a request is whole, and part %s has a marker of its own", m.ID, id)
-		}
-		w.marked[id] = true
-	}
 }
 
 // fold answers a commit of p, which was asked for in step called.

@@ -71,7 +71,7 @@ func (w *World) giveUp() bool {
 	l := w.bus.queue[i]
 	w.bus.queue, l.acked = slices.Delete(w.bus.queue, i, i+1), true
 	w.say(nil, "message %d is given up", l.n)
-	w.allow(l)
+	w.oracles.delivered(l)
 	_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{{
 		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
 		Time: l.published, Reason: givenUp, Maybe: true, At: w.wall(),

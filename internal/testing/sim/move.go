@@ -92,12 +92,6 @@ func (w *World) advance() {
 	w.db.forget()
 }
 
-// forget lets the store drop the markers that have expired: at once, the worst case.
-func (db *database) forget() {
-	db.watch.forgetting()
-	db.fake.Forget()
-}
-
 // event lets something break that breaks by itself.
 func (w *World) event() {
 	var enabled []Fault

@@ -10,12 +10,6 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// An answered is what an operator was told of a reset with an id.
-type answered struct {
-	done   store.ResetResult
-	jumped time.Duration // kernel.jumped when it was asked
-}
-
 // operate lets an operator raise, reset or delete a counter, or reset it again under an id.
 func (w *World) operate() {
 	lives := w.procs.lives(reading)
@@ -45,13 +39,6 @@ func (w *World) operate() {
 			o.done, err = p.adm.Delete(ctx, counter)
 			return err
 		})
-	}
-}
-
-// putAhead has the store's clock have been ahead, by far, at the last reset of a counter.
-func (db *database) putAhead(counter string) {
-	if by := 5 * 365 * 24 * time.Hour; db.fake.Ahead(counter, by) {
-		db.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
 	}
 }
 
@@ -97,55 +84,6 @@ func (w *World) askReset(p *proc, counter, id string) *op {
 		return err
 	})
 	return o
-}
-
-// finishChange: what an operator is told was removed is increments, each once, and under one
-// id the same each time.
-func (w *World) finishChange(o *op) {
-	if o.p.dead {
-		return
-	}
-	if o.err != nil {
-		w.checkNoTotal(o)
-		return
-	}
-	if o.kind == "grow" {
-		return
-	}
-	counter := o.names[0]
-	if !increments(counter, o.done.Removed) {
-		w.violate("a %s removed %d of %s, which is no sum of its increments", o.kind, o.done.Removed, counter)
-	}
-	if o.id == "" {
-		if did := w.did[o.n]; did != o.done.Removed {
-			w.violate("a %s of %s says that it removed %d, and removed %d", o.kind, counter, o.done.Removed, did)
-		}
-		return
-	}
-	key := counter + "/" + o.id
-	first, again := w.told[key]
-	if again && o.jumped < first.jumped {
-		return // a late answer about a reset that may be forgotten since
-	}
-	// Beyond the window it is another reset.
-	if again && first.jumped == w.jumped && (first.done.Removed != o.done.Removed || !first.done.At.Equal(o.done.At)) {
-		w.violate("reset %s of %s was told that it removed %d as of %s, and now %d as of %s", o.id, counter,
-			first.done.Removed, first.done.At.Format(clockFormat), o.done.Removed, o.done.At.Format(clockFormat))
-	}
-	w.told[key] = answered{o.done, o.jumped}
-}
-
-// increments reports whether a total is a sum of a counter's increments, none of them twice.
-func increments(counter string, total int64) bool {
-	if counter == below {
-		total = -total
-	}
-	for rest := total; rest > 0; rest >>= 2 {
-		if rest&3 > 1 {
-			return false
-		}
-	}
-	return total >= 0
 }
 
 // An adminStore is the store as an admin sees it: what it is told of the database the
@@ -197,52 +135,10 @@ func refusal(err error) error {
 	return err
 }
 
-// reset notes what each reset takes off, once, and checks that it is what was folded by its
-// moment.
-func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
-	_, repeated := db.fake.Marker(r.ID)
-	done, err := db.fake.ResetCounter(background, r)
-	db.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
-	if err != nil || repeated {
-		return done, err
-	}
-	db.Resets++
-	if was := db.fake.TotalAt(r.Counter, done.At); was != r.Look.Sum {
-		db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
-	}
-	db.watch.reset(&r, &done, by)
-	return done, nil
-}
-
-// SweepCounters is for whoever aggregates; here the world does it (sweep).
-func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
-	return 0, errors.New("sim: nobody calls this")
-}
-
-// sweep removes deleted counters, as an aggregator does every hour.
-func (db *database) sweep() bool {
-	had := db.recorded()
-	n, _ := db.fake.SweepCounters(background, store.SweepAfter)
-	db.noteSweep(had)
-	db.trace("sweep", nil, "", uint64(n))
-	db.say(nil, "%d deleted counters are swept", n)
-	db.Swept += n
-	return n > 0
-}
-
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
 func (w *World) passDay() {
 	w.pass(store.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
 	if w.rng.IntN(3) > 0 && w.db.sweep() {
 		w.hit(Swept)
-	}
-}
-
-// checkRemoved: what resets have removed and what is left is together what was folded.
-func (w *World) checkRemoved() {
-	for counter, folded := range w.folded {
-		if left := w.db.fake.Left(counter); !w.crowd.overflows(counter) && left+w.removed[counter] != folded {
-			w.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, w.removed[counter], left)
-		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // An op is what a client asks of a publisher or a reader, until it is answered.
@@ -79,32 +78,13 @@ func (w *World) newOp(kind string) *op {
 
 // send lets a client send increments through p.
 func (w *World) send(o *op, p *proc) {
-	w.noteRequest(o)
+	w.oracles.asked(o)
 	w.ask(o, p, func(ctx context.Context) error {
 		if o.key != "" {
 			return p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
 		}
 		return p.pub.Publish(ctx, o.incs...)
 	})
-}
-
-// noteRequest notes the ids of the rests of a request with a key. A marker that says "whole" is
-// for all of them.
-func (w *World) noteRequest(o *op) {
-	if o.key == "" {
-		return
-	}
-	parts, err := wire.CutRequest("", o.key, o.incs)
-	if err != nil {
-		return // it is refused
-	}
-	var rests []wire.PartID
-	for _, p := range parts {
-		if p.Kind == wire.Rest {
-			rests = append(rests, p.ID)
-		}
-	}
-	w.rests[wire.Use{ID: parts[0].ID, Fingerprint: parts[0].Fingerprint()}] = rests
 }
 
 // finish takes an answer in.
@@ -121,15 +101,15 @@ func (w *World) finish(o *op) {
 	}
 	switch o.kind {
 	case "read", "list":
-		w.finishRead(o)
+		w.oracles.totals.checkRead(o)
 	case "grow", "reset", "delete":
-		w.finishChange(o)
+		w.oracles.totals.checkChange(o)
 	case replayOp, asNewOp, discardOp:
 		w.finishLetter(o)
 	case "flush", "close":
 		w.finishFlush(o)
 	case "pipeline":
-		w.checkPipeline(o)
+		w.oracles.totals.checkPipeline(o)
 	case "ready":
 		w.finishProbe(o)
 	default:

@@ -2,12 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/reader"
 )
 
 // read asks a reader for totals.
@@ -90,65 +86,4 @@ func (w *World) totals(o *op, p *proc) {
 		o.totals, err = p.rdr.Totals(ctx, o.names, o.staleness)
 		return err
 	})
-}
-
-// slack is how far a reader may be wrong about the store's clock: what its calls took.
-const slack = 2 * time.Second
-
-// finishRead: no total that never was, and none older than was asked for.
-func (w *World) finishRead(o *op) {
-	if o.p.dead {
-		return
-	}
-	if o.err != nil {
-		w.checkNoTotal(o)
-		return
-	}
-	w.Reads++
-	staleness := o.staleness
-	if staleness < 0 {
-		staleness = 2 * time.Second
-	}
-	for _, t := range o.totals {
-		if w.crowd.is(t.Counter) {
-			w.checkCrowdTotal(o, t.Total)
-			continue
-		}
-		was, exists := w.db.fake.ServedAt(t.Counter, t.AsOf)
-		if was != t.Total || exists != t.Exists {
-			w.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
-		}
-		if !increments(t.Counter, t.Total) {
-			w.violate("%s read %d of %s, which is no sum of its increments", o.p.name, t.Total, t.Counter)
-		}
-		oldest, shown := o.from.Add(-staleness), w.showed(t.AsOf)
-		if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
-			oldest = oldest.Add(-slack - o.doubt)
-			if !o.p.learned {
-				w.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
-			}
-		}
-		if w.jumped == o.jumped && shown.Before(oldest) {
-			w.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
-				shown.Format(clockFormat), oldest.Sub(shown), oldest.Format(clockFormat))
-		}
-	}
-	if w.db.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(w.jumped)) && o.kind == "read" {
-		w.violate("%s read totals of another database after it was told", o.p.name)
-	}
-}
-
-const clockFormat = "02 15:04:05.000000"
-
-// checkNoTotal: an error is not to say that a counter overflows which does not.
-func (w *World) checkNoTotal(o *op) {
-	if !errors.Is(o.err, countmill.ErrOverflow) {
-		return
-	}
-	for _, name := range o.names {
-		if w.crowd.overflows(name) {
-			return
-		}
-	}
-	w.violate("%s says that one of %q overflows", o.p.name, o.names)
 }

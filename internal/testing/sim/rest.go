@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A stage of the end of a schedule, when nothing breaks any more.
@@ -157,10 +154,10 @@ func (w *World) clearUp() {
 		w.procs.restartHalted()
 		switch {
 		case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.db.lettersWait():
-		case w.inProcess():
+		case w.oracles.inProcess():
 			w.forgetLetters()
 		default:
-			w.check()
+			w.oracles.ledger.check()
 			if w.shape.operator {
 				w.unreset = slices.Clone(counters[:2+w.shape.counters])
 			}
@@ -189,19 +186,9 @@ func (w *World) clearUp() {
 	w.move()
 }
 
-// inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
-// that had read it before.
-func (w *World) inProcess() bool {
-	return slices.ContainsFunc(w.gone, func(d store.DeadLetter) bool {
-		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
-			return !w.marked[p.ID] && !w.marked[wire.RenewedID(&p)]
-		})
-	})
-}
-
 // forgetLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetLetters() {
-	w.gone = nil
+	w.oracles.gone = nil
 	for _, p := range w.procs.lives(aggregating) {
 		w.procs.kill(p)
 		w.procs.start(p.role, p.slot, false)

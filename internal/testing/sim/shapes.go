@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A Shape is something that has to happen in some schedules, and that no single fault brings about.
@@ -27,41 +26,6 @@ var shapeNames = [shapeCount]string{
 }
 
 func (s Shape) String() string { return shapeNames[s] }
-
-// requests are the parts of each request with a key that were published, by its head's use.
-type requests map[wire.Use]map[wire.PartID]bool
-
-// noteParts counts the messages that have some parts of a request with a key and lack others.
-func (w *World) noteParts(payload []byte) {
-	b, err := decode(payload)
-	if err != nil {
-		return
-	}
-	here := make(map[wire.Use]int)
-	var head wire.Use
-	for i := range b.Parts {
-		p := &b.Parts[i]
-		switch {
-		case p.Kind == wire.Head:
-			head = wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}
-		case p.Kind.Follows():
-			here[head]++
-			w.requests.add(head, p.ID)
-		}
-	}
-	for use, n := range here {
-		if n < len(w.requests[use]) {
-			w.Shapes[KeyInTwoMessages]++
-		}
-	}
-}
-
-func (r requests) add(head wire.Use, id wire.PartID) {
-	if r[head] == nil {
-		r[head] = make(map[wire.PartID]bool)
-	}
-	r[head][id] = true
-}
 
 // noteLookUp notes in which step p found the records of counters, unless it knew them before.
 func (db *database) noteLookUp(p *proc, counters []string, shards []int) {

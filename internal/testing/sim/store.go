@@ -271,3 +271,8 @@ func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error)
 func (s *simStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
 	return store.Settings{}, errors.New("sim: nobody calls this")
 }
+
+// SweepCounters is for whoever aggregates; here the world does it (sweep).
+func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
+	return 0, errors.New("sim: nobody calls this")
+}

@@ -70,9 +70,9 @@ func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, aside := w.folded, letterSums(w.db.fake.Letters())
+	totals, aside := w.oracles.totals.folded, letterSums(w.db.fake.Letters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
-	for _, s := range w.ledger {
+	for _, s := range w.oracles.ledger.sums {
 		times := s.times(totals[s.counter])
 		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
 		set := ""

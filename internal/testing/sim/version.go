@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -81,56 +80,4 @@ func (ps *processes) upgrade() {
 		ps.kill(p)
 		ps.start(p.role, p.slot, false)
 	}
-}
-
-// lettersWait reports whether there are letters that an aggregator can read and is asked to count.
-func (db *database) lettersWait() bool {
-	return slices.ContainsFunc(db.fake.Letters(), func(d store.DeadLetter) bool {
-		_, asked := store.ReplayOf(d.Key)
-		_, err := decode(d.Payload)
-		return err == nil && asked
-	})
-}
-
-// checkDiscard: a letter is removed when each of its parts has a marker, or stands in
-// another letter.
-func (w *World) checkDiscard(p *proc, keys []string) {
-	letters := w.db.fake.Letters()
-	w.toss(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !w.discarded(key) }))
-	for _, d := range letters {
-		if !slices.Contains(keys, d.Key) {
-			continue
-		}
-		others := slices.DeleteFunc(slices.Clone(letters), func(o store.DeadLetter) bool { return slices.Contains(keys, o.Key) })
-		batch, err := decode(d.Payload)
-		if err != nil {
-			if !slices.ContainsFunc(others, func(o store.DeadLetter) bool { return string(o.Payload) == string(d.Payload) }) {
-				w.violate("%s removed a letter that nobody can read: %s", p.name, d.Reason)
-			}
-			continue
-		}
-		if w.discarded(d.Key) {
-			continue
-		}
-		w.gone = append(w.gone, d)
-		letter, asked := store.ReplayOf(d.Key)
-		if !asked {
-			w.Replayed++
-		} else if slices.ContainsFunc(others, func(o store.DeadLetter) bool { return o.Key == letter }) {
-			continue // it stays, and can be asked for again
-		}
-		for i := range batch.Parts {
-			id := batch.Parts[i].ID
-			if !w.marked[id] && !w.marked[wire.RenewedID(&batch.Parts[i])] && !w.tossed[id] && !holdPart(others, id) {
-				w.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
-			}
-		}
-	}
-}
-
-// holdPart reports whether a letter holds the part, or the part that it is another id of.
-func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
-	return slices.ContainsFunc(letters, func(d store.DeadLetter) bool {
-		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id || wire.RenewedID(&p) == id })
-	})
 }

@@ -80,7 +80,7 @@ func (w *World) add(p *proc) {
 		return
 	}
 	for range 1 + w.rng.IntN(4) {
-		s := w.draw(w.counter())
+		s := w.oracles.ledger.draw(w.counter())
 		if s == nil {
 			return
 		}
@@ -138,7 +138,7 @@ func (w *World) offer(p *proc, kind string) {
 		}
 	}
 	for i := range n {
-		s := w.draw(counter())
+		s := w.oracles.ledger.draw(counter())
 		if s == nil {
 			break
 		}
@@ -182,7 +182,7 @@ func (w *World) reuse(o *op) {
 	if o.kind == "publish" {
 		return
 	}
-	s := w.draw(o.incs[0].Counter)
+	s := w.oracles.ledger.draw(o.incs[0].Counter)
 	if s == nil {
 		return
 	}
@@ -190,7 +190,7 @@ func (w *World) reuse(o *op) {
 	o.sums[0].group = s.group
 	other := w.newOp(o.kind)
 	other.key, other.sums = o.key, []*sum{s}
-	w.rival(o, s)
+	w.oracles.ledger.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
 	w.send(other, pick(w.rng, w.procs.publishers()))
 }
@@ -202,10 +202,10 @@ func (w *World) oddMessage() {
 	case w.strikes(Garbage):
 		payload := fmt.Sprint("\xffgarbage ", w.ops)
 		w.ops++
-		w.garbage = append(w.garbage, payload)
+		w.oracles.ledger.garbage = append(w.oracles.ledger.garbage, payload)
 		w.bus.put("", []byte(payload), true)
 	case w.strikes(NewerVersion):
-		s := w.draw(w.counter())
+		s := w.oracles.ledger.draw(w.counter())
 		if s == nil {
 			return
 		}
@@ -217,7 +217,7 @@ func (w *World) oddMessage() {
 	case w.rates[Foreign] > 0 && w.rng.IntN(3) == 0:
 		w.smallMessages()
 	case w.rates[Foreign] > 0:
-		s := w.draw(w.counter())
+		s := w.oracles.ledger.draw(w.counter())
 		if s == nil {
 			return
 		}
@@ -238,7 +238,7 @@ func (w *World) smallMessages() {
 	o := &op{key: fmt.Sprint("small", w.ops)}
 	counter := w.wide()
 	for range 60 {
-		s := w.draw(counter())
+		s := w.oracles.ledger.draw(counter())
 		if s == nil {
 			continue
 		}
@@ -250,7 +250,7 @@ func (w *World) smallMessages() {
 		return
 	}
 	w.hit(Foreign)
-	w.noteRequest(o)
+	w.oracles.asked(o)
 	messages := wire.Pack(w.wall(), wire.SealID{}, parts, 500)
 	if w.rng.IntN(2) == 0 {
 		messages = append(messages, wire.Pack(w.wall(), wire.SealID{}, parts, wire.MaxBatch)...)

@@ -96,7 +96,7 @@ func (w *World) askPipeline() {
 
 // checkPipeline: a reader goes by the records that have not expired by the store's time, whatever its own
 // clock shows. The records are the ones that it read last.
-func (w *World) checkPipeline(o *op) {
+func (to *totalOracle) checkPipeline(o *op) {
 	if o.p.dead || !o.accuracy.known {
 		return
 	}
@@ -111,9 +111,9 @@ func (w *World) checkPipeline(o *op) {
 		}
 	}
 	if got := o.pipeline; got.Workers < least.Workers || got.Workers > most.Workers {
-		w.violate("%s says that %d aggregators are alive, and by their records and the store's time %d to %d are", o.p.name, got.Workers, least.Workers, most.Workers)
+		to.violate("%s says that %d aggregators are alive, and by their records and the store's time %d to %d are", o.p.name, got.Workers, least.Workers, most.Workers)
 	} else if got.Lag < least.Lag || got.Lag > most.Lag {
-		w.violate("%s says that the lag is %s, and by their records and the store's time it is %s to %s", o.p.name, got.Lag, least.Lag, most.Lag)
+		to.violate("%s says that the lag is %s, and by their records and the store's time it is %s to %s", o.p.name, got.Lag, least.Lag, most.Lag)
 	}
 }
 

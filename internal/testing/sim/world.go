@@ -10,47 +10,28 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
-	"github.com/countmill/countmill/wire"
 )
 
 // A World is one schedule.
 type World struct {
 	*kernel
 
-	bus    *broker
-	db     *database
-	cache  *cacheServer
-	marked map[wire.PartID]bool
-	rests  map[wire.Use][]wire.PartID // of requests with keys, by their heads
-	// Parts of discarded letters, and since which step nobody may count them.
-	tossed    map[wire.PartID]bool
-	forbidden map[wire.PartID]int
-	gone      []store.DeadLetter // letters that were removed and not discarded
-	doomed    map[string]bool    // letters that were to be discarded when the store forgot it, by key
-
+	bus     *broker
+	db      *database
+	cache   *cacheServer
+	oracles *oracles
 	procs   *processes
 	idle    *idleOracle
 	stage   stage
 	done    bool
 	clients *proc
 
-	folded  map[string]int64 // to each counter
-	removed map[string]int64 // by resets
-	did     map[int]int64    // by each op
-	told    map[string]answered
-
 	unreset   []string // counters that an operator has yet to reset at the end
 	lastReset *op
 	tries     int
 
-	ledger     []*sum
-	rivals     []rivalry
-	used       map[string]int
-	sealed     map[string]string
-	garbage    []string
 	replays    []store.DeadLetter // that were asked for
 	unreadable bool               // letters were asked for
-	requests   requests
 	ops        int
 	asked      map[*op]struct{}
 	again      []*op
@@ -71,10 +52,7 @@ func Run(seed uint64, verbose bool) *Result {
 func newWorld(seed uint64, verbose bool) *World {
 	w := &World{
 		kernel: newKernel(seed, verbose),
-		used:   make(map[string]int), sealed: make(map[string]string),
-		asked: make(map[*op]struct{}), marked: make(map[wire.PartID]bool), rests: make(map[wire.Use][]wire.PartID),
-		tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int), doomed: make(map[string]bool),
-		folded: make(map[string]int64), removed: make(map[string]int64), told: make(map[string]answered), requests: make(requests), did: make(map[int]int64),
+		asked:  make(map[*op]struct{}),
 	}
 	options := fakestore.Options{
 		Window:   w.window1,
@@ -85,10 +63,12 @@ func newWorld(seed uint64, verbose bool) *World {
 	if w.embedded && w.rng.IntN(2) == 0 {
 		options.Age = w.age
 	}
-	w.db = &database{kernel: w.kernel, watch: w, fake: fakestore.New(options), swept: make(map[string]int)}
+	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int)}
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
-	w.bus = &broker{kernel: w.kernel, watch: w}
+	w.bus = &broker{kernel: w.kernel}
+	w.oracles = newOracles(w.kernel, w.db, w.bus)
+	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
 	w.clients = &proc{k: w.kernel, name: "clients"}
 	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
