@@ -66,31 +66,9 @@ func (b *broker) oldest(messages []*parcel) (found *parcel) {
 	return found
 }
 
-// passUntil lets time pass until the oldest of messages is so much older than the window.
-func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
-	l := w.bus.oldest(messages)
-	if l == nil {
-		return false
-	}
-	far := w.bus.lasts(l, beyond)
-	if far > 0 {
-		w.pass(far)
-	}
-	return far > 0
-}
-
 // lasts is how long it takes until the message is so much older than the window.
 func (b *broker) lasts(l *parcel, beyond time.Duration) time.Duration {
 	return l.begins().Add(b.window() + beyond).Sub(b.storeNow())
-}
-
-// nearWindow lets the oldest message wait until shortly before it is beyond the window: what
-// comes from now on is much younger.
-func (w *World) nearWindow() bool {
-	if l := w.bus.oldest(w.bus.done); l == nil || w.bus.lasts(l, 0) < soonOver {
-		return false
-	}
-	return w.passUntil(w.bus.done, -[]time.Duration{5 * time.Minute, 30 * time.Minute}[w.rng.IntN(2)])
 }
 
 // soonOver is how long a message is within the window at most that is delivered once more
@@ -136,7 +114,7 @@ func (w *World) suspendOld(s *step) {
 	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come
 	}
-	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
+	if w.rng.Float64() < rate && w.leaps.passUntil(held, markerGone) {
 		w.hit(SuspendedOld)
 		if w.rng.IntN(2) == 0 {
 			w.recheck(s.p)

@@ -91,25 +91,25 @@ const (
 )
 
 // lookAfter has a person do that with a letter, which may be in process or gone by then.
-func (w *World) lookAfter(kind string) bool {
-	lives := w.procs.lives(reading)
-	all := w.db.readable()
-	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
-		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), w.crowd.counter) })
+func (opr *operator) lookAfter(kind string) bool {
+	lives := opr.procs.lives(reading)
+	all := opr.db.readable()
+	if kind == discardOp && opr.crowd != nil { // a crowd is counted by its sum
+		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), opr.crowd.counter) })
 	}
 	if len(lives) == 0 || len(all) == 0 {
 		return false
 	}
-	p, d := pick(w.rng, lives), pick(w.rng, all)
-	o := w.newOp(kind)
+	p, d := pick(opr.rng, lives), pick(opr.rng, all)
+	o := opr.newOp(kind, opr.finishLetter)
 	o.letter, o.names = d, []string{d.Key}
-	for _, s := range w.oracles.ledger.increments(d) {
+	for _, s := range opr.oracles.ledger.increments(d) {
 		s.tossed = s.tossed || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{w.db, p, nil}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{opr.db, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &sysenv.Env{Wall: p.wall}})
-	w.ask(o, p, func(ctx context.Context) error {
+	opr.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome
 		var err error
 		if kind == discardOp {
@@ -126,12 +126,12 @@ func (w *World) lookAfter(kind string) bool {
 }
 
 // finishLetter takes in what became of a letter.
-func (w *World) finishLetter(o *op) {
+func (opr *operator) finishLetter(o *op) {
 	switch {
 	case o.err != nil || o.p.dead:
 	case o.became.Twice:
-		w.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
+		opr.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
 	case o.became.Result == letters.Discarded:
-		w.oracles.forbid(&o.letter)
+		opr.oracles.forbid(&o.letter)
 	}
 }

@@ -2,11 +2,6 @@ package sim
 
 import "time"
 
-// mostStep is how far the store's clock moves from where it began, at most: with what a
-// process's own clock is set by in one go it stays within the two hours that markers outlive
-// the window.
-const mostStep = 20 * time.Minute
-
 // A storeStep is since when the store's clock was how far off.
 type storeStep struct {
 	at   time.Time // by clocks that are right
@@ -19,32 +14,6 @@ func (k *kernel) storeNow() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Now().Add(k.jumped + k.storeSkew)
-}
-
-// stepStore sets the store's clock a little or some minutes forward or back. Many little
-// steps are what a clock that drifts makes of it.
-func (w *World) stepStore() bool {
-	far := []time.Duration{50 * time.Millisecond, 3 * time.Second, 10 * time.Minute}[w.rng.IntN(3)]
-	by := (time.Duration(w.rng.Int64N(int64(2*far))) - far).Truncate(time.Microsecond)
-	if (w.stepped + by).Abs() > mostStep {
-		return false
-	}
-	w.stepped += by
-	w.setClocks(func() {
-		w.storeSkew += by
-		for _, p := range w.procs.all {
-			p.doubt += by.Abs()
-			p.rdrClock.sets(by)
-			p.aggClock.sets(by)
-		}
-	})
-	w.steps = append(w.steps, storeStep{w.wall().Truncate(time.Microsecond), w.storeSkew})
-	for o := range w.asked {
-		o.doubt = max(o.doubt, o.p.doubt)
-	}
-	w.say(nil, "the store's clock is set %s", by)
-	w.db.forget()
-	return true
 }
 
 // taught notes that a process has read an answer with the store's time, to a call that began then

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math/rand/v2"
-	"testing/synctest"
 
 	"github.com/countmill/countmill"
 )
@@ -42,26 +41,6 @@ func (pl *plan) drawCrowd() *crowd {
 
 // is reports whether the counter is the crowd's. A schedule may have none.
 func (c *crowd) is(counter string) bool { return c != nil && c.counter == counter }
-
-// addCrowd calls Add for a crowd.
-func (w *World) addCrowd(p *proc) {
-	c, n := w.crowd, 0
-	for i := range c.adds {
-		if p.pub.Add(c.counter, c.delta) != nil {
-			break
-		}
-		n++
-		// From the third on they change a word and nothing else: nobody wakes up.
-		if c.each || i < 2 {
-			synctest.Wait()
-		}
-	}
-	c.sent += n
-	c.unproven[p] += n
-	w.hit(map[string]Fault{flood: Flood, swarm: Swarm}[c.counter])
-	w.trace("crowd", p, c.counter, uint64(n))
-	w.say(p, "Add %d times %s%+d", n, c.counter, c.delta)
-}
 
 // take is how many of them a flush is about that begins now.
 func (c *crowd) take(p *proc) (n int) {

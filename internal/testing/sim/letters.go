@@ -46,18 +46,18 @@ func (pl *plan) drawDeadLetters() {
 
 // askUnreadable has a person ask for more letters that nobody can read than an aggregator looks
 // at together. They stay where they are, before most others, and so do the wishes.
-func (w *World) askUnreadable() bool {
-	if w.unreadable {
+func (opr *operator) askUnreadable() bool {
+	if opr.unreadable {
 		return false
 	}
-	w.unreadable = true
-	for i := range page + w.rng.IntN(3) {
-		d := store.DeadLetter{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: w.wall(), At: w.wall()}
+	opr.unreadable = true
+	for i := range page + opr.rng.IntN(3) {
+		d := store.DeadLetter{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: opr.wall(), At: opr.wall()}
 		wish := d
 		wish.Key = store.ReplayKey(d.Key)
-		_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
+		_ = opr.db.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
 	}
-	w.say(nil, "letters that nobody can read are asked for")
+	opr.say(nil, "letters that nobody can read are asked for")
 	return true
 }
 
@@ -80,15 +80,15 @@ func (w *World) giveUp() bool {
 }
 
 // askReplay has a person ask for a letter, which may be in process or gone by then.
-func (w *World) askReplay() bool {
-	letters := append(w.db.readable(), w.replays...)
+func (opr *operator) askReplay() bool {
+	letters := append(opr.db.readable(), opr.replays...)
 	if len(letters) == 0 {
 		return false
 	}
-	d := pick(w.rng, letters)
-	w.replays = append(w.replays, d)
-	w.say(nil, "letter %s is asked for", d.Key)
+	d := pick(opr.rng, letters)
+	opr.replays = append(opr.replays, d)
+	opr.say(nil, "letter %s is asked for", d.Key)
 	d.Key = store.ReplayKey(d.Key)
-	_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{d})
+	_ = opr.db.fake.PutDeadLetters(background, []store.DeadLetter{d})
 	return true
 }

@@ -24,12 +24,12 @@ func (w *World) move() {
 	open := w.bus.open()
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.ghosts)
-	again := len(w.again) > 0 && w.rng.IntN(4) == 0
+	again := len(w.clients.again) > 0 && w.rng.IntN(4) == 0
 	if choices == 0 && !again || w.rng.Float64() < w.haste() {
 		w.advance()
 		return
 	}
-	if again && w.repeat() || choices == 0 {
+	if again && w.clients.repeat() || choices == 0 {
 		return
 	}
 	switch i := w.rng.IntN(choices); {
@@ -50,7 +50,7 @@ func (w *World) move() {
 // haste is how likely time passes although something could be done. When nothing breaks any
 // more the calls are answered soon, or some schedules would not come to rest in any time.
 func (w *World) haste() float64 {
-	if w.racing() {
+	if w.race.racing() {
 		return 0
 	}
 	if w.stormy {
@@ -78,7 +78,7 @@ func (w *World) turn(s *step) {
 // advance lets time pass. What is due then happens then, each at its time.
 func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
-	if w.racing() {
+	if w.race.racing() {
 		d = 10 * time.Millisecond
 	}
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
@@ -123,7 +123,7 @@ func (w *World) happen(f Fault) bool {
 	case Swapped:
 		w.db.swapped = !w.db.swapped
 		for _, p := range w.procs.lives(reading) {
-			w.probe(p)
+			w.readers.probe(p)
 		}
 		return true
 	case KillPublisher, KillAggregator, KillReader:
@@ -154,19 +154,19 @@ func (w *World) happen(f Fault) bool {
 			return true
 		}
 	case StoreClockJumps:
-		return w.stepStore()
+		return w.leaps.stepStore()
 	case PastWindow:
-		w.passWindow()
+		w.leaps.passWindow()
 		return true
 	case Suspended:
-		w.suspend()
+		w.leaps.suspend()
 		return true
 	case WindowLonger, WindowShorter:
 		return w.db.changeWindow(f == WindowLonger)
 	case NearWindow:
-		return w.nearWindow()
+		return w.leaps.nearWindow()
 	case DayPasses:
-		w.passDay()
+		w.leaps.passDay()
 		return true
 	case Swept:
 		return w.db.sweep()
@@ -186,15 +186,15 @@ func (w *World) happen(f Fault) bool {
 		return w.giveUp()
 	case ReplayAsked:
 		if w.rng.IntN(2) == 0 {
-			return w.lookAfter(replayOp)
+			return w.operator.lookAfter(replayOp)
 		}
-		return w.askReplay()
+		return w.operator.askReplay()
 	case UnreadableAsked:
-		return w.askUnreadable()
+		return w.operator.askUnreadable()
 	case AskedAsNew:
-		return w.lookAfter(asNewOp)
+		return w.operator.lookAfter(asNewOp)
 	case LetterDiscarded:
-		return w.lookAfter(discardOp)
+		return w.operator.lookAfter(discardOp)
 	case StreamEnds:
 		if open := w.bus.open(); len(open) > 0 {
 			w.bus.end(pick(w.rng, open))
@@ -254,4 +254,35 @@ func (ps *processes) freezeOne() bool {
 	ps.trace("freeze", p, "", 0)
 	ps.say(p, "frozen: %t", p.frozen)
 	return true
+}
+
+// work starts one more thing that clients do.
+func (w *World) work() {
+	lives := w.procs.publishers()
+	if len(lives) == 0 {
+		return
+	}
+	if w.shape.operator && w.rng.IntN(4) == 0 {
+		w.operator.operate()
+		return
+	}
+	p := pick(w.rng, lives)
+	switch n := w.rng.IntN(20); {
+	case n < 5:
+		w.clients.add(p)
+	case n < 6:
+		w.clients.flush(p)
+	case n < 9:
+		w.clients.offer(p, "publish")
+	case n < 12:
+		w.clients.offer(p, "ids")
+	case n < 15:
+		w.clients.offer(p, "key")
+	case n < 16:
+		w.clients.oddMessage()
+	case n < 17:
+		w.readers.askPipeline()
+	default:
+		w.readers.read()
+	}
 }

@@ -4,38 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
+// An operator looks after counters and dead letters.
+type operator struct {
+	*callers
+	procs   *processes
+	db      *database
+	oracles *oracles
+
+	unreset    []string // counters that are yet to be reset at the end
+	lastReset  *op
+	tries      int
+	replays    []store.DeadLetter // that were asked for
+	unreadable bool               // letters were asked for
+}
+
 // operate lets an operator raise, reset or delete a counter, or reset it again under an id.
-func (w *World) operate() {
-	lives := w.procs.lives(reading)
+func (opr *operator) operate() {
+	lives := opr.procs.lives(reading)
 	if len(lives) == 0 {
 		return
 	}
-	p, counter := pick(w.rng, lives), pick(w.rng, counters[:2+w.shape.counters])
-	if w.rng.IntN(8) == 0 {
-		w.db.putAhead(counter)
+	p, counter := pick(opr.rng, lives), pick(opr.rng, counters[:2+opr.shape.counters])
+	if opr.rng.IntN(8) == 0 {
+		opr.db.putAhead(counter)
 	}
-	switch n := w.rng.IntN(10); {
+	switch n := opr.rng.IntN(10); {
 	case n < 2:
-		o := w.newOp("grow")
+		o := opr.newOp("grow", opr.oracles.totals.checkChange)
 		o.names, o.staleness = []string{counter}, 0
-		shards := 1 + w.rng.IntN(8)
-		w.ask(o, p, func(ctx context.Context) error { return p.adm.Grow(ctx, counter, shards) })
+		shards := 1 + opr.rng.IntN(8)
+		opr.ask(o, p, func(ctx context.Context) error { return p.adm.Grow(ctx, counter, shards) })
 	case n < 7:
 		id := ""
-		if w.rng.IntN(3) > 0 {
-			id = fmt.Sprint("r", w.rng.IntN(3))
+		if opr.rng.IntN(3) > 0 {
+			id = fmt.Sprint("r", opr.rng.IntN(3))
 		}
-		w.askReset(p, counter, id)
+		opr.askReset(p, counter, id)
 	default:
-		o := w.newOp("delete")
+		o := opr.newOp("delete", opr.oracles.totals.checkChange)
 		o.names = []string{counter}
-		w.ask(o, p, func(ctx context.Context) (err error) {
+		opr.ask(o, p, func(ctx context.Context) (err error) {
 			o.done, err = p.adm.Delete(ctx, counter)
 			return err
 		})
@@ -48,38 +61,38 @@ const mostTries = 50
 
 // resetLast resets the counters that are left for it, one after the other, after which
 // nothing may be left of them. It reports whether all are.
-func (w *World) resetLast() bool {
-	if len(w.asked) > 0 {
+func (opr *operator) resetLast() bool {
+	if len(opr.asked) > 0 {
 		return false
 	}
-	for len(w.unreset) > 0 {
-		counter := w.unreset[0]
-		if w.lastReset != nil && w.lastReset.err == nil {
-			if left := w.db.fake.Left(counter); left != 0 {
-				w.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
+	for len(opr.unreset) > 0 {
+		counter := opr.unreset[0]
+		if opr.lastReset != nil && opr.lastReset.err == nil {
+			if left := opr.db.fake.Left(counter); left != 0 {
+				opr.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
 			}
-			w.unreset, w.lastReset, w.tries = w.unreset[1:], nil, 0
+			opr.unreset, opr.lastReset, opr.tries = opr.unreset[1:], nil, 0
 			continue
 		}
-		lives := w.procs.lives(reading)
+		lives := opr.procs.lives(reading)
 		if len(lives) == 0 {
 			return false
 		}
-		if w.tries++; w.tries > mostTries {
-			w.violate("%s cannot be reset: %v", counter, w.lastReset.err)
+		if opr.tries++; opr.tries > mostTries {
+			opr.violate("%s cannot be reset: %v", counter, opr.lastReset.err)
 			return true
 		}
-		w.db.putAhead(counter)
-		w.lastReset = w.askReset(pick(w.rng, lives), counter, "")
+		opr.db.putAhead(counter)
+		opr.lastReset = opr.askReset(pick(opr.rng, lives), counter, "")
 		return false
 	}
 	return true
 }
 
-func (w *World) askReset(p *proc, counter, id string) *op {
-	o := w.newOp("reset")
+func (opr *operator) askReset(p *proc, counter, id string) *op {
+	o := opr.newOp("reset", opr.oracles.totals.checkChange)
 	o.names, o.id = []string{counter}, id
-	w.ask(o, p, func(ctx context.Context) (err error) {
+	opr.ask(o, p, func(ctx context.Context) (err error) {
 		o.done, err = p.adm.Reset(ctx, counter, o.id)
 		return err
 	})
@@ -133,12 +146,4 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
 	}
 	return err
-}
-
-// passDay lets about a day pass, after which deleted counters are swept, often at once.
-func (w *World) passDay() {
-	w.pass(store.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[w.rng.IntN(4)])
-	if w.rng.IntN(3) > 0 && w.db.sweep() {
-		w.hit(Swept)
-	}
 }

@@ -121,22 +121,6 @@ func (k *kernel) arrivals() {
 	}
 }
 
-// absorb takes in what the goroutines did since the last step, and reports whether that
-// lets any of them go on.
-func (w *World) absorb() bool {
-	w.mu.Lock()
-	finished := w.finished
-	w.finished = nil
-	w.mu.Unlock()
-	w.arrivals()
-	changed := w.bus.absorb() || len(finished) > 0
-	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
-	for _, o := range finished {
-		w.finish(o)
-	}
-	return changed
-}
-
 // ready reports whether a step may have its turn.
 func (s *step) ready() bool {
 	if s.p.frozen {

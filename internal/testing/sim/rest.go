@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ func (w *World) drainOne(f Fault) bool {
 		if p.pubClosed {
 			return false
 		}
-		w.close(p)
+		w.clients.closePublisher(p)
 		return true
 	}
 	w.procs.stop(p)
@@ -48,16 +47,6 @@ func (ps *processes) stop(p *proc) {
 	ps.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
-}
-
-// close closes a publisher.
-func (w *World) close(p *proc) {
-	p.pubClosed = true
-	o := w.newOp("close")
-	o.sums, o.crowd = p.sums, w.crowd.take(p)
-	p.sums = nil
-	o.limit = time.Minute + time.Duration(o.n)*17
-	w.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
 }
 
 // endPublishers ends all publishers whose Close ran out of time, as they still publish. Others may
@@ -139,16 +128,16 @@ func (w *World) clearUp() {
 		}
 		w.stage = answers
 	case answers:
-		if w.compete() && len(w.asked) == 0 && len(w.again) == 0 {
+		if w.race.compete() && len(w.callers.asked) == 0 && len(w.clients.again) == 0 {
 			for _, p := range w.procs.publishers() {
-				w.close(p)
+				w.clients.closePublisher(p)
 			}
 			w.stage, w.procs.ending = closing, true
 		}
 	case closing:
-		if len(w.asked) == 0 {
+		if len(w.callers.asked) == 0 {
 			w.procs.endPublishers()
-			w.stage = folding
+			w.stage, w.readers.final = folding, true
 		}
 	case folding:
 		w.procs.restartHalted()
@@ -159,24 +148,24 @@ func (w *World) clearUp() {
 		default:
 			w.oracles.ledger.check()
 			if w.shape.operator {
-				w.unreset = slices.Clone(counters[:2+w.shape.counters])
+				w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 			}
 			w.stage = lastResets
 		}
 	case lastResets:
-		if w.resetLast() {
-			w.readLast()
+		if w.operator.resetLast() {
+			w.readers.readLast()
 			w.stage = lastReads
 		}
 	case lastReads:
-		if len(w.asked) > 0 {
+		if len(w.callers.asked) > 0 {
 			break
 		}
 		if w.Calls >= leastCalls {
 			w.stage, w.idle.since = idling, time.Now()
 			break
 		}
-		w.readLast()
+		w.readers.readLast()
 	case idling:
 		if w.done = w.idle.check(); w.done {
 			return
@@ -195,13 +184,6 @@ func (w *World) forgetLetters() {
 	}
 }
 
-// readLast reads totals that have to be those of the ledger.
-func (w *World) readLast() {
-	for _, p := range w.procs.lives(reading) {
-		w.readFrom(p, 0)
-	}
-}
-
 // leave ends all that still runs.
 func (w *World) leave() {
 	for _, p := range w.procs.all {
@@ -209,6 +191,6 @@ func (w *World) leave() {
 			w.procs.kill(p)
 		}
 	}
-	w.procs.kill(w.clients)
+	w.procs.kill(w.callers.self)
 	w.running.Wait()
 }

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"github.com/countmill/countmill/reader"
@@ -74,24 +72,6 @@ func (p *proc) checkExpiry(worker *store.Worker) {
 	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
 		p.k.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
 	}
-}
-
-// askPipeline asks a reader how far behind the aggregators are.
-func (w *World) askPipeline() {
-	lives := w.procs.lives(reading)
-	if len(lives) == 0 {
-		return
-	}
-	p := pick(w.rng, lives)
-	o := w.newOp("pipeline")
-	w.ask(o, p, func(ctx context.Context) error {
-		o.pipeline = p.rdr.Pipeline(ctx)
-		o.from = w.storeNow()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		o.records, o.accuracy = slices.Clone(p.records), p.rdrClock
-		return nil
-	})
 }
 
 // checkPipeline: a reader goes by the records that have not expired by the store's time, whatever its own

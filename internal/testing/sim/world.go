@@ -16,26 +16,21 @@ import (
 type World struct {
 	*kernel
 
-	bus     *broker
-	db      *database
-	cache   *cacheServer
-	oracles *oracles
-	procs   *processes
-	idle    *idleOracle
-	stage   stage
-	done    bool
-	clients *proc
+	bus      *broker
+	db       *database
+	cache    *cacheServer
+	oracles  *oracles
+	procs    *processes
+	idle     *idleOracle
+	callers  *callers
+	clients  *clients
+	readers  *readClients
+	operator *operator
+	race     *race
+	leaps    *leaps
 
-	unreset   []string // counters that an operator has yet to reset at the end
-	lastReset *op
-	tries     int
-
-	replays    []store.DeadLetter // that were asked for
-	unreadable bool               // letters were asked for
-	ops        int
-	asked      map[*op]struct{}
-	again      []*op
-	finished   []*op // guarded by mu
+	stage stage
+	done  bool
 }
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
@@ -50,10 +45,7 @@ func Run(seed uint64, verbose bool) *Result {
 }
 
 func newWorld(seed uint64, verbose bool) *World {
-	w := &World{
-		kernel: newKernel(seed, verbose),
-		asked:  make(map[*op]struct{}),
-	}
+	w := &World{kernel: newKernel(seed, verbose)}
 	options := fakestore.Options{
 		Window:   w.window1,
 		Entities: w.shape.entities, History: true, NeedRecords: true, GrowsInFold: w.embedded, CertainOutcome: w.embedded, Clock: w.storeNow,
@@ -70,9 +62,14 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.oracles = newOracles(w.kernel, w.db, w.bus)
 	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
-	w.clients = &proc{k: w.kernel, name: "clients"}
 	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
 	w.idle = &idleOracle{processes: w.procs}
+	w.callers = newCallers(w.kernel)
+	w.clients = &clients{callers: w.callers, procs: w.procs, bus: w.bus, ledger: w.oracles.ledger, requests: w.oracles}
+	w.readers = &readClients{callers: w.callers, procs: w.procs, totals: w.oracles.totals}
+	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
+	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
+	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
 	w.procs.startAll()
 	return w
 }
@@ -129,9 +126,21 @@ func (w *World) settle() {
 func (w *World) remains() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ops unanswered, %d to repeat, %d messages queued, %d held, %d on their way; waiting:",
-		len(w.asked), len(w.again), len(w.bus.queue), len(w.bus.held), len(w.ghosts))
+		len(w.callers.asked), len(w.clients.again), len(w.bus.queue), len(w.bus.held), len(w.ghosts))
 	for _, s := range w.pending {
 		fmt.Fprintf(&b, " %s %s (frozen %t, slow %t)", s.p.name, s.op, s.p.frozen, s.slow)
 	}
 	return b.String()
+}
+
+// absorb takes in what the goroutines did since the last step, and reports whether that
+// lets any of them go on.
+func (w *World) absorb() bool {
+	finished := w.callers.answered()
+	w.arrivals()
+	changed := w.bus.absorb() || len(finished) > 0
+	for _, o := range finished {
+		w.callers.finish(o)
+	}
+	return changed
 }
