@@ -367,3 +367,54 @@ func (l *parcel) batch() (*wire.Batch, error) {
 	}
 	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
 }
+
+// redeliver makes a message ready again that a subscriber holds.
+func (b *broker) redeliver() bool {
+	if len(b.held) == 0 || b.embedded {
+		return false
+	}
+	l := pick(b.rng, b.held).parcel
+	b.say(nil, "message %d is to be delivered again", l.n)
+	b.requeue(l)
+	return true
+}
+
+// forgetAck delivers a message again that was acknowledged.
+func (b *broker) forgetAck() bool {
+	if len(b.done) == 0 {
+		return false
+	}
+	b.repeat(pick(b.rng, b.done))
+	return true
+}
+
+// endOne ends a stream.
+func (b *broker) endOne() bool {
+	open := b.open()
+	if len(open) == 0 {
+		return false
+	}
+	b.end(pick(b.rng, open))
+	return true
+}
+
+// givenUp is why a message that the bus gave up is a dead letter.
+const givenUp = "given up by the bus"
+
+// giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
+// does: whether it was applied nobody knows.
+func (b *broker) giveUp(db *database) bool {
+	i := slices.IndexFunc(b.queue, func(l *parcel) bool { return !l.foreign && l.settled == nil })
+	if i < 0 {
+		return false
+	}
+	l := b.queue[i]
+	b.queue, l.acked = slices.Delete(b.queue, i, i+1), true
+	b.say(nil, "message %d is given up", l.n)
+	b.watch.delivered(l)
+	_ = db.fake.PutDeadLetters(background, []store.DeadLetter{{
+		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
+		Time: l.published, Reason: givenUp, Maybe: true, At: b.wall(),
+	}})
+	return true
+}

@@ -65,3 +65,9 @@ func (db *database) sweep() bool {
 	db.Swept += n
 	return n > 0
 }
+
+// growAny gives a counter more shards.
+func (db *database) growAny() bool {
+	_ = db.fake.Grow(background, []store.Growth{{Counter: pick(db.rng, counters), Shards: 1 + db.rng.IntN(8)}})
+	return true
+}

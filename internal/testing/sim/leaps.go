@@ -74,23 +74,25 @@ func (lp *leaps) nearWindow() bool {
 }
 
 // passDay lets about a day pass, after which deleted counters are swept, often at once.
-func (lp *leaps) passDay() {
+func (lp *leaps) passDay() bool {
 	lp.pass(store.SweepAfter + []time.Duration{-10 * time.Minute, time.Minute, time.Minute, time.Hour}[lp.rng.IntN(4)])
 	if lp.rng.IntN(3) > 0 && lp.db.sweep() {
 		lp.hit(Swept)
 	}
+	return true
 }
 
 // passWindow lets about as much time pass as ids are remembered for, or were by a window
 // before, or as it takes until a longer window has an effect: to just before they are
 // forgotten, to just after, and to when nobody's clock doubts it.
-func (lp *leaps) passWindow() {
+func (lp *leaps) passWindow() bool {
 	lp.pass(pick(lp.rng, append(slices.Clone(lp.windows), store.ChangeSlack)) + []time.Duration{-5 * time.Minute, 2*time.Hour + 5*time.Minute, 3 * time.Hour}[lp.rng.IntN(3)])
+	return true
 }
 
 // suspend suspends all machines for some minutes. Calls to the store reach it afterwards, but no call
 // is frozen twice.
-func (lp *leaps) suspend() {
+func (lp *leaps) suspend() bool {
 	for _, s := range lp.pending {
 		if s.limited() {
 			if s.frozen {
@@ -101,6 +103,7 @@ func (lp *leaps) suspend() {
 		}
 	}
 	lp.jump(time.Minute + time.Duration(lp.rng.Int64N(int64(longestFreeze-time.Minute))))
+	return true
 }
 
 // pass lets so much time pass at once. Calls that are under way come to nothing, or came to
@@ -158,4 +161,26 @@ func (s *step) limited() bool {
 	}
 	_, limited := s.ctx.Deadline()
 	return limited
+}
+
+// setClock sets the clock of a process.
+func (lp *leaps) setClock() bool {
+	all := lp.procs.everybody()
+	if len(all) == 0 {
+		return false
+	}
+	p := pick(lp.rng, all)
+	if time.Since(p.set) < time.Minute {
+		return false
+	}
+	to := p.skew + lp.drawSkew(client)
+	p.set = time.Now()
+	lp.setClocks(func() {
+		p.setBack = max(0, p.setBack+p.skew-to)
+		p.rdrClock.sets(to - p.skew)
+		p.aggClock.sets(to - p.skew)
+		p.skew = to
+	})
+	lp.say(p, "its clock is %s off from now on", p.skew)
+	return true
 }

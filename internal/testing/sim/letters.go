@@ -3,14 +3,9 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strconv"
 
 	"github.com/countmill/countmill/store"
 )
-
-// givenUp is why a message that the bus gave up is a dead letter.
-const givenUp = "given up by the bus"
 
 // mail draws, with numbers of its own, whether messages are given up and letters asked for:
 // the schedules of seeds that have neither are what they were before there was either.
@@ -61,24 +56,6 @@ func (opr *operator) askUnreadable() bool {
 	return true
 }
 
-// giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
-// does: whether it was applied nobody knows.
-func (w *World) giveUp() bool {
-	i := slices.IndexFunc(w.bus.queue, func(l *parcel) bool { return !l.foreign && l.settled == nil })
-	if i < 0 {
-		return false
-	}
-	l := w.bus.queue[i]
-	w.bus.queue, l.acked = slices.Delete(w.bus.queue, i, i+1), true
-	w.say(nil, "message %d is given up", l.n)
-	w.oracles.delivered(l)
-	_ = w.db.fake.PutDeadLetters(background, []store.DeadLetter{{
-		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
-		Time: l.published, Reason: givenUp, Maybe: true, At: w.wall(),
-	}})
-	return true
-}
-
 // askReplay has a person ask for a letter, which may be in process or gone by then.
 func (opr *operator) askReplay() bool {
 	letters := append(opr.db.readable(), opr.replays...)
@@ -91,4 +68,12 @@ func (opr *operator) askReplay() bool {
 	d.Key = store.ReplayKey(d.Key)
 	_ = opr.db.fake.PutDeadLetters(background, []store.DeadLetter{d})
 	return true
+}
+
+// replay has a person ask for a letter, through a process or not.
+func (opr *operator) replay() bool {
+	if opr.rng.IntN(2) == 0 {
+		return opr.lookAfter(replayOp)
+	}
+	return opr.askReplay()
 }

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/internal/sysenv"
@@ -157,27 +156,6 @@ func (k *kernel) release(s *step) {
 func (k *kernel) drop(s *step) {
 	at := slices.Index(k.pending, s)
 	k.pending = slices.Delete(k.pending, at, at+1)
-}
-
-// fence ends all steps of a process that was killed.
-func (ps *processes) fence(p *proc) {
-	synctest.Wait() // another may just have been killed
-	ps.takeIn()
-	ps.mu.Lock()
-	p.dead = true
-	ps.mu.Unlock()
-	for _, s := range slices.Clone(ps.pending) {
-		if s.p != p {
-			continue
-		}
-		ps.drop(s)
-		ps.calls.end(s)
-		s.fenced = true
-		if s.run != nil {
-			s.run(killed)
-		}
-		close(s.resume)
-	}
 }
 
 // newEnv is the machine of a process: its own wall clock and random numbers.

@@ -145,3 +145,20 @@ func (pl *plan) calm() {
 
 // newerComes reports whether there are messages of the second version.
 func (pl *plan) newerComes() bool { return pl.rates[TwoVersions] > 0 || pl.rates[NewerVersion] > 0 }
+
+// lingerOf is a linger where there is no budget of staleness.
+func (s *shape) lingerOf(linger time.Duration) time.Duration {
+	if s.budget > 0 {
+		return 0
+	}
+	return linger
+}
+
+// budgetOf is a little more for each process: publishers with the same one would seal at the
+// same instant.
+func (s *shape) budgetOf(p *proc) time.Duration {
+	if s.budget <= 0 {
+		return 0
+	}
+	return s.budget + time.Duration(p.n)*1013
+}

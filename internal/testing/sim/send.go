@@ -18,36 +18,37 @@ func (cs *clients) send(o *op, p *proc) {
 	})
 }
 
+// finishSend takes in an answer to a request with increments.
 func (cs *clients) finishSend(o *op) {
 	switch {
-	case o.err == nil && !o.p.dead:
-		for _, s := range o.sums {
-			s.durable()
-		}
-		return
 	case o.p.dead || errors.Is(o.err, countmill.ErrOutcomeUnknown):
 		o.unknown = true
 		for _, s := range o.sums {
 			s.maybe()
 		}
 	case o.err == nil:
+		for _, s := range o.sums {
+			s.durable()
+		}
+		return
 	case errors.Is(o.err, countmill.ErrIDsReused):
 		cs.finishConflicts(o)
 		return
-	case !errors.Is(o.err, countmill.ErrUnavailable) && !errors.Is(o.err, countmill.ErrOverloaded) &&
-		!errors.Is(o.err, countmill.ErrClosed):
+	case !notCounted(o.err):
 		return // refused for good: conflict, beyond the window
 	}
 	// An increment without an id may be sent again where it was certainly not counted. One
 	// with an id may always, with its time within the window, without it if no time passed.
-	if o.unknown && o.incs[0].ID == "" && o.key == "" {
-		return
-	}
-	if o.repeats == 0 {
+	if o.unknown && o.incs[0].ID == "" && o.key == "" || o.repeats == 0 {
 		return
 	}
 	o.repeats--
 	cs.again = append(cs.again, o)
+}
+
+// notCounted reports whether the error says that nothing was counted, and may be when it is sent again.
+func notCounted(err error) bool {
+	return errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverloaded) || errors.Is(err, countmill.ErrClosed)
 }
 
 // repeat sends an op again, through any publisher.

@@ -120,36 +120,47 @@ func (to *totalOracle) checkRead(o *op) {
 		return
 	}
 	to.Reads++
-	staleness := o.staleness
-	if staleness < 0 {
-		staleness = 2 * time.Second
-	}
-	for _, t := range o.totals {
+	for i := range o.totals {
+		t := &o.totals[i]
 		if to.crowd.is(t.Counter) {
 			to.checkCrowdTotal(o, t.Total)
 			continue
 		}
-		was, exists := to.db.fake.ServedAt(t.Counter, t.AsOf)
-		if was != t.Total || exists != t.Exists {
-			to.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
-		}
-		if !increments(t.Counter, t.Total) {
-			to.violate("%s read %d of %s, which is no sum of its increments", o.p.name, t.Total, t.Counter)
-		}
-		oldest, shown := o.from.Add(-staleness), to.showed(t.AsOf)
-		if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
-			oldest = oldest.Add(-slack - o.doubt)
-			if !o.p.learned {
-				to.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
-			}
-		}
-		if to.jumped == o.jumped && shown.Before(oldest) {
-			to.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
-				shown.Format(clockFormat), oldest.Sub(shown), oldest.Format(clockFormat))
-		}
+		to.checkTotal(o, t)
+		to.checkAge(o, t)
 	}
 	if to.db.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(to.jumped)) && o.kind == "read" {
 		to.violate("%s read totals of another database after it was told", o.p.name)
+	}
+}
+
+// checkTotal: a total is one that the store had.
+func (to *totalOracle) checkTotal(o *op, t *reader.Total) {
+	was, exists := to.db.fake.ServedAt(t.Counter, t.AsOf)
+	if was != t.Total || exists != t.Exists {
+		to.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
+	}
+	if !increments(t.Counter, t.Total) {
+		to.violate("%s read %d of %s, which is no sum of its increments", o.p.name, t.Total, t.Counter)
+	}
+}
+
+// checkAge: a total is not older than its reader was asked to accept.
+func (to *totalOracle) checkAge(o *op, t *reader.Total) {
+	staleness := o.staleness
+	if staleness < 0 {
+		staleness = 2 * time.Second
+	}
+	oldest, shown := o.from.Add(-staleness), to.showed(t.AsOf)
+	if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
+		oldest = oldest.Add(-slack - o.doubt)
+		if !o.p.learned {
+			to.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)
+		}
+	}
+	if to.jumped == o.jumped && shown.Before(oldest) {
+		to.violate("%s read %s as of %s, %s before %s it was asked to accept at most", o.p.name, t.Counter,
+			shown.Format(clockFormat), oldest.Sub(shown), oldest.Format(clockFormat))
 	}
 }
 

@@ -55,29 +55,3 @@ func reads(version int) func([]byte) (*wire.Batch, error) {
 func (p *proc) canRead(payload []byte) bool {
 	return p.version == secondVersion || len(payload) < 2 || payload[0] != 8 || payload[1] != secondVersion
 }
-
-// changeVersion ends a publisher or an aggregator, in good order or not; what follows it
-// may be of another version.
-func (w *World) changeVersion() {
-	f := []Fault{Drain, DrainPublisher}[w.rng.IntN(2)]
-	if w.rng.IntN(2) == 0 {
-		w.drainOne(f)
-		return
-	}
-	w.procs.killOne(map[Fault]role{Drain: aggregating, DrainPublisher: publishing}[f])
-}
-
-// upgrade replaces the aggregators that cannot read all, when nothing breaks any more.
-func (ps *processes) upgrade() {
-	for _, p := range ps.lives(aggregating) {
-		if !ps.newerComes() || p.version == secondVersion {
-			continue
-		}
-		if ps.rng.IntN(2) == 0 {
-			ps.stop(p)
-			continue
-		}
-		ps.kill(p)
-		ps.start(p.role, p.slot, false)
-	}
-}

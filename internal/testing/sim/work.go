@@ -10,17 +10,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// publishers are those that take increments.
-func (ps *processes) publishers() []*proc {
-	var open []*proc
-	for _, p := range ps.lives(publishing) {
-		if !p.pubClosed {
-			open = append(open, p)
-		}
-	}
-	return open
-}
-
 var counters = []string{"a", "b", "page:/x", "page:/y", below}
 
 // Clients send increments to publishers.
@@ -125,21 +114,7 @@ func (cs *clients) offer(p *proc, kind string) {
 		if s == nil {
 			break
 		}
-		o.sums = append(o.sums, s)
-		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
-		if !at.IsZero() {
-			inc.Time = cs.pastEvent(at)
-		}
-		switch {
-		case kind == "key" && cs.rng.IntN(4) == 0:
-			inc.ID = fmt.Sprint("in key", o.n, ":", i)
-		case kind == "ids":
-			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
-			if o.has(s.counter) {
-				inc.ID += fmt.Sprint(":", s.digit)
-			}
-		}
-		o.incs = append(o.incs, inc)
+		cs.addTo(o, i, s, at)
 	}
 	if len(o.incs) == 0 {
 		return
@@ -149,6 +124,26 @@ func (cs *clients) offer(p *proc, kind string) {
 	if cs.strikes(IDReused) || len(o.incs) > 30 && cs.rng.IntN(2) == 0 {
 		cs.reuse(o)
 	}
+}
+
+// addTo adds increment s to what o asks for, as the one with number i: of a time before at, if that
+// is not zero, and maybe with an id.
+func (cs *clients) addTo(o *op, i int, s *sum, at time.Time) {
+	o.sums = append(o.sums, s)
+	inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+	if !at.IsZero() {
+		inc.Time = cs.pastEvent(at)
+	}
+	switch {
+	case o.kind == "key" && cs.rng.IntN(4) == 0:
+		inc.ID = fmt.Sprint("in key", o.n, ":", i)
+	case o.kind == "ids":
+		inc.ID = fmt.Sprint("id", o.n) // the same on every counter
+		if o.has(s.counter) {
+			inc.ID += fmt.Sprint(":", s.digit)
+		}
+	}
+	o.incs = append(o.incs, inc)
 }
 
 func (o *op) has(counter string) bool {

@@ -29,8 +29,9 @@ type World struct {
 	race     *race
 	leaps    *leaps
 
-	stage stage
-	done  bool
+	events map[Fault]func() bool
+	stage  stage
+	done   bool
 }
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
@@ -70,6 +71,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
 	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
 	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
+	w.events = w.newEvents()
 	w.procs.startAll()
 	return w
 }
