@@ -37,7 +37,7 @@ func (pl *plan) drawAges() {
 
 // begins is the time of the oldest part in the message, from which its window counts. It is zero
 // where the message cannot be read, or will not come twice.
-func (l *parcel) begins() (from time.Time) {
+func (l *busMessage) begins() (from time.Time) {
 	batch, err := l.batch()
 	if err != nil || l.settled != nil {
 		return from
@@ -56,7 +56,7 @@ func (l *parcel) begins() (from time.Time) {
 
 // oldest is the one of messages whose oldest part is older than that of all others, but still
 // within the window; nil if there is none.
-func (b *broker) oldest(messages []*parcel) (found *parcel) {
+func (b *broker) oldest(messages []*busMessage) (found *busMessage) {
 	bound := b.storeNow().Add(-b.window())
 	for _, l := range messages {
 		if at := l.begins(); at.After(bound) && (found == nil || at.Before(found.begins())) {
@@ -67,7 +67,7 @@ func (b *broker) oldest(messages []*parcel) (found *parcel) {
 }
 
 // lasts is how long it takes until the message is so much older than the window.
-func (b *broker) lasts(l *parcel, beyond time.Duration) time.Duration {
+func (b *broker) lasts(l *busMessage, beyond time.Duration) time.Duration {
 	return l.begins().Add(b.window() + beyond).Sub(b.storeNow())
 }
 
@@ -77,11 +77,13 @@ const soonOver = time.Hour
 
 // outlives reports whether the one message is still within the window when no marker is kept
 // any more of the other.
-func outlives(young, old *parcel) bool { return young.begins().Sub(old.begins()) > markerGone+soonOver }
+func outlives(young, old *busMessage) bool {
+	return young.begins().Sub(old.begins()) > markerGone+soonOver
+}
 
 // lateCopy lets the oldest message that was acknowledged come once more, as brokers may, to a
 // subscriber that has just been given a younger one.
-func (b *broker) lateCopy(s *subscription, young *parcel) {
+func (b *broker) lateCopy(s *subscription, young *busMessage) {
 	l := b.oldest(b.done)
 	if l == nil || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
 		return
@@ -99,17 +101,17 @@ func (w *World) suspendOld(s *step) {
 	if w.rates[SuspendedOld] == 0 || !strings.Contains(s.op, attempts) {
 		return
 	}
-	var held []*parcel
+	var held []*busMessage
 	for _, d := range w.bus.held {
 		if d.sub.p == s.p {
-			held = append(held, d.parcel)
+			held = append(held, d.message)
 		}
 	}
 	l, rate := w.bus.oldest(held), w.rates[SuspendedOld]
 	switch {
 	case l == nil || !w.stormy:
 		return
-	case slices.ContainsFunc(held, func(o *parcel) bool { return outlives(o, l) }):
+	case slices.ContainsFunc(held, func(o *busMessage) bool { return outlives(o, l) }):
 		rate = 0.7
 	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/cespare/xxhash/v2"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -21,10 +19,10 @@ type broker struct {
 	*kernel
 	watch         busWatch
 	n             int
-	queue         []*parcel // not delivered, or to be delivered again
+	queue         []*busMessage // not delivered, or to be delivered again
 	held          []*delivery
-	done          []*parcel   // the last ones that were acknowledged
-	deliveries    []*delivery // all there were
+	done          []*busMessage // the last ones that were acknowledged
+	deliveries    []*delivery   // all there were
 	subscriptions []*subscription
 }
 
@@ -32,12 +30,12 @@ type broker struct {
 type busWatch interface {
 	handedOver(uuid string, payload []byte) // by a publisher
 	published(payload []byte)
-	delivered(l *parcel)
+	delivered(l *busMessage)
 	acknowledged(d *delivery)
 }
 
 // A parcel is a message that the broker has.
-type parcel struct {
+type busMessage struct {
 	n         int
 	uuid      string
 	payload   []byte
@@ -51,10 +49,10 @@ type parcel struct {
 
 // A delivery is a message that a subscriber holds.
 type delivery struct {
-	parcel *parcel
-	sub    *subscription
-	msg    *message.Message
-	at     time.Time
+	message *busMessage
+	sub     *subscription
+	msg     *message.Message
+	at      time.Time
 }
 
 type subscription struct {
@@ -62,13 +60,13 @@ type subscription struct {
 	ctx   context.Context
 	out   chan *message.Message
 	ended bool
-	next  *parcel // that it is to get before others; nil for most
-	idle  bool    // refused its last offer; until something else has happened
+	next  *busMessage // that it is to get before others; nil for most
+	idle  bool        // refused its last offer; until something else has happened
 }
 
-func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
+func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	b.n++
-	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
+	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	b.queue = append(b.queue, l)
 	b.watch.published(payload)
 	b.say(nil, "   message %d is on the bus", l.n)
@@ -86,7 +84,7 @@ func (b *broker) absorb() bool {
 	}
 	b.subscriptions = slices.DeleteFunc(b.subscriptions, func(s *subscription) bool { return s.ended })
 	held := b.held[:0]
-	var again []*parcel
+	var again []*busMessage
 	for _, d := range b.held {
 		switch {
 		case closed(d.msg.Acked()):
@@ -95,9 +93,9 @@ func (b *broker) absorb() bool {
 			}
 		case closed(d.msg.Nacked()):
 			b.nacked(d)
-			again = append(again, d.parcel)
+			again = append(again, d.message)
 		case d.sub.ended || d.sub.p.dead:
-			again = append(again, d.parcel)
+			again = append(again, d.message)
 		default:
 			held = append(held, d)
 		}
@@ -111,7 +109,7 @@ func (b *broker) absorb() bool {
 }
 
 // requeue makes a message ready again, unless it is done or ready anyway.
-func (b *broker) requeue(l *parcel) {
+func (b *broker) requeue(l *busMessage) {
 	if l.settled != nil && !l.acked { // nobody delivers twice on one machine
 		l.acked = true
 		l.settled(errNacked)
@@ -124,24 +122,24 @@ func (b *broker) requeue(l *parcel) {
 var errNacked = errors.New("sim: the subscriber refused the message; it was not applied")
 
 // acked takes an ack in, or loses it: then the message is to be delivered again.
-func (b *broker) acked(d *delivery) *parcel {
+func (b *broker) acked(d *delivery) *busMessage {
 	if d.sub.p.dead {
-		return d.parcel
+		return d.message
 	}
-	b.trace("ack", d.sub.p, "", uint64(d.parcel.n))
-	b.say(d.sub.p, "acknowledges message %d", d.parcel.n)
+	b.trace("ack", d.sub.p, "", uint64(d.message.n))
+	b.say(d.sub.p, "acknowledges message %d", d.message.n)
 	b.watch.acknowledged(d)
-	if d.parcel.settled == nil && !d.parcel.acked && b.strikes(AckLost) {
-		return d.parcel
+	if d.message.settled == nil && !d.message.acked && b.strikes(AckLost) {
+		return d.message
 	}
-	if !d.parcel.acked {
-		d.parcel.acked = true
-		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
-		if d.parcel.settled != nil {
-			d.parcel.settled(nil)
+	if !d.message.acked {
+		d.message.acked = true
+		b.queue = slices.DeleteFunc(b.queue, func(l *busMessage) bool { return l == d.message })
+		if d.message.settled != nil {
+			d.message.settled(nil)
 			return nil
 		}
-		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.parcel)
+		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.message)
 	}
 	return nil
 }
@@ -150,16 +148,16 @@ func (b *broker) acked(d *delivery) *parcel {
 const keptDone = 10
 
 // repeat delivers a message again that was acknowledged.
-func (b *broker) repeat(l *parcel) {
+func (b *broker) repeat(l *busMessage) {
 	b.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
-	b.done = slices.DeleteFunc(b.done, func(d *parcel) bool { return d == l })
+	b.done = slices.DeleteFunc(b.done, func(d *busMessage) bool { return d == l })
 	l.acked = false
 	b.requeue(l)
 }
 
 func (b *broker) nacked(d *delivery) {
-	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.parcel.payload) {
-		b.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
+	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.message.payload) {
+		b.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.message.n)
 	}
 }
 
@@ -243,7 +241,7 @@ func (b *broker) checkHeld(p *proc) {
 	for _, d := range b.held {
 		switch {
 		case d.sub.p != p:
-		case p.canRead(d.parcel.payload):
+		case p.canRead(d.message.payload):
 			n++
 		default:
 			newer++
@@ -255,76 +253,6 @@ func (b *broker) checkHeld(p *proc) {
 	if newer > 2 { // one may wait, and gives way to the next
 		b.violate("%s holds %d messages that it cannot read", p.name, newer)
 	}
-}
-
-// bus is the broker as one process sees it.
-type bus struct {
-	*broker
-	p *proc
-}
-
-// Publish hands a message over.
-func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
-	m := messages[0]
-	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
-	var settled chan error
-	if !b.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
-		settled, err = b.publish(b.p, m.Context(), uuid, payload, f)
-	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
-		return fmt.Errorf("sim: %w", countmill.ErrClosed)
-	}
-	if settled != nil {
-		return <-settled
-	}
-	return err
-}
-
-func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
-	b.watch.handedOver(uuid, payload)
-	put := func() error { b.put(uuid, payload, false); return nil }
-	if b.embedded {
-		if f != released {
-			return nil, countmill.ErrClosed
-		}
-		settled := make(chan error, 1)
-		l := b.put(uuid, payload, false)
-		l.from = from
-		l.settled = func(err error) { settled <- err }
-		p.waiting = append(p.waiting, l)
-		return settled, nil
-	}
-	switch {
-	case f != released:
-		b.maybe(put)
-		return nil, errLost
-	case b.away(BusAway):
-		b.maybe(put)
-		return nil, errLost
-	case b.strikes(PublishLost):
-		return nil, errLost
-	case b.strikes(PublishAnswerLost):
-		_ = put()
-		return nil, errLost
-	case b.strikes(PublishTwice):
-		_ = put()
-	}
-	return nil, put()
-}
-
-// Subscribe opens a stream.
-func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
-	if !b.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
-		if f != released || b.away(BusAway) || b.strikes(SubscribeFails) {
-			err = errLost
-			return
-		}
-		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
-		b.subscriptions = append(b.subscriptions, s)
-		out = s.out
-	}, gets: func() string { return answerText(err, nil) }}) {
-		return nil, errFenced
-	}
-	return out, err
 }
 
 func closed(ch <-chan struct{}) bool {
@@ -339,12 +267,12 @@ func closed(ch <-chan struct{}) bool {
 // mayFold reports whether somebody has a message with that part.
 func (b *broker) mayFold(id wire.PartID) bool {
 	return slices.ContainsFunc(b.deliveries, func(d *delivery) bool {
-		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.parcel.ids(), id)
+		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.message.ids(), id)
 	})
 }
 
 // ids returns the ids of the message's parts.
-func (l *parcel) ids() []wire.PartID {
+func (l *busMessage) ids() []wire.PartID {
 	b, err := l.batch()
 	if err != nil {
 		return nil
@@ -357,7 +285,7 @@ func (l *parcel) ids() []wire.PartID {
 }
 
 // batch returns the parts of the message, however long it waited.
-func (l *parcel) batch() (*wire.Batch, error) {
+func (l *busMessage) batch() (*wire.Batch, error) {
 	if _, foreign := foreignEntry(l.payload); !foreign {
 		return decode(l.payload)
 	}
@@ -373,7 +301,7 @@ func (b *broker) redeliver() bool {
 	if len(b.held) == 0 || b.embedded {
 		return false
 	}
-	l := pick(b.rng, b.held).parcel
+	l := pick(b.rng, b.held).message
 	b.say(nil, "message %d is to be delivered again", l.n)
 	b.requeue(l)
 	return true
@@ -404,7 +332,7 @@ const givenUp = "given up by the bus"
 // giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
 // does: whether it was applied nobody knows.
 func (b *broker) giveUp(db *database) bool {
-	i := slices.IndexFunc(b.queue, func(l *parcel) bool { return !l.foreign && l.settled == nil })
+	i := slices.IndexFunc(b.queue, func(l *busMessage) bool { return !l.foreign && l.settled == nil })
 	if i < 0 {
 		return false
 	}

@@ -123,10 +123,10 @@ func (co *callOracle) checkLag(p *proc, s *step) {
 			continue
 		}
 		if held := s.at.Sub(d.at); lag < held {
-			co.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.parcel.n, held)
+			co.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.message.n, held)
 		}
-		if old := stored.Sub(d.parcel.published) - doubt; !co.embedded && p.learned && p.set.IsZero() && lag < old {
-			co.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.parcel.n, old)
+		if old := stored.Sub(d.message.published) - doubt; !co.embedded && p.learned && p.set.IsZero() && lag < old {
+			co.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.message.n, old)
 		}
 	}
 }

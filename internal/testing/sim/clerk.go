@@ -12,10 +12,10 @@ import (
 )
 
 // A desk is the store as the process of a person sees it who looks after dead letters.
-type desk struct{ *simStore }
+type personStore struct{ *simStore }
 
 // Fold decides about a letter.
-func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
+func (d personStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
 	commit := store.Commit{Markers: slices.Clone(c.Markers)}
 	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
 		func() string { return commitText(&commit) }, func() error {
@@ -26,7 +26,7 @@ func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitRes
 }
 
 // DeleteDeadLetters removes letters for a person.
-func (d desk) DeleteDeadLetters(ctx context.Context, keys []string) error {
+func (d personStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return d.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
 		d.watch.discarding(keys)
@@ -37,7 +37,7 @@ func (d desk) DeleteDeadLetters(ctx context.Context, keys []string) error {
 // GetDeadLetters looks letters up.
 func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []store.DeadLetter, err error) {
 	keys = slices.Clone(keys)
-	err = s.call(ctx, "letters by key", stringsKey(keys), LettersFail,
+	err = s.call(ctx, "letters by key", stringsKey(keys), DeadLettersFail,
 		joined(keys), func() string { return lettersText(found) }, func() (err error) {
 			found, err = s.fake.GetDeadLetters(background, keys)
 			return err
@@ -46,7 +46,7 @@ func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []s
 }
 
 // Check reads the settings.
-func (d desk) Check(ctx context.Context) (checked store.Checked, err error) {
+func (d personStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
 		checked, err = d.fake.Check(background)
 		return err
@@ -104,10 +104,10 @@ func (opr *operator) lookAfter(kind string) bool {
 	o := opr.newOp(kind, opr.finishLetter)
 	o.letter, o.names = d, []string{d.Key}
 	for _, s := range opr.oracles.ledger.increments(d) {
-		s.tossed = s.tossed || kind == discardOp
+		s.discarded = s.discarded || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{opr.db, p, nil}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: personStore{&simStore{opr.db, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &sysenv.Env{Wall: p.wall}})
 	opr.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome

@@ -1,6 +1,11 @@
 package sim
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/countmill/countmill/internal/sysenv"
+)
 
 // A storeStep is since when the store's clock was how far off.
 type storeStep struct {
@@ -47,4 +52,42 @@ func (k *kernel) showed(at time.Time) time.Time {
 			return right
 		}
 	}
+}
+
+// newEnv is the machine of a process: its own wall clock and random numbers.
+func (k *kernel) newEnv(p *proc, image uint64) *sysenv.Env {
+	var seed [32]byte
+	for i := range 4 {
+		word := k.rng.Uint64()
+		for j := range 8 {
+			seed[8*i+j] = byte(word >> (8 * j))
+		}
+	}
+	return &sysenv.Env{
+		Wall:    p.wall,
+		Random:  rand.NewPCG(k.seed, image),
+		Entropy: rand.NewChaCha8(seed),
+		Spawn:   func(f func()) { k.spawn(p, f) },
+	}
+}
+
+// wall is what all clocks would show if they were right.
+func (k *kernel) wall() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().Add(k.jumped)
+}
+
+// wall is what the process's clock shows.
+func (p *proc) wall() time.Time {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	return time.Now().Add(p.k.jumped + p.skew)
+}
+
+// setClocks changes what clocks show, also those of roles that look at them just then.
+func (k *kernel) setClocks(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
 }

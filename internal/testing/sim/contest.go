@@ -95,7 +95,7 @@ func (rn *race) compete() bool {
 	}
 	switch rn.stage {
 	case resting, readying:
-		if !rn.ready() || len(rn.clients.asked)+len(rn.clients.again)+len(rn.bus.queue)+len(rn.bus.held)+len(rn.ghosts) > 0 || rn.db.lettersWait() {
+		if !rn.ready() || len(rn.clients.asked)+len(rn.clients.again)+len(rn.bus.queue)+len(rn.bus.held)+len(rn.delayed) > 0 || rn.db.lettersWait() {
 			return false
 		}
 		if rn.stage++; c.flood == reusedIDs && rn.stage == readying {

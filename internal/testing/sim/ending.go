@@ -61,7 +61,7 @@ func (w *World) calmDown() {
 	}
 	w.procs.upgrade()
 	for range 3 {
-		for _, f := range []Fault{ReplayAsked, AskedAsNew, LetterDiscarded} {
+		for _, f := range []Fault{ReplayAsked, AskedAsNew, DeadLetterDiscarded} {
 			if w.rates[f] > 0 && w.happen(f) {
 				w.hit(f)
 			}
@@ -85,7 +85,7 @@ func (w *World) awaitAnswers() {
 func (w *World) awaitFolds() {
 	w.procs.restartHalted()
 	switch {
-	case len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.db.lettersWait():
+	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.db.lettersWait():
 	case w.oracles.inProcess():
 		w.forgetLetters()
 	default:
@@ -110,7 +110,7 @@ func (w *World) awaitReads() {
 
 // forgetLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetLetters() {
-	w.oracles.gone = nil
+	w.oracles.removedLetters = nil
 	for _, p := range w.procs.lives(aggregating) {
 		w.procs.kill(p)
 		w.procs.start(p.role, p.slot, false)

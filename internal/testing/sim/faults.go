@@ -25,16 +25,16 @@ const (
 	LookupFails
 	LookupBlank
 	LookupDeferred
-	RaiseLost
-	RaiseAnswerLost
-	RaiseLate
-	BuryLost
-	BuryAnswerLost
-	LettersFail
+	GrowthLost
+	GrowthAnswerLost
+	GrowthLate
+	DeadLetterLost
+	DeadLetterAnswerLost
+	DeadLettersFail
 	DiscardLost
 	DiscardAnswerLost
 	DiscardLate
-	AnnounceLost
+	HeartbeatLost
 	CheckFails
 	CheckHangs
 	ReadFails
@@ -67,7 +67,7 @@ const (
 	ClockJumps
 	StoreClockSkewed
 	StoreClockJumps
-	ShardsRaised
+	ShardsGrown
 	DayPasses
 	Swept
 	Drain
@@ -85,7 +85,7 @@ const (
 	GivenUp
 	ReplayAsked
 	AskedAsNew
-	LetterDiscarded
+	DeadLetterDiscarded
 	UnreadableAsked
 	Flood
 	Swarm

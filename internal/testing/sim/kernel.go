@@ -55,7 +55,7 @@ type kernel struct {
 	calls   callWatch
 	takeIn  func() bool // takes in what has happened since the last step; true if that lets anything go on
 	pending []*step
-	ghosts  []func() error
+	delayed []func() error
 	running sync.WaitGroup // what has to come to its end
 
 	mu      sync.Mutex
@@ -129,7 +129,7 @@ func (k *kernel) maybe(do func() error) Row {
 }
 
 // later leaves something on its way.
-func (k *kernel) later(do func() error) { k.ghosts = append(k.ghosts, do) }
+func (k *kernel) later(do func() error) { k.delayed = append(k.delayed, do) }
 
 // drawSkew is how far a clock is off. An aggregator's may be off by any time. The others
 // not by more than the two hours that markers outlive the window: a request that waits in

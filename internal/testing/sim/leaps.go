@@ -52,7 +52,7 @@ func (lp *leaps) stepStore() bool {
 }
 
 // passUntil lets time pass until the oldest of messages is so much older than the window.
-func (lp *leaps) passUntil(messages []*parcel, beyond time.Duration) bool {
+func (lp *leaps) passUntil(messages []*busMessage, beyond time.Duration) bool {
 	l := lp.bus.oldest(messages)
 	if l == nil {
 		return false
@@ -130,13 +130,13 @@ func (lp *leaps) cutOff(s *step) {
 
 // jump lets time pass that only wall clocks see. Late calls arrive before.
 func (lp *leaps) jump(far time.Duration) {
-	for _, ghost := range lp.ghosts {
-		_ = ghost()
+	for _, late := range lp.delayed {
+		_ = late()
 	}
-	lp.ghosts = nil
+	lp.delayed = nil
 	for _, d := range lp.bus.held { // nobody extended their leases
 		if !lp.embedded && lp.rng.IntN(2) == 0 {
-			lp.bus.requeue(d.parcel)
+			lp.bus.requeue(d.message)
 		}
 	}
 	for _, l := range slices.Clone(lp.bus.done) {

@@ -83,7 +83,7 @@ func (lg *ledger) check() {
 		switch {
 		case times > s.most:
 			lg.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
-		case times < s.least && !inLetter && !s.tossed:
+		case times < s.least && !inLetter && !s.discarded:
 			lg.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
 		}
 		if s.group != nil && !s.renewed {

@@ -21,7 +21,7 @@ func (w *World) move() {
 	}
 	open := w.bus.open()
 	deliveries := min(len(open)*len(w.bus.queue), 3)
-	choices := len(steps) + deliveries + len(w.ghosts)
+	choices := len(steps) + deliveries + len(w.delayed)
 	again := len(w.clients.again) > 0 && w.rng.IntN(4) == 0
 	if choices == 0 && !again || w.rng.Float64() < w.haste() {
 		w.advance()
@@ -37,11 +37,11 @@ func (w *World) move() {
 		w.bus.offer(pick(w.rng, open))
 	default:
 		i -= len(steps) + deliveries
-		ghost := w.ghosts[i]
-		w.ghosts = slices.Delete(w.ghosts, i, i+1)
+		late := w.delayed[i]
+		w.delayed = slices.Delete(w.delayed, i, i+1)
 		w.trace("arrives", nil, "", 0)
 		w.say(nil, "what was still on its way arrives")
-		_ = ghost()
+		_ = late()
 	}
 }
 

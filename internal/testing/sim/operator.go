@@ -118,7 +118,7 @@ func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error
 // GrowCounter raises for an operator.
 func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	var answer int
-	err = s.change(ctx, "growth one", stringsKey([]string{counter}), RaiseLost, RaiseAnswerLost, RaiseLate,
+	err = s.change(ctx, "growth one", stringsKey([]string{counter}), GrowthLost, GrowthAnswerLost, GrowthLate,
 		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
 			answer, err = s.fake.GrowCounter(background, counter, shards)
 			return err

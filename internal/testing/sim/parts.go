@@ -19,17 +19,17 @@ type partOracle struct {
 	marked   map[wire.PartID]bool
 	rests    map[wire.Use][]wire.PartID // of requests with keys, by their heads
 
-	tossed    map[wire.PartID]bool // parts of discarded letters
-	forbidden map[wire.PartID]int  // since which step nobody may count a part
-	gone      []store.DeadLetter   // letters that were removed and not discarded
-	doomed    map[string]bool      // letters that were to be discarded when the store forgot it, by key
+	discardedParts map[wire.PartID]bool // parts of discarded letters
+	forbidden      map[wire.PartID]int  // since which step nobody may count a part
+	removedLetters []store.DeadLetter   // letters that were removed and not discarded
+	decided        map[string]bool      // letters that were to be discarded when the store forgot it, by key
 }
 
 func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
 	return &partOracle{
 		kernel: k, db: db, bus: bus, sealed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
-		rests: make(map[wire.Use][]wire.PartID), tossed: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
-		doomed: make(map[string]bool),
+		rests: make(map[wire.Use][]wire.PartID), discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
+		decided: make(map[string]bool),
 	}
 }
 
@@ -117,18 +117,18 @@ func (po *partOracle) mark(m *store.Marker) {
 // checkAck: a message is acknowledged when each of its parts has a marker or stands in a
 // dead letter.
 func (po *partOracle) acknowledged(d *delivery) {
-	if po.embedded || d.parcel.foreign {
+	if po.embedded || d.message.foreign {
 		return
 	}
-	b, err := decode(d.parcel.payload)
+	b, err := decode(d.message.payload)
 	if err != nil {
 		return
 	}
 	for i := range b.Parts {
-		if id := b.Parts[i].ID; po.marked[id] || po.tossed[id] || po.inLetter(id) {
+		if id := b.Parts[i].ID; po.marked[id] || po.discardedParts[id] || po.inLetter(id) {
 			continue
 		}
-		po.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.parcel.n, b.Parts[i].ID)
+		po.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.message.n, b.Parts[i].ID)
 	}
 }
 
@@ -163,7 +163,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 		if po.discarded(d.Key) {
 			continue
 		}
-		po.gone = append(po.gone, d)
+		po.removedLetters = append(po.removedLetters, d)
 		letter, asked := store.ReplayOf(d.Key)
 		if !asked {
 			po.Replayed++
@@ -172,7 +172,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 		}
 		for i := range batch.Parts {
 			id := batch.Parts[i].ID
-			if !po.marked[id] && !po.marked[wire.RenewedID(&batch.Parts[i])] && !po.tossed[id] && !holdPart(others, id) {
+			if !po.marked[id] && !po.marked[wire.RenewedID(&batch.Parts[i])] && !po.discardedParts[id] && !holdPart(others, id) {
 				po.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
 			}
 		}
@@ -186,10 +186,10 @@ func (po *partOracle) discarding(keys []string) {
 			continue
 		}
 		if !po.discarded(d.Key) {
-			po.gone = append(po.gone, d)
+			po.removedLetters = append(po.removedLetters, d)
 		}
 		for _, p := range partsIn(d) {
-			po.tossed[p.ID], po.tossed[wire.RenewedID(&p)] = true, true
+			po.discardedParts[p.ID], po.discardedParts[wire.RenewedID(&p)] = true, true
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (po *partOracle) discarded(key string) bool {
 	if m, ok := po.db.fake.Marker(wire.LetterID(letter)); ok {
 		return store.Fate(m.Fingerprint) == store.FateDiscarded
 	}
-	return po.doomed[letter]
+	return po.decided[letter]
 }
 
 // doom notes the letters that somebody decided to discard, before the store forgets the decisions:
@@ -208,7 +208,7 @@ func (po *partOracle) discarded(key string) bool {
 func (po *partOracle) forgetting() {
 	for _, d := range po.db.fake.Letters() {
 		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
-			po.doomed[letter] = true
+			po.decided[letter] = true
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (po *partOracle) forgetting() {
 // from another letter, which an aggregator may have read before somebody removed it, or from a
 // message that somebody holds or gets.
 func (po *partOracle) forbid(d *store.DeadLetter) {
-	others := slices.DeleteFunc(append(po.db.fake.Letters(), po.gone...), func(o store.DeadLetter) bool {
+	others := slices.DeleteFunc(append(po.db.fake.Letters(), po.removedLetters...), func(o store.DeadLetter) bool {
 		letter, _ := store.ReplayOf(o.Key)
 		return letter == d.Key
 	})
@@ -234,7 +234,7 @@ func (po *partOracle) forbid(d *store.DeadLetter) {
 }
 
 // allow notes that a message is delivered, or becomes a letter: its parts may be counted from it.
-func (po *partOracle) delivered(l *parcel) {
+func (po *partOracle) delivered(l *busMessage) {
 	if len(po.forbidden) == 0 {
 		return
 	}
@@ -258,7 +258,7 @@ func (po *partOracle) applied(p *proc, c *store.Commit, called int) {
 // inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
 // that had read it before.
 func (po *partOracle) inProcess() bool {
-	return slices.ContainsFunc(po.gone, func(d store.DeadLetter) bool {
+	return slices.ContainsFunc(po.removedLetters, func(d store.DeadLetter) bool {
 		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
 			return !po.marked[p.ID] && !po.marked[wire.RenewedID(&p)]
 		})

@@ -132,7 +132,7 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 func (pl *plan) calm() {
 	for f := range pl.rates {
 		switch Fault(f) {
-		case FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastWindow, Suspended, AnswerWaits, WindowLonger, WindowShorter, Drain, ShardsRaised, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
+		case FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastWindow, Suspended, AnswerWaits, WindowLonger, WindowShorter, Drain, ShardsGrown, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
 			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
 		default:
 			pl.rates[f] = 0

@@ -58,7 +58,7 @@ type proc struct {
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int
 	heldMessages int
-	first        *parcel // that was delivered to it
+	first        *busMessage // that was delivered to it
 	pub          *publisher.Publisher
 	pubClosed    bool
 	cutShort     bool // by the time-out of Close
@@ -66,7 +66,7 @@ type proc struct {
 	stop         context.CancelFunc
 	rdr          *reader.Reader
 	adm          *admin.Admin // with the reader
-	waiting      []*parcel
+	waiting      []*busMessage
 	sums         []*sum // what Add took since the last Flush
 
 	looked map[string]int // in which step it learned of each counter's record

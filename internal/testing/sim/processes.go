@@ -124,7 +124,7 @@ func (ps *processes) kill(p *proc) {
 			s.maybe()
 		}
 		p.sums = nil
-		ps.bury(func() { _ = p.pub.Close(hasEnded) })
+		ps.finishDead(func() { _ = p.pub.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()
@@ -153,7 +153,7 @@ func (ps *processes) fence(p *proc) {
 }
 
 // bury lets what is left of a dead process come to its end.
-func (ps *processes) bury(f func()) {
+func (ps *processes) finishDead(f func()) {
 	ps.running.Add(1)
 	go func() {
 		defer ps.running.Done()

@@ -28,7 +28,7 @@ func (t *Tally) missing() (names []string) {
 			names = append(names, Shape(s).String())
 		}
 	}
-	for _, f := range []Fault{GivenUp, ReplayAsked, AskedAsNew, LetterDiscarded, PastEvent, WindowLonger, WindowShorter, IDReused} {
+	for _, f := range []Fault{GivenUp, ReplayAsked, AskedAsNew, DeadLetterDiscarded, PastEvent, WindowLonger, WindowShorter, IDReused} {
 		if t.Faults[f] == 0 {
 			names = append(names, f.String())
 		}

@@ -178,7 +178,7 @@ func (s *simStore) Grow(ctx context.Context, growths []store.Growth) error {
 	for i := range growths {
 		names[i] = growths[i].Counter
 	}
-	return s.change(ctx, "grow", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(growths) }, func() error {
+	return s.change(ctx, "grow", stringsKey(names), GrowthLost, GrowthAnswerLost, GrowthLate, func() string { return fmt.Sprint(growths) }, func() error {
 		s.noteGrowth(growths)
 		return s.fake.Grow(background, growths)
 	})
@@ -200,14 +200,14 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 	for i := range letters {
 		keys[i] = letters[i].Key
 	}
-	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
 		return s.fake.PutDeadLetters(background, letters)
 	})
 }
 
 // ListDeadLetters reads dead letters.
 func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int) (letters []store.DeadLetter, err error) {
-	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
+	err = s.call(ctx, "letters", stringsKey([]string{after}), DeadLettersFail,
 		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
 			letters, err = s.fake.ListDeadLetters(background, after, limit)
 			return err
@@ -230,7 +230,7 @@ func (s *simStore) Beat(ctx context.Context, worker store.Worker) error {
 	s.p.lag = worker.Lag
 	s.mu.Unlock()
 	s.p.checkExpiry(&worker)
-	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.fake.Beat(background, worker) })
+	return s.call(ctx, "announce", 0, HeartbeatLost, nil, nil, func() error { return s.fake.Beat(background, worker) })
 }
 
 // Workers reads them.

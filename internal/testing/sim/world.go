@@ -128,7 +128,7 @@ func (w *World) settle() {
 func (w *World) remains() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ops unanswered, %d to repeat, %d messages queued, %d held, %d on their way; waiting:",
-		len(w.callers.asked), len(w.clients.again), len(w.bus.queue), len(w.bus.held), len(w.ghosts))
+		len(w.callers.asked), len(w.clients.again), len(w.bus.queue), len(w.bus.held), len(w.delayed))
 	for _, s := range w.pending {
 		fmt.Fprintf(&b, " %s %s (frozen %t, slow %t)", s.p.name, s.op, s.p.frozen, s.slow)
 	}

@@ -18,7 +18,7 @@ func (pl *plan) drawDeadLetters() {
 	if rng.IntN(2) == 0 {
 		pl.rates[GivenUp] = 0.1
 	}
-	for _, f := range []Fault{AskedAsNew, LetterDiscarded} {
+	for _, f := range []Fault{AskedAsNew, DeadLetterDiscarded} {
 		if rng.IntN(2) == 0 {
 			pl.rates[f] = 0.3
 		}
@@ -32,7 +32,7 @@ func (pl *plan) drawDeadLetters() {
 	if rng.IntN(3) == 0 {
 		pl.rates[UnreadableAsked] = 0.3
 	}
-	for _, f := range []Fault{LettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
+	for _, f := range []Fault{DeadLettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
 		if rng.IntN(2) == 0 {
 			pl.rates[f] = 0.3
 		}
