@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// ages draws, with numbers of its own, whether a schedule has increments of very different ages
-// in process together: events of the past, messages that wait nearly as long as ids are
-// remembered, and processes that are suspended with a commit in their hands.
+// drawAges draws, with a generator of its own, whether a schedule has increments of very different
+// ages in process together: events of the past, messages that wait nearly as long as ids are
+// remembered, and processes that are suspended while they commit.
 func (pl *plan) drawAges() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x61676573))
 	if rng.IntN(4) > 0 {

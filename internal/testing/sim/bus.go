@@ -34,7 +34,7 @@ type busWatch interface {
 	acknowledged(d *delivery)
 }
 
-// A parcel is a message that the broker has.
+// A busMessage is a message that the broker has.
 type busMessage struct {
 	n         int
 	uuid      string
@@ -73,8 +73,7 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	return l
 }
 
-// absorb looks what subscribers did with what they hold, and reports whether it was
-// anything.
+// absorb takes in acknowledgements, refusals and ended streams, and reports whether there were any.
 func (b *broker) absorb() bool {
 	before := len(b.held) + len(b.subscriptions)
 	for _, s := range b.subscriptions {
@@ -177,8 +176,8 @@ func (b *broker) open() []*subscription {
 	return open
 }
 
-// next is which message of the queue to deliver: often the oldest, as brokers do, so that
-// what was delivered first is what comes first again.
+// next returns the message of the queue to deliver: often the oldest, as brokers do. So the message
+// that was delivered first also comes first again.
 func (b *broker) next() int {
 	if b.rng.IntN(2) == 0 {
 		return b.rng.IntN(len(b.queue))

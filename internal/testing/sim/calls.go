@@ -64,11 +64,11 @@ func touched(c *store.Commit, f func(any)) {
 	}
 }
 
-// askAgain is how long a process may take the database for the right one after it was
-// told so: the roles' own ten seconds and a little.
+// askAgain bounds how long a process may trust an answer about its database: the roles' own ten
+// seconds and a little.
 const askAgain = 10*time.Second + 100*time.Millisecond
 
-// asks notes that a process asks for the database, and answered that it was told.
+// asks notes that a process asks which database this is; answered notes the answer.
 func (p *proc) asks() { p.asking++ }
 
 func (p *proc) answered(at time.Time) {
@@ -100,8 +100,8 @@ func (co *callOracle) checkAsked(p *proc, s *step) {
 	}
 }
 
-// checkSwapped: once told that the database is another, a process folds what it was about
-// to fold, and nothing else.
+// checkSwapped: after an answer that this is another database, a process finishes the folds that it
+// had begun, and begins none.
 func (co *callOracle) checkSwapped(p *proc) {
 	if !co.db.swapped || p.told.IsZero() {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A desk is the store as the process of a person sees it who looks after dead letters.
+// A personStore is the store as seen by the process of a person who looks after dead letters.
 type personStore struct{ *simStore }
 
 // Fold decides about a letter.

@@ -13,8 +13,8 @@ type storeStep struct {
 	skew time.Duration
 }
 
-// storeNow is what the store's clock shows. The times that the store gives out never go
-// back: where its clock was set back they stand still until it has caught up.
+// storeNow is the time of the store's clock. The store never gives out an earlier time than before:
+// after a step back its times stay the same until the clock has caught up.
 func (k *kernel) storeNow() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,14 +71,14 @@ func (k *kernel) newEnv(p *proc, image uint64) *sysenv.Env {
 	}
 }
 
-// wall is what all clocks would show if they were right.
+// wall is the time of a clock that is right.
 func (k *kernel) wall() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Now().Add(k.jumped)
 }
 
-// wall is what the process's clock shows.
+// wall is the time of the process's clock.
 func (p *proc) wall() time.Time {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()

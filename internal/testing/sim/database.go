@@ -38,8 +38,7 @@ func (db *database) putAhead(counter string) {
 	}
 }
 
-// reset notes what each reset takes off, once, and checks that it is what was folded by its
-// moment.
+// reset applies a reset. It checks that the reset removes the total of its moment.
 func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
 	_, repeated := db.fake.Marker(r.ID)
 	done, err := db.fake.ResetCounter(background, r)

@@ -7,8 +7,9 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// mail draws, with numbers of its own, whether messages are given up and letters asked for:
-// the schedules of seeds that have neither are what they were before there was either.
+// drawDeadLetters draws, with a generator of its own, whether the bus gives messages up and somebody
+// asks for dead letters. Seeds with neither keep the schedules that they had before dead letters
+// existed.
 func (pl *plan) drawDeadLetters() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x6c657474657273))
 	if rng.IntN(4) > 0 {

@@ -48,7 +48,7 @@ func (w *World) clearUp() {
 	w.move()
 }
 
-// calmDown ends all faults, and has somebody look after what they left.
+// calmDown ends all faults, and has somebody look after the dead letters.
 func (w *World) calmDown() {
 	w.stormy, w.db.swapped = false, false
 	for _, p := range w.procs.all {
@@ -56,7 +56,7 @@ func (w *World) calmDown() {
 	}
 	w.trace("calm", nil, "", 0)
 	w.say(nil, "== from here on nothing breaks")
-	if w.rates[Image] > 0 && w.procs.restoreOne(aggregating) { // the last one: what it holds for ever shows
+	if w.rates[Image] > 0 && w.procs.restoreOne(aggregating) { // the last one: a message that it never gives back shows
 		w.hit(Image)
 	}
 	w.procs.upgrade()

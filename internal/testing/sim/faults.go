@@ -121,5 +121,5 @@ var faultNames = [faultCount]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// events are the faults that happen by themselves.
+// firstEvent is the first fault that happens by itself; the others happen to calls.
 const firstEvent = Redelivered

@@ -94,8 +94,8 @@ func (db *database) fold(p *proc, c *store.Commit, f fate, called int) (store.Co
 	return folded, row, err
 }
 
-// failFold breaks a fold in one of the ways that a store can, with the error that a caller sees. The
-// error is nil if none of them happens, or one that a caller does not see.
+// failFold breaks a fold in one of the ways that a store can, and returns the error for the caller.
+// The error is nil if no fault happens, or a fault that callers do not notice.
 func (db *database) failFold(c *store.Commit, f fate, apply func() error) (Row, error) {
 	switch {
 	case f != released:

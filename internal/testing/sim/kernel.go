@@ -10,7 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A Result is what a schedule did, and what was wrong.
+// A Result has the counts of a schedule, and its violations.
 type Result struct {
 	Seed       uint64
 	Violations []string
@@ -53,16 +53,16 @@ type kernel struct {
 	windows   []time.Duration // all that the database's settings had, the last one in effect
 
 	calls   callWatch
-	takeIn  func() bool // takes in what has happened since the last step; true if that lets anything go on
+	takeIn  func() bool // takes in events since the last step; true if anything can go on now
 	pending []*step
 	delayed []func() error
-	running sync.WaitGroup // what has to come to its end
+	running sync.WaitGroup // goroutines to wait for at the end
 
 	mu      sync.Mutex
 	arrived []*step
 }
 
-// A callWatch sees the calls that wait for their turn: begin when they come, and end when they go on.
+// A callWatch sees calls when they begin to wait for their turn, and when they end.
 type callWatch interface {
 	begin(*step)
 	end(*step)
@@ -92,7 +92,7 @@ func (k *kernel) violate(format string, args ...any) {
 	k.say(nil, "WRONG %s", v)
 }
 
-// strikes reports whether a fault happens to what is done now.
+// strikes reports whether a fault happens to the current call.
 func (k *kernel) strikes(f Fault) bool {
 	if !k.stormy || k.rates[f] == 0 || k.rng.Float64() >= k.rates[f] {
 		return false
@@ -107,14 +107,14 @@ func (k *kernel) hit(f Fault) {
 	k.say(nil, "!! %s", f)
 }
 
-// away reports whether something is away, for a while since an event.
+// away reports whether the store or the bus is unavailable since an event.
 func (k *kernel) away(f Fault) bool { return k.stormy && time.Now().Before(k.until[f]) }
 
 // refused reports whether the deployment refuses a call.
 func (k *kernel) refused() bool { return k.away(FoldDeployment) || k.strikes(FoldDeployment) }
 
-// maybe does what was under way when its caller was gone: now, later, or never, and
-// returns which, as the answer to a fold.
+// maybe finishes a call whose caller has gone: now, later, or never. It returns which, as the answer
+// to a fold.
 func (k *kernel) maybe(do func() error) Row {
 	switch k.rng.IntN(3) {
 	case 0:

@@ -16,17 +16,16 @@ type leaps struct {
 	callers *callers
 }
 
-// mostStep is how far the store's clock moves from where it began, at most: with what a
-// process's own clock is set by in one go it stays within the two hours that markers outlive
-// the window.
+// mostStep bounds how far the store's clock moves from its beginning. Together with the steps of a
+// process's own clock this stays within the two hours that markers outlive the window.
 const mostStep = 20 * time.Minute
 
 // longestFreeze is how long a call may be frozen on its way to the store: with what clocks are
 // set by it stays far within the two hours that markers outlive the window.
 const longestFreeze = 25 * time.Minute
 
-// stepStore sets the store's clock a little or some minutes forward or back. Many little
-// steps are what a clock that drifts makes of it.
+// stepStore sets the store's clock a little or some minutes forward or back. Many little steps are a
+// clock that drifts.
 func (lp *leaps) stepStore() bool {
 	far := []time.Duration{50 * time.Millisecond, 3 * time.Second, 10 * time.Minute}[lp.rng.IntN(3)]
 	by := (time.Duration(lp.rng.Int64N(int64(2*far))) - far).Truncate(time.Microsecond)

@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A ledger has every increment that clients sent, and what they were promised about it. In the end it
-// is compared with the totals and the dead letters.
+// A ledger has every increment of the clients and the promise that they got for it. In the end it is
+// compared with the totals and the dead letters.
 type ledger struct {
 	*kernel
 	db     *database
@@ -106,7 +106,7 @@ func (lg *ledger) check() {
 	lg.checkLetters(letters, totals)
 }
 
-// checkRest finds what nobody sent.
+// checkRest finds increments that nobody sent.
 func (lg *ledger) checkRest(counter string, total int64) {
 	if lg.crowd.is(counter) {
 		return
@@ -134,8 +134,8 @@ func (lg *ledger) checkFlood(counter string, total int64) {
 	}
 }
 
-// checkLetters: what can never be counted stands there, and nothing is refused for the
-// content of another part.
+// checkLetters: a message that can never be counted is in a dead letter, and no part is refused for
+// the content of another one.
 func (lg *ledger) checkLetters(letters []store.DeadLetter, totals map[string]int64) {
 	payloads := make(map[string]bool)
 	for _, d := range letters {
@@ -154,8 +154,8 @@ func (lg *ledger) checkLetters(letters []store.DeadLetter, totals map[string]int
 	}
 }
 
-// checkLetter: a dead letter gives the right reason, and what it says was not applied was
-// not.
+// checkLetter: a dead letter gives the right reason. If it says that its parts were not applied,
+// they were not.
 func (lg *ledger) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map[string]int64) {
 	reused := strings.HasPrefix(d.Reason, "id reused")
 	if d.Maybe && !reused {

@@ -7,8 +7,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// letterSums are what dead letters hold of each counter: the sums of all, and of those
-// that say that they were certainly not applied.
+// letterSums returns the delta of each increment in dead letters, by counter.
 func letterSums(letters []store.DeadLetter) map[string][]int64 {
 	sums := make(map[string][]int64)
 	for _, d := range letters {
@@ -21,8 +20,8 @@ func letterSums(letters []store.DeadLetter) map[string][]int64 {
 	return sums
 }
 
-// partsIn are the parts that a dead letter is about: all of a message that was not read, else
-// not the head that stands before one that follows it.
+// partsIn returns the parts that a dead letter is about. For a message that nobody read these are
+// all its parts. Otherwise a head is left out if it is only there for the part that follows it.
 func partsIn(d store.DeadLetter) []wire.Part {
 	if e, ok := foreignEntry(d.Payload); ok {
 		return []wire.Part{{Entries: []wire.Entry{e}}}

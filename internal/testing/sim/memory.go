@@ -6,7 +6,8 @@ const memoryEach = 3000
 // page is how many dead letters an aggregator holds at once that somebody asked for.
 const page = 10
 
-// checkMemory: what roles hold stays within their settings, whatever is away.
+// checkMemory: roles hold no more than their settings allow, also when a store or bus is
+// unavailable.
 func (ps *processes) checkMemory() {
 	for _, p := range ps.lives(publishing) {
 		s := p.pub.Stats()

@@ -73,7 +73,7 @@ func (w *World) turn(s *step) {
 	}
 }
 
-// advance lets time pass. What is due then happens then, each at its time.
+// advance lets time pass. Timers that are due fire then, each at its time.
 func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
 	if w.race.racing() {

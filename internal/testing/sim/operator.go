@@ -99,11 +99,11 @@ func (opr *operator) askReset(p *proc, counter, id string) *op {
 	return o
 }
 
-// An adminStore is the store as an admin sees it: what it is told of the database the
-// other roles of its process do not hear.
+// An adminStore is the store as an admin sees it. Its checks of the database do not reach the other
+// roles of its process.
 type adminStore struct{ *simStore }
 
-// Check tells the settings.
+// Check reads the settings.
 func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
 		if s.swapped {

@@ -28,7 +28,7 @@ func newCallers(k *kernel) *callers {
 	return &callers{kernel: k, self: &proc{k: k, name: "clients"}, asked: make(map[*op]struct{})}
 }
 
-// An op is what a client asks of a publisher or a reader, until it is answered.
+// An op is a client's request to a publisher or a reader, until its answer.
 type op struct {
 	n      int
 	kind   string
@@ -37,7 +37,7 @@ type op struct {
 	incs   []countmill.Increment
 	sums   []*sum
 	key    string
-	// repeats is how often the client asks again where it was not told the outcome.
+	// repeats is how often the client asks again if it did not learn the outcome.
 	repeats int
 	jumped  time.Duration // kernel.jumped at the first attempt
 	unknown bool          // some attempt had an unknown outcome
@@ -92,7 +92,8 @@ func (cl *callers) ask(o *op, p *proc, call func(ctx context.Context) error) {
 	}()
 }
 
-// answered takes out what was answered since the last step, in the order in which it was asked.
+// answered returns the ops that got their answers since the last step, in the order of their
+// requests.
 func (cl *callers) answered() []*op {
 	cl.mu.Lock()
 	finished := cl.finished
@@ -117,7 +118,7 @@ func (cl *callers) finish(o *op) {
 	o.finish(o)
 }
 
-// text is what the client asks for.
+// text describes the request.
 func (o *op) text() string {
 	var b strings.Builder
 	for i, inc := range o.incs {
@@ -142,7 +143,7 @@ func (o *op) text() string {
 	return b.String()
 }
 
-// answer is what else it was told.
+// answer describes the rest of the answer.
 func (o *op) answer() string {
 	if o.err != nil {
 		return fmt.Sprintf("(%v)", o.err)

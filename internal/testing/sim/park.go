@@ -25,15 +25,15 @@ const (
 type step struct {
 	p          *proc
 	op         string
-	key        uint64 // what it asks for: sorts steps that wait together
+	key        uint64 // of its arguments: sorts steps that wait together
 	on         int    // the op that asks, 0 for none
-	n          int    // tells steps apart that are equal in all that
+	n          int    // distinguishes steps that are equal in all of that
 	ctx        context.Context
 	at         time.Time     // when it came
 	jumped     time.Duration // kernel.jumped then
 	came       int           // when it came, in steps of the schedule
-	asks, gets text          // what it asks for and what it got, in words; may be nil
-	// run does what is asked, in the simulator's goroutine. nil for a first step.
+	asks, gets text          // its arguments and its answer, in words; may be nil
+	// run makes the call, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
 	commit *store.Commit // that a fold asks for; until it is answered
 	resume chan struct{}
@@ -87,8 +87,8 @@ func (k *kernel) spawn(p *proc, f func()) {
 	}()
 }
 
-// funcName is what a goroutine runs, short: those of one process that start at the same
-// moment are told apart by it.
+// funcName returns the short name of the function that a goroutine runs. It orders goroutines of one
+// process that start at the same moment.
 func funcName(f func()) string {
 	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
 	name = name[strings.LastIndexByte(name, '/')+1:]

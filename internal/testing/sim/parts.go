@@ -33,7 +33,7 @@ func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
 	}
 }
 
-// checkSealed: a message keeps its bytes.
+// handedOver: a message keeps its bytes.
 func (po *partOracle) handedOver(uuid string, payload []byte) {
 	if before, ok := po.sealed[uuid]; ok && before != string(payload) {
 		po.violate("message %s has other bytes than before", uuid)
@@ -41,8 +41,8 @@ func (po *partOracle) handedOver(uuid string, payload []byte) {
 	po.sealed[uuid] = string(payload)
 }
 
-// noteRequest notes the ids of the rests of a request with a key. A marker that says "whole" is
-// for all of them.
+// asked notes the ids of the rests of a request with a key. A marker that says "whole" is for all of
+// them.
 func (po *partOracle) asked(o *op) {
 	if o.key == "" {
 		return
@@ -70,7 +70,7 @@ func (r requests) add(head wire.Use, id wire.PartID) {
 	r[head][id] = true
 }
 
-// noteParts counts the messages that have some parts of a request with a key and lack others.
+// published counts the messages that have some parts of a request with a key and lack others.
 func (po *partOracle) published(payload []byte) {
 	b, err := decode(payload)
 	if err != nil {
@@ -114,8 +114,8 @@ func (po *partOracle) mark(m *store.Marker) {
 	}
 }
 
-// checkAck: a message is acknowledged when each of its parts has a marker or stands in a
-// dead letter.
+// acknowledged: a message is acknowledged after each of its parts got a marker or went to a dead
+// letter.
 func (po *partOracle) acknowledged(d *delivery) {
 	if po.embedded || d.message.foreign {
 		return
@@ -143,8 +143,8 @@ func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
 	})
 }
 
-// checkDiscard: a letter is removed when each of its parts has a marker, or stands in
-// another letter.
+// removing: a dead letter is removed after each of its parts got a marker, or while another dead
+// letter holds the part.
 func (po *partOracle) removing(p *proc, keys []string) {
 	letters := po.db.fake.Letters()
 	po.discarding(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !po.discarded(key) }))
@@ -179,7 +179,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 	}
 }
 
-// toss notes the parts of discarded letters that are being removed.
+// discarding notes the parts of discarded letters that somebody is about to remove.
 func (po *partOracle) discarding(keys []string) {
 	for _, d := range po.db.fake.Letters() {
 		if !slices.Contains(keys, d.Key) {
@@ -203,8 +203,8 @@ func (po *partOracle) discarded(key string) bool {
 	return po.decided[letter]
 }
 
-// doom notes the letters that somebody decided to discard, before the store forgets the decisions:
-// a process that has read such a decision may still act by it.
+// forgetting notes the letters that somebody decided to discard, before the store forgets the
+// decisions: a process that has read such a decision may still act on it.
 func (po *partOracle) forgetting() {
 	for _, d := range po.db.fake.Letters() {
 		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
@@ -233,7 +233,8 @@ func (po *partOracle) forbid(d *store.DeadLetter) {
 	}
 }
 
-// allow notes that a message is delivered, or becomes a letter: its parts may be counted from it.
+// delivered notes that a message is delivered, or becomes a letter: its parts may be counted from
+// it.
 func (po *partOracle) delivered(l *busMessage) {
 	if len(po.forbidden) == 0 {
 		return

@@ -19,8 +19,8 @@ type plan struct {
 	contest  *contest      // nil in most schedules
 }
 
-// drawPlan draws with rng first, and with generators of their own what came later: the
-// schedules of older seeds stay what they were.
+// drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
+// seeds keep their schedules.
 func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	pl := &plan{seed: seed, rates: weather(rng)}
 	pl.drawDeadLetters()
@@ -47,7 +47,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	return pl
 }
 
-// drawOperator draws what an operator needs: time that passes, counters to sweep, and more to do.
+// drawOperator makes room for an operator: time that passes, counters to sweep, and more to do.
 func (pl *plan) drawOperator(rng *rand.Rand) {
 	pl.rates[DayPasses], pl.rates[Swept] = 0.1, 0.1
 	if rng.IntN(2) == 0 && !pl.embedded {
@@ -57,8 +57,8 @@ func (pl *plan) drawOperator(rng *rand.Rand) {
 	pl.shape.eventRate = max(pl.shape.eventRate, 0.02)
 }
 
-// weather draws which faults a schedule has, and how often: a run with all of them at
-// once would hardly get anything done, and hide what a few of them do together.
+// weather draws which faults a schedule has, and how often. A schedule with all of them at once
+// would hardly get anything done, and would hide the effects of a few together.
 func weather(rng *rand.Rand) (rates [faultCount]float64) {
 	share := []float64{0, 0.15, 0.3, 0.5}[rng.IntN(4)]
 	for f := range GivenUp {
@@ -78,7 +78,7 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 	return rates
 }
 
-// shape is what a schedule's processes are like.
+// shape has the settings of a schedule's processes, and how much happens.
 type shape struct {
 	linger, window, timeout, drain, announce           time.Duration
 	maxEntries, maxBytes, inFlight                     int
@@ -127,8 +127,8 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 	return d + time.Duration(1+r.IntN(10_000))
 }
 
-// calm leaves what can happen on one machine: its bus never repeats, and an unknown
-// outcome of its store ends the process.
+// calm leaves only the faults of one machine: its bus never repeats, and an unknown outcome of its
+// store ends the process.
 func (pl *plan) calm() {
 	for f := range pl.rates {
 		switch Fault(f) {
@@ -146,7 +146,7 @@ func (pl *plan) calm() {
 // newerComes reports whether there are messages of the second version.
 func (pl *plan) newerComes() bool { return pl.rates[TwoVersions] > 0 || pl.rates[NewerVersion] > 0 }
 
-// lingerOf is a linger where there is no budget of staleness.
+// lingerOf returns the linger, or 0 if a budget of staleness replaces it.
 func (s *shape) lingerOf(linger time.Duration) time.Duration {
 	if s.budget > 0 {
 		return 0

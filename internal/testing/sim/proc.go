@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A role is what a process does; a node does all of it.
+// A role is the task of a process; a node has all tasks.
 type role int
 
 const (
@@ -35,7 +35,7 @@ type proc struct {
 	dead     bool // guarded by kernel.mu
 	calls    int  // guarded by kernel.mu
 	frozen   bool
-	leaving  bool           // told to stop
+	leaving  bool           // asked to stop
 	left     bool           // and has
 	fell     bool           // ended by itself
 	unsure   bool           // the outcome of a fold was unknown to it
@@ -44,7 +44,7 @@ type proc struct {
 	image    uint64         // where its random numbers begin
 	told     time.Time      // when Check said that the database is another
 	late     int            // folds since
-	learned  bool           // it was told the store's time
+	learned  bool           // it has had the store's time
 	doubt    time.Duration  // how far it may be wrong about it since the store's clock was set; guarded by kernel.mu
 	setBack  time.Duration  // how far its own clock was set back since the store last answered; guarded by kernel.mu
 	asking   int            // checks of the database under way
@@ -53,7 +53,7 @@ type proc struct {
 	rdrClock accuracy       // guarded by kernel.mu
 	aggClock accuracy       // guarded by kernel.mu
 	records  []store.Worker // that it has read last; guarded by kernel.mu
-	goesBy   int64          // version of the settings that it was told last; guarded by kernel.mu
+	goesBy   int64          // version of the settings that it read last; guarded by kernel.mu
 
 	version      int // of the wire format: that it writes, and the newest it reads
 	shards       int

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// The processes are those that run the roles.
+// The processes run the roles.
 type processes struct {
 	*kernel
 	bus   *broker
@@ -152,7 +152,7 @@ func (ps *processes) fence(p *proc) {
 	}
 }
 
-// bury lets what is left of a dead process come to its end.
+// finishDead runs f, the end of a dead process, which nobody waits for but the end of the schedule.
 func (ps *processes) finishDead(f func()) {
 	ps.running.Add(1)
 	go func() {
@@ -169,7 +169,7 @@ func (ps *processes) stop(p *proc) {
 	p.stop()
 }
 
-// supervise starts what has stopped again, as whoever runs processes does.
+// supervise starts processes that have stopped again, as a service manager does.
 func (ps *processes) supervise() (acted bool) {
 	for r := range ps.alive {
 		for slot, p := range ps.alive[r] {
@@ -185,7 +185,7 @@ func (ps *processes) supervise() (acted bool) {
 				ps.kill(p)
 			case left, p.role == publishing && p.pubClosed && !ps.ending:
 				if p.role == node {
-					ps.kill(p) // what is left of it
+					ps.kill(p) // its other roles
 				}
 			default:
 				continue
@@ -256,7 +256,7 @@ func (ps *processes) lives(r role) []*proc {
 	return found
 }
 
-// publishers are those that take increments.
+// publishers returns the processes that accept increments.
 func (ps *processes) publishers() []*proc {
 	var open []*proc
 	for _, p := range ps.lives(publishing) {
@@ -304,8 +304,8 @@ func (ps *processes) killOne(r role) bool {
 	return true
 }
 
-// restoreOne replaces a process by one that begins with the same random numbers. What was
-// delivered to it first comes again, so that the same numbers meet the same message.
+// restoreOne replaces a process by another life with the same random numbers. The first message
+// of the old one comes again, so that the same numbers meet the same message.
 func (ps *processes) restoreOne(r role) bool {
 	lives := ps.lives(r)
 	if len(lives) == 0 {

@@ -30,7 +30,7 @@ func (rc *readClients) read() {
 	}
 }
 
-// staleness is what a reader is to accept, often the same: then reads are shared.
+// staleness draws how old a total may be. Two clients often draw the same: then they share reads.
 func (rc *readClients) staleness() time.Duration {
 	if rc.rng.IntN(2) == 0 {
 		return rc.shape.staleness

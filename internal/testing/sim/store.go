@@ -32,10 +32,10 @@ type storeWatch interface {
 	applied(p *proc, c *store.Commit, called int)
 	// reset sees the first application of a reset by operation by.
 	reset(r *store.ResetRequest, done *store.ResetResult, by int)
-	// removing sees dead letters that p is about to remove; discarding those that a person is.
+	// removing comes before p removes dead letters, discarding before a person does.
 	removing(p *proc, keys []string)
 	discarding(keys []string)
-	// forgetting comes before the store drops what has expired.
+	// forgetting comes before the store drops expired markers.
 	forgetting()
 }
 
@@ -91,8 +91,8 @@ func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, 
 
 var errDeployment = fmt.Errorf("sim: %w: permission denied", store.ErrDeployment)
 
-// change parks for a call that changes the store and may be repeated. What is lost may
-// have happened, or happen later.
+// change parks for a call that changes the store and may be repeated. A lost call may have had its
+// effect, or have it later.
 func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
 	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
 		switch {
@@ -247,7 +247,7 @@ func (s *simStore) Workers(ctx context.Context) (workers []store.Worker, err err
 
 var errSwapped = fmt.Errorf("sim: this is %w", store.ErrOtherDatabase)
 
-// Check says whether the database is the one that was opened.
+// Check reports whether this is still the database that was opened.
 func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	began, asked := s.wall(), s.begins()
 	defer func() { s.p.hears(ctx, err) }()

@@ -36,10 +36,10 @@ func (s *sum) delta() int64 {
 	return d
 }
 
-// maybe says that its caller was never told.
+// maybe notes that its caller got no certain answer.
 func (s *sum) maybe() { s.most = 1 }
 
-// durable says that its caller was told so.
+// durable notes that its caller got the answer that it is durable.
 func (s *sum) durable() { s.least, s.most = 1, 1 }
 
 // times is how often total holds the increment.

@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A totalOracle keeps what folds added to each counter and resets removed, and checks what readers and
-// operators are told of it.
+// A totalOracle adds up the folds and the resets of each counter, and checks the answers to readers
+// and operators.
 type totalOracle struct {
 	*kernel
 	db *database
@@ -41,7 +41,7 @@ func (to *totalOracle) reset(r *store.ResetRequest, done *store.ResetResult, by 
 	to.did[by] += done.Removed
 }
 
-// checkRemoved: what resets have removed and what is left is together what was folded.
+// checkRemoved: folded increments are either removed by resets or still in the store.
 func (to *totalOracle) checkRemoved() {
 	for counter, folded := range to.folded {
 		if left := to.db.fake.Left(counter); !to.crowd.overflows(counter) && left+to.removed[counter] != folded {
@@ -50,14 +50,14 @@ func (to *totalOracle) checkRemoved() {
 	}
 }
 
-// An answered is what an operator was told of a reset with an id.
+// An answered is the answer to a reset with an id.
 type answered struct {
 	done   store.ResetResult
 	jumped time.Duration // kernel.jumped when it was asked
 }
 
-// finishChange: what an operator is told was removed is increments, each once, and under one
-// id the same each time.
+// checkChange: a reset removes a sum of increments, each once. A reset that is repeated under its id
+// has the same result each time.
 func (to *totalOracle) checkChange(o *op) {
 	if o.p.dead {
 		return
@@ -110,7 +110,7 @@ const slack = 2 * time.Second
 
 const clockFormat = "02 15:04:05.000000"
 
-// finishRead: no total that never was, and none older than was asked for.
+// checkRead: a reader serves totals that the store had, and none older than its client accepts.
 func (to *totalOracle) checkRead(o *op) {
 	if o.p.dead {
 		return
@@ -134,7 +134,7 @@ func (to *totalOracle) checkRead(o *op) {
 	}
 }
 
-// checkTotal: a total is one that the store had.
+// checkTotal: the store had this total at that time.
 func (to *totalOracle) checkTotal(o *op, t *reader.Total) {
 	was, exists := to.db.fake.ServedAt(t.Counter, t.AsOf)
 	if was != t.Total || exists != t.Exists {
@@ -152,7 +152,7 @@ func (to *totalOracle) checkAge(o *op, t *reader.Total) {
 		staleness = 2 * time.Second
 	}
 	oldest, shown := o.from.Add(-staleness), to.showed(t.AsOf)
-	if t.Source == reader.SourceCache { // the age of what it reads itself needs no clock
+	if t.Source == reader.SourceCache { // a total that it reads itself has an age without any clock
 		oldest = oldest.Add(-slack - o.doubt)
 		if !o.p.learned {
 			to.violate("%s served %s from the cache and has never learned the store's time", o.p.name, t.Counter)

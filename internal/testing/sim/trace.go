@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// trace takes what happens into the hash of the schedule: what p did, with what. The hash
-// is the same whether anybody reads along or not.
+// trace adds an event to the hash of the schedule. The hash is the same whether anybody reads the
+// trace or not.
 func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
 	var b [8]byte
 	for i := range b {
@@ -26,8 +26,8 @@ func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
 	_, _ = k.digest.Write(b[:])
 }
 
-// say writes a line for whoever reads the trace: the step, how long ago the schedule
-// began, who, and what.
+// say writes a line of the trace for readers: the step, the age of the schedule, the process, and
+// the event.
 func (k *kernel) say(p *proc, format string, args ...any) {
 	if !k.verbose {
 		return
@@ -51,7 +51,7 @@ func (k *kernel) words(what string, t text) string {
 	return what + " " + t()
 }
 
-// describe says what the schedule is like.
+// describe writes the properties of the schedule.
 func (k *kernel) describe() {
 	if !k.verbose {
 		return
@@ -65,7 +65,7 @@ func (k *kernel) describe() {
 	}
 }
 
-// verdict says of every increment what was promised and how often it was counted.
+// verdict writes for every increment the promise and how often it was counted.
 func (w *World) verdict() {
 	if !w.verbose {
 		return
@@ -116,7 +116,7 @@ func sumText(counter string, delta int64) string {
 
 func short(id wire.PartID) string { return id.String()[:8] }
 
-// partText is a part's short id and what it holds; a head and what follows it say so.
+// partText is a part's short id and its increments, and a note if it is a head.
 func partText(p *wire.Part) string {
 	var b strings.Builder
 	b.WriteString(short(p.ID) + "{")
@@ -133,7 +133,7 @@ func partText(p *wire.Part) string {
 	return b.String()
 }
 
-// payloadText is what a message holds.
+// payloadText describes the content of a message.
 func payloadText(payload []byte) string {
 	batch, err := decode(payload)
 	if err != nil && strings.HasPrefix(string(payload), "{") {
@@ -207,7 +207,7 @@ func keysText(keys []store.Key) string {
 	return strings.Join(names, " ")
 }
 
-// valuesText is what the keys hold: a number of shards, or increments.
+// valuesText describes the values of the keys: a number of shards, or increments.
 func valuesText(keys []store.Key, values []store.Value) string {
 	names := make([]string, len(values))
 	for i, v := range values {
@@ -233,7 +233,7 @@ func cachedText(totals []store.CachedTotal) string {
 	return strings.Join(names, ", ")
 }
 
-// answerText is an answer in words: the error, or what was found.
+// answerText describes an answer: the error, or the result.
 func answerText(err error, found text) string {
 	switch {
 	case errors.Is(err, errLost):

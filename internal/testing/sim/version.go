@@ -6,8 +6,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// There is one wire version so far. The second of the simulator is the first under another
-// number: what matters is who can read it.
+// There is one wire version so far. The second version of the simulator has the same format and
+// another number: only its readers differ.
 const secondVersion = wire.Version + 1
 
 // encode is a batch as a process of that version writes it.
@@ -27,8 +27,8 @@ func decode(payload []byte) (*wire.Batch, error) {
 	return wire.Decode(payload)
 }
 
-// drawVersion is what a process speaks and reads that follows another one in its slot. In
-// the end all aggregators read both versions; publishers need not write the second.
+// drawVersion returns the wire version of a process that follows another one in its slot. In the end
+// all aggregators read both versions; publishers need not write the second.
 func (ps *processes) drawVersion(r role, before *proc) int {
 	version := wire.Version
 	if ps.rates[TwoVersions] > 0 {

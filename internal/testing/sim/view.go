@@ -53,8 +53,8 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	return records, err
 }
 
-// begin notes when the first call began: what is learned from its answer is as sure as it
-// was quick.
+// begin notes when the first call began. The quicker the call, the more exact is the store's time in
+// its answer.
 func (v *view) begin() {
 	if !v.read {
 		v.began = v.wall()

@@ -239,7 +239,7 @@ func (cs *clients) smallMessages() {
 	}
 }
 
-// close closes a publisher.
+// closePublisher closes a publisher.
 func (cs *clients) closePublisher(p *proc) {
 	p.pubClosed = true
 	o := cs.newOp("close", cs.finishFlush)

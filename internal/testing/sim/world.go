@@ -113,8 +113,8 @@ func (w *World) play() {
 	w.leave()
 }
 
-// settle takes in what has happened since the last step, until that leads to nothing
-// more: a choice that is made while goroutines still run would be another one next time.
+// settle takes in events since the last step until nothing more follows from them. A choice made
+// while goroutines still run would be another one next time.
 func (w *World) settle() {
 	for again := true; again; {
 		synctest.Wait()
@@ -124,7 +124,7 @@ func (w *World) settle() {
 	w.procs.checkMemory()
 }
 
-// remains names what has not come to rest.
+// remains names everything that has not come to rest.
 func (w *World) remains() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ops unanswered, %d to repeat, %d messages queued, %d held, %d on their way; waiting:",
@@ -135,8 +135,8 @@ func (w *World) remains() string {
 	return b.String()
 }
 
-// absorb takes in what the goroutines did since the last step, and reports whether that
-// lets any of them go on.
+// absorb takes in the results of goroutines since the last step, and reports whether any of them can
+// go on now.
 func (w *World) absorb() bool {
 	finished := w.callers.answered()
 	w.arrivals()
