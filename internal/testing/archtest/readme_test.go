@@ -22,8 +22,11 @@ import (
 const (
 	// up is the command that README starts; everything else is run against it.
 	up = "go run ./cmd/countmill up"
-	// documented is the address that README's commands name.
+	// documented is the address that the documents' commands name.
 	documented = app.DefaultListen
+
+	readme = "README.md"
+	flags  = "docs/reference/flags.md"
 )
 
 // notRun are the shell blocks of documents that this test does not run.
@@ -33,11 +36,6 @@ var notRun = map[string]string{
 
 // A block is a fenced block of a Markdown file.
 type block struct{ document, language, text string }
-
-const (
-	readme     = "README.md"
-	operations = "docs/operations.md"
-)
 
 func blocks(t *testing.T, document string) []block {
 	t.Helper()
@@ -57,8 +55,24 @@ func read(t *testing.T, document string) string {
 	return string(text)
 }
 
-// A reader of README types its commands one after the other, then those of the operator's
-// page. What they show after a command is what the command writes, apart from times.
+// documents are README and every page of docs whose name matches one of the patterns.
+func documents(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	all := []string{readme}
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("got documents %q, %v", found, err)
+		}
+		for _, name := range found {
+			all = append(all, filepath.ToSlash(strings.TrimPrefix(name, root+"/")))
+		}
+	}
+	return all
+}
+
+// A reader of README types its commands one after the other, then those of another page. What
+// a document shows after a command is what the command writes, apart from times.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -71,7 +85,10 @@ func TestReadmeCommands(t *testing.T) {
 		"COUNTMILL_STORE=pebble:"+filepath.Join(t.TempDir(), "data"),
 		"PATH="+curl(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	started := false
-	all := append(blocks(t, readme), blocks(t, operations)...)
+	var all []block
+	for _, document := range documents(t, "docs/howto/*.md") {
+		all = append(all, blocks(t, document)...)
+	}
 	for i, b := range all {
 		command := strings.TrimSpace(b.text)
 		switch {
@@ -194,11 +211,11 @@ func TestConfigurationTable(t *testing.T) {
 	for _, s := range settings {
 		want = append(want, s.Name+" "+s.Value)
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(read(t, operations), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(read(t, flags), -1) {
 		got = append(got, m[1]+" "+m[2])
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", operations, diff)
+		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", flags, diff)
 	}
 }
 
