@@ -106,7 +106,7 @@ type typist struct {
 	listen, dir string
 	env         []string
 	stop        func()              // ends the countmill that runs; nil where none does
-	watching    map[string]*watcher // by what they must have shown at the end
+	watching    map[string]*watcher // second terminals, by what they must show before the next up, or at the end
 }
 
 func (r *typist) typeAll(t *testing.T, all []block) {
@@ -132,9 +132,16 @@ func (r *typist) typeAll(t *testing.T, all []block) {
 			r.run(t, b.document, command, shown)
 		}
 	}
+	r.finish(t)
+}
+
+// finish waits until second terminals show what they must have shown by now.
+func (r *typist) finish(t *testing.T) {
+	t.Helper()
 	for want, w := range r.watching {
-		w.finish(t, want)
+		w.await(t, want, func(text string) bool { return cmp.Equal(mask(text), mask(want)) })
 	}
+	r.watching = nil
 }
 
 func (r *typist) run(t *testing.T, document, command string, shown *string) {
@@ -151,6 +158,7 @@ func (r *typist) run(t *testing.T, document, command string, shown *string) {
 // up starts a countmill, after the one that runs has stopped.
 func (r *typist) up(t *testing.T, command string) {
 	t.Helper()
+	r.finish(t)
 	if r.stop != nil {
 		r.stop()
 	}
@@ -197,11 +205,6 @@ func (r *typist) watch(t *testing.T, command string, shown *string) {
 		r.watching = map[string]*watcher{}
 	}
 	r.watching[*shown] = w
-}
-
-func (w *watcher) finish(t *testing.T, want string) {
-	t.Helper()
-	w.await(t, want, func(text string) bool { return cmp.Equal(mask(text), mask(want)) })
 }
 
 func (w *watcher) await(t *testing.T, what string, done func(text string) bool) {
