@@ -329,7 +329,7 @@ func TestConfigurationTable(t *testing.T) {
 func TestDocumentGo(t *testing.T) {
 	t.Parallel()
 	var compiled [][]string
-	for _, pattern := range []string{"example_test.go", "examples/webserver/*.go"} {
+	for _, pattern := range []string{"example_test.go", "client/example_test.go", "examples/webserver/*.go"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("got %q, %v", found, err)
@@ -341,7 +341,7 @@ func TestDocumentGo(t *testing.T) {
 	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md") {
 		for _, b := range blocks(t, document) {
 			if b.language == "go" && !slices.ContainsFunc(compiled, func(file []string) bool { return contains(file, lines(b.text)) }) {
-				t.Errorf("neither example_test.go nor examples/webserver has this code of %s:\n%s", document, b.text)
+				t.Errorf("no example_test.go, nor examples/webserver, has this code of %s:\n%s", document, b.text)
 			}
 		}
 	}
