@@ -170,3 +170,42 @@ func number(t *testing.T, expression string) int64 {
 	f, _ := constant.Float64Val(v.Value)
 	return int64(f)
 }
+
+// Metrics that documents name exist, and so do the log lines of the page that looks for a total.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	t.Parallel()
+	reference := read(t, metricsReference)
+	for _, document := range documents(t, "docs/*.md", "docs/*/*.md") {
+		for _, name := range regexp.MustCompile(`\bcountmill_[a-z_]+`).FindAllString(read(t, document), -1) {
+			name = regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if !strings.Contains(reference, "`"+name+"`") {
+				t.Errorf("%s names %s, which is not in %s", document, name, metricsReference)
+			}
+		}
+	}
+	said := map[string]bool{}
+	for _, s := range metricSources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok {
+				if value, ok := text(l, nil); ok {
+					said[value] = true
+				}
+			}
+			return true
+		})
+	}
+	seen := 0
+	for _, document := range []string{"docs/howto/total-is-behind.md", readiness} {
+		for _, line := range regexp.MustCompile("(?i)log lines?:? .*|\\| log line \\|.*\n.*\n(\\|.*\n)+").FindAllString(read(t, document), -1) {
+			for _, quoted := range regexp.MustCompile("(?m)(?:[Ll]og lines?:? |^\\| |, )`([^`]*)`").FindAllStringSubmatch(line, -1) {
+				seen++
+				if !said[quoted[1]] {
+					t.Errorf("%s has the log line %q, which no code writes", document, quoted[1])
+				}
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("found %d log lines only", seen)
+	}
+}
