@@ -160,7 +160,7 @@ func inside(dir, of string) bool {
 
 // backup makes the copy beside dir and gives it its name in the last step.
 func (s *Store) backup(ctx context.Context, dir string) (err error) {
-	sealed := seal{s.id, s.commits.synced.Load(), s.moments.newest()}
+	kept := commitCount{s.id, s.commits.synced.Load(), s.moments.newest()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced
@@ -173,7 +173,7 @@ func (s *Store) backup(ctx context.Context, dir string) (err error) {
 	if err := s.db.Checkpoint(partial, pebbledb.WithFlushedWAL()); err != nil {
 		return err
 	}
-	if err := writeSeal(s.fs, partial, sealed); err != nil {
+	if err := writeCommitCount(s.fs, partial, kept); err != nil {
 		return err
 	}
 	cfg := s.cfg

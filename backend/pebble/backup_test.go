@@ -292,7 +292,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 	for n, c := range []struct {
 		kind   errorfs.OpKind
 		suffix string
-	}{{errorfs.OpCreate, ".log"}, {errorfs.OpFileWrite, ".log"}, {errorfs.OpFileSync, ""}, {errorfs.OpFileWrite, sealTemp}, {errorfs.OpCreate, ""}, {errorfs.OpRename, ""}} {
+	}{{errorfs.OpCreate, ".log"}, {errorfs.OpFileWrite, ".log"}, {errorfs.OpFileSync, ""}, {errorfs.OpFileWrite, commitCountTemp}, {errorfs.OpCreate, ""}, {errorfs.OpRename, ""}} {
 		fold(t, s, nil, "a", 1)
 		refuse, suffix = c.kind, c.suffix
 		hit.Store(false)

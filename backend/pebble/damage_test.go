@@ -26,7 +26,7 @@ var damageCases = flag.Int("damages", 0, "damaged directories; 0 for as many as 
 // A byte is flipped, a block zeroed, a file cut or taken away, in a copy of a data
 // directory: all totals are right, or there is an error that names the directory or the
 // file. They are never wrong without a word. What Pebble cannot tell from a loss of power
-// is what came after the last seal in a process that did not end in order.
+// is what came after the last commit count in a process that did not end in order.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	seed, until := *powerSeed, time.Now().Add(time.Second)
@@ -53,22 +53,22 @@ func TestDamage(t *testing.T) {
 
 // An image is a data directory, and what must be in it.
 type image struct {
-	name     string
-	files    *vfs.MemFS
-	id       string
-	totals   map[string]int64
-	unsealed map[string]int64 // how much of the totals came after the last seal
-	marks    []wire.PartID
-	letter   string
+	name      string
+	files     *vfs.MemFS
+	id        string
+	totals    map[string]int64
+	uncounted map[string]int64 // how much of the totals came after the last commit count
+	marks     []wire.PartID
+	letter    string
 }
 
 // damageImages are a directory that was closed, one whose process was killed right after a
-// seal, and one that folded on after it.
+// commit count, and one that folded on after it.
 func damageImages(t *testing.T, random *rand.Rand) []*image {
 	t.Helper()
 	var images []*image
-	for _, name := range []string{"closed", "killed when sealed", "killed unsealed"} {
-		i := &image{name: name, files: vfs.NewCrashableMem(), totals: map[string]int64{}, unsealed: map[string]int64{}, letter: strings.Repeat("x", 3000)}
+	for _, name := range []string{"closed", "killed when counted", "killed uncounted"} {
+		i := &image{name: name, files: vfs.NewCrashableMem(), totals: map[string]int64{}, uncounted: map[string]int64{}, letter: strings.Repeat("x", 3000)}
 		for range 2 { // a process before, so that there are old files
 			i.fill(t, random)
 		}
@@ -96,13 +96,13 @@ func (i *image) fill(t *testing.T, random *rand.Rand) {
 	if i.name == "closed" {
 		return
 	}
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
-	if i.name == "killed unsealed" {
-		clear(i.unsealed)
+	if i.name == "killed uncounted" {
+		clear(i.uncounted)
 		for range 20 {
-			i.fold(t, s, random, i.totals, i.unsealed)
+			i.fold(t, s, random, i.totals, i.uncounted)
 		}
 	}
 	i.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}) // a kill: the system has all
@@ -221,7 +221,7 @@ func (i *image) judge(ctx context.Context, files vfs.FS) (verdict string, err er
 	case err != nil:
 		return "an error when read", nil
 	case missing > 0:
-		return "without some of what was not sealed", nil
+		return "without some of the folds since the last commit count", nil
 	}
 	return "right", nil
 }
@@ -241,7 +241,7 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 		if err != nil {
 			return 0, err
 		}
-		if got := values[0].Value; got > want || got < want-i.unsealed[counter] {
+		if got := values[0].Value; got > want || got < want-i.uncounted[counter] {
 			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
 		}
 		missing += want - values[0].Value

@@ -66,7 +66,7 @@ func foldOnAFullDisk(dir string) {
 }
 
 // A disk that is full at any moment, for a while or for good, in a log, a table, a manifest
-// or a seal, while the store is open or being opened: the process goes on, or ends with
+// or a commit count, while the store is open or being opened: the process goes on, or ends with
 // status 1 and a line that says what to do, and nothing acknowledged is lost.
 func TestFullAtAnyMoment(t *testing.T) {
 	t.Parallel()

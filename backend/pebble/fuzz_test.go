@@ -26,7 +26,7 @@ func FuzzStored(f *testing.F) {
 	for _, value := range [][]byte{
 		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
 		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
-		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5, at}.encode()), []byte(seal{"id", 5, at}.encode() + "x"),
+		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(commitCount{"id", 5, at}.encode()), []byte(commitCount{"id", 5, at}.encode() + "x"),
 	} {
 		f.Add(value)
 	}
@@ -50,18 +50,18 @@ func FuzzStored(f *testing.F) {
 				t.Errorf("dead letter %x, read, written and read again: %v\n%s", value, err, diff)
 			}
 		}
-		readsSeal(t, value)
+		readsCommitCount(t, value)
 	})
 }
 
-// readsSeal: a seal is its own text, to the byte, or damage.
-func readsSeal(t *testing.T, value []byte) {
+// readsCommitCount: a commit count is its own text, to the byte, or damage.
+func readsCommitCount(t *testing.T, value []byte) {
 	t.Helper()
 	files := vfs.NewMem()
 	if err := files.MkdirAll("d", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	file, err := files.Create(filepath.Join("d", sealFile), vfs.WriteCategoryUnspecified)
+	file, err := files.Create(filepath.Join("d", commitCountFile), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,8 @@ func readsSeal(t *testing.T, value []byte) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if x, found, err := readSeal(files, "d"); err == nil && (!found || x.encode() != string(value)) {
-		t.Errorf("seal %q is taken for %+v", value, x)
+	if x, found, err := readCommitCount(files, "d"); err == nil && (!found || x.encode() != string(value)) {
+		t.Errorf("commit count %q is taken for %+v", value, x)
 	}
 }
 

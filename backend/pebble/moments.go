@@ -7,7 +7,7 @@ import (
 
 // moments tells the times that views and resets are stamped with. Each is after the one before,
 // also where the machine's clock was set back, and over a restart: the last one is kept with the
-// seal.
+// commit count.
 //
 //	moment = max(last + 1 us, the clock, last + 15/16 of what passed since)
 //

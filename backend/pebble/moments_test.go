@@ -123,17 +123,17 @@ func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
 	}
 }
 
-// The last moment is in the seal, also where nothing was committed since the one before, and of a
+// The last moment is in the commit count, also where nothing was committed since the one before, and of a
 // process that was killed.
 func TestMomentsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()
 	s := open(t, Config{Dir: "d", FS: files})
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
 	last := asOf(t, s)
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
 	var clock wrong

@@ -87,13 +87,13 @@ func (s *Store) start() error {
 		return explain(s.cfg.Dir, err)
 	}
 	s.commits.synced.Store(n)
-	s.commits.sealed = -1
-	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	s.commits.written = -1
+	kept, _, err := readCommitCount(s.fs, s.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	s.moments.resume(sealed.moment)
-	if err := s.seal(); err != nil {
+	s.moments.resume(kept.moment)
+	if err := s.keepCommitCount(); err != nil {
 		return err
 	}
 	if s.home != nil {
@@ -208,7 +208,7 @@ func ours(name string) bool {
 	case ".sst", ".log", ".blob", ".dbtmp":
 		return true
 	}
-	return name == sealFile || name == sealTemp || name == "LOCK" || name == "lost+found" || name == "archive"
+	return name == commitCountFile || name == commitCountTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
 // meta is the meta record, in JSON. Its key and its field format mean the same in every version.

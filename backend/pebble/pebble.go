@@ -190,7 +190,7 @@ func (s *Store) Close() error {
 	if err := s.keepSettings(); err != nil { // nor by this
 		s.cfg.Logger.Warn("data directory keeps older settings, so ids are remembered for longer", "dir", s.cfg.Dir, "err", err)
 	}
-	if err := s.seal(); err != nil { // nothing is lost by that
+	if err := s.keepCommitCount(); err != nil { // nothing is lost by that
 		s.cfg.Logger.Warn("data directory keeps an older seal, so less of what may go missing would be noticed", "dir", s.cfg.Dir, "err", err)
 	}
 	if err := errors.Join(s.db.Close(), s.files.Close()); err != nil {

@@ -27,12 +27,12 @@ import (
 //
 // It is no defence against somebody who takes the file away as well.
 const (
-	sealFile = "countmill.seal"
-	sealTemp = sealFile + ".tmp"
+	commitCountFile = "countmill.seal"
+	commitCountTemp = commitCountFile + ".tmp"
 )
 
-// sealEvery is the shortest time between two seals by Check: /readyz may be asked often.
-const sealEvery = time.Second
+// commitCountEvery is the shortest time between two seals by Check: /readyz may be asked often.
+const commitCountEvery = time.Second
 
 // mostAhead is how far moments may be ahead of the clock before that is logged, once.
 const mostAhead = time.Minute
@@ -42,15 +42,15 @@ var (
 	oneCommit  = binary.BigEndian.AppendUint64(nil, 1)
 )
 
-// commits counts what was synced and what of it is sealed.
+// commits counts what was synced and what of it is kept.
 type commits struct {
 	synced atomic.Int64
 
-	mu     sync.Mutex
-	sealed int64
-	moment time.Time // that is in the seal
-	at     time.Time
-	warned bool // that moments are ahead of the clock
+	mu      sync.Mutex
+	written int64
+	moment  time.Time // that is in the seal
+	at      time.Time
+	warned  bool // that moments are ahead of the clock
 }
 
 // commit syncs a batch, and counts it. It begins nothing while the directory is gone.
@@ -83,20 +83,20 @@ func getCommits(from pebbledb.Reader) (int64, error) {
 }
 
 // seal writes down how many commits there are, and the last moment, unless it did so before.
-func (s *Store) seal() error {
+func (s *Store) keepCommitCount() error {
 	s.commits.mu.Lock()
 	defer s.commits.mu.Unlock()
 	n, last := s.commits.synced.Load(), s.moments.newest()
-	if n == s.commits.sealed && last.Equal(s.commits.moment) {
+	if n == s.commits.written && last.Equal(s.commits.moment) {
 		return nil
 	}
 	if err := s.home.check(); err != nil { // another database's seal may be there
 		return err
 	}
-	if err := writeSeal(s.fs, s.cfg.Dir, seal{s.id, n, last}); err != nil {
+	if err := writeCommitCount(s.fs, s.cfg.Dir, commitCount{s.id, n, last}); err != nil {
 		return explain(s.cfg.Dir, err)
 	}
-	s.commits.sealed, s.commits.moment, s.commits.at = n, last, time.Now()
+	s.commits.written, s.commits.moment, s.commits.at = n, last, time.Now()
 	if ahead := last.Sub(s.cfg.clock()); ahead > mostAhead && !s.commits.warned {
 		s.commits.warned = true
 		s.cfg.Logger.Warn("the times of totals are ahead of the machine's clock, which was further ahead before: they never go back",
@@ -105,31 +105,31 @@ func (s *Store) seal() error {
 	return nil
 }
 
-func (s *Store) sealNowAndThen() error {
+func (s *Store) keepCommitCountNowAndThen() error {
 	s.commits.mu.Lock()
-	soon := time.Since(s.commits.at) < sealEvery
+	soon := time.Since(s.commits.at) < commitCountEvery
 	s.commits.mu.Unlock()
 	if soon {
 		return nil
 	}
-	return s.seal()
+	return s.keepCommitCount()
 }
 
 // A seal is what the file says.
-type seal struct {
+type commitCount struct {
 	id      string // of the database
 	commits int64
 	moment  time.Time // the last that a view or a reset was stamped with
 }
 
-func (x seal) encode() string {
+func (x commitCount) encode() string {
 	text := fmt.Sprintf("%s %d %d", x.id, x.commits, x.moment.UnixMicro())
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// writeSeal replaces the file in one step that a loss of power cannot halve.
-func writeSeal(files vfs.FS, dir string, x seal) error {
-	temp := files.PathJoin(dir, sealTemp)
+// writeCommitCount replaces the file in one step that a loss of power cannot halve.
+func writeCommitCount(files vfs.FS, dir string, x commitCount) error {
+	temp := files.PathJoin(dir, commitCountTemp)
 	f, err := files.Create(temp, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -138,15 +138,15 @@ func writeSeal(files vfs.FS, dir string, x seal) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := files.Rename(temp, files.PathJoin(dir, sealFile)); err != nil {
+	if err := files.Rename(temp, files.PathJoin(dir, commitCountFile)); err != nil {
 		return err
 	}
 	return syncDir(files, dir)
 }
 
-// readSeal finds none in a directory that is new.
-func readSeal(files vfs.FS, dir string) (x seal, found bool, err error) {
-	name := files.PathJoin(dir, sealFile)
+// readCommitCount finds none in a directory that is new.
+func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err error) {
+	name := files.PathJoin(dir, commitCountFile)
 	f, err := files.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return x, false, nil
@@ -162,7 +162,7 @@ func readSeal(files vfs.FS, dir string) (x seal, found bool, err error) {
 	_, err = fmt.Sscanf(string(text), "%s %d %d", &x.id, &x.commits, &moment)
 	x.moment = time.UnixMicro(moment).UTC()
 	if err != nil || x.encode() != string(text) {
-		return x, false, fmt.Errorf("data directory %s is damaged: %s holds %.100q: restore a backup, or remove that file if only that is damaged", dir, sealFile, text)
+		return x, false, fmt.Errorf("data directory %s is damaged: %s holds %.100q: restore a backup, or remove that file if only that is damaged", dir, commitCountFile, text)
 	}
 	return x, true, nil
 }
@@ -171,7 +171,7 @@ func readSeal(files vfs.FS, dir string) (x seal, found bool, err error) {
 // anything in it is changed: to open it for writing would remove what its manifest has
 // forgotten.
 func look(cfg Config, files vfs.FS) error {
-	sealed, found, err := readSeal(files, cfg.Dir)
+	kept, found, err := readCommitCount(files, cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func look(cfg Config, files vfs.FS) error {
 	}
 	if !desc.Exists {
 		if found {
-			return lost(cfg.Dir, sealed, "which manifest is in use is not known any more")
+			return lost(cfg.Dir, kept, "which manifest is in use is not known any more")
 		}
 		return nil
 	}
@@ -191,15 +191,15 @@ func look(cfg Config, files vfs.FS) error {
 	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
 	db, err := pebbledb.Open(cfg.Dir, opts)
 	if err != nil && found && otherOptions(err.Error()) {
-		return lost(cfg.Dir, sealed, err.Error())
+		return lost(cfg.Dir, kept, err.Error())
 	}
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
-	return errors.Join(compare(cfg, db, sealed, found), db.Close())
+	return errors.Join(compare(cfg, db, kept, found), db.Close())
 }
 
-func compare(cfg Config, db *pebbledb.DB, sealed seal, found bool) error {
+func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 	n, err := getCommits(db)
 	if err != nil {
 		return explain(cfg.Dir, err)
@@ -209,20 +209,20 @@ func compare(cfg Config, db *pebbledb.DB, sealed seal, found bool) error {
 		return err
 	}
 	switch {
-	case found && m.ID != sealed.id:
-		return lost(cfg.Dir, sealed, fmt.Sprintf("its files are of database %q", m.ID))
-	case n < sealed.commits:
-		return lost(cfg.Dir, sealed, fmt.Sprintf("%d of %d commits that were on disk are gone", sealed.commits-n, sealed.commits))
+	case found && m.ID != kept.id:
+		return lost(cfg.Dir, kept, fmt.Sprintf("its files are of database %q", m.ID))
+	case n < kept.commits:
+		return lost(cfg.Dir, kept, fmt.Sprintf("%d of %d commits that were on disk are gone", kept.commits-n, kept.commits))
 	case !found && n > 0:
 		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no seal, so what is missing there would not be noticed",
-			slog.String("dir", cfg.Dir), slog.String("file", sealFile))
+			slog.String("dir", cfg.Dir), slog.String("file", commitCountFile))
 	}
 	return nil
 }
 
-func lost(dir string, sealed seal, what string) error {
+func lost(dir string, kept commitCount, what string) error {
 	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to go on with what is left",
-		dir, sealFile, sealed.id, sealed.commits, what)
+		dir, commitCountFile, kept.id, kept.commits, what)
 }
 
 // quiet is for a look: what is wrong comes back as an error, and the opening that follows
