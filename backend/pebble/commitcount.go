@@ -19,22 +19,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Pebble takes damage near the end of its manifest or of its newest log for a write that
-// power was cut in, and opens what comes before it: days of folds can be gone without an
-// error. So each synced commit adds 1 to a key, and a file beside Pebble's says how many
-// there were, and which moment was the last (moments). The file is written at each Check and when
-// the store is opened and closed. A directory with fewer commits than the file says has lost some that were on disk.
+// The commit count makes lost commits visible. Pebble takes damage near the end of its manifest, or of
+// its newest log, for a write that a loss of power interrupted. It then opens the state before it: days
+// of folds can be gone without an error. So each synced commit adds 1 to a key, and a file beside
+// Pebble's has their number and the last moment (see moments). Check writes that file, as do Open and
+// Close. A directory with fewer commits than the file says has lost synced commits.
 //
-// It is no defence against somebody who takes the file away as well.
+// It does not protect from anyone who removes the file too.
 const (
 	commitCountFile = "countmill.seal"
 	commitCountTemp = commitCountFile + ".tmp"
 )
 
-// commitCountEvery is the shortest time between two seals by Check: /readyz may be asked often.
+// commitCountEvery is the shortest time between two writes by Check: /readyz may be called often.
 const commitCountEvery = time.Second
 
-// mostAhead is how far moments may be ahead of the clock before that is logged, once.
+// mostAhead is how far moments may be ahead of the clock before the store logs it, once.
 const mostAhead = time.Minute
 
 var (
@@ -42,18 +42,18 @@ var (
 	oneCommit  = binary.BigEndian.AppendUint64(nil, 1)
 )
 
-// commits counts what was synced and what of it is kept.
+// commits has the number of synced commits, and the values that were last written to the file.
 type commits struct {
 	synced atomic.Int64
 
 	mu      sync.Mutex
 	written int64
-	moment  time.Time // that is in the seal
+	moment  time.Time // the moment in the file
 	at      time.Time
-	warned  bool // that moments are ahead of the clock
+	warned  bool // whether it was logged that moments are ahead of the clock
 }
 
-// commit syncs a batch, and counts it. It begins nothing while the directory is gone.
+// commit syncs a batch and counts it. It begins nothing while the directory is missing.
 func (s *Store) commit(b *pebbledb.Batch) error {
 	if err := s.atHome(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Store) commit(b *pebbledb.Batch) error {
 	return nil
 }
 
-// atHome says that nothing was applied where the directory is gone.
+// atHome returns an error that means "not applied" if the directory is missing.
 func (s *Store) atHome() error {
 	if err := s.home.check(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
@@ -82,7 +82,7 @@ func getCommits(from pebbledb.Reader) (int64, error) {
 	return n, err
 }
 
-// seal writes down how many commits there are, and the last moment, unless it did so before.
+// keepCommitCount writes the number of commits and the last moment, unless the file has them already.
 func (s *Store) keepCommitCount() error {
 	s.commits.mu.Lock()
 	defer s.commits.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Store) keepCommitCount() error {
 	if n == s.commits.written && last.Equal(s.commits.moment) {
 		return nil
 	}
-	if err := s.home.check(); err != nil { // another database's seal may be there
+	if err := s.home.check(); err != nil { // the path may name another database's file now
 		return err
 	}
 	if err := writeCommitCount(s.fs, s.cfg.Dir, commitCount{s.id, n, last}); err != nil {
@@ -115,11 +115,11 @@ func (s *Store) keepCommitCountNowAndThen() error {
 	return s.keepCommitCount()
 }
 
-// A seal is what the file says.
+// A commitCount is the content of the file.
 type commitCount struct {
-	id      string // of the database
+	id      string // the database's id
 	commits int64
-	moment  time.Time // the last that a view or a reset was stamped with
+	moment  time.Time // the last moment of a view or a reset
 }
 
 func (x commitCount) encode() string {
@@ -127,7 +127,8 @@ func (x commitCount) encode() string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
 }
 
-// writeCommitCount replaces the file in one step that a loss of power cannot halve.
+// writeCommitCount replaces the file in one step, so that a loss of power leaves the old or the new
+// one.
 func writeCommitCount(files vfs.FS, dir string, x commitCount) error {
 	temp := files.PathJoin(dir, commitCountTemp)
 	f, err := files.Create(temp, vfs.WriteCategoryUnspecified)
@@ -144,7 +145,7 @@ func writeCommitCount(files vfs.FS, dir string, x commitCount) error {
 	return syncDir(files, dir)
 }
 
-// readCommitCount finds none in a directory that is new.
+// readCommitCount finds no file in a new directory.
 func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err error) {
 	name := files.PathJoin(dir, commitCountFile)
 	f, err := files.Open(name)
@@ -162,14 +163,13 @@ func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err e
 	_, err = fmt.Sscanf(string(text), "%s %d %d", &x.id, &x.commits, &moment)
 	x.moment = time.UnixMicro(moment).UTC()
 	if err != nil || x.encode() != string(text) {
-		return x, false, fmt.Errorf("data directory %s is damaged: %s holds %.100q: restore a backup, or remove that file if only that is damaged", dir, commitCountFile, text)
+		return x, false, fmt.Errorf("data directory %s is damaged: %s contains %.100q: restore a backup, or remove that file if nothing else is damaged", dir, commitCountFile, text)
 	}
 	return x, true, nil
 }
 
-// look opens a directory for reading and refuses one that has lost something, before
-// anything in it is changed: to open it for writing would remove what its manifest has
-// forgotten.
+// look opens a directory for reading, and refuses a directory that has lost commits. It changes
+// nothing: opening for writing would remove the files that a damaged manifest no longer lists.
 func look(cfg Config, files vfs.FS) error {
 	kept, found, err := readCommitCount(files, cfg.Dir)
 	if err != nil {
@@ -181,13 +181,14 @@ func look(cfg Config, files vfs.FS) error {
 	}
 	if !desc.Exists {
 		if found {
-			return lost(cfg.Dir, kept, "which manifest is in use is not known any more")
+			return lost(cfg.Dir, kept, "the file that names its manifest is missing")
 		}
 		return nil
 	}
 	opts := options(cfg, files, quiet{}, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
 	opts.ReadOnly = true
-	// Read once and dropped: lists that fit a CPU's cache, and folds of many counters kept as they are.
+	// The replayed log is read once and dropped. At this size a memtable's list fits a CPU's cache, and
+	// Pebble keeps a larger batch as it is instead of copying it into the list.
 	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
 	db, err := pebbledb.Open(cfg.Dir, opts)
 	if err != nil && found && otherOptions(err.Error()) {
@@ -214,7 +215,7 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 	case n < kept.commits:
 		return lost(cfg.Dir, kept, fmt.Sprintf("%d of %d commits that were on disk are gone", kept.commits-n, kept.commits))
 	case !found && n > 0:
-		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no seal, so what is missing there would not be noticed",
+		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no commit count: the loss of commits would not be noticed",
 			slog.String("dir", cfg.Dir), slog.String("file", commitCountFile))
 	}
 	return nil
@@ -225,12 +226,12 @@ func lost(dir string, kept commitCount, what string) error {
 		dir, commitCountFile, kept.id, kept.commits, what)
 }
 
-// quiet is for a look: what is wrong comes back as an error, and the opening that follows
-// logs the rest.
+// quiet discards Pebble's messages while look reads: errors come back to the caller, and the opening
+// that follows logs the rest.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 
-// Fatalf must not return, and Pebble has no call for it where nothing is written.
+// Fatalf must not return. Pebble never calls it on a database that is opened for reading.
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
