@@ -61,7 +61,7 @@ func foldGrowth(t *testing.T, s store.Store, counter string) {
 // since.
 func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	s := su.open(t)
-	names := []string{"counted", "gone", "kept", "grown"}
+	names := []string{"counted", "gone", "kept", "regrown"}
 	for _, name := range names {
 		grow(t, s, store.Growth{Counter: name, Shards: 20})
 		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
@@ -88,7 +88,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	}
 	sweep(time.Hour, 0)
 	mustFold(t, s, commit(nil, add("counted", 7, 1)))
-	grow(t, s, store.Growth{Counter: "grown", Shards: 20})
+	grow(t, s, store.Growth{Counter: "regrown", Shards: 20})
 	<-time.After(2 * time.Millisecond)
 	sweep(time.Microsecond, 1)
 	checkLook(t, s, "gone", store.Sum{})
@@ -99,7 +99,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	for _, r := range list(t, s, "", "", 10) {
 		listed = append(listed, r.Counter)
 	}
-	if diff := cmp.Diff([]string{"counted", "kept", "grown"}, listed); diff != "" {
+	if diff := cmp.Diff([]string{"counted", "kept", "regrown"}, listed); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
 	if got := look(t, s, "counted"); got.Sum-got.Baseline != 1 || !got.DeletedAt.IsZero() {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// curl returns a directory for the front of PATH. It is empty where there is a curl that
-// knows --json (7.82); else it holds a stand-in, which is this test program itself: on a
-// machine that has only Go, the commands of documents are run all the same.
+// curl returns a directory for the front of PATH. It is empty if the machine's curl supports --json
+// (7.82). Otherwise it contains a replacement, which is this test program itself. So the commands of
+// documents also run on a machine that has only Go.
 func curl(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// standIn understands the options of curl that README uses.
+// standIn implements the options of curl that README uses.
 func standIn(args []string, stdin io.Reader, stdout io.Writer) error {
 	method, url, header := http.MethodGet, "", http.Header{}
 	var body io.Reader

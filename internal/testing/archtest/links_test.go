@@ -54,7 +54,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what a document's sections are called in links, as GitHub calls them.
+// anchors returns the names of a document's sections in links, as GitHub makes them.
 func anchors(markdown string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range headings.FindAllStringSubmatch(fenced.ReplaceAllString(markdown, ""), -1) {

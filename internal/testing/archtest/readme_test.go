@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// up is the command that README starts; everything else is run against it.
+	// up is the command that README starts; all other commands run against it.
 	up = "go run ./cmd/countmill up"
-	// documented is the address that README's commands name.
+	// documented is the address in README's commands.
 	documented = app.DefaultListen
 )
 
@@ -57,8 +57,8 @@ func read(t *testing.T, document string) string {
 	return string(text)
 }
 
-// A reader of README types its commands one after the other, then those of the operator's
-// page. What they show after a command is what the command writes, apart from times.
+// The test runs README's commands one after the other, then those of the operator's page. Each command
+// must have the output that the document shows, apart from times.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -97,7 +97,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// keep is an address that nobody else is given while countmill is built, and starts.
+// keep reserves an address while countmill is built and starts.
 func keep(t *testing.T) string {
 	t.Helper()
 	kept, err := freeport.Keep()
@@ -108,10 +108,10 @@ func keep(t *testing.T) string {
 	return kept.Addr()
 }
 
-// start runs README's first command, as it stands, until the test ends.
+// start runs README's first command unchanged until the test ends.
 func start(t *testing.T, env []string, listen string) {
 	t.Helper()
-	// go run hands no signal on, so its group is stopped as a whole, as by Ctrl-C.
+	// go run passes no signal on, so the test stops its whole group, as Ctrl-C does.
 	cmd := exec.Command("sh", "-c", "exec "+up)
 	cmd.Dir, cmd.Env = root, env
 	var log bytes.Buffer
@@ -170,7 +170,7 @@ func shell(t *testing.T, env []string, command string) string {
 	return string(out)
 }
 
-// masks are what differs from run to run.
+// masks match text that differs from run to run.
 var masks = []struct{ what, with string }{
 	{`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`, `"TIME"`},
 	{`"lag":(\d[0-9.e-]*|null)`, `"lag":LAG`},
@@ -183,7 +183,7 @@ func mask(text string) []string {
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// The configuration table is the flags of `up` with their defaults, in their order.
+// The configuration table has the flags of `up` with their defaults, in their order.
 func TestConfigurationTable(t *testing.T) {
 	t.Parallel()
 	_, settings, err := app.Parse(app.Up, nil, func(string) (string, bool) { return "", false })
@@ -198,7 +198,7 @@ func TestConfigurationTable(t *testing.T) {
 		got = append(got, m[1]+" "+m[2])
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", operations, diff)
+		t.Errorf("the configuration table of %s differs from the flags (-flags +table):\n%s", operations, diff)
 	}
 }
 

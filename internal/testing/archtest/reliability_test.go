@@ -11,7 +11,7 @@ import (
 
 const reliability = "docs/reliability.md"
 
-// What docs/reliability.md counts up is what there is: planted mistakes and fuzz targets.
+// docs/reliability.md has the right numbers of planted bugs and fuzz targets.
 func TestReliabilityCountsUp(t *testing.T) {
 	t.Parallel()
 	text := read(t, reliability)
