@@ -126,7 +126,7 @@ func TestShardOf(t *testing.T) {
 	key, p = general("shard-a-1", "count", 1.5)
 	check(key, p, "not an integer but 1.5")
 	key, p = general("shard-a-1")
-	check(key, p, "no integer")
+	check(key, p, "not an integer")
 	key, p = general("a12", "name", "a", "count", int64(3))
 	check(key, p, `db "a" 3`)
 	key, p = general("a12", "name", "a1", "count", int64(3))
