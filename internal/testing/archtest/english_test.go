@@ -16,6 +16,7 @@ var plainFolders = []string{
 	"backend",
 	"internal/access",
 	"internal/testing/archtest",
+	"internal/testing/e2e",
 	"internal/testing/freeport",
 	"internal/testing/powertest",
 	"internal/testing/reaper",
