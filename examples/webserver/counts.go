@@ -23,7 +23,7 @@ type counts struct {
 	err   error
 }
 
-// openCounts opens the counters in dir and begins to fold.
+// openCounts opens the counters in dir and starts to fold.
 func openCounts(dir string) (*counts, error) {
 	store, err := pebble.Open(pebble.Config{Dir: dir})
 	if err != nil {
@@ -34,8 +34,8 @@ func openCounts(dir string) (*counts, error) {
 		return nil, errors.Join(busErr, store.Close())
 	}
 	c := &counts{store: store, bus: bus, ended: make(chan struct{})}
-	// The in-process bus delivers once and pebble ends the process when it cannot tell what is on
-	// disk, so coalesced parts need no markers.
+	// The in-process bus delivers once, and pebble ends the process if it does not know which writes
+	// are on disk. So coalesced parts need no markers.
 	folder, err1 := aggregator.New(bus, store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
 	var err2, err3 error
 	c.publisher, err2 = publisher.New(bus, publisher.Config{})
@@ -52,8 +52,8 @@ func openCounts(dir string) (*counts, error) {
 	return c, nil
 }
 
-// close sends what was added, folds it, and only then closes what is underneath. After
-// nil every increment that Add accepted is on disk.
+// close sends the added increments, folds them, and then closes bus and store. If it returns nil, every
+// increment that Add accepted is on disk.
 func (c *counts) close(ctx context.Context) error {
 	select {
 	case <-c.ended: // by itself: a publisher would wait for it in vain

@@ -14,6 +14,8 @@ import (
 // folder here when its texts are rewritten.
 var plainFolders = []string{
 	"backend",
+	"deploy",
+	"examples",
 	"internal/access",
 	"internal/testing/archtest",
 	"internal/testing/e2e",
@@ -22,6 +24,7 @@ var plainFolders = []string{
 	"internal/testing/reaper",
 	"internal/transfer",
 	"store/storetest",
+	"tools",
 }
 
 // plainLimit is the most hits in 1,000 words. Projects with good English have 0 to 0.7. The limit is higher
