@@ -14,6 +14,7 @@ import (
 // folder here when its texts are rewritten.
 var plainFolders = []string{
 	"backend",
+	"bench",
 	"deploy",
 	"examples",
 	"internal/access",
