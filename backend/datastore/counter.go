@@ -47,7 +47,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	defer cancel()
 	r := ref{kindCounter, counter}
 	err = s.readModifyWrite(ctx, []ref{r}, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
-		m, n, err := s.raiseFound(r, found[r], shards)
+		m, n, err := s.growFound(r, found[r], shards)
 		if named = n; m == nil || n > shards || err != nil {
 			return nil, err
 		}
@@ -59,9 +59,9 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	return named, s.confirm(ctx, "grow")
 }
 
-// raiseFound makes the mutation that grows a record, or nil if the record has enough shards. It also
+// growFound makes the mutation that grows a record, or nil if the record has enough shards. It also
 // returns the number of shards after the change.
-func (s *Store) raiseFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, error) {
+func (s *Store) growFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, error) {
 	if e == nil {
 		return s.replace(r, map[string]*pb.Value{"shards": integer(int64(shards)), "created": integer(now().UnixMicro())}), shards, nil
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// maxEntities is the most entities of a commit. The documentation gives no number any more; the
+	// maxEntities is the most entities of a commit. The documentation no longer gives a number; the
 	// last one was 500.
 	maxEntities = 400
 	// maxKeys is the service's limit for a look-up.

@@ -137,7 +137,7 @@ func (b *Bus) checkTopic(ctx context.Context) error {
 	}
 	_, err := b.admin.TopicAdminClient.ListTopicSubscriptions(ctx, &pubsubpb.ListTopicSubscriptionsRequest{Topic: name, PageSize: 1}).Next()
 	if errors.Is(err, iterator.Done) {
-		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops what is published to it; %s", name, b.subscriptionCommand())
+		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it; %s", name, b.subscriptionCommand())
 	}
 	return b.explain(err, "topic "+name)
 }

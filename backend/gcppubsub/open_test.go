@@ -112,7 +112,7 @@ func TestHarmfulSettings(t *testing.T) {
 	}
 }
 
-// TestFlappingStream: a stream that is closed and opened again is no outage. A stream that is refused
+// TestFlappingStream: a stream that is closed and opened again is not an outage. A stream that is refused
 // again and again is one.
 func TestFlappingStream(t *testing.T) {
 	t.Parallel()

@@ -222,7 +222,7 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 }
 
 func lost(dir string, kept commitCount, what string) error {
-	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to go on with what is left",
+	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to continue with the remaining data",
 		dir, commitCountFile, kept.id, kept.commits, what)
 }
 

@@ -326,7 +326,7 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 
 func testReopenedSettings(t *testing.T, su *suite) {
 	if su.reopen == nil {
-		t.Skip("the store does not say that it is durable")
+		t.Skip("the store is not declared Durable")
 	}
 	s := su.open(t)
 	setWindow(t, s, day)

@@ -123,7 +123,7 @@ func (s *sender) post(ctx context.Context, key string, body []byte) (again bool,
 	return false, fmt.Errorf("%s: %s", resp.Status, text)
 }
 
-// want returns what each name's total must be.
+// want returns the right total of each name.
 func (s *sender) want() []int64 {
 	want := make([]int64, s.names)
 	for _, counts := range s.counts {

@@ -160,7 +160,7 @@ func (r *Run) Notes() map[string]float64 {
 	return r.notes
 }
 
-// Want returns what each name's total must be after a Walk.
+// Want returns the right total of each name after a Walk.
 func (r *Run) Want() []int64 {
 	want := make([]int64, len(r.Names))
 	for i := range r.workers {

@@ -228,9 +228,9 @@ func (b *redisBenchmark) run(ctx context.Context, path string, l *load.Load, n i
 	return strconv.ParseFloat(rows[1][1], 64)
 }
 
-// Check compares the sum of all counters with what was asked for. redis-benchmark sends
-// whole pipelines on each connection, so it may send more than it was asked for and
-// counts in its rate; never less.
+// Check compares the sum of all counters with the requested number. redis-benchmark sends whole
+// pipelines on each connection, so it may send more than requested and than its rate includes, but
+// never less.
 func (b *redisBenchmark) Check(ctx context.Context, r *load.Run) error {
 	var sum int64
 	const some = 1000
