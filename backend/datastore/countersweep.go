@@ -143,8 +143,8 @@ func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) 
 	return refs, err
 }
 
-// sweepable reports whether the counter was deleted by that moment and has no shards beyond refs (due),
-// and whether its shards still have the values that they had then (same).
+// sweepable reports whether the counter was deleted by that moment and has no shards beyond refs (due).
+// It also reports whether its shards sum to its baseline, so that it has counted nothing since (same).
 func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bool, err error) {
 	e := found[refs[0]]
 	if e == nil {
