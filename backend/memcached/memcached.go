@@ -27,9 +27,9 @@ var errMixedUp = errors.New("the answer belongs to another key")
 // A Cache keeps totals in memcached. All methods are safe for concurrent use. Each call ends within
 // Config.Timeout.
 type Cache struct {
-	cfg  Config
+	cfg   Config
 	codec codec
-	pool *pool
+	pool  *pool
 }
 
 var _ store.Cache = (*Cache)(nil)
