@@ -72,7 +72,7 @@ func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
 	write(t, file, "")
 	for name, test := range map[string]struct{ dir, want string }{
 		"locked":        {inUse, "is in use by another process"},
-		"foreign files": {foreign, `holds "holiday.jpg", which is not countmill's`},
+		"foreign files": {foreign, `contains "holiday.jpg", which is not a file of countmill`},
 		"foreign keys":  {other, "is a Pebble database of another program"},
 		"a file":        {file, "a file has that name"},
 		"below a file":  {filepath.Join(file, "x"), "a file has that name"},

@@ -98,8 +98,8 @@ func (s *sender) fill(ctx context.Context, bodies chan<- body) error {
 	return flush()
 }
 
-// deliver sends the request until it is accepted. The key makes a repeat harmless, whatever the outcome
-// of the attempt before.
+// deliver sends the request until it is accepted. The key makes a repeat harmless, even if an earlier
+// attempt was counted.
 func (s *sender) deliver(ctx context.Context, b body) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 )
 
 // A watcher reads a few totals over and over while increments are sent, from the cache if they are
-// recent enough. None may ever be larger than the final sum, whatever is killed and restarted
+// recent enough. None may ever be larger than the final sum, however often processes are killed and restarted
 // meanwhile.
 type watcher struct {
 	reader         *client

@@ -38,7 +38,7 @@ type OutsideError struct {
 }
 
 func (e *OutsideError) Error() string {
-	return fmt.Sprintf("%s %q is not among the counters of this token (limit: %s)", e.Field, e.Value, e.Limit())
+	return fmt.Sprintf("%s %q is outside the counters of this token (limit: %s)", e.Field, e.Value, e.Limit())
 }
 
 // Limit returns the prefixes of the caller's counters as text. It shows only the first few of many.

@@ -18,7 +18,7 @@ import (
 
 // The reasons for refusing a token.
 var (
-	ErrUnknown = errors.New("this token is unknown")
+	ErrUnknown = errors.New("this token is not known")
 	ErrExpired = errors.New("this token has expired")
 )
 

@@ -5,7 +5,7 @@ package freeport
 
 import "net/netip"
 
-// A Kept port is reserved: the system gives it to nobody who asks for any port. A program that asks for
+// A Kept port is reserved: no program that asks for any port gets it. A program that asks for
 // it by its number can listen on it. Until then connections are refused.
 type Kept struct {
 	addr netip.AddrPort

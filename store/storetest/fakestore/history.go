@@ -27,7 +27,7 @@ func (h history[T]) at(moment time.Time) (value T, ok bool) {
 	return value, false
 }
 
-// set adds a version, and drops those that no reader at keep or later can see.
+// set adds a version, and drops versions that no reader at keep or later can see.
 func (h history[T]) set(at time.Time, value T, keep time.Time) history[T] {
 	h = append(h, version[T]{at, value})
 	first := 0
