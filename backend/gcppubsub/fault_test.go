@@ -96,7 +96,7 @@ func TestBrokenStream(t *testing.T) {
 	f.refuse(status.Error(codes.Unavailable, "away"))
 	messages := subscribe(t, bus)
 	until(t, 20*time.Second, "not ready", func() bool { return bus.Ready() != nil })
-	mentions(t, bus.Ready(), "away", "no messages can arrive since")
+	mentions(t, bus.Ready(), "away", "nothing is received since")
 	if closed(messages) {
 		t.Error("the channel was closed, although the stream will be retried")
 	}

@@ -45,7 +45,7 @@ func (h *health) err() error {
 	case h.probe != nil:
 		return fmt.Errorf("gcppubsub: the subscription does not answer: %w", h.probe)
 	case h.broken != nil && (h.final || now.Sub(h.since) >= grace):
-		return fmt.Errorf("gcppubsub: no messages can arrive since %s: %w", h.since.UTC().Format(time.RFC3339), h.broken)
+		return fmt.Errorf("gcppubsub: nothing is received since %s: %w", h.since.UTC().Format(time.RFC3339), h.broken)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (h *home) look(at *landmark) error {
 		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", store.ErrOtherDatabase, h.dir, err)
 	}
 	if !os.SameFile(info, at.info) {
-		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is a different file", store.ErrOtherDatabase, h.dir, filepath.Base(at.path))
+		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", store.ErrOtherDatabase, h.dir, filepath.Base(at.path))
 	}
 	return nil
 }
