@@ -24,13 +24,13 @@ help: ## list the targets
 up: ## run everything in one process on http://127.0.0.1:8080, data in ./countmill-data
 	go run ./cmd/countmill up
 
-test: ## all tests
+test: ## run all tests
 	go test ./...
 
-race: ## all tests under the race detector
+race: ## run all tests under the race detector
 	go test -race ./...
 
-coverage: ## the statements of the roles that no test covers, beside tools/coverage/explained.txt; half a minute
+coverage: ## compare the statements of the roles that no test covers with tools/coverage/explained.txt; half a minute
 	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
@@ -42,50 +42,50 @@ lint: ## gofmt, vet, staticcheck, go mod tidy
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	go -C bench mod tidy -diff
 
-licences: ## every module that is linked in or tested with, its licence; fails for one that is not of the list
+licences: ## list the modules and their licences; fails if a licence is not in the list
 	go tool -modfile=tools/go.mod go-licenses report ./... 2>/dev/null | awk -F, '{ print $$3 "\t" $$1 }' | sort
 	@out=$$(go tool -modfile=tools/go.mod go-licenses check ./... --allowed_licenses=$(LICENCES) 2>&1) || { echo "$$out"; exit 1; }
 
-vulnerabilities: ## what is known against the code that is called; asks vuln.go.dev, or GOVULNDB
+vulnerabilities: ## list known vulnerabilities of the code in use; asks vuln.go.dev, or GOVULNDB
 	go tool -modfile=tools/go.mod govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
 
-bench: ## all benchmarks (or BENCHED) COUNT (6) times, with their spread; BASE=REVISION beside those of another revision
+bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; BASE=REVISION compares with another revision
 	go test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-bench.txt || { cat $(TMP)/countmill-bench.txt; exit 1; }
 	$(if $(BASE),git worktree add --force --detach $(TMP)/countmill-base $(BASE))
 	$(if $(BASE),go -C $(TMP)/countmill-base test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-base.txt; git worktree remove --force $(TMP)/countmill-base)
 	go tool -modfile=tools/go.mod benchstat $(if $(BASE),$(BASE)=$(TMP)/countmill-base.txt) now=$(TMP)/countmill-bench.txt
 
-bench-peers: ## countmill beside Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
+bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-peers.json $(BENCH)
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
-bench-cost: ## entities written and read for increments and totals, in virtual time; a quarter of an hour
+bench-cost: ## measure entities written and read for increments and totals, in virtual time; 15 minutes
 	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
 
-bench-staleness: ## from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
+bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-staleness-loads: ## --count-within beside the best fixed lingers on LOADS (200) random loads, in virtual time; a quarter of an hour of CPU
+staleness-loads: ## compare --count-within with the best fixed lingers on LOADS (200) random loads, in virtual time; 15 minutes of CPU
 	go -C bench test -count 1 -timeout 0 -v ./budget -loads $(LOADS)
 
-bench-serve: ## cached totals over HTTP beside a bare handler, by wrk; 6 minutes, or BENCH=-quick
+bench-serve: ## compare cached totals over HTTP with a bare handler, by wrk; 6 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench serve -json $(TMP)/countmill-serve.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-bench-memory: ## memory of an aggregator with 1M counters in flight, bytes on disk; 10 minutes, or BENCH=-quick
+bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-scaling: ## shards, and choices of shards, with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
+scaling: ## simulate shard policies with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
 	go -C bench run . scaling -json $(TMP)/countmill-scaling.json $(BENCH)
 
-plan-check: ## what countmill plan says beside the roles on Google's emulators; 7 minutes of an idle machine, or BENCH=-quick
+plan-check: ## compare the figures of countmill plan with the roles on Google's emulators; 7 minutes on an idle machine, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench plan -json $(TMP)/countmill-plan.json $(BENCH)
 	rm $(TMP)/countmill-bench
@@ -93,35 +93,35 @@ plan-check: ## what countmill plan says beside the roles on Google's emulators; 
 plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
 	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
-billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
+billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) -json $(TMP)/countmill-billion.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-e2e: ## the tests that build countmill, run it and kill it
+e2e: ## run the tests that build countmill, run it and kill it
 	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/testing/archtest ./internal/testing/e2e ./cmd/... ./examples/...
 
-simulate: ## SCHEDULES (20000) simulated schedules from SEED on (fresh ones), on all processors
+simulate: ## run SCHEDULES (20000) simulated schedules from SEED on (default: random), on all processors
 	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestSimulate$$' -schedules $(SCHEDULES) -seed $(SEED)
 
-replay: ## print what happens in the simulated schedule of SEED
+replay: ## print the events in the simulated schedule of SEED
 	go test -count 1 -v ./internal/testing/sim -run 'TestReplay$$' -seed $(SEED)
 
-determinism: ## run 100 seeds 100 times each: a seed has one trace
+determinism: ## run 100 seeds 100 times each: a seed always has the same trace
 	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
 
-outage: ## Pub/Sub and Datastore away for OUTAGE (10m), in three ways each; takes that and some minutes
+outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three ways each; takes some minutes more than OUTAGE
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
-overload: ## offer `up`, a publisher without Pub/Sub and the library ten times what they take, and a small caller beside bulk senders, for OVERLOAD (15s) each
+overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
 	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
-chaos: ## for CHAOS (15m) kill, stop and cut off roles apart under load, seeded by SEED; every total is checked
+chaos: ## kill, suspend and cut off separate roles under load for CHAOS (15m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
 		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/testing/e2e
 
-soak: ## the same for SOAK (8h)
+soak: ## run chaos for SOAK (8h)
 	$(MAKE) chaos CHAOS=$(SOAK)
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
@@ -132,17 +132,17 @@ fulldisk: ## fill the disk of countmill up DISKS (20) times under load, seeded b
 	exec env COUNTMILL_TEST_FULL_DISKS=$(or $(DISKS),20) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 0 -run 'TestFullDisk$$' ./internal/testing/e2e
 
-planted-processes: ## build countmill with planted bugs, one at a time: chaos, kills and full disks have to find each
+planted-processes: ## build countmill with planted bugs, one at a time: chaos, kills and full disks must find each
 	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/testing/e2e
 
-planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites have to find each in 5 runs of 5
+planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites must find each in 5 runs of 5
 	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/testing/sim ./backend/pebble ./backend/datastore
 
-powercut: ## CUTS (10000) losses of power on pebble:, a tenth of them on the whole of up, from SEED on
+powercut: ## cut the power CUTS (10000) times on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./internal/app -cuts $$(($(CUTS) / 10)) -seed $(SEED)
 
-fuzz: ## every fuzz target for FUZZTIME (5m), one after the other; ONLY=Decode for those of a name
+fuzz: ## run every fuzz target for FUZZTIME (5m), one after the other; ONLY=Decode selects targets by name
 	.ci/fuzz $(FUZZTIME) $(ONLY)
 
 examples: ## build and test the examples
@@ -150,20 +150,20 @@ examples: ## build and test the examples
 	go build -o /dev/null ./examples/identifiers
 	go test ./examples/...
 
-identifiers: ## count the identifiers of Go's source, countmill killed KILLS (5) times on the way
+identifiers: ## count the identifiers of Go's source while countmill is killed KILLS (5) times
 	go build -o $(TMP)/countmill-identifiers ./cmd/countmill
 	go run ./examples/identifiers --kill $(or $(KILLS),5) --binary $(TMP)/countmill-identifiers
 	rm $(TMP)/countmill-identifiers
 
-identifiers-google: ## the same with roles apart, on Google's emulators and memcached
+identifiers-google: ## the same with separate roles, on Google's emulators and memcached
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_IDENTIFIERS=0 COUNTMILL_TEST_EMULATOR_HEAP=6g \
 		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
 
-mutate: ## change FILES (./wire) in small ways and list what no test notices; MUTATE="-sample 50"
+mutate: ## change FILES (./wire) in small ways and list the changes that no test notices; MUTATE="-sample 50"
 	nice go -C tools/mutate run . -C ../.. -ignore explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
 
-generate: ## wire/internal/batchpb from wire/batch.proto; needs protoc
+generate: ## generate wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...
 
-ci: ## what .ci/run does
+ci: ## run .ci/run
 	.ci/run

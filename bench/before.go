@@ -8,8 +8,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// order is which countmill a round measures, and which one first: each is first in half of
-// the rounds.
+// order returns which countmill a round measures, in which order: each is first in half of the rounds.
 func (m *measurer) order(round int) []bool {
 	switch {
 	case m.cfg.before == "":
@@ -20,7 +19,7 @@ func (m *measurer) order(round int) []bool {
 	return []bool{true, false}
 }
 
-// printPairs prints how many times as fast each system is as with the countmill of -before.
+// printPairs prints each system's speed as a multiple of its speed with the countmill of -before.
 func printPairs(out io.Writer, plan []job, results []result) error {
 	if !slices.ContainsFunc(results, func(r result) bool { return r.Before }) {
 		return nil

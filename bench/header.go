@@ -9,13 +9,13 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// A header says what was measured, and on what.
+// A header says what was measured, and on which machine.
 type header struct {
 	report.Head
 	Work    string            `json:"work"`
 	Systems []describedSystem `json:"systems"`
 
-	missing map[string]string // by system, why
+	missing map[string]string // reasons by system
 }
 
 type describedSystem struct {
@@ -63,7 +63,7 @@ func (h *header) print(out io.Writer) error {
 	return w.Flush()
 }
 
-// list prints names.
+// list prints the names of systems and loads.
 func list(out io.Writer, plan []job) error {
 	for _, j := range plan {
 		if _, err := fmt.Fprintf(out, "%-9s %s\n", j.load, j.system.Name); err != nil {

@@ -3,7 +3,7 @@
 // acknowledged, and prints a table. docs/evidence/benchmarks.md says how to read it.
 //
 //	go run . -quick                        does everything work here?
-//	go run . -json peers.json              the real thing; takes hours
+//	go run . -json peers.json              all measurements; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
 //	go run . -before OLD -only http/ndjson,http/one/64/up -rounds 20 -seconds 10
 //
@@ -13,12 +13,11 @@
 //	go run . serve                         cached totals over HTTP
 //	go run . memory                        an aggregator's memory, bytes on disk
 //	go run . scaling                       shards and choices with up to 1,000 aggregators, simulated
-//	go run . plan                          what countmill plan says beside what the roles do
+//	go run . plan                          the figures of countmill plan and of the roles
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
-//	go run . plot -peers peers.json        what was measured, as SVG
+//	go run . plot -peers peers.json        draw the results as SVG
 //
-// It starts every server by itself on loopback in a temporary directory, and leaves none
-// behind.
+// It starts every server itself on loopback in a temporary directory, and removes all of them.
 package main
 
 import (
@@ -60,7 +59,7 @@ func main() {
 	}
 }
 
-// commands measure other things than rates beside peers.
+// commands measure other things than rates of systems.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"memory":    memory.Run,
@@ -71,7 +70,7 @@ var commands = map[string]func(ctx context.Context, args []string, stdout, stder
 	"staleness": staleness.Run,
 }
 
-// run also is what this program is when it starts itself as a server.
+// run also runs the servers that this program starts as copies of itself.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 3 {
 		switch args[0] {
@@ -123,9 +122,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.Float64Var(&most, "most", 0, "a measurement ends after so many seconds even if it has fewer increments (default twice -seconds)")
 	flags.IntVar(&c.names, "names", 1_000_000, "counters of the loads zipf and uniform")
 	flags.IntVar(&c.distinct, "distinct", 50_000, "counters of the load distinct, a multiple of 10,000")
-	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that all works, and no figures of use")
+	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that everything works; the figures are useless")
 	flags.BoolVar(&c.list, "list", false, "list the systems and end")
-	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this long")
+	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this time")
 	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
@@ -148,7 +147,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return c, c.validate()
 }
 
-// quicken makes everything small that the command line does not name.
+// quicken makes every size small that the command line does not set.
 func quicken(flags *flag.FlagSet, c *config, seconds *float64) {
 	named := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { named[f.Name] = true })
@@ -232,7 +231,7 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	return errors.Join(context.Cause(ctx), failures(results))
 }
 
-// profile begins a CPU profile, where one is asked for.
+// profile begins a CPU profile if one is requested.
 func profile(path string) (stop func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil

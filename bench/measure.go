@@ -22,7 +22,7 @@ type job struct {
 	load   string
 }
 
-// choose is what to measure in a round, load by load.
+// choose returns the jobs of a round, load by load.
 func choose(cfg config) []job {
 	var plan []job
 	for _, l := range []string{"hot", "zipf", "uniform", "distinct"} {
@@ -87,8 +87,7 @@ func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, err
 	return m, nil
 }
 
-// all measures round after round, so that what disturbs the machine for a while disturbs
-// every system alike.
+// all measures round after round, so that a disturbance of the machine affects every system alike.
 func (m *measurer) all(ctx context.Context, plan []job, missing map[string]string) []result {
 	var results []result
 	for round := 1; round <= m.cfg.rounds; round++ {
@@ -109,7 +108,7 @@ func (m *measurer) all(ctx context.Context, plan []job, missing map[string]strin
 	return results
 }
 
-// beside is how long opening and checking may take beside the measurement itself.
+// beside is how long opening and checking may take in addition to the measurement.
 const beside = 10 * time.Minute
 
 func (m *measurer) one(ctx context.Context, j job, r *result) {
@@ -170,7 +169,7 @@ func (r result) line() string {
 	}
 }
 
-// failures is an error where a measurement failed.
+// failures returns an error if a measurement failed.
 func failures(results []result) error {
 	n := 0
 	for _, r := range results {

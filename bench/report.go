@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// printTables prints a table a load, in Markdown.
+// printTables prints a Markdown table for each load.
 func printTables(out io.Writer, plan []job, results []result) error {
 	w := bufio.NewWriter(out)
 	last := ""
@@ -42,7 +42,7 @@ func row(plan []job, results []result, j job) string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %d | %s |", j.system.Name, rate, cmp.Or(reference.system.Name, "–"), times, len(rates), remarks(results, j))
 }
 
-// ratesOf are the rates of a job's good measurements, by round.
+// ratesOf returns the rates of a job's successful measurements, by round.
 func ratesOf(results []result, j job) map[int]float64 {
 	rates := make(map[int]float64)
 	for _, r := range results {
@@ -53,7 +53,7 @@ func ratesOf(results []result, j job) map[int]float64 {
 	return rates
 }
 
-// ratios are a system's rates in terms of another's in the same round.
+// ratios divides a system's rates by another's in the same round.
 func ratios(rates, reference map[int]float64) []float64 {
 	var all []float64
 	for round, rate := range rates {
@@ -64,8 +64,7 @@ func ratios(rates, reference map[int]float64) []float64 {
 	return all
 }
 
-// fastest is the member of the family with the highest median: the family is measured by
-// its best.
+// fastest returns the member of the family with the highest median; it represents the family.
 func fastest(plan []job, results []result, family, load string) job {
 	var best job
 	most := 0.0
@@ -81,7 +80,7 @@ func fastest(plan []job, results []result, family, load string) job {
 	return best
 }
 
-// remarks are the notes of the last good round, and what went wrong in any.
+// remarks returns the notes of the last successful round, and the errors of all rounds.
 func remarks(results []result, j job) string {
 	var notes, wrong []string
 	for _, r := range results {

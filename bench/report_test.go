@@ -35,7 +35,7 @@ func TestRatiosAreWithinRounds(t *testing.T) {
 	}
 }
 
-// Both sides of a pair are of one round, and each is first in half of them.
+// Both sides of a pair are from one round, and each is first in half of the rounds.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	m := &measurer{cfg: config{before: "old"}}
@@ -68,13 +68,13 @@ func TestEverySystemSaysWhatItMeans(t *testing.T) {
 	for _, s := range system.All() {
 		families[s.Family] = true
 		if s.Ack == "" || s.How == "" || len(s.Loads) == 0 || s.Version == nil || s.Open == nil || seen[s.Name] {
-			t.Errorf("%s: something is missing, or its name is another's: %+v", s.Name, s)
+			t.Errorf("%s: something is missing, or the name is not unique: %+v", s.Name, s)
 		}
 		seen[s.Name] = true
 	}
 	for _, s := range system.All() {
 		if s.Against != "" && !families[s.Against] {
-			t.Errorf("%s is held against %q, which is no family", s.Name, s.Against)
+			t.Errorf("%s is compared with %q, which is not a family", s.Name, s.Against)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package deploy_test holds docker-compose.yml and the Dockerfile against the binary
-// that they run. Docker itself is not needed.
+// Package deploy_test checks docker-compose.yml and the Dockerfile against the binary that they run. It
+// does not need Docker.
 package deploy_test
 
 import (
@@ -30,7 +30,7 @@ func load(t *testing.T) *types.Project {
 	details := types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}},
-		Environment: types.Mapping{}, // the file must work on a machine that sets nothing
+		Environment: types.Mapping{}, // the file must work without any variables
 	}
 	project, err := loader.LoadWithContext(t.Context(), details)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestServicesAreThere(t *testing.T) {
 		}
 		for _, p := range s.Ports {
 			if p.HostIP != "127.0.0.1" {
-				t.Errorf("%s publishes port %s on %q: neither countmill, which is insecure here, nor the emulators ask who calls", name, p.Published, p.HostIP)
+				t.Errorf("%s publishes port %s on %q: neither countmill, which is insecure here, nor the emulators check their callers", name, p.Published, p.HostIP)
 			}
 		}
 		_, isRole := roles[name]
@@ -90,7 +90,8 @@ func TestServicesAreThere(t *testing.T) {
 	}
 }
 
-// The binary must accept what each service gives it, on the port that others go to.
+// The binary must accept the arguments and variables of each service, and listen on the port that
+// others use.
 func TestCommandsAndEnvironments(t *testing.T) {
 	t.Parallel()
 	project := load(t)
@@ -123,8 +124,8 @@ func TestCommandsAndEnvironments(t *testing.T) {
 	}
 }
 
-// readByRole is the flags that the environment sets. A variable of another role's flag
-// would be ignored in silence.
+// readByRole returns the flags that the environment sets. The role would silently ignore a variable of
+// another role's flag.
 func readByRole(settings []app.Setting, env types.MappingWithEquals) []string {
 	var names []string
 	for _, s := range settings {
@@ -153,8 +154,8 @@ func TestVariablesAreOfTheirRole(t *testing.T) {
 	}
 }
 
-// What countmill's environment names must be services, on the ports they listen on, and
-// waited for.
+// Names in countmill's environment must be services, with the ports on which they listen, and with a
+// dependency on them.
 func TestAddressesAreServices(t *testing.T) {
 	t.Parallel()
 	project := load(t)
@@ -198,7 +199,7 @@ func TestRolesMeet(t *testing.T) {
 	}
 }
 
-// value is a variable of a service, or empty.
+// value returns a variable of a service, or "".
 func value(project *types.Project, service, variable string) string {
 	v, _ := lookupIn(project.Services[service].Environment)(variable)
 	return v
@@ -247,7 +248,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// inImage is the environment of the image with one variable more.
+// inImage returns the environment of the image with one more variable.
 func inImage(lines []string, name, value string) func(string) (string, bool) {
 	return func(asked string) (string, bool) {
 		if asked == name {
@@ -262,7 +263,7 @@ func inImage(lines []string, name, value string) func(string) (string, bool) {
 	}
 }
 
-// The build line must give a binary that needs nothing beside it.
+// The build line must make a static binary.
 func TestBinaryIsStatic(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,3 +1,3 @@
-// Package deploy has no code: it is where the Dockerfile is, and the tests that hold it
-// and docker-compose.yml against the binary.
+// Package deploy has no code: it contains the Dockerfile, and tests that check the Dockerfile and
+// docker-compose.yml against the binary.
 package deploy

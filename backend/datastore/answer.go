@@ -10,14 +10,12 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// sentinel is what a code of the service means to an aggregator. A commit was maybe
-// applied after ErrContended and where it is nil: every code that is not in the table, those
-// of Google's to come included. (34 of 44 deadline errors in an experiment were commits that
-// had been applied.)
+// sentinel returns the meaning of a code for an aggregator. After ErrContended, and if it is nil, the
+// commit may have been applied. nil is the result for every code that is not in the table, including
+// new codes. (In an experiment, 34 of 44 commits with a deadline error had been applied.)
 //
-// Only ABORTED says that writers stood in each other's way. A deadline that passes does not:
-// when the service is slow or away all of them do, and counters would be given shards for it
-// that they keep for ever.
+// Only ABORTED means that writers contended. A deadline that passes does not: if the service is slow or
+// unavailable all of them pass, and every counter would get shards that it keeps for ever.
 func sentinel(code codes.Code) error {
 	switch code {
 	case codes.AlreadyExists:
@@ -33,8 +31,8 @@ func sentinel(code codes.Code) error {
 	}
 }
 
-// notApplied is for errors from before a commit was sent, where they mean nothing more. Once it is
-// sent nothing is certain: an error of the connection may come after the server has it.
+// notApplied adds ErrNotApplied to an error from before a commit was sent, if it has no meaning yet.
+// After sending nothing is certain: the server may have the commit although the connection failed.
 func notApplied(err error) error {
 	for _, meaning := range []error{store.ErrDeployment, store.ErrContended, store.ErrRefused, store.ErrMarkerExists} {
 		if err == nil || errors.Is(err, meaning) {
@@ -44,7 +42,7 @@ func notApplied(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 }
 
-// explain adds what was being done and what the answer means.
+// explain adds the operation and the meaning of the code.
 func (s *Store) explain(doing string, err error) error {
 	if err == nil {
 		return nil

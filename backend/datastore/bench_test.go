@@ -8,9 +8,8 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 )
 
-// BenchmarkEntities writes new entities as fast as the emulator takes them, 400 a commit and 4
-// commits at once, without anything of a pipeline around: what folding distinct counters
-// cannot be faster than. One iteration is an entity.
+// BenchmarkEntities writes new entities as fast as the emulator accepts them: 400 a commit, 4 commits
+// at once, without a pipeline. Folding distinct counters cannot be faster. One iteration is an entity.
 func BenchmarkEntities(b *testing.B) {
 	for _, c := range []struct {
 		name     string

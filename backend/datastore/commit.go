@@ -12,13 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxCommit bounds the bytes of a commit that is ours to cut. The service takes 10 MiB,
-// the emulators' gRPC servers 4 MiB.
+// maxCommit is the most bytes of a commit that this package may split. The service takes 10 MiB, the
+// emulators' gRPC servers 4 MiB.
 const maxCommit = 3 << 20
 
 var readWrite = &pb.TransactionOptions{Mode: &pb.TransactionOptions_ReadWrite_{ReadWrite: &pb.TransactionOptions_ReadWrite{}}}
 
-// commitOnce applies the mutations in one call, all or none.
+// commitOnce applies the mutations in one call, all of them or none.
 func (s *Store) commitOnce(ctx context.Context, mutations []*pb.Mutation) (*pb.CommitResponse, error) {
 	return s.commit(ctx, &pb.CommitRequest{
 		TransactionSelector: &pb.CommitRequest_SingleUseTransaction{SingleUseTransaction: readWrite},
@@ -38,8 +38,8 @@ func (s *Store) commit(ctx context.Context, req *pb.CommitRequest) (*pb.CommitRe
 	return s.stub.Commit(ctx, req)
 }
 
-// commitLots applies mutations that may be repeated and need not be applied together,
-// in order, in as few commits as the limits allow.
+// commitLots applies mutations in order, in as few commits as the limits allow. The mutations must be
+// repeatable, and need not be applied together.
 func (s *Store) commitLots(ctx context.Context, mutations []*pb.Mutation) error {
 	for len(mutations) > 0 {
 		n, size := 0, 0
@@ -57,7 +57,7 @@ func (s *Store) commitLots(ctx context.Context, mutations []*pb.Mutation) error 
 	return nil
 }
 
-// commitTime is zero where the server does not say it.
+// commitTime returns the time of the commit, or zero if the server does not report it.
 func commitTime(resp *pb.CommitResponse) time.Time {
 	if resp.GetCommitTime() == nil {
 		return time.Time{}
@@ -65,8 +65,8 @@ func commitTime(resp *pb.CommitResponse) time.Time {
 	return resp.GetCommitTime().AsTime()
 }
 
-// checkResults makes sure that the server did what the transforms ask for. One that does
-// not know them ignores them and answers OK.
+// checkResults checks that the server applied the transforms. A server that does not support them
+// ignores them and answers OK.
 func checkResults(mutations []*pb.Mutation, resp *pb.CommitResponse) error {
 	results := resp.GetMutationResults()
 	if len(results) != len(mutations) {

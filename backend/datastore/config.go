@@ -15,42 +15,41 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Config says where a store lies and how it is used.
+// Config says where the store is and how it runs.
 type Config struct {
 	// Project is the id of the Google Cloud project. Required.
 	Project string
 	// Database is the id of the database. Default "", the project's default database.
 	Database string
-	// Namespace keeps counters of several deployments apart in one database. Default "".
+	// Namespace separates the counters of several deployments in one database. Default "".
 	Namespace string
 
-	// Window is for how long a new database recognises parts. An existing database goes by its
-	// own settings, which SetWindow changes. Default countmill.DefaultDedupWindow.
+	// Window is how long a new database recognises a repeated part. An existing database uses its own
+	// setting, which SetWindow changes. Default countmill.DefaultDedupWindow.
 	Window time.Duration
 
-	// ReadOnly opens the store for reading totals: there is no probe, and what counts
-	// answers store.ErrDeployment. Dead letters can be written and removed, where
-	// the database lets this process. Default false.
+	// ReadOnly opens the store for reading totals. Open makes no probe, and folds return
+	// store.ErrDeployment. Dead letters can still be written and removed, if the database permits it.
+	// Default false.
 	ReadOnly bool
-	// Create makes the meta record of a database that has none. Default false, but true
-	// against an emulator.
+	// Create makes the meta record if the database has none. Default false; always true against an
+	// emulator.
 	Create bool
 
-	// Emulator is HOST:PORT of an emulator: no credentials, no encryption. Default the
+	// Emulator is HOST:PORT of an emulator, which gets neither credentials nor encryption. Default the
 	// variable DATASTORE_EMULATOR_HOST, as in Google's own libraries.
 	Emulator string
 	// Endpoint is HOST:PORT of the service. Default Google's.
 	Endpoint string
 
-	// OpenTimeout bounds Open, which waits for a server that is not there yet. Default
-	// 20s.
+	// OpenTimeout bounds Open, which waits for a server that is not running yet. Default 20s.
 	OpenTimeout time.Duration
 	// Timeout bounds a call whose context has no earlier deadline. Default 30s.
 	Timeout time.Duration
 
-	// Logger is told of lifecycle and of what a person should know. Default discards.
+	// Logger gets lifecycle messages and warnings. Default discards.
 	Logger *slog.Logger
-	// DialOptions are added to the connection's. Default none.
+	// DialOptions are added to the options of the connection. Default none.
 	DialOptions []grpc.DialOption
 }
 
@@ -84,7 +83,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("Namespace must be at most 100 of 0-9, A-Z, a-z, . _ and -, got %q", c.Namespace))
 	}
 	if c.Emulator != "" && c.Endpoint != "" {
-		errs = append(errs, fmt.Errorf("Endpoint %s and an emulator %s (DATASTORE_EMULATOR_HOST) cannot both be meant", c.Endpoint, c.Emulator))
+		errs = append(errs, fmt.Errorf("Endpoint %s and the emulator %s (DATASTORE_EMULATOR_HOST) exclude each other: set only one", c.Endpoint, c.Emulator))
 	}
 	if c.Window < 0 {
 		errs = append(errs, fmt.Errorf("Window must not be negative, got %s", c.Window))
@@ -95,7 +94,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// String names the database as its URL does.
+// String returns the name of the database as in its URL.
 func (c Config) String() string {
 	name := "datastore://" + c.Project
 	if c.Database != "" {

@@ -37,8 +37,8 @@ func (r record) reset() store.ResetState {
 	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
-// GrowCounter raises in a transaction, as the answer is what the record names then. Like
-// ResetCounter it works in a store that was opened for reading: neither needs transforms.
+// GrowCounter uses a transaction, because it returns the number of shards after the change. Like
+// ResetCounter it also works with ReadOnly: neither uses transforms.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	defer cancel()
 	r := ref{kindCounter, counter}
 	err = s.readModifyWrite(ctx, []ref{r}, func(found map[ref]*pb.Entity, _ time.Time) ([]*pb.Mutation, error) {
-		m, n, err := s.raiseFound(r, found[r], shards)
+		m, n, err := s.growFound(r, found[r], shards)
 		if named = n; m == nil || n > shards || err != nil {
 			return nil, err
 		}
@@ -59,9 +59,9 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	return named, s.confirm(ctx, "grow")
 }
 
-// raiseFound makes the mutation that raises a record as it was found, nil where there is
-// nothing to do, and returns how many shards it names then.
-func (s *Store) raiseFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, error) {
+// growFound makes the mutation that grows a record, or nil if the record has enough shards. It also
+// returns the number of shards after the change.
+func (s *Store) growFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, error) {
 	if e == nil {
 		return s.replace(r, map[string]*pb.Value{"shards": integer(int64(shards)), "created": integer(now().UnixMicro())}), shards, nil
 	}
@@ -76,8 +76,8 @@ func (s *Store) raiseFound(r ref, e *pb.Entity, shards int) (*pb.Mutation, int, 
 	return s.rewrite(e, map[string]*pb.Value{"shards": integer(int64(named)), "deleted_at": nil}), named, nil
 }
 
-// rewrite changes properties of an entity that was read in this transaction; a nil one is
-// removed.
+// rewrite changes properties of an entity that this transaction has read. A nil value removes the
+// property.
 func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation {
 	properties := maps.Clone(e.GetProperties())
 	for name, v := range changes {
@@ -88,10 +88,10 @@ func (s *Store) rewrite(e *pb.Entity, changes map[string]*pb.Value) *pb.Mutation
 	return s.replace(refOf(e.GetKey()), properties)
 }
 
-// ResetCounter is one try of a transaction on the record and the marker.
+// ResetCounter makes one attempt at a transaction on the record and the marker.
 func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	if r.ID.Class() != wire.ResetClass {
-		return done, certain(fmt.Errorf("%w: %s is no id of a reset", store.ErrRefused, r.ID))
+		return done, certain(fmt.Errorf("%w: %s is not the id of a reset", store.ErrRefused, r.ID))
 	}
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func doneOf(e *pb.Entity) (store.ResetResult, error) {
 	return done, f.err
 }
 
-// certain marks errors after which nothing was done.
+// certain marks errors after which nothing was applied.
 func certain(err error) error {
 	if errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)

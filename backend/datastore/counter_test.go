@@ -37,8 +37,8 @@ func removal(counter string, sum int64) store.ResetRequest {
 		Look: store.Sum{Exists: true, Sum: sum, At: now()}}
 }
 
-// People change counters through readers, which have the store open for reading; sweeping is
-// for those who fold.
+// People change counters through readers, which open the store with ReadOnly. Only processes that fold
+// may sweep.
 func TestReadOnlyStoresChangeRecords(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -61,7 +61,7 @@ func TestReadOnlyStoresChangeRecords(t *testing.T) {
 	}
 }
 
-// deleted_at is all that is indexed of a record: it is looked for, and has no place to heat.
+// deleted_at is the only indexed property of a record: queries use it, and few records have it.
 func TestOnlyDeletionsAreIndexed(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
@@ -104,7 +104,7 @@ func TestSweepFitsOneCommit(t *testing.T) {
 	}
 }
 
-// Each answer of a reset's transaction says whether a person may take it for undone.
+// Each answer of a reset's transaction says whether the reset was certainly not done.
 func TestResetAnswers(t *testing.T) {
 	t.Parallel()
 	calls := &tap{}

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// sweepPause is between two transactions of a sweep, so that folds come first. A guess.
+	// sweepPause is the pause between two transactions of a sweep, so that folds come first. A guess.
 	sweepPause = 50 * time.Millisecond
-	// sweepErrors in a row end a sweep. Fewer may be other processes that sweep too.
+	// sweepErrors is the number of errors in a row that end a sweep. Fewer may come from other
+	// processes that sweep too.
 	sweepErrors = 3
 )
 
-// SweepCounters removes deleted counters, those first that were deleted first. It ends with
-// ctx, or when the store is away; after an error it goes on with the next, and returns the
-// last one. Several processes may do it at once. A counter whose record and shards do not fit
-// one commit stays: one of over 399 shards.
+// SweepCounters removes deleted counters, in the order of their deletion. It ends with ctx, or if the
+// store is unavailable. After any other error it continues with the next counter, and returns the last
+// error. Several processes may call it at once. It keeps a counter whose record and shards do not fit
+// one commit: a counter of more than 399 shards.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	if s.cfg.ReadOnly {
 		return 0, nil
@@ -59,8 +60,8 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	}
 }
 
-// deleted returns a page of counters that were deleted that long ago, and where the next
-// begins. It goes by the local clock: that one only proposes.
+// deleted returns a page of counters that were deleted at least that long ago, and the start of the
+// next page. It uses the local clock, because the sweep's transaction checks the time again.
 func (s *Store) deleted(ctx context.Context, after time.Duration, page []byte) (counters []string, next []byte, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Store) deleted(ctx context.Context, after time.Duration, page []byte) (
 		}},
 	})
 	if err != nil {
-		return nil, nil, s.explain("look for deleted counters", err)
+		return nil, nil, s.explain("list deleted counters", err)
 	}
 	for _, e := range resp.GetBatch().GetEntityResults() {
 		counters = append(counters, refOf(e.GetEntity().GetKey()).name)
@@ -90,9 +91,9 @@ func (s *Store) deleted(ctx context.Context, after time.Duration, page []byte) (
 	return counters, resp.GetBatch().GetEndCursor(), nil
 }
 
-// sweepCounter removes a counter's record and shards in one transaction that reads all of
-// them. A fold or a raise that comes in between makes it fail, or waits until it is done. What
-// was counted since the delete makes it a counter again.
+// sweepCounter removes a counter's record and shards in one transaction that reads all of them. A fold
+// or a growth in between makes it fail, or waits until it has ended. A counter that has counted
+// something since its deletion exists again.
 func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Duration) (gone bool, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
@@ -128,12 +129,12 @@ func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Dur
 	return gone, nil
 }
 
-// counterRefs are a counter's record and the shards that it names at present.
+// counterRefs returns the keys of a counter's record and of the shards that it names now.
 func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) {
 	refs := []ref{{kindCounter, counter}}
 	found, err := s.lookupAll(ctx, refs)
 	if err != nil || found[refs[0]] == nil {
-		return refs, s.explain("look a deleted counter up", err)
+		return refs, s.explain("look up a deleted counter", err)
 	}
 	rec, err := recordOf(found[refs[0]])
 	for n := range int(rec.shards) {
@@ -142,8 +143,8 @@ func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) 
 	return refs, err
 }
 
-// sweepable reports whether a counter was deleted by a moment and has no other shards than
-// those that were read with its record, and whether they hold what they held then.
+// sweepable reports whether the counter was deleted by that moment and has no shards beyond refs (due).
+// It also reports whether its shards sum to its baseline, so that it has counted nothing since (same).
 func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bool, err error) {
 	e := found[refs[0]]
 	if e == nil {
@@ -162,7 +163,7 @@ func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bo
 		if value.Overflow {
 			return true, false, nil
 		}
-		sum += value.Value // it may wrap, and come to the same in the end
+		sum += value.Value // the sum may wrap and end at the same number
 	}
 	return true, sum == rec.Baseline, nil
 }

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// maxEntities is ours: the documentation has no number any more, and 500 was the
-	// last one.
+	// maxEntities is the most entities of a commit. The documentation no longer gives a number; the
+	// last one was 500.
 	maxEntities = 400
-	// maxKeys is the limit of a look-up.
+	// maxKeys is the service's limit for a look-up.
 	maxKeys = 1000
-	// fixedShards is how many a new counter has where nothing tells that it needs more.
+	// fixedShards is the number of shards of a new counter if its shards have no tallies to grow by.
 	fixedShards = 20
 )
 
-// A Store is an open database. All methods may be called at once.
+// A Store is an open database. All methods are safe for concurrent use.
 type Store struct {
 	cfg  Config
 	conn *grpc.ClientConn
 	stub pb.DatastoreClient
 
-	id        string // of this database, from its meta record
+	id        string // the database's id, from its meta record
 	identity  identity
-	untallied bool // shards have no tallies, as nothing tells how busy they are
-	lot       int  // how many entities commitLots puts in a commit
+	untallied bool // shards have no tallies: the server does not support them
+	lot       int  // the most entities of a commit by commitLots
 
 	links   *links
-	checked atomic.Int64 // the number of links at whose last the database was ours
+	checked atomic.Int64 // how many connections there had been at the last check of the database's id
 
 	closed atomic.Bool
 	tidied atomic.Int64
@@ -49,8 +49,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects, makes sure that the database is countmill's, and finds out whether
-// it can fold there.
+// Open connects, checks that the database belongs to countmill, and checks that folds work there.
 // Without credentials it fails within 5 seconds.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return open(ctx, cfg, credentials.DetectDefault)
@@ -77,8 +76,8 @@ func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
 	return s, nil
 }
 
-// start learns what an open store has to know. It waits for a server that is not there
-// yet, or busy with others that start, but not for one that says no.
+// start reads the state that an open store needs. It waits for a server that is not running yet, or
+// that other starting processes keep busy. It does not wait after a refusal.
 func (s *Store) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
 	defer cancel()
@@ -89,7 +88,7 @@ func (s *Store) start(ctx context.Context) error {
 			s.checked.Store(s.links.made.Load())
 			return err
 		}
-		if last == nil || ctx.Err() == nil { // the end of ctx says less than what came before
+		if last == nil || ctx.Err() == nil { // the error before the end of ctx says more
 			last = err
 		}
 		select {
@@ -111,7 +110,7 @@ func (s *Store) learn(ctx context.Context) error {
 	return s.probe(ctx)
 }
 
-// Limits is what a commit takes here.
+// Limits returns the limits of a commit.
 func (s *Store) Limits() store.Limits {
 	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
 	if s.untallied {
@@ -123,10 +122,10 @@ func (s *Store) Limits() store.Limits {
 // Keys is the most keys of one Lookup.
 func (s *Store) Keys() int { return maxKeys }
 
-// ID tells this database from every other.
+// ID identifies this database. No other database has the same id, except copies of it.
 func (s *Store) ID() string { return s.id }
 
-// Close ends the connection. Calls under way end with an error. It may be called twice.
+// Close ends the connection. Running calls return errors. A second call does nothing.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -138,8 +137,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// call begins a call and bounds it; the caller defers cancel. A call over a connection
-// that was made anew first makes sure that the same database is at its end.
+// call begins a call and bounds its time. The caller defers cancel. On a new connection, call first
+// checks that the same database answers.
 func (s *Store) call(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
 	ctx, cancel, err = s.bound(ctx)
 	if err != nil {
@@ -160,7 +159,7 @@ func (s *Store) bound(ctx context.Context) (_ context.Context, cancel context.Ca
 	return ctx, cancel, nil
 }
 
-// write is call for what a store opened for reading must not do.
+// write is call, with an error for a store that was opened with ReadOnly.
 func (s *Store) write(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
 	if s.cfg.ReadOnly {
 		return nil, nil, fmt.Errorf("%w: %s was opened for reading only", store.ErrDeployment, s.cfg)

@@ -38,7 +38,7 @@ func reopen(t *testing.T, s store.Store) store.Store {
 	return openStore(t, s.(*Store).cfg)
 }
 
-// again opens the same database in another process that has another window in its flags.
+// again opens the same database in another process whose flags have another window.
 func again(t *testing.T, s store.Store, window time.Duration) store.Store {
 	t.Helper()
 	cfg := s.(*Store).cfg
@@ -46,8 +46,8 @@ func again(t *testing.T, s store.Store, window time.Duration) store.Store {
 	return openStore(t, cfg)
 }
 
-// expire does the work of a TTL policy, which the emulator has not: it deletes every marker whose
-// expire_at has come by the server's time, at once.
+// expire acts as a TTL policy, which the emulator lacks. It deletes at once every marker whose
+// expire_at has passed by the server's time.
 func expire(t *testing.T, b store.Store) {
 	t.Helper()
 	s := b.(*Store)
@@ -71,8 +71,8 @@ func expire(t *testing.T, b store.Store) {
 	}
 }
 
-// The emulator shows a commit entity by entity: read at once at the moment of a first
-// look-up, 13 of 1,052 views were torn; 2 ms later 1 of 773; 10 ms later 0 of 424.
+// The emulator shows a commit entity by entity. When read at once at the moment of a first look-up, 13
+// of 1,052 views were torn; 2 ms later 1 of 773; 10 ms later 0 of 424.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
@@ -82,8 +82,8 @@ func TestStore(t *testing.T) {
 		storetest.Shared(again), storetest.RemovesByTime(expire))
 }
 
-// The machine's clock is a month ahead of the database's, and decides nothing. Where it is behind,
-// deleted counters are looked for late, which the suite takes for wrong.
+// The machine's clock is a month ahead of the database's, and decides nothing. With a clock that is
+// behind, the sweep finds deleted counters late, which the suite rejects.
 func TestStoreBehindTheMachine(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)

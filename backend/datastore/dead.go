@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxPayload is the most bytes of a payload in one entity, which may have 1 MiB.
+	// maxPayload is the most bytes of a payload in one entity; an entity may have 1 MiB.
 	maxPayload = 900 << 10
-	// maxText bounds what stands beside a payload.
+	// maxText is the most bytes of the other properties.
 	maxText = 32 << 10
 )
 
-// PutDeadLetters writes dead letters. The pieces of a large one are there before the letter that
-// names them, and have its content in their names: a letter is never read half.
+// PutDeadLetters writes dead letters. It writes the pieces of a large letter before the letter that
+// names them, and a piece's key has a hash of its content. So no reader ever sees a part of a letter.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
-	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may ask for a replay
+	ctx, cancel, err := s.call(ctx) // not write: a process that only reads totals may ask for a replay
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func chunkRefs(key string, sum []byte, n int) []ref {
 	return refs
 }
 
-// clean makes text storable: what cannot be written would be held for ever.
+// clean makes text storable: a letter that cannot be written would be retried for ever.
 func clean(v string) string {
 	if len(v) > maxText {
 		v = v[:maxText]
@@ -82,10 +82,10 @@ func clean(v string) string {
 	return strings.ToValidUTF8(v, "\ufffd")
 }
 
-// DeleteDeadLetters removes dead letters, and their pieces after them: a letter that is there has
-// all of its own. Pieces that a kill leaves behind are in nobody's way.
+// DeleteDeadLetters removes dead letters, then their pieces: an existing letter has all its pieces. If
+// the process is killed in between, pieces remain, and do no harm.
 func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
-	ctx, cancel, err := s.call(ctx) // not write: who only reads totals may discard letters
+	ctx, cancel, err := s.call(ctx) // not write: a process that only reads totals may discard letters
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	for lot := range slices.Chunk(keys, maxLetters) {
 		heads, err := s.lookupAll(ctx, deadRefs(lot))
 		if err != nil {
-			return s.explain("look dead letters up", err)
+			return s.explain("look up dead letters", err)
 		}
 		for _, key := range lot {
-			// The letter first: it is not there any more when its pieces go.
+			// The letter first: it no longer exists when its pieces go.
 			mutations = append(mutations, s.remove(ref{kindDead, key}))
 			refs, err := chunksOf(key, heads[ref{kindDead, key}])
 			if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) remove(r ref) *pb.Mutation {
 	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
 }
 
-// maxLetters is how many letters are looked up in one call: each may have 900 KiB.
+// maxLetters is the most letters of one look-up: each may have 900 KiB.
 const maxLetters = 10
 
 func deadRefs(keys []string) []ref {
@@ -129,7 +129,7 @@ func deadRefs(keys []string) []ref {
 	return refs
 }
 
-// GetDeadLetters looks dead letters up.
+// GetDeadLetters returns the dead letters with these keys. It omits keys without a letter.
 func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 	for lot := range slices.Chunk(keys, maxLetters) {
 		heads, err := s.lookupAll(ctx, deadRefs(lot))
 		if err != nil {
-			return nil, s.explain("look dead letters up", err)
+			return nil, s.explain("look up dead letters", err)
 		}
 		for _, key := range lot {
 			e := heads[ref{kindDead, key}]
@@ -154,10 +154,10 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 			letters = append(letters, d)
 		}
 	}
-	return letters, s.confirm(ctx, "look dead letters up")
+	return letters, s.confirm(ctx, "look up dead letters")
 }
 
-// ListDeadLetters returns dead letters in the order of their keys.
+// ListDeadLetters returns up to limit dead letters in the order of their keys, after the key after.
 func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (store.DeadLetter,
 	return d, cmp.Or(err, f.err)
 }
 
-// chunksOf is the pieces of a letter: none where it is whole, or is not there.
+// chunksOf returns the keys of a letter's pieces. A small letter, and a missing one, has none.
 func chunksOf(key string, e *pb.Entity) ([]ref, error) {
 	if e == nil {
 		return nil, nil
@@ -225,7 +225,7 @@ func chunksOf(key string, e *pb.Entity) ([]ref, error) {
 func (s *Store) readChunks(ctx context.Context, refs []ref) ([]byte, error) {
 	found, err := s.lookupAll(ctx, refs)
 	if err != nil {
-		return nil, s.explain("look the pieces of a dead letter up", err)
+		return nil, s.explain("look up the pieces of a dead letter", err)
 	}
 	var payload []byte
 	for _, r := range refs {

@@ -19,7 +19,7 @@ func payload(n int) []byte {
 	return b
 }
 
-// The largest message of Pub/Sub is 10 MB; an entity is at most 1 MiB.
+// The largest message of Pub/Sub has 10 MB; an entity has at most 1 MiB.
 func TestDeadLettersInPieces(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
@@ -27,7 +27,7 @@ func TestDeadLettersInPieces(t *testing.T) {
 	for i, size := range []int{0, 1, maxPayload, maxPayload + 1, 2 * maxPayload, 10_000_000} {
 		want = append(want, store.DeadLetter{Key: string(rune('a' + i)), Payload: payload(size), Reason: "because", Time: now(), At: now()})
 	}
-	for range 2 { // it may be repeated
+	for range 2 { // the write may be repeated
 		if err := s.PutDeadLetters(t.Context(), want); err != nil {
 			t.Fatalf("PutDeadLetters: %v", err)
 		}
@@ -52,7 +52,7 @@ func TestDeadLettersInPieces(t *testing.T) {
 	}
 }
 
-// A letter whose pieces are not all there is an error, not half a letter.
+// A letter without all its pieces is an error; a part of it is never returned.
 func TestDeadLetterWithoutAPiece(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
@@ -69,15 +69,15 @@ func TestDeadLetterWithoutAPiece(t *testing.T) {
 	}
 }
 
-// A process that ends within a burial or a discard leaves letters that can be read: each that is
-// there has all of its pieces.
+// If a process ends while it stores or discards letters, every existing letter still has all its
+// pieces.
 func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	calls := &tap{}
 	cfg := fresh(t)
 	cfg.DialOptions = append(cfg.DialOptions, calls.option())
 	s := openStore(t, cfg)
-	s.lot = 1     // so that it may end between any two
+	s.lot = 1     // so that the process may end between any two
 	const all = 7 // letters and pieces
 	for commits := range all + 1 {
 		keys := []string{fmt.Sprint("a", commits), fmt.Sprint("b", commits), fmt.Sprint("c", commits)}
@@ -89,7 +89,7 @@ func TestDeadLettersOfAKilledProcess(t *testing.T) {
 		calls.endAfter(commits, bury)
 		left, err := s.GetDeadLetters(t.Context(), keys)
 		if err != nil || (len(left) == len(keys)) != (commits == all) {
-			t.Errorf("after %d commits of a burial there are %d letters; %v", commits, len(left), err)
+			t.Errorf("after %d commits of a PutDeadLetters there are %d letters; %v", commits, len(left), err)
 		}
 		if err := bury(); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// endAfter has a call come to its end after some commits, as if its process were killed.
+// endAfter ends a call after some commits, as if its process were killed.
 func (p *tap) endAfter(commits int, call func() error) {
 	p.set(func(method string, _, _ any) (bool, error) {
 		if method == "/google.datastore.v1.Datastore/Commit" {
@@ -114,7 +114,7 @@ func (p *tap) endAfter(commits int, call func() error) {
 	p.set(nil)
 }
 
-// Who only reads totals may still look after dead letters.
+// A process that only reads totals may still handle dead letters.
 func TestDeadLettersOfAReader(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -139,7 +139,7 @@ func TestDeadLettersOfAReader(t *testing.T) {
 	}
 }
 
-// What cannot be stored as it is must not be held for ever.
+// Text that Datastore refuses must not keep a letter from being stored.
 func TestDeadLetterWithOddText(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))

@@ -24,11 +24,11 @@ import (
 const (
 	scope = "https://www.googleapis.com/auth/datastore"
 
-	// detecting is how long the search for credentials may take. Off Google's machines
-	// it asks the network for a metadata server that is not there.
+	// detecting bounds the search for credentials. Outside Google Cloud it asks the network for a
+	// metadata server that does not exist.
 	detecting = 4 * time.Second
 
-	// maxAnswer is the largest answer taken: a dead letter of 10 MB in pieces of 900 KiB.
+	// maxAnswer is the most bytes of an answer. A dead letter of 10 MB in pieces of 900 KiB must fit.
 	maxAnswer = 64 << 20
 )
 
@@ -67,17 +67,17 @@ func dial(ctx context.Context, cfg Config, detect detectFunc) (*grpc.ClientConn,
 	return gtransport.Dial(ctx, google...)
 }
 
-// dialOptions are those of every connection. gRPC must not repeat anything by itself:
-// it would send an increment again whose answer was lost. What it still repeats is what
-// certainly never reached the server.
+// dialOptions returns the options of every connection. gRPC must not repeat a call by itself: if an
+// answer was lost, it would send the increment again. It still repeats calls that certainly never
+// reached the server.
 func dialOptions(cfg Config) []grpc.DialOption {
 	return append([]grpc.DialOption{
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithUserAgent("countmill"),
-		// As Google's client has it; it ends connections that are dead.
+		// As in Google's client: this ends dead connections.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 20 * time.Second, PermitWithoutStream: true}),
-		// gRPC's own pause between two tries to connect grows to 2 minutes.
+		// By default gRPC's pause between two connection attempts grows to 2 minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: 10 * time.Second,
@@ -87,8 +87,8 @@ func dialOptions(cfg Config) []grpc.DialOption {
 	}, cfg.DialOptions...)
 }
 
-// routing adds the headers by which Google finds a database. Without the second a named
-// database is not found.
+// routing adds the headers by which Google finds a database. Without the second one a named database is
+// not found.
 func routing(project, database string) grpc.UnaryClientInterceptor {
 	resource, params := "projects/"+url.QueryEscape(project), "project_id="+url.QueryEscape(project)
 	if database != "" {
@@ -105,7 +105,7 @@ func routing(project, database string) grpc.UnaryClientInterceptor {
 	}
 }
 
-// findCredentials gives up in time: the search itself takes no context.
+// findCredentials gives up after detecting, because the search takes no context.
 func findCredentials(ctx context.Context, detect detectFunc) (*auth.Credentials, error) {
 	type found struct {
 		creds *auth.Credentials

@@ -4,58 +4,58 @@
 //
 //	kind               key                              properties, unindexed unless said
 //	CountmillCounter   the counter's name               shards, created (microseconds since 1970);
-//	                                                    baseline, reset_at once it was reset;
+//	                                                    baseline, reset_at after a reset;
 //	                                                    deleted_at (indexed) while it is deleted
-//	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: how many
-//	                                                    folds it takes; shards: the most that any
-//	                                                    of their aggregators went by
+//	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: the number
+//	                                                    of its folds; shards: the largest number of
+//	                                                    shards that one of their aggregators used
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
-//	                                                    whole, true, where it is of a whole request;
-//	                                                    removed, reset_at instead of fingerprint, fold
-//	                                                    where it is of a reset
+//	                                                    whole, true, for a whole request; removed,
+//	                                                    reset_at instead of fingerprint, fold for
+//	                                                    a reset
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at;
-//	                                                    settings: the version that it goes by
+//	                                                    settings: the version that it uses
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,
 //	                                                    pace, pace_until
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
-// Kept for later formats: grouped, bucketed and buckets in CountmillShard, rules in
-// CountmillMeta, which a process refuses.
+// Reserved for later formats: grouped, bucketed and buckets in CountmillShard, rules in CountmillMeta. A
+// process refuses to open a database that has them.
 //
-// HHHHHHHH are the upper 32 bits of wire.ShardHash: neighbouring keys would heat one
-// tablet.
+// HHHHHHHH are the upper 32 bits of wire.ShardHash: with neighbouring keys one tablet would get all
+// the load.
 //
 // # A fold
 //
-// A fold is one call: a commit with a single-use transaction that inserts the markers
-// and increments the counts with property transforms. It reads nothing. Nothing below
-// this package repeats a call that may have reached the server: an increment that is
-// sent twice counts twice, unless its marker is in the same transaction.
+// A fold is one call: a commit with a single-use transaction. It inserts the markers and increments the
+// counts with property transforms, and reads nothing. No layer below this package repeats a call that
+// may have reached the server: a repeated increment counts twice, unless its marker is in the same
+// transaction.
 //
-// A server may not know transforms: Google's older Datastore emulator ignores them and
-// answers OK. [Open] finds that out with a probe, and refuses it. So it does with a database
-// with entity groups, which takes 25 entities a commit. Every later answer is checked as well.
+// A server may not support transforms: Google's older Datastore emulator ignores them and answers OK.
+// [Open] detects that with a probe, and refuses the server. It also refuses a database with entity
+// groups, which accepts only 25 entities a commit. Every later answer is checked as well.
 //
 // # Settings
 //
-// Each check reads the meta record, and with it for how long parts are recognised
-// (store.Settings). ForgetBefore is worked out from the record and the service's time, and so
-// is written only where somebody changes the window. A TTL policy removes markers by expire_at.
-// That is enough: the policy and ForgetBefore go by the service's clock, and expire_at is the time that
-// the settings promised when the marker was written; store.Settings.Changed keeps ForgetBefore ahead of it while the window grows.
+// Each check reads the meta record, and with it how long a repeated part is recognised
+// (store.Settings). ForgetBefore follows from the record and the service's time, so a process writes it
+// only when somebody changes the window. A TTL policy removes markers by expire_at. That is safe
+// because the policy and ForgetBefore use the same clock, the service's. expire_at is the time that the
+// settings promised when the marker was written, and store.Settings.Changed keeps ForgetBefore ahead
+// of it while the window grows.
 //
 // # Resets
 //
-// A reset is a transaction that reads and writes the counter's record and a marker. Folds
-// touch neither. An aggregator's raise writes the record without reading it, by Maximum, and
-// removes deleted_at: of the two the service orders one before the other, and either order is
-// right.
+// A reset is a transaction that reads and writes the counter's record and a marker. Folds touch neither.
+// When an aggregator grows a counter, it writes the record without reading it, by Maximum, and removes
+// deleted_at. The service orders the two, and either order is right.
 //
 // # Reading
 //
-// The first look-up of a view is strong, and its read_time pins all further ones. A server
-// that gives no read_time, as the older emulator, is refused.
+// The first look-up of a view is strong, and its read_time fixes the moment of all others. A server that
+// sends no read_time, like the older emulator, is refused.
 package datastore

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The kinds. All begin alike: Google's own example of a sharded counter has a kind
-// Counter that is keyed by the counter's name.
+// The kinds. They share a prefix, because Google's own example of a sharded counter has a kind Counter
+// that is keyed by the counter's name.
 const (
 	kindCounter = "CountmillCounter"
 	kindShard   = "CountmillShard"
@@ -44,7 +44,7 @@ func (s *Store) key(r ref) *pb.Key {
 	}
 }
 
-// partition is nil for the default namespace, as Google's client has it.
+// partition returns nil for the default namespace, as Google's client does.
 func (s *Store) partition() *pb.PartitionId {
 	if s.cfg.Namespace == "" {
 		return nil
@@ -52,7 +52,7 @@ func (s *Store) partition() *pb.PartitionId {
 	return &pb.PartitionId{NamespaceId: s.cfg.Namespace}
 }
 
-// shardRef names a shard; hash is its wire.ShardHash.
+// shardRef returns the key of a shard; hash is the shard's wire.ShardHash.
 func shardRef(hash uint64, counter string, shard int) ref {
 	const digits = "0123456789abcdef"
 	name := make([]byte, 0, 8+1+len(counter)+1+3)
@@ -65,7 +65,7 @@ func shardRef(hash uint64, counter string, shard int) ref {
 	return ref{kindShard, string(strconv.AppendInt(name, int64(shard), 10))}
 }
 
-// readerRef is what a reader's key asks for.
+// readerRef returns the key of the entity that a reader asks for.
 func readerRef(k store.Key) ref {
 	if k.Shard == store.RecordKey {
 		return ref{kindCounter, k.Counter}
@@ -73,8 +73,8 @@ func readerRef(k store.Key) ref {
 	return shardRef(wire.ShardHash(k.Counter, k.Shard), k.Counter, k.Shard)
 }
 
-// Properties are not indexed: an index costs a write, and one on times or counts would
-// bound the whole kind to 500 writes a second.
+// Properties are not indexed. An index costs a write, and an index on times or counts would limit the
+// whole kind to 500 writes a second.
 
 func integer(n int64) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
@@ -96,7 +96,7 @@ func boolean(v bool) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BooleanValue{BooleanValue: v}}
 }
 
-// instant is null for the zero time.
+// instant returns null for the zero time.
 func instant(t time.Time) *pb.Value {
 	if t.IsZero() {
 		return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_NullValue{}}
@@ -106,14 +106,14 @@ func instant(t time.Time) *pb.Value {
 	}}
 }
 
-// indexedInstant is for what is looked for by its time.
+// indexedInstant returns an indexed time, for properties that queries use.
 func indexedInstant(t time.Time) *pb.Value {
 	v := instant(t)
 	v.ExcludeFromIndexes = false
 	return v
 }
 
-// fields reads the properties of an entity and keeps the first thing that is wrong.
+// fields reads the properties of an entity, and keeps the first error.
 type fields struct {
 	entity *pb.Entity
 	err    error
@@ -122,11 +122,11 @@ type fields struct {
 func (f *fields) wrong(name, want string) {
 	if f.err == nil {
 		r := refOf(f.entity.GetKey())
-		f.err = fmt.Errorf("entity %s %q: property %s is not %s: somebody else wrote it", r.kind, r.name, name, want)
+		f.err = fmt.Errorf("entity %s %q: property %s is not %s: another program wrote it", r.kind, r.name, name, want)
 	}
 }
 
-// has reports whether there is a property, and it is not null.
+// has reports whether the property exists and is not null.
 func (f *fields) has(name string) bool {
 	v := f.entity.GetProperties()[name]
 	_, null := v.GetValueType().(*pb.Value_NullValue)
@@ -151,7 +151,7 @@ func (f *fields) text(name string) string {
 	return v.StringValue
 }
 
-// duration is positive, as Go writes it.
+// duration reads a positive duration in Go's notation.
 func (f *fields) duration(name string) time.Duration {
 	d, err := time.ParseDuration(f.text(name))
 	if err != nil || d <= 0 {

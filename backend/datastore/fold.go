@@ -16,7 +16,7 @@ import (
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	may := s.write
 	if len(c.Adds) == 0 {
-		may = s.call // who only reads totals may decide about letters
+		may = s.call // a process that only reads totals may settle dead letters
 	}
 	ctx, cancel, err := may(ctx)
 	if err != nil {
@@ -39,24 +39,24 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 		return store.CommitResult{}, s.explain("fold", err)
 	}
 	s.reportOverflow(c, resp)
-	return store.CommitResult{At: commitTime(resp), Shards: s.toldBy(resp, len(c.Markers))}, s.confirm(ctx, "fold")
+	return store.CommitResult{At: commitTime(resp), Shards: s.statsOf(resp, len(c.Markers))}, s.confirm(ctx, "fold")
 }
 
-// toldBy takes out of the answer what each shard tells. The markers' results come first.
-func (s *Store) toldBy(resp *pb.CommitResponse, markers int) []store.ShardStats {
+// statsOf reads each shard's statistics from the answer. The results of the markers come first.
+func (s *Store) statsOf(resp *pb.CommitResponse, markers int) []store.ShardStats {
 	results := resp.GetMutationResults()[markers:]
-	told := make([]store.ShardStats, len(results))
+	stats := make([]store.ShardStats, len(results))
 	for i, r := range results {
 		values := r.GetTransformResults()
-		told[i].KnownShards = int(values[resultShards].GetIntegerValue())
+		stats[i].KnownShards = int(values[resultShards].GetIntegerValue())
 		if !s.untallied {
-			told[i].Tally = values[resultTally].GetIntegerValue()
+			stats[i].Tally = values[resultTally].GetIntegerValue()
 		}
 	}
-	return told
+	return stats
 }
 
-// knownOf is at least what the add itself shows.
+// knownOf returns a lower bound for the number of shards: the add itself names one.
 func knownOf(c *store.Commit, i int) int {
 	if c.KnownShards == nil {
 		return c.Adds[i].Shard + 1
@@ -64,18 +64,18 @@ func knownOf(c *store.Commit, i int) int {
 	return c.KnownShards[i]
 }
 
-// reportOverflow calls for a person when a count has come to either end of int64, where
-// increments stop: readers refuse to show it, but a later delta may lead it off again.
+// reportOverflow logs an error when a count has reached an end of int64, where increments have no more
+// effect. Readers refuse to show such a count; a later delta may move it away again.
 func (s *Store) reportOverflow(c *store.Commit, resp *pb.CommitResponse) {
 	for i, r := range resp.GetMutationResults()[len(c.Markers):] {
 		if n := r.GetTransformResults()[resultCount].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
-			s.cfg.Logger.Error("a shard does not fit 64 bits any more; its counter has no total any more",
+			s.cfg.Logger.Error("a shard does not fit 64 bits; its counter has no total now",
 				"store", s.cfg.String(), "counter", c.Adds[i].Counter, "shard", c.Adds[i].Shard)
 		}
 	}
 }
 
-// The transforms of an increment, and so their results, come in this order.
+// The transforms of an increment, and so their results, have this order.
 const (
 	resultCount = iota
 	resultShards
@@ -83,9 +83,9 @@ const (
 	resultTally
 )
 
-// increment adds delta to the count of a shard, and tells it what store.ShardStats is about.
-// It is the only function that builds this mutation: without the mask the upsert would wipe
-// the count first, and an operand that is not marked would have the count indexed.
+// increment adds delta to the count of a shard, and updates its statistics (store.ShardStats). No other
+// function may build this mutation. Without the mask the upsert would clear the count first, and
+// without its mark the count would be indexed.
 func (s *Store) increment(r ref, counter string, delta, tally int64, known int) *pb.Mutation {
 	m := &pb.Mutation{
 		Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{
@@ -105,8 +105,8 @@ func (s *Store) increment(r ref, counter string, delta, tally int64, known int) 
 	return m
 }
 
-// insertMarkers sorts them: commits that share markers then meet in one order and queue
-// up, instead of waiting for each other in a circle. The adds come sorted.
+// insertMarkers sorts the markers. Commits that share markers then lock them in the same order and
+// queue up, instead of waiting for each other in a circle. The adds are already sorted.
 func (s *Store) insertMarkers(markers []store.Marker) []*pb.Mutation {
 	sorted := slices.Clone(markers)
 	slices.SortFunc(sorted, func(a, b store.Marker) int { return bytes.Compare(a.ID[:], b.ID[:]) })

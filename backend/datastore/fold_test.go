@@ -43,8 +43,8 @@ func TestFoldIsOneCall(t *testing.T) {
 	}
 }
 
-// An answer that is lost is not asked for again, nor by gRPC: the increments would count
-// twice. The server counts what comes.
+// If an answer is lost, neither the store nor gRPC sends the call again: the increments would count
+// twice. The server counts the calls.
 func TestFoldIsNeverRepeated(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -68,15 +68,15 @@ func TestAnswerTable(t *testing.T) {
 	t.Parallel()
 	want := map[codes.Code]error{
 		codes.AlreadyExists: store.ErrMarkerExists,
-		codes.Aborted:       store.ErrContended, // maybe applied, like all that are not here
-		// nothing applied, for good
+		codes.Aborted:       store.ErrContended, // maybe applied, like all codes that are not in this table
+		// nothing applied, and a repetition would be refused too
 		codes.InvalidArgument: store.ErrRefused, codes.OutOfRange: store.ErrRefused,
-		// the deployment
+		// the deployment is wrong
 		codes.PermissionDenied: store.ErrDeployment, codes.Unauthenticated: store.ErrDeployment, codes.NotFound: store.ErrDeployment,
 		codes.FailedPrecondition: store.ErrDeployment, codes.Unimplemented: store.ErrDeployment,
 	}
 	s := &Store{cfg: Config{Project: "test"}}
-	for code := codes.Canceled; code <= codes.Unauthenticated+3; code++ { // also those to come
+	for code := codes.Canceled; code <= codes.Unauthenticated+3; code++ { // including codes that do not exist yet
 		err := s.explain("fold", status.Error(code, "said so"))
 		for _, sentinel := range []error{store.ErrMarkerExists, store.ErrRefused, store.ErrDeployment, store.ErrNotCounted, store.ErrContended} {
 			if got := errors.Is(err, sentinel); got != (want[code] == sentinel) {
@@ -89,7 +89,7 @@ func TestAnswerTable(t *testing.T) {
 	}
 }
 
-// A server that says OK without having counted must be found out in every answer.
+// Every answer is checked for a server that says OK without having counted.
 func TestMissingTransformResult(t *testing.T) {
 	t.Parallel()
 	cfg, p := fresh(t), &tap{}
@@ -135,7 +135,7 @@ func TestCommitTooLarge(t *testing.T) {
 	}
 }
 
-// Commits with a single-use transaction keep what else an entity holds.
+// Commits with a single-use transaction keep an entity's other properties.
 func TestFoldKeepsOtherProperties(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -166,8 +166,8 @@ func TestFoldKeepsOtherProperties(t *testing.T) {
 	}
 }
 
-// Aggregators of versions before this one, and beside it, leave what a shard tells as it is,
-// and nothing where there was nothing; counts are right all the same.
+// Aggregators of earlier versions may run at the same time. Their folds leave a shard's statistics
+// unchanged, and add none; counts are right all the same.
 func TestFoldsBesideOlderVersions(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -182,7 +182,7 @@ func TestFoldsBesideOlderVersions(t *testing.T) {
 		}
 		folded, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}, Adds: []store.ShardDelta{a}, KnownShards: []int{7 - i + i/2*4}, Tally: []int64{50, 40, 70}[i]})
 		if err != nil || !slices.Equal(folded.Shards, []store.ShardStats{want}) {
-			t.Errorf("the shard tells %+v, want %+v; %v", folded.Shards, want, err)
+			t.Errorf("the shard has the statistics %+v, want %+v; %v", folded.Shards, want, err)
 		}
 		if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {
 			t.Errorf("after fold %d the count is %d, want %d", i+1, got, want)

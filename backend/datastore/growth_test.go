@@ -20,9 +20,9 @@ type chanBus chan *message.Message
 
 func (b chanBus) Subscribe(context.Context, string) (<-chan *message.Message, error) { return b, nil }
 
-// Several aggregators, which share nothing but the database, commit to one counter far more
-// often than they are told that a shard sustains. It gets more shards while they do, all of
-// them see it, and the total is exact.
+// Several aggregators share only the database. They commit to one counter far more often than a shard
+// is said to sustain. Meanwhile it gets more shards, all of them see the new ones, and the total is
+// exact.
 func TestHotCounterGrows(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -60,7 +60,7 @@ func TestHotCounterGrows(t *testing.T) {
 		grown += a.Stats().Grown
 	}
 	if n := grownTo(t, s, "hot"); n != 8 || grown == 0 {
-		t.Errorf("%d shards after five minutes, want the 8 that it may have; %d raises counted", n, grown)
+		t.Errorf("%d shards after five minutes, want 8, the limit; %d growths counted", n, grown)
 	}
 	page, err := s.ShardsOf(t.Context(), "hot")
 	if err != nil {
@@ -77,7 +77,7 @@ func TestHotCounterGrows(t *testing.T) {
 	}
 }
 
-// grownTo is how many shards a reader adds up.
+// grownTo returns the number of shards that a reader adds up.
 func grownTo(t *testing.T, s *Store, counter string) int64 {
 	t.Helper()
 	return value(t, s, counter, store.RecordKey).Value

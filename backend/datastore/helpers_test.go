@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A tap sees every call on its way to the server, and may answer in its place.
+// A tap sees every call before the server does, and may answer instead of it.
 type tap struct {
 	mu     sync.Mutex
 	calls  []string
@@ -54,8 +54,8 @@ func (p *tap) set(answer func(method string, req, reply any) (bool, error)) {
 	p.answer = answer
 }
 
-// ahead is a server whose clock is by off ahead of the machine's: requests name moments of that
-// clock, and so do the answers.
+// ahead simulates a server whose clock is off ahead of the machine's: requests and answers have times
+// of that clock.
 func ahead(off time.Duration) grpc.DialOption {
 	moved := func(t *timestamppb.Timestamp, by time.Duration) *timestamppb.Timestamp {
 		if t == nil {
@@ -94,7 +94,7 @@ func ahead(off time.Duration) grpc.DialOption {
 	})
 }
 
-// fresh is a database of the test's own on the Firestore emulator.
+// fresh returns a database of the test's own on the Firestore emulator.
 func fresh(t testing.TB) Config {
 	t.Helper()
 	return Config{Project: emulator.Project(), Emulator: emulator.Firestore(t)}

@@ -22,9 +22,9 @@ func (l *links) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Conte
 func (l *links) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
 func (l *links) HandleRPC(context.Context, stats.RPCStats)                         {}
 
-// recheck compares the meta record before the first call over a new connection: an
-// emulator that was restarted is empty, and would take folds as if nothing had happened.
-// A connection may break between this and the call; confirm asks again afterwards.
+// recheck compares the meta record before the first call over a new connection. A restarted emulator is
+// empty, and would accept folds as if nothing had happened. The connection may still break between this
+// check and the call; confirm checks for that afterwards.
 func (s *Store) recheck(ctx context.Context) error {
 	for {
 		made := s.links.made.Load()
@@ -34,13 +34,12 @@ func (s *Store) recheck(ctx context.Context) error {
 		if _, _, err := s.compareMeta(ctx); err != nil {
 			return err
 		}
-		s.checked.Store(made) // the look-up may have made another: then once more
+		s.checked.Store(made) // the look-up may have made another connection: then check again
 	}
 }
 
-// confirm is asked after an answer that something will be taken for done: if the call may
-// have gone over a connection whose other end is another database, its outcome is
-// unknown.
+// confirm is called after the answer of a call that changes data. If the call may have reached another
+// database over a new connection, its outcome is unknown.
 func (s *Store) confirm(ctx context.Context, doing string) error {
 	if err := s.recheck(ctx); err != nil {
 		return fmt.Errorf("%s: answered, but maybe by another database: %v", doing, err) // not %w: maybe applied

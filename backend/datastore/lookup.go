@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// at reads the database as it was at a moment; nil reads it as it is.
+// at makes options for reading the database at a moment; with nil, as it is now.
 func at(t *timestamppb.Timestamp) *pb.ReadOptions {
 	if t == nil {
 		return nil
@@ -21,7 +21,8 @@ func at(t *timestamppb.Timestamp) *pb.ReadOptions {
 	return &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_ReadTime{ReadTime: t}}
 }
 
-// lookup is one call: it returns what it found, what the server deferred, and the answer.
+// lookup makes one call. It returns the entities that it found, the keys that the server deferred, and
+// the answer.
 func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref) (found map[ref]*pb.Entity, deferred []ref, resp *pb.LookupResponse, err error) {
 	keys := make([]*pb.Key, 0, len(refs))
 	found = make(map[ref]*pb.Entity, len(refs))
@@ -51,8 +52,8 @@ func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref)
 	return found, deferred, resp, nil
 }
 
-// timed refuses an answer that does not say when the server read: it is Google's older Datastore
-// emulator, or something like it, and cannot read twice at one moment.
+// timed refuses an answer without a read time. Google's older Datastore emulator, for example, sends
+// none, and cannot read twice at one moment.
 func (s *Store) timed(read *timestamppb.Timestamp) error {
 	if read == nil {
 		return fmt.Errorf("%w: %s: the server does not say when it read; %s", store.ErrDeployment, s.cfg, useFirestore)
@@ -60,7 +61,7 @@ func (s *Store) timed(read *timestamppb.Timestamp) error {
 	return nil
 }
 
-// lookupAll asks until nothing is deferred. What it returns may be of several moments.
+// lookupAll repeats the call until nothing is deferred. Its results may be from several moments.
 func (s *Store) lookupAll(ctx context.Context, refs []ref) (map[ref]*pb.Entity, error) {
 	all := make(map[ref]*pb.Entity, len(refs))
 	for len(refs) > 0 {
@@ -107,8 +108,8 @@ func (s *Store) filter(sp span) *pb.Filter {
 	return &pb.Filter{FilterType: &pb.Filter_CompositeFilter{CompositeFilter: &pb.CompositeFilter{Op: pb.CompositeFilter_AND, Filters: filters}}}
 }
 
-// allowed is a bound that means the same and that Datastore does not reserve. No name is
-// of the form __x__ or ends in a space, and none holds a character below the space.
+// allowed returns an equivalent bound that Datastore does not reserve. No name has the form __x__ or
+// ends in a space, and none contains a character below the space.
 func allowed(bound string) string {
 	if len(bound) >= 4 && strings.HasPrefix(bound, "__") && strings.HasSuffix(bound, "__") {
 		return bound + " "
@@ -116,8 +117,8 @@ func allowed(bound string) string {
 	return bound
 }
 
-// query visits up to limit entities of a span in the order of their names, all at one
-// moment: when, where that is given, else that of the first answer. It returns the moment.
+// query visits up to limit entities of a span in the order of their names. It reads all of them at one
+// moment, which it returns: when if given, otherwise the moment of the first answer.
 func (s *Store) query(ctx context.Context, when *timestamppb.Timestamp, sp span, limit int, visit func(*pb.Entity) error) (*timestamppb.Timestamp, error) {
 	q := &pb.Query{
 		Kind:   []*pb.KindExpression{{Name: sp.kind}},
@@ -150,5 +151,5 @@ func (s *Store) query(ctx context.Context, when *timestamppb.Timestamp, sp span,
 	}
 }
 
-// now is the local clock in the service's granularity.
+// now returns the local clock in the service's granularity.
 func now() time.Time { return time.Now().Truncate(time.Microsecond) }

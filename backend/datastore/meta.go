@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// format is that of all that this package writes. A process refuses a database of another format,
-// and stops where it has the database open.
+// format is the format of all data of this package. A process refuses to open a database of another
+// format, and stops if the format changes while it has the database open.
 const format = 3
 
 var metaRef = ref{kindMeta, "meta"}
@@ -24,18 +24,18 @@ var metaRef = ref{kindMeta, "meta"}
 // A metaRecord is the meta record.
 type metaRecord struct {
 	id       string
-	settings store.Settings // as they were when they were written
+	settings store.Settings // at the time when they were written
 	cacheKey []byte         // 32 random bytes
 }
 
-// readMeta refuses a database that is not ours, and makes the meta record where that was asked for.
+// readMeta refuses a database of another program, and makes the meta record if Config.Create is set.
 func (s *Store) readMeta(ctx context.Context) error {
 	m, at, err := s.lookupMeta(ctx)
 	switch {
 	case err != nil:
 		return err
 	case m.id == "" && !s.cfg.Create:
-		return fmt.Errorf("%w: %s has no meta record, so it is not countmill's yet: open it once with --create", store.ErrDeployment, s.cfg)
+		return fmt.Errorf("%w: %s has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment, s.cfg)
 	case m.id == "":
 		m, err = s.createMeta(ctx, at)
 	}
@@ -47,14 +47,13 @@ func (s *Store) readMeta(ctx context.Context) error {
 	return nil
 }
 
-// lookupMeta returns the meta record, one without an id where there is none, and the time of
-// the database.
+// lookupMeta returns the meta record and the database's time. Without a record, its id is empty.
 func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ error) {
 	resp, err := s.stub.Lookup(ctx, &pb.LookupRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, Keys: []*pb.Key{s.key(metaRef)},
 	})
 	if err != nil {
-		return m, at, s.explain("look the meta record up", err)
+		return m, at, s.explain("look up the meta record", err)
 	}
 	if err := s.timed(resp.GetReadTime()); err != nil {
 		return m, at, err
@@ -70,7 +69,7 @@ func (s *Store) lookupMeta(ctx context.Context) (m metaRecord, at time.Time, _ e
 	return m, at, err
 }
 
-// metaOf refuses a record that is not ours.
+// metaOf refuses a record of another format.
 func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	f := fields{entity: e}
 	version := f.integer("format")
@@ -78,7 +77,7 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	switch {
 	case 0 < version && version < format:
 		return m, fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", store.ErrDeployment, s.cfg, version, format)
-	case version > format, f.has("rules"): // whatever else there is
+	case version > format, f.has("rules"): // whatever else the record contains
 		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", store.ErrDeployment, s.cfg)
 	case f.err != nil:
 		return m, fmt.Errorf("%w: %s: %w", store.ErrDeployment, s.cfg, f.err)
@@ -88,7 +87,7 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	return m, nil
 }
 
-// createMeta makes the record, or finds the one of a process that was quicker.
+// createMeta makes the record, or returns the record of a process that was faster.
 func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -110,13 +109,13 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 	}
 	m, _, err = s.lookupMeta(ctx)
 	if err == nil && m.id == "" {
-		err = fmt.Errorf("%w: %s: the meta record comes and goes", store.ErrDeployment, s.cfg)
+		err = fmt.Errorf("%w: %s: the meta record appears and disappears", store.ErrDeployment, s.cfg)
 	}
 	return m, err
 }
 
-// changeMeta is one try of a transaction that changes properties of the meta record. Where plan
-// returns none, nothing is written.
+// changeMeta makes one attempt at a transaction that changes properties of the meta record. If plan
+// returns none, it writes nothing.
 func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when time.Time) (map[string]*pb.Value, error)) error {
 	return s.readModifyWrite(ctx, []ref{metaRef}, func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error) {
 		e := found[metaRef]
@@ -135,9 +134,9 @@ func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when tim
 	})
 }
 
-// Check compares the meta record with the one that was opened. One that is gone or has
-// changed is another database: an emulator that was restarted empty, a restored backup.
-// It returns the database's time, and the settings as of then.
+// Check compares the meta record with the one found by Open. If it is missing or has changed, the
+// database is another one, for example an emulator that was restarted empty, or a restored backup.
+// Check returns the database's time, and the settings at that time.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel, err := s.bound(ctx)
 	if err != nil {
@@ -169,6 +168,6 @@ func (s *Store) compare(m *metaRecord) error {
 }
 
 func (s *Store) another(what string) error {
-	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; start again only if that is meant",
+	return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; restart only if that is intended",
 		store.ErrDeployment, store.ErrOtherDatabase, s.cfg, what)
 }

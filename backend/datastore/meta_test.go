@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// putMeta replaces or, without properties, removes the meta record.
+// putMeta replaces the meta record, or removes it if properties is nil.
 func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
 	t.Helper()
 	m := s.replace(metaRef, properties)
@@ -25,14 +25,14 @@ func putMeta(t *testing.T, s *Store, properties map[string]*pb.Value) {
 	}
 }
 
-// metaProperties are those of a meta record.
+// metaProperties returns the properties of a meta record.
 func metaProperties(id string) map[string]*pb.Value {
 	properties := map[string]*pb.Value{"format": integer(format), "id": text(id), "cache_key": blob(make([]byte, 32))}
 	maps.Copy(properties, settingsProperties(store.NewSettings(time.Hour, now())))
 	return properties
 }
 
-// with is the properties with another one.
+// with returns the properties with one more, or another value for one.
 func with(properties map[string]*pb.Value, name string, v *pb.Value) map[string]*pb.Value {
 	properties[name] = v
 	return properties
@@ -80,7 +80,7 @@ func TestOpenRefusesNewerFormat(t *testing.T) {
 	}
 }
 
-// Without Create a database is not made countmill's. An emulator's always is.
+// Without Create, Open does not make the meta record. Against an emulator it always does.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -95,7 +95,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Processes that start at once agree on one id, and namespaces have ids of their own.
+// Processes that start at once agree on one id, and each namespace has an id of its own.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -125,8 +125,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// An emulator that was restarted is empty. Not one fold that went there may be taken for
-// applied, nor a total come from it, although the next Check is still to come.
+// A restarted emulator is empty. No fold that reached it may count as applied, and no total may come
+// from it, even before the next Check.
 func TestServerComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	before, after := &recorder{}, &recorder{empty: true}

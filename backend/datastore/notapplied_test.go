@@ -14,8 +14,8 @@ func foldOne(t *testing.T, s *Store, adds ...store.ShardDelta) error {
 	return err
 }
 
-// Without a connection the store sends no commit, and folds say so. The first may still be on the
-// broken one.
+// Without a connection the store sends no commit, and the error of a fold says so. The first fold may
+// still use the broken connection.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	host, stop := serveOn(t, &recorder{}, "127.0.0.1:0")

@@ -30,12 +30,11 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// A recorder is a server that keeps the headers of every call and answers as an empty
-// database would.
+// A recorder is a server that keeps the headers of every call and answers as an empty database would.
 type recorder struct {
 	pb.UnimplementedDatastoreServer
 	empty bool                // has no meta record
-	fail  func(req any) error // nil for none
+	fail  func(req any) error // returns an error for a request; may be nil
 
 	mu      sync.Mutex
 	counts  map[string]int64 // of the probe's entities
@@ -75,7 +74,7 @@ func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	return &pb.RollbackResponse{}, nil
 }
 
-// commit answers every transform with what increments of its entity come to.
+// commit answers every transform with the sum of its entity's increments.
 func (r *recorder) commit(req *pb.CommitRequest) *pb.CommitResponse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +105,7 @@ func serve(t *testing.T, r *recorder) (host string) {
 func serveOn(t *testing.T, r *recorder, address string) (host string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
-	for wait := 0; err != nil && wait < 100; wait++ { // somebody's outgoing connection may have the port
+	for wait := 0; err != nil && wait < 100; wait++ { // another process's outgoing connection may use the port
 		time.Sleep(100 * time.Millisecond)
 		l, err = net.Listen("tcp", address)
 	}
@@ -134,7 +133,7 @@ func (r *recorder) count(method string) int {
 	return n
 }
 
-// Google finds a named database by these two headers, in every call.
+// Google finds a named database by these two headers in every call.
 func TestRoutingHeaders(t *testing.T) {
 	t.Parallel()
 	for database, want := range map[string][2]string{
@@ -186,7 +185,7 @@ func TestNoCredentials(t *testing.T) { // not parallel: it sets variables
 	wantAdvice(t, err)
 }
 
-// The search may hang: it asks the network.
+// The search may hang, because it asks the network.
 func TestCredentialsSearchEnds(t *testing.T) {
 	t.Setenv("DATASTORE_EMULATOR_HOST", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +218,7 @@ func TestOpenGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // accepts, and never says anything
+	defer l.Close() // accepts connections and never answers
 	_, err = Open(t.Context(), Config{Project: "p-1", Emulator: l.Addr().String(), OpenTimeout: 200 * time.Millisecond})
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got error %v, want one of a deadline", err)
@@ -254,8 +253,8 @@ func TestProbeLeavesNothing(t *testing.T) {
 	}
 }
 
-// Nobody counts, and nobody reads, on a server that takes no increments or reads at no moment. The
-// older emulator is both.
+// A server is refused if it ignores increments, or does not report when it read; the second also for
+// readers. The older emulator does both.
 func TestOlderEmulatorIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, readOnly := range []bool{false, true} {
@@ -267,7 +266,7 @@ func TestOlderEmulatorIsRefused(t *testing.T) {
 // Some servers ignore transforms and answer OK, others refuse them.
 func TestServerWithoutTransformsIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, code := range map[string]codes.Code{"ignores them": codes.OK, "refuses them": codes.InvalidArgument, "knows no such call": codes.Unimplemented} {
+	for name, code := range map[string]codes.Code{"ignores them": codes.OK, "refuses them": codes.InvalidArgument, "unknown call": codes.Unimplemented} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg, p := fresh(t), &tap{}
@@ -285,7 +284,7 @@ func TestServerWithoutTransformsIsRefused(t *testing.T) {
 	}
 }
 
-// A database with entity groups takes 25 entities, and transforms. Readers of one are not refused.
+// A database with entity groups accepts 25 entities, and transforms. Readers of one are not refused.
 func TestEntityGroupsAreRefused(t *testing.T) {
 	t.Parallel()
 	cfg, p := fresh(t), &tap{}
@@ -299,7 +298,7 @@ func TestEntityGroupsAreRefused(t *testing.T) {
 	openStore(t, cfg)
 }
 
-// wantRefusal wants Open to give up at once, with an error of one line that says these things.
+// wantRefusal wants Open to give up at once, with an error of one line that contains these texts.
 func wantRefusal(t *testing.T, cfg Config, says ...string) {
 	t.Helper()
 	cfg.OpenTimeout = time.Hour // only a refusal ends it sooner
@@ -322,7 +321,7 @@ func wantRefusal(t *testing.T, cfg Config, says ...string) {
 	}
 }
 
-// A server that refuses two transforms of one property gets one, and increments all the same.
+// A server that refuses two transforms of one property gets one, and increments still work.
 func TestProbeGoesWithoutTallies(t *testing.T) {
 	t.Parallel()
 	log, p := &logbook{}, &tap{}
@@ -373,8 +372,8 @@ func TestProbePassesOtherErrorsOn(t *testing.T) {
 			return method == pb.Datastore_Commit_FullMethodName, status.Error(code, "no")
 		})
 		cfg.DialOptions = []grpc.DialOption{p.option()}
-		// Unavailable is tried again until the time is up. A busy machine may need more of it to
-		// hear that even once.
+		// Unavailable is retried until the time is up. A busy machine may need more time even for a
+		// single answer.
 		var s *Store
 		var err error
 		for cfg.OpenTimeout = 2 * time.Second; cfg.OpenTimeout < 3*time.Minute; cfg.OpenTimeout *= 4 {

@@ -8,7 +8,7 @@ import (
 
 const suiteBugs = "testdata/suitebugs"
 
-// Every bug can still be planted.
+// Every planted bug still applies to the code.
 func TestBugsCanBePlanted(t *testing.T) {
 	t.Parallel()
 	bugtest.Check(t, bugtest.Read(t, suiteBugs))

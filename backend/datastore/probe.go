@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// aGroup is how many entities a commit takes in a database with entity groups.
+// aGroup is the most entities of a commit in a database with entity groups.
 const aGroup = 25
 
-// useFirestore is what to do about a server that is not for us.
+// useFirestore is the remedy for an unsuitable server.
 const useFirestore = "use a database in Datastore mode of Firestore, or its emulator: gcloud emulators firestore start --database-mode=datastore-mode"
 
-// probe refuses a server that does not know single-use commits and transforms, and a database with
-// entity groups. It writes entities with random keys and removes them.
+// probe refuses a server without single-use commits or transforms, and a database with entity groups.
+// It writes entities with random keys and removes them.
 func (s *Store) probe(ctx context.Context) error {
 	var err error
 	for _, s.untallied = range []bool{false, true} {
@@ -32,7 +32,7 @@ func (s *Store) probe(ctx context.Context) error {
 	}
 	switch {
 	case err == nil && s.untallied:
-		s.cfg.Logger.Warn("this server does not take two transforms of one property: counters begin with 20 shards, and get more by `countmill grow` alone",
+		s.cfg.Logger.Warn("this server does not accept two transforms of one property: counters begin with 20 shards, and only `countmill grow` adds more",
 			"store", s.cfg.String())
 		return nil
 	case err == nil:
@@ -46,8 +46,8 @@ func (s *Store) probe(ctx context.Context) error {
 	return s.explain("probe", err)
 }
 
-// tryIncrements increments n new entities, one of them again, and removes them. An error
-// of the service comes back as it is.
+// tryIncrements increments n new entities, one of them twice, and removes them. It returns an error of
+// the service unchanged.
 func (s *Store) tryIncrements(ctx context.Context, n int) error {
 	var id [12]byte
 	_, _ = rand.Read(id[:])
@@ -63,7 +63,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 	}
 	defer func() {
 		if _, err := s.commitOnce(ctx, deletes); err != nil {
-			s.cfg.Logger.Warn("entities of the probe not removed; they are of no other use", "kind", kindProbe, "err", err)
+			s.cfg.Logger.Warn("entities of the probe were not removed; you may delete them", "kind", kindProbe, "err", err)
 		}
 	}()
 	if err := checkResults(increments, resp); err != nil {
@@ -77,7 +77,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 		return err
 	}
 	if got := resp.GetMutationResults()[0].GetTransformResults()[resultCount].GetIntegerValue(); got != 6 {
-		return fmt.Errorf("%w: 3 and 3 are %d there", store.ErrNotCounted, got)
+		return fmt.Errorf("%w: it adds 3 and 3 to %d", store.ErrNotCounted, got)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// plain is Google's own client of the same database: nothing of this package is in it.
+// plain returns Google's own client for the same database. It uses nothing of this package.
 func plain(t *testing.T, cfg Config) *ds.Client {
 	t.Helper()
 	if os.Getenv("DATASTORE_EMULATOR_HOST") != "" {
@@ -46,13 +46,13 @@ func plain(t *testing.T, cfg Config) *ds.Client {
 	return c
 }
 
-// An index on count or shards would bound the kind to 500 writes a second: a query on a
-// property finds only what is indexed.
+// An index on count or shards would limit the kind to 500 writes a second. A query on a property finds
+// only indexed values.
 func TestCountsAreNotIndexed(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
 	s := openStore(t, cfg)
-	for range 2 { // the second finds the entities there
+	for range 2 { // the second fold finds existing entities
 		if err := s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 3}}); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func find(t *testing.T, c *ds.Client, q *ds.Query) int {
 	return len(keys)
 }
 
-// Whoever adds the shards up with Google's client gets the reader's totals.
+// A program that adds the shards up with Google's client gets the reader's totals.
 func TestTotalsAreTheSumsOfShards(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -103,7 +103,7 @@ func TestTotalsAreTheSumsOfShards(t *testing.T) {
 	}
 }
 
-// foldRandomly folds from three writers at once, as aggregators do, and returns the sums.
+// foldRandomly folds from three goroutines at once, as aggregators do, and returns the sums.
 func foldRandomly(t *testing.T, s *Store, counters, commits int) map[string]int64 {
 	t.Helper()
 	names := make([]string, counters)
@@ -150,7 +150,7 @@ func randomCommit(names []string) *store.Commit {
 func settle(t *testing.T, s *Store, c *store.Commit) bool {
 	for range 500 {
 		_, err := s.Fold(t.Context(), c)
-		if err == nil || errors.Is(err, store.ErrMarkerExists) { // nobody else has this marker
+		if err == nil || errors.Is(err, store.ErrMarkerExists) { // no other commit has this marker
 			return true
 		}
 		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrDeployment) {
@@ -231,7 +231,7 @@ func TestDeferredKeys(t *testing.T) {
 	}
 }
 
-// deferLast has the server answer all but the last key of each look-up of several.
+// deferLast makes the server defer the last key of each look-up of several keys.
 func deferLast() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		in, ok := req.(*pb.LookupRequest)
@@ -246,7 +246,7 @@ func deferLast() grpc.DialOption {
 	})
 }
 
-// What a person types as a prefix may be a name that Datastore reserves.
+// A prefix that a person types may be a name that Datastore reserves.
 func TestListOfReservedNames(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{Project: emulator.Project(), Emulator: emulator.Firestore(t), DialOptions: []grpc.DialOption{refuseReserved()}})
@@ -268,7 +268,7 @@ func TestListOfReservedNames(t *testing.T) {
 	}
 }
 
-// refuseReserved has the server refuse reserved names in filters, as the service may.
+// refuseReserved makes the server refuse reserved names in filters, as the service may.
 func refuseReserved() grpc.DialOption {
 	reserved := regexp.MustCompile(`kind:"[A-Za-z]+" +name:"__[^"]*__"`)
 	p := &tap{answer: func(_ string, req, _ any) (bool, error) {

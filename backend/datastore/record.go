@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Applied looks markers up. Those whose TTL has passed are found until they are gone.
+// Applied returns the markers that exist. A marker whose TTL has passed is found until it is removed.
 func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker,
 	}
 	found, err := s.lookupAll(ctx, refs)
 	if err != nil {
-		return nil, s.explain("look markers up", err)
+		return nil, s.explain("look up markers", err)
 	}
 	markers := make([]store.Marker, 0, len(found))
 	for _, e := range found {
@@ -53,7 +53,7 @@ func markerOf(e *pb.Entity) (store.Marker, error) {
 	if n, err := hex.Decode(m.ID[:], []byte(name)[:min(len(name), 2*len(m.ID))]); err != nil || n != len(m.ID) {
 		return m, fmt.Errorf("marker %q is not a part's id", name)
 	}
-	if m.ID.Class() != wire.ResetClass { // that has another content
+	if m.ID.Class() != wire.ResetClass { // its marker has another content
 		m.Fingerprint, m.Fold = wire.Fingerprint(f.integer("fingerprint")), uint64(f.integer("fold"))
 	}
 	return m, f.err
@@ -63,7 +63,7 @@ func tooManyKeys(n int) error {
 	return fmt.Errorf("%w: %d keys in a look-up (limit: %d)", store.ErrRefused, n, maxKeys)
 }
 
-// Shards reads records as they are now.
+// Shards returns the current number of shards of each counter.
 func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	}
 	found, err := s.lookupAll(ctx, refs)
 	if err != nil {
-		return nil, s.explain("look records up", err)
+		return nil, s.explain("look up records", err)
 	}
 	shards := make([]int, len(counters))
 	for i, r := range refs {
@@ -96,7 +96,7 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, nil
 }
 
-// Grow writes records, in the order of their names, as many at a time as a commit takes.
+// Grow writes records in the order of their names, as many at a time as a commit takes.
 func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
@@ -116,15 +116,14 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	return nil
 }
 
-// raise takes the larger number of shards and the earlier time, and removes a
-// deletion; none of it reads.
+// grow sets the larger number of shards and the earlier time, and removes a deletion. It reads nothing.
 func (s *Store) grow(ctx context.Context, growths []store.Growth) error {
 	mutations := make([]*pb.Mutation, len(growths))
 	created := now().UnixMicro()
 	for i, r := range growths {
 		mutations[i] = &pb.Mutation{
 			Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
-			PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without it the upsert would wipe the record first
+			PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without the mask the upsert would clear the record first
 			PropertyTransforms: []*pb.PropertyTransform{
 				{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(r.Shards))}},
 				{Property: "created", TransformType: &pb.PropertyTransform_Minimum{Minimum: integer(created)}},

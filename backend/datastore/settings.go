@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// SetWindow is one try of a transaction on the meta record. Like ResetCounter it works in a
-// store that was opened for reading.
+// SetWindow makes one attempt at a transaction on the meta record. Like ResetCounter it also works with
+// ReadOnly.
 func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
 	if window <= 0 {
 		return set, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
@@ -40,8 +40,8 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 	return set, s.confirm(ctx, "set the window")
 }
 
-// settingsProperties are the properties of the meta record that hold settings. Durations are as Go writes
-// them; pace and pace_until are null where there are none.
+// settingsProperties returns the properties of the meta record for the settings. Durations are in Go's
+// notation. pace and pace_until are null without a pace.
 func settingsProperties(x store.Settings) map[string]*pb.Value {
 	properties := map[string]*pb.Value{
 		"version": integer(x.Version), "window": text(x.Window.String()), "since": instant(x.Since),
@@ -67,8 +67,8 @@ func settingsOf(f *fields) store.Settings {
 	return x
 }
 
-// An identity keeps cached totals of different databases apart. A database that was copied has
-// the id of the original, and another name.
+// An identity separates the cached totals of different databases. A copied database has the original's
+// id, but another name.
 type identity struct {
 	prefix string
 	key    [sha256.Size]byte
@@ -84,8 +84,8 @@ func identityOf(cfg Config, m *metaRecord) (x identity) {
 	return x
 }
 
-// CacheIdentity is the prefix under which a cache keeps totals of this database, and the key of their
-// checksums. It is the same in all processes.
+// CacheIdentity returns the prefix of this database's cache keys, and the key of their checksums. Both
+// are the same in all processes.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 	return s.identity.prefix, s.identity.key
 }

@@ -31,7 +31,7 @@ func check(t testing.TB, s *Store) store.Checked {
 	return checked
 }
 
-// Of processes that open an empty database at once one makes the meta record, and all go by it.
+// Of several processes that open an empty database at once, one makes the meta record, and all use it.
 func TestOneProcessMakesTheMetaRecord(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -79,7 +79,7 @@ func TestSettingsThatSayNothingAreRefused(t *testing.T) {
 	}
 }
 
-// A window whose answer was lost is set again: that is one change.
+// A SetWindow whose answer was lost is repeated; that is a single change.
 func TestSetWindowAnswerLost(t *testing.T) {
 	t.Parallel()
 	p := &tap{}
@@ -99,7 +99,7 @@ func TestSetWindowAnswerLost(t *testing.T) {
 		return true, status.Error(codes.Unavailable, "connection lost")
 	})
 	if _, err := s.SetWindow(t.Context(), day); err == nil || errors.Is(err, countmill.ErrUnavailable) {
-		t.Errorf("the answer was lost: got error %v, want one that leaves it open", err)
+		t.Errorf("the answer was lost: got error %v, want an error with an unknown outcome", err)
 	}
 	set, err := s.SetWindow(t.Context(), day)
 	if err != nil || set.Version != 2 || set.Window != day {
@@ -107,7 +107,7 @@ func TestSetWindowAnswerLost(t *testing.T) {
 	}
 }
 
-// It needs no transforms, and so works where only totals are read; a reset keeps it.
+// SetWindow uses no transforms, so it works with ReadOnly; a reset keeps the window.
 func TestSetWindowOfAReader(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
@@ -125,7 +125,7 @@ func TestSetWindowOfAReader(t *testing.T) {
 	}
 }
 
-// The whole course of changes, by a service whose clock runs ahead.
+// The whole series of changes, with a service whose clock runs ahead.
 func TestWindowChangesOverDays(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64

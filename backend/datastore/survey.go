@@ -19,7 +19,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// ShardsOf queries the shards of a counter by the one property that is indexed.
+// ShardsOf queries the shards of a counter by their one indexed property.
 func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	page, err := s.survey(ctx, []*pb.Filter{byCounter(pb.PropertyFilter_EQUAL, counter)}, nil, 2*countmill.MaxShards)
 	slices.SortFunc(page.Shards, func(a, b store.Shard) int { return a.Number - b.Number })
@@ -27,8 +27,8 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, 
 	return page, err
 }
 
-// ShardPage queries shards in the order of their counters. A page's Next is where the
-// query's results end.
+// ShardPage queries shards in the order of their counters. A page's Next is the cursor after its last
+// result.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	filters := []*pb.Filter{byCounter(pb.PropertyFilter_GREATER_THAN_OR_EQUAL, prefix)}
 	if end := successor(prefix); end != "" {
@@ -43,7 +43,7 @@ func byCounter(op pb.PropertyFilter_Operator, name string) *pb.Filter {
 	}}}
 }
 
-// survey reads shards, and then the records of their counters as of the same moment.
+// survey reads shards, and then the records of their counters at the same moment.
 func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, limit int) (page store.ShardPage, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, l
 	}
 	when, err := s.collect(ctx, q, limit, &page)
 	if err != nil {
-		return store.ShardPage{}, s.explain("look shards through", err)
+		return store.ShardPage{}, s.explain("list shards", err)
 	}
 	if page.At = sent; when != nil {
 		page.At = when.AsTime()
@@ -69,7 +69,7 @@ func (s *Store) survey(ctx context.Context, filters []*pb.Filter, from []byte, l
 	if page.Records, err = s.recordsAt(ctx, when, page.Shards); err != nil {
 		return store.ShardPage{}, err
 	}
-	return page, s.confirm(ctx, "look shards through")
+	return page, s.confirm(ctx, "list shards")
 }
 
 // collect runs a query until it has limit shards or ends.
@@ -106,14 +106,14 @@ func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shar
 	records := make(map[string]int)
 	for i := range shards {
 		if r := (ref{kindCounter, shards[i].Counter}); shards[i].Counter != "" && (len(refs) == 0 || refs[len(refs)-1] != r) {
-			refs = append(refs, r) // the shards of one counter stand together
+			refs = append(refs, r) // the shards of one counter are consecutive
 		}
 	}
 	for len(refs) > 0 {
 		lot := refs[:min(len(refs), maxKeys)]
 		found, deferred, _, err := s.lookup(ctx, at(when), lot)
 		if err != nil {
-			return nil, s.explain("look records up", err)
+			return nil, s.explain("look up records", err)
 		}
 		for r, e := range found {
 			f := fields{entity: e}
@@ -126,7 +126,7 @@ func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shar
 	return records, nil
 }
 
-// shardOf reads a shard. What a reader looks up by its key has to stand under that key.
+// shardOf reads a shard. It reports a shard with another key than readers look up as bad.
 func shardOf(r *pb.EntityResult) store.Shard {
 	f := fields{entity: r.GetEntity()}
 	key := refOf(r.GetEntity().GetKey())
@@ -134,7 +134,7 @@ func shardOf(r *pb.EntityResult) store.Shard {
 	digits := key.name[strings.LastIndexByte(key.name, ':')+1:]
 	n, err := strconv.Atoi(digits)
 	if shard.Number = n; err != nil || n < 0 || key != shardRef(wire.ShardHash(shard.Counter, n), shard.Counter, n) {
-		shard.Number, shard.Bad = max(n, 0), fmt.Sprintf("its key %q is not that of a shard of this counter", key.name)
+		shard.Number, shard.Bad = max(n, 0), fmt.Sprintf("its key %q does not belong to a shard of this counter", key.name)
 	}
 	shard.Count = f.integer("count")
 	shard.Overflow = shard.Count == math.MaxInt64 || shard.Count == math.MinInt64
@@ -144,8 +144,7 @@ func shardOf(r *pb.EntityResult) store.Shard {
 	return shard
 }
 
-// ViewAt opens a view of a moment that is over, by less than an hour: the service keeps no
-// more of the past.
+// ViewAt opens a view of a past moment, less than an hour ago: the service keeps no older versions.
 func (s *Store) ViewAt(moment time.Time) store.View {
 	return &view{store: s, when: timestamppb.New(moment), asOf: moment}
 }

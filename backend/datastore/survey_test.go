@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A shard under another's key is found, though no reader looks there; and each shard
-// says when it was last written.
+// A survey finds a shard under another shard's key, although no reader looks there. Each shard has the
+// time of its last write.
 func TestSurveySeesForeignShards(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))

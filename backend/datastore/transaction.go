@@ -7,14 +7,14 @@ import (
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 )
 
-// rollbackTimeout bounds the end of a transaction that came to nothing.
+// rollbackTimeout bounds the rollback of a transaction.
 const rollbackTimeout = 5 * time.Second
 
-// A planFunc makes the mutations of a transaction from what it found and when.
+// A planFunc makes the mutations of a transaction from the entities that it read, and from their time.
 type planFunc func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error)
 
-// readModifyWrite is one try of a transaction. Nothing is applied when plan returns an
-// error or no mutations.
+// readModifyWrite makes one attempt at a transaction. It applies nothing if plan returns an error or no
+// mutations.
 func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) error {
 	begun, err := s.stub.BeginTransaction(ctx, &pb.BeginTransactionRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
@@ -40,7 +40,7 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) 
 	return nil
 }
 
-// lookupIn also returns when it first read.
+// lookupIn reads in a transaction. It also returns the time of the first answer.
 func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (all map[ref]*pb.Entity, when time.Time, err error) {
 	options := &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
 	all = make(map[ref]*pb.Entity, len(refs))
@@ -63,8 +63,8 @@ func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (all map[re
 	return all, when, nil
 }
 
-// rollback gives the transaction's locks back: others would wait for them until the
-// server ends it. Its answer changes nothing.
+// rollback releases the transaction's locks: others would wait until the server ends it. Its result
+// does not matter.
 func (s *Store) rollback(ctx context.Context, tx []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()

@@ -16,8 +16,7 @@ import (
 // View opens a view. It costs nothing until the first call.
 func (s *Store) View() store.View { return &view{store: s} }
 
-// A view reads at one moment. There is nothing to release: the service keeps the past
-// for an hour.
+// A view reads at one moment. It holds no resources: the service keeps the past for an hour.
 type view struct {
 	store *Store
 	when  *timestamppb.Timestamp // nil before the first call
@@ -32,7 +31,7 @@ func (v *view) call(ctx context.Context) (context.Context, context.CancelFunc, e
 	return v.store.call(ctx)
 }
 
-// pin fixes the view's moment: that of its first answer.
+// pin sets the view's moment to the time of its first answer.
 func (v *view) pin(when *timestamppb.Timestamp) error {
 	if !v.asOf.IsZero() {
 		return nil
@@ -44,7 +43,7 @@ func (v *view) pin(when *timestamppb.Timestamp) error {
 	return nil
 }
 
-// Lookup is one call.
+// Lookup makes one call.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	ctx, cancel, err := v.call(ctx)
 	if err != nil {
@@ -85,8 +84,8 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 	return values, nil
 }
 
-// valueOf reads a record or a shard. Increments stop at either end of int64, so a count
-// that stands there is not a sum.
+// valueOf reads a record or a shard. Increments have no effect at an end of int64, so a count with that
+// value is not a sum.
 func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	if e == nil {
 		return store.Value{}, nil
@@ -126,8 +125,8 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	return records, v.pin(when)
 }
 
-// prefixSpan is the range of counters that begin with prefix and come after after. There
-// are none where the two are not UTF-8, as names are.
+// prefixSpan returns the range of counters that begin with prefix and come after after. If one of the
+// two is not UTF-8 there are none, because names are UTF-8.
 func prefixSpan(prefix, after string) (sp span, some bool) {
 	if !utf8.ValidString(prefix) || !utf8.ValidString(after) {
 		return span{}, false
@@ -141,8 +140,8 @@ func prefixSpan(prefix, after string) (sp span, some bool) {
 	return sp, sp.to == "" || after < sp.to
 }
 
-// successor is the first string after all that begin with prefix, empty where there is
-// none. It is UTF-8: the last character that has a successor moves on to it.
+// successor returns the first string after all that begin with prefix, or "" if there is none. It is
+// UTF-8: the last character that has a successor is replaced by it.
 func successor(prefix string) string {
 	for prefix != "" {
 		r, size := utf8.DecodeLastRuneInString(prefix)
@@ -151,14 +150,14 @@ func successor(prefix string) string {
 			continue
 		}
 		if r++; r == 0xd800 {
-			r = 0xe000 // what lies between is no character
+			r = 0xe000 // the numbers in between are not characters
 		}
 		return prefix + string(r)
 	}
 	return ""
 }
 
-// ReadTime is the view's moment, zero before the first call.
+// ReadTime returns the view's moment, or zero before the first call.
 func (v *view) ReadTime() time.Time { return v.asOf }
 
 // Close ends the view.

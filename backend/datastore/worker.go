@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// tidyEvery is how often an aggregator looks for records of workers that have gone.
+	// tidyEvery is how often an aggregator looks for records of ended workers.
 	tidyEvery = time.Hour
 	// forgotten is how long after its expiry a worker's record is removed.
 	forgotten = 24 * time.Hour
 )
 
-// Beat replaces the worker's record, and now and then removes those of workers that
-// have gone for good.
+// Beat replaces the worker's record. Now and then it also removes records of workers that ended long
+// ago.
 func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return nil
 }
 
-// tidy fails in silence: the next one does it.
+// tidy ignores errors: the next call tries again.
 func (s *Store) tidy(ctx context.Context) {
 	last, at := s.tidied.Load(), now()
 	if at.Sub(time.UnixMicro(last)) < tidyEvery || !s.tidied.CompareAndSwap(last, at.UnixMicro()) {
@@ -55,7 +55,7 @@ func (s *Store) tidy(ctx context.Context) {
 	_ = s.commitLots(ctx, deletes)
 }
 
-// Workers returns all workers' records in the order of their ids.
+// Workers returns the records of all workers in the order of their ids.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {

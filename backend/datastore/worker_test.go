@@ -7,14 +7,14 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Each start of an aggregator may take a new id: records of those that have gone must not
-// pile up, as readers read them all.
+// Each start of an aggregator may use a new id. Records of ended aggregators must not pile up, because
+// readers read all of them.
 func TestRecordsOfGoneWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
 	for id, age := range map[string]time.Duration{"gone": 25 * time.Hour, "stale": 23 * time.Hour, "fresh": -time.Minute} {
 		s := openStore(t, cfg)
-		s.tidied.Store(now().UnixMicro()) // not yet
+		s.tidied.Store(now().UnixMicro()) // not due yet
 		if err := s.Beat(t.Context(), store.Worker{ID: id, Expires: now().Add(-age)}); err != nil {
 			t.Fatal(err)
 		}

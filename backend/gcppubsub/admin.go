@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// What a subscription of ours is made with.
+// The settings of a subscription that Create makes.
 const (
 	ackDeadline      = 10 * time.Second
 	retention        = 7 * 24 * time.Hour
@@ -24,7 +24,8 @@ const (
 	deliveryAttempts = 100
 )
 
-// prepare makes what is missing where it may, and checks what will be used.
+// prepare makes missing topics and subscriptions if the configuration allows it, and checks the ones
+// that the bus will use.
 func (b *Bus) prepare(ctx context.Context) error {
 	if b.cfg.Create {
 		if err := b.create(ctx); err != nil {
@@ -37,17 +38,17 @@ func (b *Bus) prepare(ctx context.Context) error {
 		}
 	}
 	if b.cfg.Subscription == "" || b.cfg.Create {
-		return nil // one that was there before is checked by Subscribe
+		return nil // Subscribe checks a subscription that existed before
 	}
 	_, err := b.lookUp(ctx)
 	if !b.cfg.ReceiveOnly && status.Code(err) == codes.PermissionDenied {
-		return nil // a process that only publishes may be given a name it has no rights on
+		return nil // a process that only publishes may have no rights on the subscription
 	}
 	return err
 }
 
-// create makes topic, dead-letter topic and subscription. Others may do so at the same
-// time.
+// create makes the topic, the dead-letter topic and the subscription. Other processes may do the same
+// at the same time.
 func (b *Bus) create(ctx context.Context) error {
 	topics := []string{b.cfg.topicName()}
 	dead := ""
@@ -83,7 +84,7 @@ func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 		Topic:                    topic,
 		AckDeadlineSeconds:       int32(ackDeadline / time.Second),
 		MessageRetentionDuration: durationpb.New(retention),
-		ExpirationPolicy:         &pubsubpb.ExpirationPolicy{}, // without a TTL: never
+		ExpirationPolicy:         &pubsubpb.ExpirationPolicy{}, // without a TTL the subscription never expires
 		RetryPolicy: &pubsubpb.RetryPolicy{
 			MinimumBackoff: durationpb.New(minRetry),
 			MaximumBackoff: durationpb.New(maxRetry),
@@ -91,7 +92,7 @@ func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 	}
 }
 
-// createTopic looks first: the right to look is more common than the right to make.
+// createTopic looks for the topic first: more callers may look than create.
 func (b *Bus) createTopic(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -106,10 +107,9 @@ func (b *Bus) createTopic(ctx context.Context, name string) error {
 	return b.explain(err, "create topic "+name)
 }
 
-// createSubscription leaves the retry policy out against an emulator: Google's delivers
-// nothing again with one, once several messages of a killed process expire a second
-// time in one millisecond. It then notes one of them twice, does not find it the second
-// time, and the thread that delivers again ends.
+// createSubscription leaves the retry policy out against Google's emulator. With one, the emulator
+// stops redelivering after several messages of a killed process expire again in the same millisecond:
+// it lists one of them twice, does not find it the second time, and its redelivery thread ends.
 func (b *Bus) createSubscription(ctx context.Context, s *pubsubpb.Subscription) error {
 	if b.cfg.EmulatorHost != "" {
 		s.RetryPolicy = nil
@@ -127,7 +127,7 @@ func (b *Bus) createSubscription(ctx context.Context, s *pubsubpb.Subscription) 
 	return b.explain(err, "create subscription "+s.Name)
 }
 
-// checkTopic also asks for one subscription: what is published without one is gone.
+// checkTopic also looks for a subscription of the topic: a message published without one is lost.
 func (b *Bus) checkTopic(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -137,12 +137,12 @@ func (b *Bus) checkTopic(ctx context.Context) error {
 	}
 	_, err := b.admin.TopicAdminClient.ListTopicSubscriptions(ctx, &pubsubpb.ListTopicSubscriptionsRequest{Topic: name, PageSize: 1}).Next()
 	if errors.Is(err, iterator.Done) {
-		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops what is published to it; %s", name, b.subscriptionCommand())
+		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it; %s", name, b.subscriptionCommand())
 	}
 	return b.explain(err, "topic "+name)
 }
 
-// lookUp asks for the subscription and refuses one that this process cannot use.
+// lookUp gets the subscription. It returns an error if this process cannot use it.
 func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -152,21 +152,21 @@ func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 	case err != nil:
 		return nil, b.explain(err, "subscription "+name)
 	case s.Topic == "_deleted-topic_":
-		return nil, fmt.Errorf("the topic of subscription %s was deleted: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())
+		return nil, fmt.Errorf("the topic of subscription %s was deleted, so it gets no more messages; delete it and %s", name, b.subscriptionCommand())
 	case s.Topic != b.cfg.topicName() && !b.cfg.AnyTopic:
 		return nil, fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName())
 	case s.Detached:
-		return nil, fmt.Errorf("subscription %s is detached from its topic: it gets nothing any more; delete it and %s", name, b.subscriptionCommand())
+		return nil, fmt.Errorf("subscription %s is detached from its topic, so it gets no more messages; delete it and %s", name, b.subscriptionCommand())
 	case s.PushConfig.GetPushEndpoint() != "" || s.BigqueryConfig != nil || s.CloudStorageConfig != nil:
-		return nil, fmt.Errorf("subscription %s delivers elsewhere by itself: it must be a pull subscription", name)
+		return nil, fmt.Errorf("subscription %s pushes its messages elsewhere; it must be a pull subscription", name)
 	}
 	return s, nil
 }
 
-// warn logs settings of the subscription that harm.
+// warn logs the subscription's settings that cause harm.
 func (b *Bus) warn(s *pubsubpb.Subscription) {
 	if harm := harmful(s); len(harm) > 0 {
-		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the subscription has settings that harm",
+		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the subscription has harmful settings",
 			slog.String("subscription", s.Name), slog.String("settings", strings.Join(harm, "; ")))
 	}
 }
@@ -180,17 +180,17 @@ func harmful(s *pubsubpb.Subscription) []string {
 	}
 	add(s.Filter != "", "a filter drops messages uncounted")
 	add(len(s.MessageTransforms) > 0, "message transforms change or drop messages uncounted")
-	add(s.EnableMessageOrdering, "message ordering keeps windows small")
-	add(s.EnableExactlyOnceDelivery, "exactly-once delivery is slower and gains nothing here")
-	add(s.ExpirationPolicy.GetTtl() != nil, "it expires when unused")
-	add(s.MessageRetentionDuration != nil && s.MessageRetentionDuration.AsDuration() < 24*time.Hour, "it keeps messages for less than a day")
+	add(s.EnableMessageOrdering, "message ordering makes batches small")
+	add(s.EnableExactlyOnceDelivery, "exactly-once delivery is slower and has no benefit here")
+	add(s.ExpirationPolicy.GetTtl() != nil, "the subscription expires when unused")
+	add(s.MessageRetentionDuration != nil && s.MessageRetentionDuration.AsDuration() < 24*time.Hour, "messages are kept for less than a day")
 	dead := s.DeadLetterPolicy
 	add(dead != nil && dead.MaxDeliveryAttempts < deliveryAttempts,
-		fmt.Sprintf("fewer than %d delivery attempts take messages away during an outage", deliveryAttempts))
+		fmt.Sprintf("fewer than %d delivery attempts move messages away during an outage", deliveryAttempts))
 	return harm
 }
 
-// explain says what to do about the answers that need a person. It returns nil for nil.
+// explain adds the remedy to errors that a person must resolve. It returns nil for nil.
 func (b *Bus) explain(err error, what string) error {
 	hint := ""
 	code := status.Code(err)
@@ -219,7 +219,7 @@ func (b *Bus) explain(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// missing names the command that makes what was not found.
+// missing returns the command that creates the missing topic or subscription.
 func (b *Bus) missing(what string) string {
 	if strings.Contains(what, "subscription") {
 		return b.subscriptionCommand()

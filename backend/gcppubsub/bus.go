@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A Bus is one topic, and at most one subscription of it. All its methods may be called
-// at once. Close it.
+// A Bus is one topic, and at most one subscription of it. All methods are safe for concurrent use.
+// Close it after use.
 type Bus struct {
 	cfg       Config
 	options   []option.ClientOption
@@ -26,16 +26,16 @@ type Bus struct {
 	publisher *googlecloud.Publisher // nil with ReceiveOnly
 	stats     stats
 	health    health
-	gone      atomic.Bool // Publish was told that the topic is gone
+	gone      atomic.Bool // Publish got the answer that the topic is gone
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	mu         sync.Mutex // for all below
+	mu         sync.Mutex // guards the fields below
 	closed     bool
 	publishing sync.WaitGroup // added to only while not closed
-	receiving  chan struct{}  // of the subscription there is: closed when it has ended
-	endErr     error          // how the latest one ended
+	receiving  chan struct{}  // the current subscription's: closed when it has ended
+	endErr     error          // the error with which the latest one ended
 	closing    sync.Once
 	closeErr   error
 }
@@ -45,9 +45,9 @@ var (
 	_ message.Subscriber = (*Bus)(nil)
 )
 
-// Publish sends the messages one after the other and waits for each; send several by
-// several calls at once. The package comment says what the answers mean. It takes at
-// most PublishTimeout.
+// Publish sends the messages one after the other and waits for each. To send several at once, call it
+// from several goroutines. A call takes at most PublishTimeout. The package comment explains the
+// errors.
 func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	if err := b.checkName(topic); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// publish waits, once the topic was gone, until it has a subscription too: Pub/Sub would
-// take messages before that, and drop them.
+// publish first waits for a subscription if the topic was gone before: Pub/Sub would accept messages
+// without one, and drop them.
 func (b *Bus) publish(topic string, messages []*message.Message) error {
 	if b.gone.Load() {
 		if err := b.checkTopic(b.life); err != nil {
@@ -92,16 +92,15 @@ func (b *Bus) checkName(topic string) error {
 	return nil
 }
 
-// Subscribe receives messages until ctx ends; the package comment says what becomes of
-// those that are here then. The channel is closed when that has been done, and also
-// when Pub/Sub ends the stream for good: subscribe again. There is one subscription at
-// a time.
+// Subscribe receives messages until ctx ends. The package comment says what happens to messages that
+// are here at that time. Subscribe then closes the channel. It also closes the channel when Pub/Sub
+// ends the stream for good: subscribe again. There is one subscription at a time.
 func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := b.checkName(topic); err != nil {
 		return nil, err
 	}
 	if b.cfg.Subscription == "" {
-		return nil, errors.New("gcppubsub: no subscription is named")
+		return nil, errors.New("gcppubsub: Subscription is empty: name a subscription")
 	}
 	ended, err := b.claim()
 	if err != nil {
@@ -115,13 +114,13 @@ func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Mess
 	}
 	go func() {
 		err := s.run()
-		defer close(s.out) // last: whoever sees it may subscribe again
+		defer close(s.out) // last, because a receiver of the close may subscribe again
 		b.release(ended, err)
 	}()
 	return s.out, nil
 }
 
-// claim takes the place of the one subscription.
+// claim reserves the place of the one subscription.
 func (b *Bus) claim() (ended chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +128,7 @@ func (b *Bus) claim() (ended chan struct{}, err error) {
 	case b.closed:
 		return nil, fmt.Errorf("gcppubsub: %w", countmill.ErrClosed)
 	case b.receiving != nil:
-		return nil, errors.New("gcppubsub: there is a subscription already; Pub/Sub shares messages among processes")
+		return nil, errors.New("gcppubsub: this bus has a subscription already; one is enough, because Pub/Sub shares messages among processes")
 	}
 	b.receiving = make(chan struct{})
 	return b.receiving, nil
@@ -142,9 +141,9 @@ func (b *Bus) release(ended chan struct{}, err error) {
 	close(ended)
 }
 
-// Ready returns nil while messages can come in, else why not: nothing is subscribed,
-// the stream is broken, or the subscription cannot be asked for. A process that only
-// publishes does not ask.
+// Ready returns nil while messages can arrive. Otherwise the error says why not: nothing is subscribed,
+// the stream is broken, or the subscription does not answer. A process that only publishes need not
+// call it.
 func (b *Bus) Ready() error {
 	b.mu.Lock()
 	closed, receiving, endErr := b.closed, b.receiving != nil, b.endErr
@@ -160,9 +159,9 @@ func (b *Bus) Ready() error {
 	return b.health.err()
 }
 
-// Close ends the subscription as the end of its context does, waits for calls of
-// Publish, and disconnects. Close it after its publisher and aggregator: later calls
-// get countmill.ErrClosed. It may be called again.
+// Close ends the subscription as the end of its context does, waits for calls of Publish, and
+// disconnects. Close the bus after its publisher and aggregator: later calls return
+// countmill.ErrClosed. A second call does nothing.
 func (b *Bus) Close() error {
 	b.closing.Do(func() { b.closeErr = b.close() })
 	return b.closeErr

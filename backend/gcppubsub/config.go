@@ -11,67 +11,65 @@ import (
 	"time"
 )
 
-// A Config names a topic and how it is used. Project and Topic are required.
+// A Config names a topic and says how to use it. Project and Topic are required.
 type Config struct {
 	// Project is the id of the Google Cloud project.
 	Project string
 
-	// Topic is the id of the topic. Publish and Subscribe take no other.
+	// Topic is the id of the topic. Publish and Subscribe refuse any other topic.
 	Topic string
 
-	// Subscription is the id of the subscription. Default: none, Subscribe is refused.
+	// Subscription is the id of the subscription. Default "": Subscribe returns an error.
 	Subscription string
 
-	// ReceiveOnly is for a process that publishes nothing: it needs no rights on the
-	// topic then. Default false.
+	// ReceiveOnly is for a process that publishes nothing. It then needs no rights on the topic.
+	// Default false.
 	ReceiveOnly bool
 
-	// Create makes a topic or subscription that is missing. Default false; always on
-	// against an emulator.
+	// Create makes a missing topic or subscription. Default false; always true against an emulator.
 	Create bool
 
-	// DeadLetterTopic is the topic to which a subscription that Create makes moves
-	// messages after 100 deliveries. It is made with a subscription of the same name, as
-	// Pub/Sub drops what nobody subscribes to. Default: none.
+	// DeadLetterTopic is the topic to which Pub/Sub moves a message after 100 deliveries, if Create
+	// makes the subscription. Create also makes this topic and a subscription of the same name, because
+	// Pub/Sub drops messages of a topic without a subscription. Default "": none.
 	DeadLetterTopic string
 
-	// AnyTopic takes a subscription whatever its topic is, and makes nothing: for the one
-	// that keeps what Pub/Sub gave up. Topic is then a name of ours. Needs ReceiveOnly.
-	// Default false.
+	// AnyTopic accepts a subscription of any topic, and makes nothing. It is for reading the
+	// subscription of a dead-letter topic. Topic is then only a local name. Needs ReceiveOnly. Default
+	// false.
 	AnyTopic bool
 
 	// EmulatorHost is HOST:PORT of an emulator. Default: PUBSUB_EMULATOR_HOST.
 	EmulatorHost string
 
-	// MaxOutstanding is the most messages held unacked, at 11 KB (measured) and two
-	// goroutines each. More than an aggregator holds is of no use, less keeps its windows
-	// from filling. Default 20,000.
+	// MaxOutstanding is the most unacked messages. Each takes 11 KB (measured) and two goroutines. More
+	// than an aggregator holds has no use; fewer keep its windows from filling. Default 20,000.
 	MaxOutstanding int
 
-	// MaxBytes is the most bytes of messages held unacked. A message that was delivered leaves
-	// its bytes to the subscriber, so this is also the most memory of the others. Default 128 MiB.
+	// MaxBytes is the most bytes of unacked messages. A delivered message's bytes belong to the
+	// subscriber, so this also bounds the memory of the undelivered ones. Default 128 MiB.
 	MaxBytes int
 
-	// PublishTimeout bounds a call of Publish, and how long after its error the message
-	// may still arrive. Default 10s.
+	// PublishTimeout bounds a call of Publish. After an error, the message may still arrive for as
+	// long. Default 10s.
 	PublishTimeout time.Duration
 
-	// AckExtension is by how much leases are extended at a time: how long the messages of
-	// a process that died are hidden. From 10s to 10m. Default 10s.
+	// AckExtension is the length of a lease, each time that it is extended. The messages of a process
+	// that died stay hidden for as long. From 10s to 10m. Default 10s.
 	AckExtension time.Duration
 
-	// MaxExtension is how long a message's lease is extended at all. Afterwards it goes
-	// to others too, and counts as one more delivery. Default 1h.
+	// MaxExtension is how long a message's lease is extended in total. After it, Pub/Sub delivers the
+	// message again, to any process. Default 1h.
 	MaxExtension time.Duration
 
-	// ProbeEvery is how often the subscription is asked for while messages are received.
-	// Each is an administrator operation of the project's quota. Default 10s.
+	// ProbeEvery is how often the bus looks the subscription up while it receives. Each look-up is an
+	// administrator operation of the project's quota. Default 10s.
 	ProbeEvery time.Duration
 
-	// CloseTimeout bounds how long a subscription waits for acks to leave. Default 10s.
+	// CloseTimeout bounds how long a subscription waits for its last acks to be sent. Default 10s.
 	CloseTimeout time.Duration
 
-	// Logger. Default: discards.
+	// Logger gets changes and harmful settings. Default discards.
 	Logger *slog.Logger
 }
 
@@ -91,7 +89,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports every problem at once.
+// validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
 	if c.Project == "" || strings.ContainsAny(c.Project, "/ ") {
@@ -105,7 +103,7 @@ func (c Config) validate() error {
 		errs = append(errs, checkID("DeadLetterTopic", c.DeadLetterTopic))
 	}
 	if c.DeadLetterTopic == c.Topic && c.Topic != "" {
-		errs = append(errs, errors.New("DeadLetterTopic must be another than Topic"))
+		errs = append(errs, errors.New("DeadLetterTopic must differ from Topic"))
 	}
 	if c.ReceiveOnly && c.Subscription == "" {
 		errs = append(errs, errors.New("Subscription must be set with ReceiveOnly"))

@@ -1,18 +1,18 @@
-// Package gcppubsub is a bus over Google Cloud Pub/Sub. It implements Watermill's
-// message.Publisher and message.Subscriber with Watermill's Google publisher and
-// subscriber, and adds what a pipeline that must not lose or repeat needs: acks that
-// leave before the subscriber ends, one stream a process, errors that name the command
-// that mends them, and a subscriber that says when it is deaf.
+// Package gcppubsub is a bus over Google Cloud Pub/Sub. It implements Watermill's message.Publisher and
+// message.Subscriber with Watermill's Google publisher and subscriber. It adds four things that a
+// pipeline without loss or repetition needs: acks are sent before the subscriber ends, each process has
+// one stream, errors name the command that fixes them, and a subscriber that receives nothing reports
+// it.
 //
 // # Delivery semantics
 //
-// At least once, in no order. Publish returns nil when Pub/Sub has the messages
-// durably. After any error but countmill.ErrClosed the message may have been taken, and
-// may still be for PublishTimeout: send it again.
+// At least once, in no order. Publish returns nil when Pub/Sub has stored the messages durably. After
+// any error but countmill.ErrClosed, Pub/Sub may have the message, or may get it within PublishTimeout:
+// send it again.
 //
-// A message is delivered until it is acked; a subscriber may hold MaxOutstanding
-// messages. Their leases are extended for MaxExtension, by AckExtension at a time, so
-// that those of a process that dies come back within AckExtension.
+// Pub/Sub delivers a message until it is acked. A subscriber may hold MaxOutstanding messages. Their
+// leases are extended for up to MaxExtension, by AckExtension at a time. So the messages of a process
+// that dies are delivered again within AckExtension.
 //
 // When the context of Subscribe ends, or Close is called:
 //
@@ -21,28 +21,28 @@
 //	delivered and not settled                    back, to be delivered again
 //	taken from Pub/Sub and not delivered yet     back
 //
-// Watermill's subscriber alone gives back the first kind too, when it has not passed
-// the ack on yet (watermill#446).
+// Watermill's subscriber alone also gives back a message of the first kind if it has not sent the ack
+// yet (watermill#446).
 //
-// Payload and attributes are delivered as they are, whoever published them, and are then
-// the subscriber's alone: Pub/Sub's client keeps neither until the ack. Every
-// message carries Pub/Sub's id, topic and publish time under the names aggregator.Meta...
+// Payload and attributes are delivered unchanged, whoever published them. They then belong to the
+// subscriber alone: Pub/Sub's client does not keep them until the ack. Every message carries Pub/Sub's
+// id, topic and publish time under the names aggregator.Meta...
 //
-// # What is checked
+// # Checks
 //
-// Open asks for the topic, and that it has a subscription: Pub/Sub drops what is
-// published to a topic without one. Subscribe asks for the subscription, refuses one
-// that cannot be pulled from, is detached or belongs to another topic, and warns of
-// settings that harm. Every ProbeEvery it is asked for again while messages are
-// received: a stream to a server that hangs looks like a quiet one.
+// Open looks up the topic, and whether it has a subscription: Pub/Sub drops messages that are published
+// to a topic without one. Subscribe looks up the subscription. It refuses it if it cannot be pulled
+// from, is detached or belongs to another topic, and warns of harmful settings. While messages are
+// received, the bus looks the subscription up every ProbeEvery: the stream of a hanging server looks
+// the same as a stream without messages.
 //
-// When Pub/Sub ends the stream for good (the subscription is gone, permission was
-// taken away), the channel of Subscribe is closed: subscribe again, and learn why.
-// Watermill's subscriber would back off in silence.
+// When Pub/Sub ends the stream for good (the subscription is gone, permission was revoked), the channel
+// of Subscribe is closed. The next Subscribe returns the reason. Watermill's subscriber alone would
+// retry without a word.
 //
 // # The emulator
 //
-// With EmulatorHost, or PUBSUB_EMULATOR_HOST in the environment, Google is never
-// contacted, no credentials are looked for, and Create is on. Streams to it are half-closed
-// and opened again every 3s, because it does not see that a process is dead.
+// With EmulatorHost, or PUBSUB_EMULATOR_HOST in the environment, the bus never contacts Google, needs
+// no credentials, and Create is on. Every 3s it half-closes its stream to the emulator and opens
+// another, because the emulator does not notice that a process is dead.
 package gcppubsub

@@ -20,8 +20,8 @@ func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// TestDrain stops as an aggregator does under load: it acks what it has committed, and
-// ends its subscription at once. Not one of those may come again.
+// TestDrain stops as an aggregator under load does: it acks the messages that it has committed, and
+// ends its subscription at once. None of those messages may be delivered again.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
@@ -59,7 +59,7 @@ func flood(t *testing.T, bus *gcppubsub.Bus) (stop func()) {
 	}
 }
 
-// drainOnce takes messages, acks them together and stops.
+// drainOnce receives messages, acks them together and stops.
 func drainOnce(t *testing.T, bus *gcppubsub.Bus, acked map[string]bool, byClose bool) {
 	t.Helper()
 	ctx, cancel := contextOf(t)
@@ -86,7 +86,7 @@ func drainOnce(t *testing.T, bus *gcppubsub.Bus, acked map[string]bool, byClose 
 	}
 }
 
-// comeAgain takes what is left, and counts it, for longer than leases and retry delays.
+// comeAgain receives and counts the remaining messages, for longer than leases and retry delays last.
 func comeAgain(t *testing.T, bus *gcppubsub.Bus, acked map[string]bool) (rest int) {
 	t.Helper()
 	messages := subscribe(t, bus)

@@ -11,32 +11,31 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Google's emulator does not see that a stream was broken off, whether its connection was
-// closed, reset or is silent, or the call was cancelled: it goes on to give the stream
-// messages, for a whole lease each time. It sees two things: that the client half-closes
-// the stream, and that the deadline of the call is over. So a stream to an emulator is
-// half-closed and followed by another every now and then, and has a deadline for the case
-// that this process is no more. Leases are extended while 5s of them are left: when those
-// of a dead process are over, its stream is too.
+// Google's emulator does not notice a broken stream, whether its connection was closed, was reset or is
+// silent, or the call was cancelled. It continues to give messages to that stream, for a whole lease
+// each time. It notices only two things: the client half-closes the stream, or the call's deadline
+// passes. So this package half-closes its stream to an emulator every turnAfter and opens another. The
+// deadline covers the case that the process has died. Leases are extended when 5s of them are left:
+// when the leases of a dead process end, its stream has ended too.
 const (
 	turnAfter = 3 * time.Second
-	// turnWithin is how long the emulator may take to end a stream in good order. What it
-	// sent to one that ends by its deadline waits for the end of its lease.
+	// turnWithin is how long the emulator may take to end a stream in good order. If a stream ends by
+	// its deadline instead, its last messages wait for the end of their leases.
 	turnWithin = time.Second
 )
 
-// A turning stream looks to the client library like one that stays open.
+// A turning stream is a series of streams that looks like one open stream to the client library.
 type turning struct {
 	open func(context.Context) (grpc.ClientStream, error)
 	ctx  context.Context // of the call
 
-	mu     sync.Mutex // also keeps sends and half-closes apart
+	mu     sync.Mutex // also separates sends from half-closes
 	inner  grpc.ClientStream
-	end    context.CancelFunc // of the inner stream
+	end    context.CancelFunc // ends the inner stream
 	first  any                // the request that names the subscription
 	turn   *time.Timer
-	closed bool // by the caller
-	turned bool // half-closed here
+	closed bool // the caller has half-closed
+	turned bool // this package has half-closed the inner stream
 }
 
 func newTurning(ctx context.Context, open func(context.Context) (grpc.ClientStream, error)) (*turning, error) {
@@ -46,7 +45,7 @@ func newTurning(ctx context.Context, open func(context.Context) (grpc.ClientStre
 	return t, t.nextLocked()
 }
 
-// nextLocked opens an inner stream in the place of the one before.
+// nextLocked replaces the inner stream by a new one.
 func (t *turning) nextLocked() error {
 	t.stopLocked()
 	ctx, cancel := context.WithTimeout(t.ctx, turnAfter+turnWithin)
@@ -62,7 +61,7 @@ func (t *turning) nextLocked() error {
 	}
 	err = inner.SendMsg(t.first)
 	if errors.Is(err, io.EOF) {
-		return nil // RecvMsg says why
+		return nil // RecvMsg returns the error
 	}
 	return err
 }
@@ -81,7 +80,7 @@ func (t *turning) halfClose(inner grpc.ClientStream) {
 		return
 	}
 	t.turned = true
-	_ = inner.CloseSend() // RecvMsg says why not
+	_ = inner.CloseSend() // RecvMsg returns the error
 }
 
 func (t *turning) current() grpc.ClientStream {
@@ -90,7 +89,7 @@ func (t *turning) current() grpc.ClientStream {
 	return t.inner
 }
 
-// RecvMsg goes on with the next stream when the server has ended one in good order.
+// RecvMsg continues with the next stream when the server has ended one in good order.
 func (t *turning) RecvMsg(m any) error {
 	for {
 		err := t.current().RecvMsg(m)
@@ -117,8 +116,8 @@ func (t *turning) ended(err error) (again bool, _ error) {
 	return true, nil
 }
 
-// SendMsg drops what comes between two streams. After the first request the client
-// library sends only signs of life here, and the next stream begins with that one.
+// SendMsg drops messages between two streams. After the first request the client library only sends
+// signs of life here, and the next stream begins with that first request.
 func (t *turning) SendMsg(m any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,13 +130,13 @@ func (t *turning) SendMsg(m any) error {
 	return t.inner.SendMsg(m)
 }
 
-// Header is that of the latest inner stream.
+// Header returns the header of the latest inner stream.
 func (t *turning) Header() (metadata.MD, error) { return t.current().Header() }
 
-// Trailer is that of the latest inner stream.
+// Trailer returns the trailer of the latest inner stream.
 func (t *turning) Trailer() metadata.MD { return t.current().Trailer() }
 
-// Context is that of the call.
+// Context returns the context of the call.
 func (t *turning) Context() context.Context { return t.ctx }
 
 // CloseSend half-closes for the caller: no stream follows.

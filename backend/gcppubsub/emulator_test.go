@@ -15,7 +15,7 @@ import (
 type streamFake struct {
 	grpc.ClientStream
 	ctx    context.Context
-	deaf   bool          // does not see that it is half-closed
+	deaf   bool          // does not notice a half-close
 	closed chan struct{} // by CloseSend
 	sent   []any
 }
@@ -44,7 +44,7 @@ func (f *streamFake) RecvMsg(any) error {
 	}
 }
 
-// newTurningFake returns a turning stream and, later, the inner ones it opened.
+// newTurningFake returns a turning stream and a function that returns its inner streams so far.
 func newTurningFake(t *testing.T, deaf bool) (turning *turning, opened func() []*streamFake) {
 	t.Helper()
 	var all []*streamFake
@@ -62,8 +62,8 @@ func newTurningFake(t *testing.T, deaf bool) (turning *turning, opened func() []
 	return turning, func() []*streamFake { return all }
 }
 
-// TestTurns: each stream is ended in good order before its deadline, and the next asks
-// for the same subscription; the client library sees one.
+// TestTurns: each stream ends in good order before its deadline, and the next one asks for the same
+// subscription. The client library sees a single stream.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestCloseSendInATurn: the stream that would have followed does not.
+// TestCloseSendInATurn: no further stream is opened.
 func TestCloseSendInATurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCloseSendInATurn(t *testing.T) {
 	})
 }
 
-// TestTurnIsBounded for a server that hangs: the client library opens the next stream.
+// TestTurnIsBounded, even if the server hangs: the client library opens the next stream.
 func TestTurnIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A fake is Google's fake server in this process, which refuses what a test wants.
+// A fake is Google's fake server in this process. A test chooses the calls that it refuses.
 type fake struct {
 	*pstest.Server
 	host string
 
 	mu      sync.Mutex
-	refused error // the answer to StreamingPull, nil: let it through
+	refused error // the answer to StreamingPull; nil lets it through
 }
 
 func newFake(t *testing.T) *fake {

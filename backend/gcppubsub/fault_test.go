@@ -22,12 +22,11 @@ import (
 	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
-// busy is what a machine that is slow, or busy with other tests, gets beside what an idle one
-// needs for something that must happen.
+// busy is extra time for a machine that is slow, or busy with other tests, compared with an idle one.
 const busy = 2 * time.Minute
 
-// until polls, as what is waited for happens on the other side of a connection. within is
-// enough for an idle machine.
+// until polls, because the awaited event happens at the other end of a connection. within is enough for
+// an idle machine.
 func until(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
 	within += busy
@@ -51,8 +50,8 @@ func mentions(t *testing.T, err error, wants ...string) {
 
 func contains(err error, want string) bool { return err != nil && strings.Contains(err.Error(), want) }
 
-// TestReceivingEnds when Pub/Sub refuses for good: the channel closes, Ready says why,
-// and the next Subscribe works again once it can.
+// TestReceivingEnds: when Pub/Sub refuses for good, the channel closes, Ready returns the reason, and
+// the next Subscribe works again once Pub/Sub allows it.
 func TestReceivingEnds(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -63,7 +62,7 @@ func TestReceivingEnds(t *testing.T) {
 		until(t, 10*time.Second, "channel closed", func() bool { return closed(messages) })
 		mentions(t, bus.Ready(), "taken away", "roles/pubsub.subscriber")
 	}
-	subscribe(t, bus) // is looked at before the refusal has come
+	subscribe(t, bus) // it checks the subscription before the refusal has come
 	mentions(t, bus.Ready(), "taken away")
 	until(t, 10*time.Second, "ended", func() bool { return bus.Stats().StreamErrors >= 3 })
 	f.refuse(nil)
@@ -89,7 +88,7 @@ func closed(messages <-chan *message.Message) bool {
 	}
 }
 
-// TestBrokenStream is mended by the client library in silence, for as long as it takes.
+// TestBrokenStream: the client library retries a broken stream without a word and without a limit.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -99,7 +98,7 @@ func TestBrokenStream(t *testing.T) {
 	until(t, 20*time.Second, "not ready", func() bool { return bus.Ready() != nil })
 	mentions(t, bus.Ready(), "away", "nothing is received since")
 	if closed(messages) {
-		t.Error("the channel was closed, though the stream will be mended")
+		t.Error("the channel was closed, although the stream will be retried")
 	}
 	f.refuse(nil)
 	until(t, 40*time.Second, "ready", func() bool { return bus.Ready() == nil })
@@ -107,8 +106,7 @@ func TestBrokenStream(t *testing.T) {
 	receive(t, messages, 10*time.Second).Ack()
 }
 
-// TestHalfOpen is a connection whose other end is gone, unheard: all of them are given up and
-// made again.
+// TestHalfOpen has connections whose other end is gone without notice: the bus replaces all of them.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -136,7 +134,7 @@ func TestHalfOpen(t *testing.T) {
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	for range 2 { // the second time all is there
+	for range 2 { // the second time everything exists
 		open(t, f.host, project("p"), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
 	}
 	got, err := f.GServer.GetSubscription(t.Context(), &pubsubpb.GetSubscriptionRequest{Subscription: "projects/p/subscriptions/aggregators"})
@@ -149,7 +147,7 @@ func TestCreate(t *testing.T) {
 	if got.ExpirationPolicy == nil || got.ExpirationPolicy.Ttl != nil {
 		t.Errorf("got expiration %v, want never", got.ExpirationPolicy)
 	}
-	if got.RetryPolicy != nil { // an emulator loses its way with one
+	if got.RetryPolicy != nil { // an emulator stops redelivering with one
 		t.Errorf("got retry policy %v, want none against an emulator", got.RetryPolicy)
 	}
 	if dead := got.DeadLetterPolicy; dead.GetDeadLetterTopic() != "projects/p/topics/increments-dead" || dead.GetMaxDeliveryAttempts() != 100 {
@@ -161,8 +159,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestDeleted: what is gone at run time is an error that names the command, and comes
-// back without a restart.
+// TestDeleted: after a topic or subscription is deleted at run time, errors name the command. When it
+// is made again, the bus continues without a restart.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// open opens a bus in a project of the test's own, and changes the configuration before.
+// open opens a bus in a project of the test's own. change changes its configuration.
 func open(t testing.TB, host string, change ...func(*gcppubsub.Config)) *gcppubsub.Bus {
 	t.Helper()
 	cfg := gcppubsub.Config{
@@ -57,7 +57,7 @@ func publish(t testing.TB, bus *gcppubsub.Bus, id string, payload []byte) {
 	}
 }
 
-// publishMany publishes n messages by several calls at once.
+// publishMany publishes n messages from several goroutines.
 func publishMany(t testing.TB, bus *gcppubsub.Bus, n, size int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func publishMany(t testing.TB, bus *gcppubsub.Bus, n, size int) {
 	wg.Wait()
 }
 
-// receive waits for as long as an idle machine needs, and more.
+// receive waits longer than an idle machine needs.
 func receive(t testing.TB, messages <-chan *message.Message, within time.Duration) *message.Message {
 	t.Helper()
 	within += busy
@@ -97,7 +97,7 @@ func TestBus(t *testing.T) {
 	})
 }
 
-// TestForeignMessages come over the REST interface, as curl would send them.
+// TestForeignMessages publishes over the REST interface, as curl would.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
@@ -136,8 +136,8 @@ func reopen(t *testing.T, bus *gcppubsub.Bus, host, id string) *gcppubsub.Bus {
 	return open(t, host, project(id))
 }
 
-// post publishes over HTTP and returns the message id. Attributes that claim our names
-// come with it.
+// post publishes over HTTP and returns the message id. It adds attributes with the names that Pub/Sub's
+// own data has here.
 func post(t *testing.T, host, project string, payload []byte) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{
@@ -159,7 +159,7 @@ func post(t *testing.T, host, project string, payload []byte) string {
 	return answer.MessageIds[0]
 }
 
-// TestRedeliveriesAreCounted where Pub/Sub tells them.
+// TestRedeliveriesAreCounted if Pub/Sub reports them.
 func TestRedeliveriesAreCounted(t *testing.T) {
 	t.Parallel()
 	bus := open(t, emulator.PubSub(t), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
@@ -176,7 +176,7 @@ func TestRedeliveriesAreCounted(t *testing.T) {
 	}
 }
 
-// TestOneSubscription also after the first has ended.
+// TestOneSubscription, even after the first has ended.
 func TestOneSubscription(t *testing.T) {
 	t.Parallel()
 	bus := open(t, emulator.PubSub(t))
@@ -198,8 +198,8 @@ func TestOneSubscription(t *testing.T) {
 
 var underRace bool
 
-// TestHeldMessages holds as many messages as an aggregator may, for longer than their
-// leases last, and counts what each takes.
+// TestHeldMessages holds as many messages as an aggregator may, for longer than their leases last, and
+// measures the memory and goroutines of each.
 func TestHeldMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -33,7 +33,7 @@ func send(t *testing.T, host, project, topic string, attributes map[string]strin
 	}
 }
 
-// What Pub/Sub gave up is read from whatever topic it was moved to, with what is known of it.
+// A message that Pub/Sub has given up is read from any topic, with Pub/Sub's data about it.
 func TestWhatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	host, id := emulator.PubSub(t), emulator.Project()
@@ -71,7 +71,7 @@ func TestWhatWasGivenUp(t *testing.T) {
 	}
 }
 
-// A subscription that is not there is not made, also against an emulator.
+// AnyTopic makes no missing subscription, even against an emulator.
 func TestAnyTopicMakesNothing(t *testing.T) {
 	t.Parallel()
 	_, err := gcppubsub.Open(t.Context(), gcppubsub.Config{

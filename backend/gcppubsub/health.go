@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// grace is how long a stream may be broken: Pub/Sub closes streams now and then, and
-	// the client opens another within a second or so.
+	// grace is how long a stream may be broken before Ready fails. Pub/Sub closes streams now and then,
+	// and the client opens another within about a second.
 	grace = 5 * time.Second
 
-	// settle is how long a stream must stay open to count as working, when nothing comes:
-	// a refusal comes at once.
+	// settle is how long a stream without messages must stay open to count as working: a refusal comes
+	// at once.
 	settle = 2 * time.Second
 )
 
-// health is what is known of the way from Pub/Sub to here. The client library mends
-// broken streams in silence, for ever.
+// health records whether messages can arrive from Pub/Sub. The client library itself retries broken
+// streams without a word and without a limit.
 type health struct {
 	mu     sync.Mutex
-	opened time.Time // of the stream that is open, else zero
-	broken error     // why the latest one ended, until another works
+	opened time.Time // when the open stream was opened; zero if none is open
+	broken error     // why the latest stream ended, until another works
 	since  time.Time // when streams began to break
-	final  bool      // Pub/Sub will not have it
-	probe  error     // the latest answer to a probe
+	final  bool      // Pub/Sub has refused for good
+	probe  error     // the error of the latest probe
 }
 
-// err is why nothing comes in, or nil.
+// err returns why nothing can arrive, or nil.
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *health) failed(err error) {
 	h.opened, h.broken = time.Time{}, err
 }
 
-// ended notes that the stream is not opened again by itself.
+// ended records that nothing opens the stream again.
 func (h *health) ended(err error) {
 	h.failed(err)
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func (h *health) probed(err error) {
 	h.probe = err
 }
 
-// probe asks for the subscription until ctx ends.
+// probe looks the subscription up every ProbeEvery until ctx ends.
 func (b *Bus) probe(ctx context.Context) {
 	defer b.health.probed(nil)
 	tick := time.NewTicker(b.cfg.ProbeEvery)
@@ -105,8 +105,7 @@ func (b *Bus) probe(ctx context.Context) {
 	}
 }
 
-// intercept watches the streams that the client library opens and opens again. Those to
-// an emulator turn.
+// intercept watches the streams that the client library opens. Those to an emulator turn.
 func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
@@ -130,7 +129,7 @@ func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor
 	}
 }
 
-// A watched stream tells health what becomes of it.
+// A watched stream reports its state to health.
 type watched struct {
 	grpc.ClientStream
 	health *health
@@ -138,7 +137,7 @@ type watched struct {
 	turns  bool
 }
 
-// RecvMsg notes what the server says.
+// RecvMsg records the server's answers.
 func (w *watched) RecvMsg(m any) error {
 	err := w.ClientStream.RecvMsg(m)
 	if err != nil {
@@ -152,7 +151,7 @@ func (w *watched) RecvMsg(m any) error {
 func (w *watched) failed(err error) {
 	code := status.Code(err)
 	if code == codes.Canceled || w.turns && code == codes.DeadlineExceeded {
-		return // our own doing
+		return // this process ended the stream
 	}
 	w.stats.streamErrors.Add(1)
 	w.health.failed(err)

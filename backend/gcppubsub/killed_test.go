@@ -17,7 +17,7 @@ const (
 	childProject = "COUNTMILL_PUBSUB_CHILD_PROJECT"
 )
 
-// TestChild is the process that TestKilled kills: it holds a message until then.
+// TestChild is the process that TestKilled kills. It holds a message until then.
 func TestChild(t *testing.T) {
 	if os.Getenv(childHost) == "" {
 		t.Skip("not the other process")
@@ -29,8 +29,8 @@ func TestChild(t *testing.T) {
 	<-t.Context().Done()
 }
 
-// TestKilled: the messages of a process that was killed come to another when their
-// lease of AckExtension is over, as the emulator has seen by then that its stream is dead.
+// TestKilled: when a process was killed, another one gets its messages after their lease of
+// AckExtension. By then the emulator has noticed that the stream is dead.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,7 +59,7 @@ func TestKilled(t *testing.T) {
 			held = ""
 		}
 	}
-	<-time.After(6 * time.Second) // its lease has been extended when it dies
+	<-time.After(6 * time.Second) // the lease has been extended before the process dies
 	begin := time.Now()
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -7,14 +7,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// A logger takes Watermill's lines. It has one error to say after Subscribe: that
-// receiving has ended, and is tried again after a wait that only grows.
+// A logger receives Watermill's log lines. After Subscribe one of them is an error: receiving has
+// ended, and Watermill will retry after a growing delay.
 type logger struct {
 	log     *slog.Logger
 	onError func(error) // optional; must not block
 }
 
-// Error logs and tells onError.
+// Error logs the error and calls onError.
 func (l logger) Error(msg string, err error, fields watermill.LogFields) {
 	l.write(slog.LevelDebug, msg, fields, slog.Any("err", err))
 	if l.onError != nil && err != nil {
@@ -22,13 +22,13 @@ func (l logger) Error(msg string, err error, fields watermill.LogFields) {
 	}
 }
 
-// Info logs for debugging: this package has lines of its own.
+// Info logs at the debug level: this package logs its own lifecycle.
 func (l logger) Info(msg string, fields watermill.LogFields) { l.write(slog.LevelDebug, msg, fields) }
 
-// Debug logs.
+// Debug logs at the debug level.
 func (l logger) Debug(msg string, fields watermill.LogFields) { l.write(slog.LevelDebug, msg, fields) }
 
-// Trace discards what there is for every message.
+// Trace discards lines that come with every message.
 func (logger) Trace(string, watermill.LogFields) {}
 
 // With returns the same logger.

@@ -10,8 +10,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(emulator.Around(m),
-		// OpenCensus, which the client library still counts with, has a goroutine for ever.
+		// The client library still counts with OpenCensus, whose goroutine never ends.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		// The client library's own, which sees only every 10s that its stream has ended.
+		// The client library's own goroutine, which notices only every 10s that its stream has ended.
 		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"))
 }

@@ -12,15 +12,13 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// An unmarshaler makes a message of anything: one that is refused here would be given
-// back for ever.
+// An unmarshaler accepts every message: a refused one would be delivered again for ever.
 type unmarshaler struct {
 	topic string // full name
 	stats *stats
 }
 
-// Unmarshal never fails. What Pub/Sub knows of the message wins over attributes that
-// claim the same names.
+// Unmarshal never fails. Pub/Sub's own data replaces attributes of the same names.
 func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
 	u.stats.deliveries.Add(1)
 	if m.DeliveryAttempt != nil && *m.DeliveryAttempt > 1 {
@@ -33,12 +31,12 @@ func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
 	out.Metadata.Set(wire.MetaTopic, u.topic)
 	out.Metadata.Set(wire.MetaPublished, m.PublishTime.UTC().Format(time.RFC3339Nano))
 	sayGivenUp(out.Metadata, m.Attributes)
-	m.Data, m.Attributes = nil, nil // the client keeps m until the ack, its subscriber need not
+	m.Data, m.Attributes = nil, nil // the client keeps m until the ack; the subscriber need not keep its data that long
 	return out, nil
 }
 
-// What Pub/Sub adds to a message that it moves to a dead-letter topic. The copy there has
-// an id and a publish time of its own.
+// Attributes that Pub/Sub adds when it moves a message to a dead-letter topic. The moved copy has an id
+// and a publish time of its own.
 const (
 	fromSubscription = "CloudPubSubDeadLetterSourceSubscription"
 	fromProject      = "CloudPubSubDeadLetterSourceSubscriptionProject"
@@ -47,7 +45,7 @@ const (
 	fromError        = "CloudPubSubDeadLetterSourceDeliveryErrorMessage"
 )
 
-// sayGivenUp puts into words what is known of a message that was given up.
+// sayGivenUp adds a text about a message that Pub/Sub has given up.
 func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
 	delete(metadata, wire.MetaGivenUp)
 	delete(metadata, wire.MetaFirstPublished)
@@ -70,20 +68,19 @@ func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
 
 // Stats are counts since Open.
 type Stats struct {
-	// Deliveries are messages that Pub/Sub sent here, Redeliveries those among them that
-	// it had sent before, here or elsewhere. It tells only on a subscription with a
+	// Deliveries counts the messages that Pub/Sub sent here. Redeliveries counts those among them that
+	// it had sent before, to any process. Pub/Sub reports that only on a subscription with a
 	// dead-letter policy, and roughly.
 	Deliveries, Redeliveries int64
-	// Acks and Nacks are those that were passed on. A message that was handed over and not
-	// settled when its subscription ended is a nack.
+	// Acks and Nacks count the acks and nacks that were sent. A message that was not settled when its
+	// subscription ended is a nack.
 	Acks, Nacks int64
-	// Held is how many messages are handed over and not settled.
+	// Held is the number of delivered messages that are not settled.
 	Held int64
-	// StreamErrors is how often a stream from Pub/Sub ended with an error or could not be
-	// opened. Pub/Sub closes streams now and then.
+	// StreamErrors counts streams that ended with an error or could not be opened. Pub/Sub closes
+	// streams now and then.
 	StreamErrors int64
-	// AcksLost is how many acks had not left when CloseTimeout was over: those messages
-	// come again.
+	// AcksLost counts acks that were not sent within CloseTimeout: those messages are delivered again.
 	AcksLost int64
 }
 

@@ -21,27 +21,27 @@ import (
 const (
 	emulatorVariable = "PUBSUB_EMULATOR_HOST"
 
-	// detectTimeout bounds the search for credentials, which asks the network whether
-	// this machine is Google's.
+	// detectTimeout bounds the search for credentials, which asks the network whether this machine runs
+	// on Google Cloud.
 	detectTimeout = 4 * time.Second
 
 	// callTimeout bounds each administrative call.
 	callTimeout = 10 * time.Second
 
-	// aliveAfter is how long a connection may be silent before it is asked whether it is
-	// still there, and aliveWithin how long it may take to say so. Google's client asks
-	// after 5 minutes, and never where it finds the emulator's variable: for so long a
-	// connection whose other end is gone, unheard, would take each call and answer none.
+	// aliveAfter is how long a connection may be silent before the client pings it; aliveWithin is how
+	// long the answer may take. Google's client pings after 5 minutes, and never if it finds the
+	// emulator's variable. Until then a connection whose other end is gone accepts every call and
+	// answers none.
 	aliveAfter  = time.Minute
 	aliveWithin = 20 * time.Second
 
-	// maxReconnect is how long a broken connection waits at most before it is tried
-	// again; gRPC's own default is two minutes, which an outage would last longer by.
+	// maxReconnect is the longest delay before a broken connection is tried again. gRPC's own limit of
+	// two minutes would prolong an outage.
 	maxReconnect = 10 * time.Second
 )
 
-// Open connects to Pub/Sub and sees to it that topic and subscription are there. It
-// takes at most some seconds, and less where there are no credentials.
+// Open connects to Pub/Sub and makes sure that topic and subscription exist. It takes at most some
+// seconds, and less if there are no credentials.
 func Open(ctx context.Context, cfg Config) (*Bus, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -75,7 +75,7 @@ func (b *Bus) open(ctx context.Context) error {
 	}
 	b.publisher, err = googlecloud.NewPublisher(googlecloud.PublisherConfig{
 		ProjectID:                b.cfg.Project,
-		DoNotCheckTopicExistence: true, // prepare did, and NotFound says it later
+		DoNotCheckTopicExistence: true, // prepare has checked it, and NotFound reports it later
 		PublishTimeout:           b.cfg.PublishTimeout,
 		PublishSettings:          b.cfg.publishSettings(),
 		ClientOptions:            b.options,
@@ -83,7 +83,7 @@ func (b *Bus) open(ctx context.Context) error {
 	return err
 }
 
-// options say whom to talk to and as whom.
+// options returns the endpoint and the credentials.
 func (c Config) options(ctx context.Context, detect detectFunc) ([]option.ClientOption, error) {
 	reconnect := option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnect}, MinConnectTimeout: callTimeout,
@@ -110,7 +110,7 @@ func (c Config) options(ctx context.Context, detect detectFunc) ([]option.Client
 
 type detectFunc func(*credentials.DetectOptions) (*auth.Credentials, error)
 
-// findCredentials gives up after detectTimeout, as detect takes no context.
+// findCredentials gives up after detectTimeout, because detect takes no context.
 func findCredentials(ctx context.Context, detect detectFunc) (*auth.Credentials, error) {
 	type answer struct {
 		creds *auth.Credentials
@@ -140,9 +140,9 @@ const credentialsHint = "run `gcloud auth application-default login`, set GOOGLE
 
 func (c Config) publishSettings() *pubsub.PublishSettings {
 	s := pubsub.DefaultPublishSettings
-	// A message is a batch already: waiting for company gains little.
+	// A message is a batch already, so waiting for others gains little.
 	s.DelayThreshold = time.Millisecond
-	// A message whose call has ended must not be tried on for long beside its copy.
+	// The client must not retry a message for long after its call has ended: a copy is under way.
 	s.Timeout = c.PublishTimeout
 	s.FlowControlSettings = pubsub.FlowControlSettings{
 		MaxOutstandingMessages: 10_000,
@@ -158,8 +158,8 @@ func (c Config) receiveSettings() pubsub.ReceiveSettings {
 		MaxDurationPerAckExtension: c.AckExtension,
 		MaxOutstandingMessages:     c.MaxOutstanding,
 		MaxOutstandingBytes:        c.MaxBytes,
-		// One stream carries 10 MB/s, and more streams would each be sent MaxOutstanding:
-		// the surplus would wait here while other processes have nothing to do.
+		// One stream carries 10 MB/s. Each further stream would be sent MaxOutstanding messages, which
+		// would wait here while other processes have nothing to do.
 		NumGoroutines:              1,
 		EnablePerStreamFlowControl: true,
 	}

@@ -59,7 +59,7 @@ func openHere(t *testing.T, server *pstest.Server, change func(*Config)) error {
 	return err
 }
 
-// TestMissing things are named at the start, with the command that makes them.
+// TestMissing: Open's errors name missing things and the command that makes them.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	server := pstest.NewServer()
@@ -112,8 +112,8 @@ func TestHarmfulSettings(t *testing.T) {
 	}
 }
 
-// TestFlappingStream: a stream that is closed and opened again is no outage, one that
-// is refused again and again is.
+// TestFlappingStream: a stream that is closed and opened again is not an outage. A stream that is refused
+// again and again is one.
 func TestFlappingStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// A folder is an aggregator that runs.
+// A folder is a running aggregator.
 type folder struct {
 	*aggregator.Aggregator
 	bus  *gcppubsub.Bus
-	stop func() // as SIGTERM does: the aggregator first, then the bus
+	stop func() // in the order of SIGTERM: the aggregator first, then the bus
 }
 
 func fold(t *testing.T, bus *gcppubsub.Bus, store *fakestore.Store) *folder {
@@ -93,8 +93,8 @@ func sum(store *fakestore.Store) (n int64) {
 	return n
 }
 
-// TestStopUnderLoad stops and starts an aggregator while messages come in: none that it
-// has folded may come again.
+// TestStopUnderLoad stops and starts an aggregator under load. No message that it has folded may be
+// delivered again.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
@@ -118,16 +118,16 @@ func TestStopUnderLoad(t *testing.T) {
 	until(t, 60*time.Second, "every increment counted", func() bool { return sum(store) >= l.added.Load() })
 	f.stop()
 	duplicates += f.Stats().Duplicates
-	t.Logf("%d increments, %d messages before %d stops, %d parts came again", l.added.Load(), messages, stops, duplicates)
-	// What was sent again, as its answer was late, may be there twice: 50 counters are three parts.
+	t.Logf("%d increments, %d messages before %d stops, %d parts delivered again", l.added.Load(), messages, stops, duplicates)
+	// A message that was sent again because its answer was late may exist twice. 50 counters are three
+	// parts.
 	again := 3 * l.Stats().Resends
 	if got, want := sum(store), l.added.Load(); got != want || duplicates > again {
 		t.Errorf("got a sum of %d and %d duplicates, want %d and %d at most", got, duplicates, want, again)
 	}
 }
 
-// TestPaused: a server that hangs loses nothing, and everything goes on without a
-// restart.
+// TestPaused: a hanging server loses nothing, and everything continues without a restart.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -158,9 +158,9 @@ func TestPaused(t *testing.T) {
 	t.Logf("%d increments, %d resends, %d parts came twice", l.added.Load(), l.Stats().Resends, f.Stats().Duplicates)
 }
 
-// TestRestartedEmpty: a server that has forgotten topic and subscription is an error on
-// both sides until they are made, and then all goes on. Nothing is sent in between, when
-// there is a topic and no subscription: that would be dropped.
+// TestRestartedEmpty: if a server has lost topic and subscription, both sides return errors until they
+// are made, and then continue. Nothing is sent while there is a topic without a subscription: Pub/Sub
+// would drop it.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -14,8 +14,8 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// TestProductionCommands runs the commands that the documentation gives for a real
-// project against the emulator: they make what Create makes, and nothing harmful.
+// TestProductionCommands runs the documented commands for a real project against the emulator. They
+// make the same as Create, with no harmful settings.
 func TestProductionCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,7 +59,7 @@ func TestProductionCommands(t *testing.T) {
 	}
 	want.DeadLetterPolicy.DeadLetterTopic = made.DeadLetterPolicy.GetDeadLetterTopic()
 	if diff := cmp.Diff(want, made, protocmp.Transform()); diff != "" {
-		t.Errorf("what Create makes (-) and what the commands make (+):\n%s", diff)
+		t.Errorf("made by Create (-) and by the commands (+):\n%s", diff)
 	}
 }
 

@@ -16,30 +16,29 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A subscription hands the messages of a Watermill subscriber over and ends it in the
-// right order. That subscriber passes a message's ack on from a goroutine of the
-// message's own, and the end of that goroutine ends the message's context: this is how
-// a subscription knows which acks are still here.
+// A subscription passes on the messages of a Watermill subscriber, and ends that subscriber in the
+// right order. The Watermill subscriber runs a goroutine for each message, which sends the ack, and the
+// message's context ends with that goroutine. So a subscription knows which acks are not sent yet.
 type subscription struct {
 	b      *Bus
-	inner  interface{ Close() error } // the Watermill subscriber, of this subscription alone
+	inner  interface{ Close() error } // this subscription's own Watermill subscriber
 	in     <-chan *message.Message
 	out    chan *message.Message
-	stop   context.Context // ends when the subscription shall
+	stop   context.Context // ends when the subscription should end
 	cancel context.CancelFunc
-	failed chan error // gets why Pub/Sub ended the stream
+	failed chan error // gets the reason when Pub/Sub ends the stream
 
 	mu   sync.Mutex
-	held map[*message.Message]heldMessage // handed over, and their own goroutine runs
+	held map[*message.Message]heldMessage // delivered messages whose goroutine still runs
 }
 
 type heldMessage struct {
-	passed  context.Context // ends when its own goroutine has
-	counted chan struct{}   // closed when Stats knows
+	passed  context.Context // ends with the message's goroutine
+	counted chan struct{}   // closed when Stats has counted it
 }
 
-// subscribe makes a Watermill subscriber for each subscription: one cannot receive a
-// second time while its first Receive backs off.
+// subscribe makes a Watermill subscriber for each subscription: one cannot receive a second time while
+// its first Receive backs off.
 func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	settings, err := b.lookUp(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 		return nil, err
 	}
 	s.inner = inner
-	// Not ctx: its end would give back messages whose acks are on their way.
+	// Not ctx: its end would give back messages whose acks are not sent yet.
 	receiving, endReceiving := context.WithCancel(context.WithoutCancel(ctx))
 	timer := time.AfterFunc(callTimeout, endReceiving)
 	if s.in, err = inner.Subscribe(receiving, b.cfg.Topic); err == nil && !timer.Stop() {
@@ -79,7 +78,7 @@ func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
 	return googlecloud.SubscriberConfig{
 		GenerateSubscriptionName: func(string) string { return b.cfg.Subscription },
 		ProjectID:                b.cfg.Project,
-		// lookUp has seen to these.
+		// lookUp has checked these.
 		DoNotCreateSubscriptionIfMissing:        true,
 		DoNotCreateTopicIfMissing:               true,
 		DoNotEnforceSubscriptionAttachedToTopic: true,
@@ -89,7 +88,7 @@ func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
 	}
 }
 
-// fail is told by Watermill's subscriber that receiving has ended.
+// fail is called when Watermill's subscriber reports that receiving has ended.
 func (s *subscription) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -97,8 +96,8 @@ func (s *subscription) fail(err error) {
 	}
 }
 
-// run hands messages over until the subscription shall end or Pub/Sub has ended it.
-// It returns when nothing of it is left here, or CloseTimeout is over.
+// run delivers messages until the subscription should end or Pub/Sub has ended it. It returns when
+// every message here is settled or given back, or after CloseTimeout.
 func (s *subscription) run() error {
 	defer s.cancel()
 	probing, endProbing := context.WithCancel(s.stop)
@@ -115,7 +114,7 @@ func (s *subscription) run() error {
 	return err
 }
 
-// pump returns nil when the subscription shall end, an error when it has.
+// pump returns nil when the subscription should end, and an error when Pub/Sub has ended it.
 func (s *subscription) pump() error {
 	for {
 		select {
@@ -132,7 +131,7 @@ func (s *subscription) pump() error {
 	}
 }
 
-// deliver waits for somebody to take the message, and gives it back if nobody will.
+// deliver waits until somebody receives the message, and gives it back if nobody will.
 func (s *subscription) deliver(m *message.Message) {
 	ctx := m.Context()
 	s.track(m, ctx)
@@ -144,7 +143,7 @@ func (s *subscription) deliver(m *message.Message) {
 	}
 }
 
-// track counts a message as held until its own goroutine has ended.
+// track counts a message as held until its goroutine has ended.
 func (s *subscription) track(m *message.Message, ctx context.Context) {
 	h := heldMessage{ctx, make(chan struct{})}
 	s.mu.Lock()
@@ -174,8 +173,8 @@ func acked(m *message.Message) bool {
 	}
 }
 
-// close lets the acks that were given pass, then ends the Watermill subscriber, which
-// gives everything else back and sends what is in its buffers.
+// close waits until the given acks are sent, then ends the Watermill subscriber. That gives all other
+// messages back and sends its buffers.
 func (s *subscription) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.b.cfg.CloseTimeout)
 	defer cancel()
@@ -191,7 +190,7 @@ func (s *subscription) close() error {
 	}
 }
 
-// passAcks waits until no message is held that was acked before the call.
+// passAcks waits until the goroutines of all messages that were acked before the call have ended.
 func (s *subscription) passAcks(ctx context.Context) {
 	for m, h := range s.stillHeld() {
 		if !acked(m) {
@@ -205,7 +204,7 @@ func (s *subscription) passAcks(ctx context.Context) {
 	}
 }
 
-// count waits until Stats knows of every message whose goroutine has ended.
+// count waits until Stats has counted every message whose goroutine has ended.
 func (s *subscription) count() {
 	for _, h := range s.stillHeld() {
 		if h.passed.Err() != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// An innerFake notes when the Watermill subscriber would be closed.
+// An innerFake records when the Watermill subscriber is closed.
 type innerFake struct {
 	closed bool
 	hangs  <-chan struct{}
@@ -29,7 +29,7 @@ func newSubscription(inner *innerFake) *subscription {
 	return &subscription{b: b, inner: inner, held: make(map[*message.Message]heldMessage)}
 }
 
-// hold makes a message whose own goroutine ends when passed is called.
+// hold makes a message whose goroutine ends when passed is called.
 func (s *subscription) hold() (m *message.Message, passed context.CancelFunc) {
 	m = message.NewMessage("", nil)
 	ctx, passed := context.WithCancel(context.Background())
@@ -50,8 +50,8 @@ func TestNothingIsKeptTwice(t *testing.T) {
 	}
 }
 
-// TestAckWins: Watermill's subscriber chooses at random between an ack and its end when
-// a message's own goroutine sees both at once. So it must not end before.
+// TestAckWins: when a message's goroutine sees an ack and the subscriber's end at once, Watermill
+// chooses at random. So the subscriber must not end before the ack is sent.
 func TestAckWins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAckWins(t *testing.T) {
 		s := newSubscription(inner)
 		acked, passed := s.hold()
 		acked.Ack()
-		_, unsettled := s.hold() // does not keep anything from ending
+		_, unsettled := s.hold() // an unsettled message does not delay the end
 		defer unsettled()
 		done := make(chan error, 1)
 		go func() { done <- s.close() }()
@@ -78,7 +78,7 @@ func TestAckWins(t *testing.T) {
 	})
 }
 
-// TestCloseIsBounded both for acks that do not pass and for a server that hangs.
+// TestCloseIsBounded, both with acks that are never sent and with a server that hangs.
 func TestCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// A suiteBus gives every topic of the suite a bus, and every Subscribe one of its own:
-// a Bus has one subscription.
+// A suiteBus gives every topic of the suite a bus of its own, and every Subscribe too: a Bus has one
+// subscription.
 type suiteBus struct {
 	t       *testing.T
 	host    string
@@ -36,7 +36,7 @@ func (s *suiteBus) open(topic string, receiveOnly bool) (*gcppubsub.Bus, error) 
 	return bus, err
 }
 
-// Publish opens a bus for a topic it has not seen.
+// Publish opens a bus for a new topic.
 func (s *suiteBus) Publish(topic string, messages ...*message.Message) error {
 	s.mu.Lock()
 	bus, ok := s.topics[topic]
@@ -70,7 +70,7 @@ func (s *suiteBus) Subscribe(ctx context.Context, topic string) (<-chan *message
 	return bus.Subscribe(ctx, topic)
 }
 
-// SubscribeInitialize makes topic and subscription, as the suite publishes first.
+// SubscribeInitialize makes topic and subscription, because the suite publishes first.
 func (s *suiteBus) SubscribeInitialize(topic string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func TestWatermillSuite(t *testing.T) {
 	newBus := func(t *testing.T, project string) *suiteBus {
 		return &suiteBus{t: t, host: host, project: project, topics: make(map[string]*gcppubsub.Bus)}
 	}
-	project := emulator.Project() // topics are the suite's own
+	project := emulator.Project() // the suite chooses topics
 	tests.TestPubSub(t, tests.Features{
 		ConsumerGroups:      false, // a group is a subscription, which the configuration names
 		ExactlyOnceDelivery: false,

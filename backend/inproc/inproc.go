@@ -14,8 +14,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// messageCost is roughly what a message takes beside its payload: the envelope, its
-// place in line and the goroutine that waits for its ack.
+// messageCost is about the memory of a message besides its payload: the envelope, its place in the
+// queue and the goroutine that waits for its ack.
 const messageCost = 4 << 10
 
 // A Config says how a Bus delivers. The zero value works.
@@ -23,35 +23,34 @@ type Config struct {
 	// WaitForAck makes Publish return when the message was acked. Default false.
 	WaitForAck bool
 
-	// MaxBytes is the most memory of messages that are not settled, roughly. A message
-	// that is larger goes alone. Default 256 MiB.
+	// MaxBytes is about the most memory of unsettled messages. A larger message is accepted when it is
+	// the only one. Default 256 MiB.
 	MaxBytes int64
 
-	// Logger gets a line when Close loses messages. Default none.
+	// Logger gets a line when Close loses messages. Default discards.
 	Logger *slog.Logger
 }
 
-// A Bus connects publishers and subscribers of one process. All its methods may be
-// called at once.
+// A Bus connects publishers and subscribers of one process. All methods are safe for concurrent use.
 type Bus struct {
 	cfg   Config
 	life  context.Context // ends with Close
 	end   context.CancelFunc
-	tasks sync.WaitGroup // subscriptions, and deliveries that are not settled
+	tasks sync.WaitGroup // subscriptions, and unsettled deliveries
 
-	mu     sync.Mutex // for all below
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	topics map[string]*topic
 	bytes  int64
 	room   chan struct{} // closed when bytes shrinks, then replaced
 }
 
-// A topic is a line of messages that no subscriber holds.
+// A topic is a queue of messages that no subscriber holds.
 type topic struct {
 	line          *list.List      // of *delivery
 	subscriptions []*subscription // replaced, never changed
-	pumping       bool            // pump runs
-	wake          chan struct{}   // to the pump: something changed; holds one
+	pumping       bool            // whether pump runs
+	wake          chan struct{}   // wakes pump after a change; room for one
 }
 
 // A delivery is a message until it is settled.
@@ -59,8 +58,8 @@ type delivery struct {
 	msg   *message.Message
 	topic *topic
 	size  int64
-	place *list.Element   // nil while a subscriber holds it, and once settled
-	from  context.Context // of the message that was published, where its publisher waits for the ack
+	place *list.Element   // nil while a subscriber holds it, and when it is settled
+	from  context.Context // the published message's context, if its publisher waits for the ack
 	done  chan error      // gets the outcome, once
 }
 
@@ -86,8 +85,8 @@ func New(cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// Publish hands messages over one after the other; the package comment says when it
-// returns what. It stops at the first error.
+// Publish hands messages over one after the other, and stops at the first error. The package comment
+// has the table of results. A call may block: for room, and with WaitForAck for the ack.
 func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	for _, m := range messages {
 		d, err := b.enqueue(topic, m)
@@ -109,7 +108,7 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// enqueue waits for room and puts a copy of the message in line.
+// enqueue waits for room and puts a copy of the message in the queue.
 func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
 	d := &delivery{msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1), from: context.Background()}
 	if b.cfg.WaitForAck {
@@ -160,7 +159,7 @@ func (t *topic) signal() {
 	}
 }
 
-// leave ends a publisher's wait. A message that no subscriber holds is taken back.
+// leave ends a publisher's wait. It takes back a message that no subscriber holds.
 func (b *Bus) leave(d *delivery, cause error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +176,7 @@ func (b *Bus) leave(d *delivery, cause error) error {
 	return fmt.Errorf("%w: inproc: no subscriber took the message: %w", countmill.ErrUnavailable, cause)
 }
 
-// settleLocked gives a message's outcome to its publisher and its room to others.
+// settleLocked gives a message's outcome to its publisher, and its room to others.
 func (b *Bus) settleLocked(d *delivery, err error) {
 	d.place = nil
 	d.done <- err
@@ -186,10 +185,9 @@ func (b *Bus) settleLocked(d *delivery, err error) {
 	b.room = make(chan struct{})
 }
 
-// Close ends all subscriptions and closes their channels. Whoever waits in Publish gets
-// an error that matches countmill.ErrClosed, as does every later call of Publish or
-// Subscribe. Close the bus after the publisher and the subscriber have come to their
-// end: what is unsettled has an unknown outcome. It may be called again.
+// Close ends all subscriptions and closes their channels. Waiting and later calls of Publish and
+// Subscribe return an error that matches countmill.ErrClosed. Close the bus after its publisher and its
+// subscriber: an unsettled message has an unknown outcome. A second call does nothing.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -205,7 +203,7 @@ func (b *Bus) Close() error {
 	b.end()
 	b.tasks.Wait()
 	if lost > 0 && !b.cfg.WaitForAck {
-		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "bus closed with messages that nobody took", slog.Int("messages", lost))
+		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "bus closed with messages that no subscriber took", slog.Int("messages", lost))
 	}
 	return nil
 }

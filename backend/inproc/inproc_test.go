@@ -112,7 +112,7 @@ func TestEndsAreErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		end  func(bus *inproc.Bus, unsubscribe, giveUp func())
-		want error // to the publisher of a held message
+		want error // the answer to the publisher of a held message
 	}{
 		"bus closed":       {func(bus *inproc.Bus, _, _ func()) { _ = bus.Close() }, countmill.ErrClosed},
 		"subscriber ended": {func(_ *inproc.Bus, unsubscribe, _ func()) { unsubscribe() }, countmill.ErrClosed},
@@ -174,7 +174,7 @@ func TestPublisherTakesBackWhatNobodyTook(t *testing.T) {
 		if err := <-large; !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
 		}
-		pending(t, second) // in line, or waiting for room until then
+		pending(t, second) // in the queue, or still waiting for room
 		messages := subscribe(t, bus, t.Context())
 		m := <-messages
 		if len(m.Payload) != 1 {
@@ -211,7 +211,7 @@ func TestRoomIsBounded(t *testing.T) {
 	})
 }
 
-// TestSubscribersComeAndGo: whoever takes over from the last subscriber gets what waits.
+// TestSubscribersComeAndGo: a new subscriber gets the messages that the last one left.
 func TestSubscribersComeAndGo(t *testing.T) {
 	t.Parallel()
 	bus := open(t, inproc.Config{WaitForAck: true})

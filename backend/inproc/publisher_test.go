@@ -19,8 +19,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// fold counts what messages say, refusing some, without markers, as an aggregator does
-// that trusts this bus with anonymous parts.
+// fold counts messages without markers and refuses some of them, as an aggregator does that trusts this
+// bus with anonymous parts.
 func fold(t *testing.T, messages <-chan *message.Message) int64 {
 	total := int64(0)
 	for m := range messages {
@@ -45,7 +45,7 @@ func fold(t *testing.T, messages <-chan *message.Message) int64 {
 func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a synctest bubble begins in the year 2000
 		bus := open(t, inproc.Config{WaitForAck: true})
 		messages := subscribe(t, bus, t.Context())
 		p, err := publisher.New(bus, publisher.Config{Topic: "t", Linger: -1})
@@ -78,12 +78,12 @@ func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 	})
 }
 
-// TestStopInTheWrongOrder: the aggregator is gone and the bus closed before the
-// publisher: an error, not a hang, and no silence.
+// TestStopInTheWrongOrder: the aggregator and the bus end before the publisher. The publisher gets an
+// error; it neither hangs nor hides the loss.
 func TestStopInTheWrongOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+		time.Sleep(time.Until(sysenv.Earliest)) // a synctest bubble begins in the year 2000
 		bus := open(t, inproc.Config{WaitForAck: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		messages := subscribe(t, bus, ctx)

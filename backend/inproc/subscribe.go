@@ -12,16 +12,16 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A subscription is a channel that messages may go to until ctx ends.
+// A subscription is a channel that gets messages until ctx ends.
 type subscription struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	out    chan *message.Message
 }
 
-// Subscribe delivers the topic's messages until ctx ends or the bus is closed, then
-// closes the channel. The end of ctx ends the messages' contexts too: settle what you
-// hold before. A subscriber that does not receive keeps no message from the others.
+// Subscribe delivers the topic's messages until ctx ends or the bus is closed, then closes the channel.
+// The end of ctx also ends the contexts of the messages: settle the ones you hold before. A subscriber
+// that stops receiving does not keep messages from the others.
 func (b *Bus) Subscribe(ctx context.Context, name string) (<-chan *message.Message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,8 +41,8 @@ func (b *Bus) Subscribe(ctx context.Context, name string) (<-chan *message.Messa
 	return s.out, nil
 }
 
-// pump delivers a topic's messages while it has subscriptions. It alone sends on their
-// channels and closes them.
+// pump delivers a topic's messages while it has subscriptions. It is the only sender on their channels,
+// and closes them.
 func (b *Bus) pump(t *topic) {
 	var d *delivery
 	for {
@@ -68,8 +68,8 @@ func (b *Bus) pump(t *topic) {
 	}
 }
 
-// offer gives d to the first subscription that receives. Otherwise it returns the
-// subscription that ended, or nil when there may be more to see.
+// offer gives d to the first subscription that receives. Otherwise it returns a subscription that has
+// ended, or nil if the topic may have changed.
 func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *subscription, sent bool) {
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.wake)}}
 	copies := make([]*message.Message, len(subscriptions))
@@ -77,7 +77,7 @@ func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *su
 	for i, s := range subscriptions {
 		send := reflect.SelectCase{Dir: reflect.SelectSend} // never ready
 		if d != nil {
-			// A message lives for one delivery: every offer is a copy of its own.
+			// A message lives for one delivery, so every offer is a copy.
 			copies[i] = d.msg.Copy()
 			held, release := context.WithCancel(s.ctx)
 			copies[i].SetContext(wire.DeliverOnce(wire.PassReply(held, d.from)))
@@ -115,7 +115,7 @@ func (b *Bus) unsubscribe(t *topic, s *subscription) {
 	close(s.out)
 }
 
-// takeLocked returns the next message in line, nil for none.
+// takeLocked returns the next message of the queue, or nil if it is empty.
 func (t *topic) takeLocked() *delivery {
 	e := t.line.Front()
 	if e == nil {
@@ -126,7 +126,7 @@ func (t *topic) takeLocked() *delivery {
 	return d
 }
 
-// putBackLocked returns a message that no subscriber has seen.
+// putBackLocked returns a message that no subscriber has seen to the queue.
 func (b *Bus) putBackLocked(d *delivery) {
 	switch {
 	case d == nil:
@@ -147,7 +147,7 @@ func (b *Bus) await(ctx context.Context, d *delivery, m *message.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case isClosed(m.Acked()): // also when the subscription ended in the same moment
+	case isClosed(m.Acked()): // even if the subscription ended at the same moment
 		b.settleLocked(d, nil)
 	case !b.cfg.WaitForAck && !b.closed:
 		d.queueLocked()

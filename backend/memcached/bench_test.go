@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// BenchmarkGet is 100 totals of a memcached on this machine.
+// BenchmarkGet gets 100 totals from a memcached on this machine.
 func BenchmarkGet(b *testing.B) {
 	c := open(b, Config{Servers: []string{emulator.Memcached(b).Host()}, Timeout: time.Minute})
 	names, totals := make([]string, 100), make([]store.CachedTotal, 100)
@@ -27,18 +27,18 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode is one value.
+// BenchmarkDecode decodes one value.
 func BenchmarkDecode(b *testing.B) {
-	seal, err := newSealer([32]byte{7})
+	codec, err := newCodec([32]byte{7})
 	if err != nil {
 		b.Fatal(err)
 	}
-	value, err := seal.encode(total("shop:product:1000:views", 123456789, time.Now()))
+	value, err := codec.encode(total("shop:product:1000:views", 123456789, time.Now()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := seal.decode(value, "shop:product:1000:views"); err != nil {
+		if _, err := codec.decode(value, "shop:product:1000:views"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,39 +13,39 @@ import (
 
 // Config says where memcached is. Servers is required.
 type Config struct {
-	// Servers are HOST:PORT each. All readers of a store should name the same ones; the
-	// order does not matter.
+	// Servers are HOST:PORT each. All readers of a store should name the same servers; their order does
+	// not matter.
 	Servers []string
 
-	// Prefix begins every key: at most 128 bytes, no spaces, no control characters.
-	// Readers of different databases on one memcached need different ones, as they would
-	// replace each other's totals. Default "cm:".
+	// Prefix begins every key: at most 128 bytes, without spaces or control characters. Readers of
+	// different databases on one memcached need different prefixes, because they would replace each
+	// other's totals. Default "cm:".
 	Prefix string
-	// Key makes the checksum of each value. Readers of one database need the same one. Readers of
-	// different databases need different ones, or they serve each other's totals. Default zeros.
+	// Key is the key of each value's checksum. Readers of one database need the same key. Readers of
+	// different databases need different keys, or they serve each other's totals. Default zeros.
 	Key [32]byte
 
-	// Timeout bounds each call. Within it, it also bounds connecting and each exchange
-	// with a server. Default 100ms.
+	// Timeout bounds each call, and within it connecting and each exchange with a server. Default
+	// 100ms.
 	Timeout time.Duration
 
-	// MaxIdle is the most connections to a server. All of them are kept when idle, and
-	// calls beyond wait for one of them. Default 64.
+	// MaxIdle is the most connections to a server. Idle ones stay open. Further calls wait for a
+	// connection. Default 64.
 	MaxIdle int
 
-	// ResolveEvery is how old the addresses of the servers may get. After an error they
-	// are resolved again within a second. Default 30s.
+	// ResolveEvery is how often the names of the servers are resolved. After an error they are resolved
+	// again within a second. Default 30s.
 	ResolveEvery time.Duration
 
 	// Resolver resolves the hosts of Servers. Default net.DefaultResolver.
 	Resolver Resolver
 
-	// Logger gets changes of addresses and names that do not resolve. Default: discarded.
+	// Logger gets changes of addresses, and names that do not resolve. Default discards.
 	Logger *slog.Logger
 }
 
-// A Resolver returns the addresses of a host, and an IP address as it is. A
-// [net.Resolver] is one.
+// A Resolver returns the addresses of a host. It returns an IP address unchanged. A [net.Resolver] is
+// one.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 }
@@ -64,18 +64,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports everything that is wrong, not only the first thing.
+// validate reports all problems at once.
 func (c Config) validate() error {
 	var errs []error
 	if len(c.Servers) == 0 {
-		errs = append(errs, errors.New("Servers names none"))
+		errs = append(errs, errors.New("Servers is empty: name at least one HOST:PORT"))
 	}
 	seen := make(map[string]bool)
 	for _, server := range c.Servers {
 		if err := CheckServer(server); err != nil {
 			errs = append(errs, fmt.Errorf("Servers: %w", err))
 		} else if seen[server] {
-			errs = append(errs, fmt.Errorf("Servers: %q stands twice", server))
+			errs = append(errs, fmt.Errorf("Servers: %q is listed twice", server))
 		}
 		seen[server] = true
 	}
@@ -94,7 +94,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckServer reports what is wrong with a HOST:PORT.
+// CheckServer returns an error if server is not HOST:PORT.
 func CheckServer(server string) error {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil || host == "" {

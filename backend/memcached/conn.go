@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A conn bounds each exchange as a whole. gomemcache begins its time-out anew with every
-// item of an answer, so that 1,000 of them could take 1,000 time-outs.
+// A conn bounds a whole exchange. gomemcache restarts its time-out with every item of an answer, so
+// 1,000 items could take 1,000 time-outs.
 type conn struct {
 	net.Conn
 	timeout time.Duration
-	asking  bool // what was written last has no answer yet
+	asking  bool // the last request has no answer yet
 }
 
-// dial connects within timeout.
+// dial returns a function that connects within timeout.
 func dial(timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -26,10 +26,10 @@ func dial(timeout time.Duration) func(context.Context, string, string) (net.Conn
 	}
 }
 
-// SetDeadline is gomemcache's and has no effect.
+// SetDeadline does nothing: conn sets the deadlines, and gomemcache's calls must not move them.
 func (c *conn) SetDeadline(time.Time) error { return nil }
 
-// Write begins an exchange, unless one was begun.
+// Write begins an exchange, unless one is under way.
 func (c *conn) Write(p []byte) (int, error) {
 	if !c.asking {
 		c.asking = true

@@ -19,7 +19,7 @@ func TestRestartRecovers(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
 	c := open(t, Config{Servers: []string{server.Host()}})
-	counters := make([]string, 20) // of a Set, so that there are many connections
+	counters := make([]string, 20) // in one Set, so that there are many connections
 	for i := range counters {
 		counters[i] = fmt.Sprint(i)
 		set(t, c, total(counters[i], 1, time.Now()))
@@ -39,7 +39,7 @@ func TestRestartRecovers(t *testing.T) {
 	want(t, c, "0", 2)
 }
 
-// All connections are idle when the server restarts: no call may see that.
+// All connections are idle when the server restarts. No call may fail because of that.
 func TestRestartBetweenCallsIsNoError(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -68,7 +68,7 @@ func TestStoppedServerIsAnErrorInTime(t *testing.T) {
 		return c.Set(t.Context(), []cachedTotal{total("a", 1, time.Now())}, time.Hour) == nil
 	})
 	server.Pause(t)
-	for range 5 { // more than there are connections: the later ones wait for one
+	for range 5 { // more calls than connections: the later ones wait
 		for name, call := range map[string]func() error{
 			"Get":  func() error { _, err := c.Get(t.Context(), []string{"a", "b"}); return err },
 			"Set":  func() error { return c.Set(t.Context(), []cachedTotal{total("a", 1, time.Now())}, time.Second) },
@@ -76,7 +76,7 @@ func TestStoppedServerIsAnErrorInTime(t *testing.T) {
 		} {
 			began := time.Now()
 			err := call()
-			// The server never answers: without a time-out there is no end.
+			// The server never answers: only the time-out ends the call.
 			if took := time.Since(began); err == nil || took > timeout+patience {
 				t.Errorf("%s: got error %v after %s, want one after %s", name, err, took, timeout)
 			}
@@ -89,7 +89,7 @@ func TestStoppedServerIsAnErrorInTime(t *testing.T) {
 	})
 }
 
-// A caller that gives up leaves at once, and what it leaves behind is bounded.
+// A cancelled call returns at once, and the number of exchanges that it leaves behind is bounded.
 func TestCancelReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -110,10 +110,10 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 		select {
 		case err := <-answer:
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("got error %v, want that the caller has left", err)
+				t.Errorf("got error %v, want context.Canceled", err)
 			}
-		case <-time.After(patience): // half of what the exchange may take
-			t.Fatal("the caller is still there")
+		case <-time.After(patience): // half of the time that the exchange may take
+			t.Fatal("the call has not returned")
 		}
 	}
 	if n := len(slots); n != 3 {
@@ -176,8 +176,8 @@ func TestOneOfTwoServersHangs(t *testing.T) {
 	}
 	two.Pause(t)
 	defer two.Resume(t)
-	// On a busy machine the one that answers may be late too, now and then.
-	eventually(t, "those of the server that answers, and an error", func() bool {
+	// On a busy machine the answering server may be late too, now and then.
+	eventually(t, "totals of the answering server, and an error", func() bool {
 		got, err := c.Get(t.Context(), counters)
 		if err == nil || len(got) == 100 {
 			t.Errorf("got %d totals and error %v, want an error for the server that hangs", len(got), err)
@@ -186,7 +186,7 @@ func TestOneOfTwoServersHangs(t *testing.T) {
 	})
 }
 
-// serve answers every connection by script: lines in, text out.
+// serve answers every connection with a script: lines in, text out.
 func serve(t *testing.T, answer func(line string) string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -219,16 +219,16 @@ func valueLine(key string, value []byte) string {
 	return fmt.Sprintf("VALUE %s 0 %d 1\r\n%s\r\nEND\r\n", key, len(value), value)
 }
 
-// gomemcache takes an answer for another key. A total must never be served under the
-// name of another counter, whichever way it came.
-// sealedBy is a total as a process with that configuration keeps it.
-func sealedBy(t testing.TB, cfg Config, total store.CachedTotal) []byte {
+// gomemcache accepts an answer for another key. A total must never be served under the name of another
+// counter, whichever way it came. encodedBy is a total in the encoding of a process with that
+// configuration.
+func encodedBy(t testing.TB, cfg Config, total store.CachedTotal) []byte {
 	t.Helper()
-	seal, err := newSealer(cfg.Key)
+	codec, err := newCodec(cfg.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := seal.encode(total)
+	b, err := codec.encode(total)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,14 +238,14 @@ func sealedBy(t testing.TB, cfg Config, total store.CachedTotal) []byte {
 func TestMixedUpAnswerIsAMiss(t *testing.T) {
 	t.Parallel()
 	var c *Cache
-	b := sealedBy(t, Config{}, total("b", 5, time.Now()))
+	b := encodedBy(t, Config{}, total("b", 5, time.Now()))
 	for name, answer := range map[string]func(asked string) string{
 		"another key":                func(string) string { return valueLine(c.key(totalKind, "b"), b) },
 		"another counter's value":    func(asked string) string { return valueLine(asked, b) },
-		"another key with a's value": func(string) string { return valueLine("x", sealedBy(t, Config{}, total("a", 5, time.Now()))) },
+		"another key with a's value": func(string) string { return valueLine("x", encodedBy(t, Config{}, total("a", 5, time.Now()))) },
 		"not a total":                func(asked string) string { return valueLine(asked, []byte("1")) },
 		"a total by another key": func(asked string) string {
-			return valueLine(asked, sealedBy(t, Config{Key: [32]byte{1}}, total("a", 5, time.Now())))
+			return valueLine(asked, encodedBy(t, Config{Key: [32]byte{1}}, total("a", 5, time.Now())))
 		},
 		"more than a total can be":     func(asked string) string { return valueLine(asked, make([]byte, maxValue+1)) },
 		"nothing":                      func(string) string { return "END\r\n" },
@@ -275,16 +275,16 @@ func TestMixedUpAnswerIsAMiss(t *testing.T) {
 	}
 }
 
-// A connection that is one answer behind gives every caller what the last one asked for.
+// A connection that is one answer behind gives each caller the answer to the call before.
 func TestMixedUpConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	var answered atomic.Bool
 	var c *Cache
 	host := serve(t, func(line string) string {
 		if !answered.Swap(true) {
-			return valueLine(c.key(totalKind, "b"), sealedBy(t, Config{}, total("b", 1, time.Now()))) + "VALUE "
+			return valueLine(c.key(totalKind, "b"), encodedBy(t, Config{}, total("b", 1, time.Now()))) + "VALUE "
 		}
-		return valueLine(strings.TrimPrefix(line, "gets "), sealedBy(t, Config{}, total("a", 7, time.Now())))
+		return valueLine(strings.TrimPrefix(line, "gets "), encodedBy(t, Config{}, total("a", 7, time.Now())))
 	})
 	c = open(t, Config{Servers: []string{host}})
 	if _, err := c.Get(t.Context(), []string{"a"}); !errors.Is(err, errMixedUp) {
@@ -293,7 +293,7 @@ func TestMixedUpConnectionIsDropped(t *testing.T) {
 	want(t, c, "a", 7)
 }
 
-// gomemcache begins its time-out anew with every item.
+// gomemcache restarts its time-out with every item.
 func TestSlowAnswerIsBoundedAsAWhole(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -322,7 +322,7 @@ func TestSlowAnswerIsBoundedAsAWhole(t *testing.T) {
 		ended <- time.Since(began)
 	}()
 	c := open(t, Config{Servers: []string{l.Addr().String()}, Timeout: timeout})
-	eventually(t, "the server is connected", func() bool { // a busy machine may need more than one try
+	eventually(t, "the server is connected", func() bool { // a busy machine may need more than one attempt
 		began := time.Now()
 		if _, err := c.Get(t.Context(), []string{"a"}); err == nil || time.Since(began) > patience {
 			t.Errorf("got error %v after %s, want one after %s", err, time.Since(began), timeout)

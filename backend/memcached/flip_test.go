@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Memory, a switch or another program changes a bit of a value. None of them makes another
-// total of it, nor an older or younger one, and each is an error that a metric counts.
+// Memory, a switch or another program changes a bit of a value. No such value is served as another
+// total, or with another age. Each is an error that a metric counts.
 func TestFlippedBitsAreMisses(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}, Prefix: emulator.Project() + ":", Key: [32]byte{1, 2, 3}})
@@ -43,13 +43,13 @@ func TestFlippedBitsAreMisses(t *testing.T) {
 	if served > 0 || silent > 0 {
 		t.Errorf("of %d flipped bits %d were served and %d were no errors, want none", bits, served, silent)
 	}
-	// A reader that has read the store replaces it.
+	// A reader that has read the store replaces the value.
 	set(t, c, right)
 	want(t, c, right.Counter, right.Total)
 }
 
-// Processes that share a memcached and a prefix serve each other's totals only where they have the
-// same key.
+// Processes that share a memcached and a prefix serve each other's totals only if they have the same
+// key.
 func TestKeysTellDatabasesApart(t *testing.T) {
 	t.Parallel()
 	host := emulator.Memcached(t).Host()

@@ -8,9 +8,9 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Lock adds an item, which memcached does for the first caller only. It holds for ttl at
-// least, unless memcached forgets it; where the answer of the add was lost, nobody has
-// the lock until then.
+// Lock adds an item; memcached accepts it from the first caller only. The lock holds for at least ttl,
+// unless memcached evicts it. If the answer of the add is lost, nobody has the lock until ttl has
+// passed.
 func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -25,8 +25,8 @@ func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bo
 	return err == nil, err
 }
 
-// Unlock lets the next caller in. It does not look whose lock it is: after the ttl it may be
-// another process's, and then two processes read one total.
+// Unlock releases the lock, whoever holds it. After the ttl that may be another process; then two
+// processes read one total.
 func (c *Cache) Unlock(ctx context.Context, counter string) error {
 	return c.remove(ctx, lockKind, []string{counter})
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// setters is how many totals of one Set are written at once: memcached's text
-	// protocol sets one an exchange. A guess.
+	// setters is the number of totals that one Set writes at once: memcached's text protocol sets one
+	// per exchange. The number is a guess.
 	setters = 16
 
 	// attempts is how often a Set tries a total that others set at the same time.
@@ -24,46 +24,46 @@ const (
 
 var errMixedUp = errors.New("the answer belongs to another key")
 
-// A Cache keeps totals in memcached. All methods may be called at once; each ends within
+// A Cache keeps totals in memcached. All methods are safe for concurrent use. Each call ends within
 // Config.Timeout.
 type Cache struct {
-	cfg  Config
-	seal sealer
-	pool *pool
+	cfg   Config
+	codec codec
+	pool  *pool
 }
 
 var _ store.Cache = (*Cache)(nil)
 
-// Open checks the configuration and returns at once: names are resolved and servers
-// connected when they are first needed, so that a cache that is away holds up nothing.
+// Open checks the configuration and returns at once. The first call resolves names and connects to
+// servers, so an unreachable memcached does not delay the start.
 func Open(cfg Config) (*Cache, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("memcached: %w", err)
 	}
-	seal, err := newSealer(cfg.Key)
+	codec, err := newCodec(cfg.Key)
 	if err != nil {
 		return nil, fmt.Errorf("memcached: Key: %w", err)
 	}
-	return &Cache{cfg: cfg, seal: seal, pool: newPool(cfg)}, nil
+	return &Cache{cfg: cfg, codec: codec, pool: newPool(cfg)}, nil
 }
 
-// Close waits for what runs, a few Timeouts at most, and closes the connections. Calls
-// that come later are errors.
+// Close waits for running exchanges, a few Timeouts at most, and closes the connections. Later calls
+// return errors.
 func (c *Cache) Close() error {
 	c.pool.close()
 	return nil
 }
 
-// An entry is what memcached has under a counter's key.
+// An entry is the item that memcached has for a counter.
 type entry struct {
 	item  *memcache.Item
 	total store.CachedTotal
-	bad   error // why the value is not a total of the counter; nil where it is
+	bad   error // says why the value is not a total of the counter; nil if it is one
 }
 
-// Get returns the totals it has. Where some servers fail, or values are not totals, it returns
-// the others, and an error.
+// Get returns the totals that it finds. If some servers fail, or some values are not totals, it returns
+// the other totals and an error.
 func (c *Cache) Get(ctx context.Context, counters []string) ([]store.CachedTotal, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -86,8 +86,8 @@ func (c *Cache) Get(ctx context.Context, counters []string) ([]store.CachedTotal
 // A share is the counters that belong to one server, by key.
 type share map[string]string
 
-// lookUp asks all servers at once. asked says which counters were answered for, found or
-// not; err is of the others.
+// lookUp asks all servers at once. asked contains the counters of servers that answered, found or not.
+// err is about the other servers.
 func (c *Cache) lookUp(ctx context.Context, counters []string) (entries map[string]entry, asked map[string]bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -127,7 +127,7 @@ func (c *Cache) lookUp(ctx context.Context, counters []string) (entries map[stri
 	return entries, asked, errors.Join(errs...)
 }
 
-// lookUpShare returns what was found even with an error.
+// lookUpShare returns the entries that it found even with an error.
 func (c *Cache) lookUpShare(ctx context.Context, s *server, share share) (map[string]entry, error) {
 	keys := make([]string, 0, len(share))
 	for key := range share {
@@ -145,7 +145,7 @@ func (c *Cache) lookUpShare(ctx context.Context, s *server, share share) (map[st
 			continue
 		}
 		e := entry{item: item}
-		if e.total, e.bad = c.seal.decode(item.Value, counter); e.bad == nil && e.total.Counter != counter {
+		if e.total, e.bad = c.codec.decode(item.Value, counter); e.bad == nil && e.total.Counter != counter {
 			e.bad, mixed = errMixedUp, true
 		}
 		if e.bad != nil {
@@ -154,16 +154,16 @@ func (c *Cache) lookUpShare(ctx context.Context, s *server, share share) (map[st
 		entries[counter] = e
 	}
 	if mixed {
-		// A connection may be one answer behind: it went back to the idle ones, and would
-		// stay behind for ever.
+		// A connection may be one answer behind. It went back to the idle ones, where it would stay
+		// behind for ever.
 		_ = s.client.Close()
 	}
 	return entries, err
 }
 
-// Set keeps each total, unless memcached has one with a later AsOf. A restarted server
-// counts its cas ids from 1 again, so an old total can win there if a server restarts
-// between gets and cas and gives the same id again; its AsOf still says how old it is.
+// Set keeps each total, unless memcached has one with a later AsOf. There is one exception. A restarted
+// server counts its cas ids from 1 again; if it restarts between gets and cas and gives out the same id
+// again, an older total can win. Its AsOf still says how old it is.
 func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	if ttl <= 0 || len(totals) == 0 {
 		return ctx.Err()
@@ -191,12 +191,12 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return summary(append(errs, err, ctx.Err()))
 }
 
-// Drop forgets the totals of the counters.
+// Drop removes the totals of the counters.
 func (c *Cache) Drop(ctx context.Context, counters []string) error {
 	return c.remove(ctx, totalKind, counters)
 }
 
-// remove deletes the items of that kind.
+// remove deletes the counters' items of one kind.
 func (c *Cache) remove(ctx context.Context, kind string, counters []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -217,7 +217,7 @@ func (c *Cache) remove(ctx context.Context, kind string, counters []string) erro
 	return summary(errs)
 }
 
-// summary is the first error and how many more there are: a thousand lines help nobody.
+// summary returns the first error and the number of others: a thousand lines help nobody.
 func summary(errs []error) error {
 	var first error
 	more := -1
@@ -236,14 +236,14 @@ func summary(errs []error) error {
 	return first
 }
 
-// put writes the total over e, as long as e is not later. To do it twice is to do it once:
-// the second write finds the first, as late as itself.
+// put writes the total over e unless e is later. Writing twice has the same effect as writing once: the
+// second write finds the first, which is as late.
 //
 //	A  gets nothing            B  gets nothing
 //	A  adds 12:00:01           B  adds 12:00:00: not stored
 //	                           B  gets 12:00:01, later than its own: done
 func (c *Cache) put(ctx context.Context, total store.CachedTotal, seconds int32, e entry) error {
-	value, err := c.seal.encode(total)
+	value, err := c.codec.encode(total)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (c *Cache) put(ctx context.Context, total store.CachedTotal, seconds int32,
 		if err == nil || !protocol(err) {
 			return err
 		}
-		// Another one was quicker, or the old total has gone.
+		// Another process was faster, or the old total is gone.
 		entries, _, err := c.lookUp(ctx, []string{total.Counter})
 		if err != nil {
 			return err
@@ -266,8 +266,8 @@ func (c *Cache) put(ctx context.Context, total store.CachedTotal, seconds int32,
 	return fmt.Errorf("memcached: others set the same total %d times", attempts)
 }
 
-// replace writes item where old still is what memcached has, or nothing for nil. It asks
-// the server that the key belongs to now: where that changed, old is unknown to it.
+// replace writes item if memcached still has old, or nothing if old is nil. It asks the server that
+// owns the key now; if that has changed, the new server does not know old and refuses.
 func (c *Cache) replace(ctx context.Context, item, old *memcache.Item) error {
 	servers, err := c.pool.servers(ctx)
 	if err != nil {
@@ -277,7 +277,7 @@ func (c *Cache) replace(ctx context.Context, item, old *memcache.Item) error {
 		if old == nil {
 			return struct{}{}, client.Add(item)
 		}
-		swap := *item // one left behind may still be read
+		swap := *item // an exchange left behind may still read it
 		swap.CasID = old.CasID
 		return struct{}{}, client.CompareAndSwap(&swap)
 	})

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
 
-// patience is how long something may take that must happen: longer than any machine needs.
+// patience is a time-out for events that must happen: longer than any machine needs.
 const patience = time.Minute
 
-// open has a time-out for machines that are busy with other tests.
+// open sets a time-out for machines that are busy with other tests.
 func open(t testing.TB, cfg Config) *Cache {
 	t.Helper()
 	if cfg.Timeout == 0 {
@@ -90,8 +90,8 @@ func TestThousandTotals(t *testing.T) {
 	t.Logf("set in %s, got in %s", took, time.Since(began))
 }
 
-// The conformance suite sets through one Cache; here two processes do, and the one with
-// the older totals comes last.
+// The conformance suite sets through one Cache. Here two processes do, and the one with the older
+// totals comes last.
 func TestStaleSetLoses(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -104,7 +104,7 @@ func TestStaleSetLoses(t *testing.T) {
 	want(t, a, "a", 3)
 }
 
-// Between the gets and the cas of a put the item may change or go: the put looks again.
+// Between the gets and the cas of a put the item may change or disappear: put looks again.
 func TestPutLooksAgain(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
@@ -124,19 +124,19 @@ func TestPutLooksAgain(t *testing.T) {
 	nothing := look("a")
 	set(t, c, total("a", 2, now))
 	put(1, now.Add(-time.Second), nothing)
-	want(t, c, "a", 2) // added meanwhile, later
+	want(t, c, "a", 2) // added in between, later
 	second := look("a")
 	set(t, c, total("a", 4, now.Add(2*time.Second)))
 	put(3, now.Add(time.Second), second)
-	want(t, c, "a", 4) // changed meanwhile, later
+	want(t, c, "a", 4) // changed in between, later
 	put(5, now.Add(3*time.Second), second)
-	want(t, c, "a", 5) // changed meanwhile, earlier
+	want(t, c, "a", 5) // changed in between, earlier
 	evicted := look("a")
 	if err := c.pool.all[0].client.FlushAll(); err != nil {
 		t.Fatal(err)
 	}
 	put(6, now.Add(4*time.Second), evicted)
-	want(t, c, "a", 6) // gone meanwhile
+	want(t, c, "a", 6) // removed in between
 }
 
 func TestForeignValueIsReplaced(t *testing.T) {
@@ -153,13 +153,13 @@ func TestForeignValueIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := c.Get(t.Context(), []string{"a"}); !errors.Is(err, errValue) || len(got) != 0 {
-		t.Errorf("got %v (error %v) of a value that is no total, want an error", got, err)
+		t.Errorf("got %v (error %v) of a value that is not a total, want an error", got, err)
 	}
 	set(t, c, total("a", 2, time.Now().Add(-time.Hour)))
 	want(t, c, "a", 2)
 }
 
-// Readers share the lock, and whoever unlocks lets the next one in.
+// Readers share the lock, and an Unlock by any of them releases it.
 func TestReadersShareTheLock(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -190,7 +190,7 @@ func TestExpiration(t *testing.T) {
 	}
 }
 
-// An item of n seconds goes when the server's clock has moved on by n, up to two seconds early.
+// An item of n seconds disappears when the server's clock has advanced by n, up to two seconds early.
 func TestLockHoldsForItsTTL(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -238,7 +238,7 @@ func TestSetForNoTime(t *testing.T) {
 func FuzzValue(f *testing.F) {
 	f.Add("a", int64(-5), 3, true, int64(1), int64(999_999_999))
 	f.Add(strings.Repeat("x", 500), int64(1)<<62, 999, false, int64(-62135596800), int64(0))
-	seal, err := newSealer([32]byte{7})
+	codec, err := newCodec([32]byte{7})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -247,14 +247,14 @@ func FuzzValue(f *testing.F) {
 			shards = 7
 		}
 		in := store.CachedTotal{Counter: counter, Total: n, Shards: shards, Exists: exists, AsOf: time.Unix(seconds%1e11, nanos%1e9).UTC()}
-		b, err := seal.encode(in)
+		b, err := codec.encode(in)
 		if len(counter) > 900 && errors.Is(err, errLarge) {
 			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := seal.decode(b, counter)
+		out, err := codec.decode(b, counter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,12 +262,12 @@ func FuzzValue(f *testing.F) {
 			t.Errorf("encoded and decoded (-want +got):\n%s", diff)
 		}
 		for i := range b {
-			if cut, err := seal.decode(b[:i], ""); err == nil {
-				t.Errorf("%d bytes of %d are taken for %v", i, len(b), cut)
+			if cut, err := codec.decode(b[:i], ""); err == nil {
+				t.Errorf("%d bytes of %d are decoded as %v", i, len(b), cut)
 			}
 		}
-		if other, err := seal.decode([]byte(counter), ""); err == nil {
-			t.Errorf("%q is taken for %v", counter, other)
+		if other, err := codec.decode([]byte(counter), ""); err == nil {
+			t.Errorf("%q is decoded as %v", counter, other)
 		}
 	})
 }
@@ -278,7 +278,7 @@ func TestOpenRefuses(t *testing.T) {
 		Servers: []string{"h", ":1", "h:0", "h:http", "h:70000", "h:1", "h:1"},
 		Prefix:  "a b", Timeout: -1, MaxIdle: -1, ResolveEvery: -1,
 	})
-	for _, want := range []string{`"h"`, `":1"`, `"h:0"`, `"h:http"`, `"h:70000"`, `"h:1" stands twice`, "Prefix", "Timeout", "MaxIdle", "ResolveEvery"} {
+	for _, want := range []string{`"h"`, `":1"`, `"h:0"`, `"h:http"`, `"h:70000"`, `"h:1" is listed twice`, "Prefix", "Timeout", "MaxIdle", "ResolveEvery"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one about %s", err, want)
 		}

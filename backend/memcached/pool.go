@@ -16,14 +16,14 @@ const (
 	// suspicious is how old addresses may get after a server failed.
 	suspicious = time.Second
 
-	// resolving is how long the look-up of all names may take.
+	// resolving bounds the look-up of all names.
 	resolving = 5 * time.Second
 )
 
-var errClosed = errors.New("memcached: cache is closed")
+var errClosed = errors.New("memcached: the cache is closed")
 
-// A pool knows the servers by their names, resolves those again and again, and waits for
-// what runs in the background.
+// A pool has the servers of all names. It resolves the names again and again, and waits for background
+// work when it closes.
 type pool struct {
 	cfg    Config
 	ctx    context.Context // ends when the pool is closed
@@ -32,32 +32,32 @@ type pool struct {
 	mu       sync.Mutex
 	running  sync.WaitGroup
 	closed   bool
-	all      []*server     // replaced, never changed; nil until names were first looked up
-	resolved time.Time     // when that ended
-	doubtful bool          // a server failed since
-	looking  chan struct{} // closed when the look-up under way ends; nil where none is
+	all      []*server     // replaced, never changed; nil until the first look-up
+	resolved time.Time     // when the last look-up ended
+	doubtful bool          // a server has failed since then
+	looking  chan struct{} // closed when the running look-up ends; nil if none runs
 
-	hosts []host // of the look-up, which runs once at a time
+	hosts []host // used by the look-up only, which runs once at a time
 }
 
 // A host is one of Config.Servers.
 type host struct {
 	name, host, port string
-	addrs            []string // as last resolved
-	failed           bool     // the last time
+	addrs            []string // from the last successful look-up
+	failed           bool     // the last look-up failed
 }
 
 func newPool(cfg Config) *pool {
 	p := &pool{cfg: cfg}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	for _, name := range cfg.Servers {
-		h, port, _ := net.SplitHostPort(name) // validated
+		h, port, _ := net.SplitHostPort(name) // the configuration was validated
 		p.hosts = append(p.hosts, host{name: name, host: h, port: port})
 	}
 	return p
 }
 
-// begin runs f in the background, unless the pool is closed. close waits for it.
+// begin runs f in the background, unless the pool is closed. close waits for f.
 func (p *pool) begin(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,19 +75,19 @@ func (p *pool) close() {
 	p.cancel()
 	p.running.Wait()
 	for _, s := range p.all {
-		_ = s.client.Close() // of idle connections; there is nothing in them
+		_ = s.client.Close() // closing idle connections loses nothing
 	}
 }
 
-// suspect has names looked up again soon: a server that failed may have moved.
+// suspect makes the next look-up come soon: a server that failed may have moved.
 func (p *pool) suspect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doubtful = true
 }
 
-// servers returns the servers, one at least. Only the first calls wait for the look-up;
-// later ones go on with what they have while it runs.
+// servers returns the servers, at least one. The first calls wait for the first look-up. Later calls
+// use the known servers while a look-up runs.
 func (p *pool) servers(ctx context.Context) ([]*server, error) {
 	for {
 		all, looking, err := p.look()
@@ -102,7 +102,7 @@ func (p *pool) servers(ctx context.Context) ([]*server, error) {
 	}
 }
 
-// look begins a look-up where one is due.
+// look begins a look-up if one is due.
 func (p *pool) look() ([]*server, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *pool) look() ([]*server, <-chan struct{}, error) {
 	return p.all, p.looking, nil
 }
 
-// resolve looks all names up and puts the servers in place.
+// resolve looks all names up and replaces the servers.
 func (p *pool) resolve() {
 	ctx, cancel := context.WithTimeout(p.ctx, resolving)
 	defer cancel()
@@ -140,12 +140,12 @@ func (p *pool) resolve() {
 	p.mu.Unlock()
 	for _, s := range old {
 		if !slices.Contains(all, s) {
-			_ = s.client.Close() // those in use are closed with the last who knows them
+			_ = s.client.Close() // closes idle connections; a busy one is freed with s
 		}
 	}
 }
 
-// serversOf makes servers of the addresses and takes over those that stay.
+// serversOf makes servers of the addresses. It keeps servers whose address stays.
 func (p *pool) serversOf(old []*server, errs []error) []*server {
 	var all []*server
 	add := func(id, address string, err error) {
@@ -161,7 +161,7 @@ func (p *pool) serversOf(old []*server, errs []error) []*server {
 		case 0:
 			add(h.name, "", fmt.Errorf("memcached %s: %w", h.name, errs[i]))
 		case 1:
-			// Under its name, so that its counters stay with it when its address changes.
+			// The id is the name, so that its counters stay with it when its address changes.
 			add(h.name, net.JoinHostPort(h.addrs[0], h.port), nil)
 		default:
 			for _, a := range h.addrs {
@@ -172,8 +172,8 @@ func (p *pool) serversOf(old []*server, errs []error) []*server {
 	return all
 }
 
-// lookUp replaces the addresses. Where the name does not resolve they stay: trouble with
-// names should not take away servers that work.
+// lookUp replaces the addresses. If the name does not resolve they stay, because a failing name service
+// should not take working servers away.
 func (h *host) lookUp(ctx context.Context, cfg Config) error {
 	addrs, err := cfg.Resolver.LookupHost(ctx, h.host)
 	if err == nil && len(addrs) == 0 {
@@ -181,7 +181,7 @@ func (h *host) lookUp(ctx context.Context, cfg Config) error {
 	}
 	if err != nil {
 		if !h.failed && !errors.Is(err, context.Canceled) {
-			cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "memcached server does not resolve, will retry",
+			cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "memcached server name does not resolve, will retry",
 				slog.String("server", h.name), slog.Any("kept", h.addrs), slog.Any("err", err))
 		}
 		h.failed = true
@@ -189,15 +189,15 @@ func (h *host) lookUp(ctx context.Context, cfg Config) error {
 	}
 	addrs = oneFamily(addrs)
 	if h.failed || h.addrs != nil && !slices.Equal(h.addrs, addrs) {
-		cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "memcached server resolves anew",
+		cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "memcached server name resolves again",
 			slog.String("server", h.name), slog.Any("before", h.addrs), slog.Any("addrs", addrs))
 	}
 	h.failed, h.addrs = false, addrs
 	return nil
 }
 
-// oneFamily keeps the IPv4 addresses where there are any, sorted: under both families a
-// server would be taken for two.
+// oneFamily returns the IPv4 addresses if there are any, otherwise all, sorted. With both families one
+// server would count as two.
 func oneFamily(addrs []string) []string {
 	addrs = slices.Clone(addrs)
 	slices.Sort(addrs)

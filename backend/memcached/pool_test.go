@@ -68,7 +68,8 @@ func (n *names) times() int {
 
 func port(host string) string { return host[strings.LastIndexByte(host, ':')+1:] }
 
-// The server moves: 127.0.0.2 has none, 127.0.0.1 does. Nothing is restarted.
+// The server's name gets another address: 127.0.0.2 has no server, 127.0.0.1 has one. Nothing is
+// restarted.
 func TestAddressChanges(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
@@ -91,7 +92,7 @@ func TestAddressChanges(t *testing.T) {
 	before := resolver.times()
 	c.pool.suspect()
 	eventually(t, "the name was looked up in vain", func() bool {
-		want(t, c, "a", 1) // and what it had is kept
+		want(t, c, "a", 1) // the last addresses stay in use
 		c.pool.mu.Lock()
 		defer c.pool.mu.Unlock()
 		return resolver.times() > before && c.pool.doubtful && c.pool.looking == nil
@@ -167,7 +168,7 @@ func makeServers(n int) []*server {
 	return all
 }
 
-// With crc32 % n, the sixth server would move five counters of six.
+// With crc32 % n, a sixth server would move five counters of six.
 func TestRendezvousMovesFewCounters(t *testing.T) {
 	t.Parallel()
 	const keys = 10_000
@@ -182,7 +183,7 @@ func TestRendezvousMovesFewCounters(t *testing.T) {
 		if before != after {
 			moved++
 			if after != six[5] {
-				t.Fatalf("a counter moved from %s to %s, neither new nor gone", before.id, after.id)
+				t.Fatalf("a counter moved from %s to %s, although neither is new or gone", before.id, after.id)
 			}
 		}
 		if pick(shuffled, key) != after {
@@ -199,7 +200,7 @@ func TestRendezvousMovesFewCounters(t *testing.T) {
 	}
 }
 
-// What a new list has no use for must not keep connections.
+// Servers that a new list no longer names must not keep connections.
 func TestConnectionsOfGoneServersAreClosed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -238,7 +239,7 @@ func TestConnectionsOfGoneServersAreClosed(t *testing.T) {
 		}
 	})
 	_ = c.Close()
-	if !strings.Contains(log.String(), "resolves anew") || strings.Count(log.String(), "\n") != 1 {
+	if !strings.Contains(log.String(), "name resolves again") || strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("got log %q, want one line about the new address", log.String())
 	}
 }

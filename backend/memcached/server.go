@@ -12,15 +12,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A server is one address of memcached, with connections of its own: one server that
-// hangs takes none away from the others.
+// A server is one address of memcached. It has connections of its own, so that a server that hangs
+// takes none away from the others.
 type server struct {
-	id     string // what its rendezvous goes by
+	id     string // the input of its rendezvous hash
 	hash   uint64 // of id
 	addr   addr
-	err    error // why there is no address
+	err    error // the reason if the address is missing
 	client *memcache.Client
-	slots  chan struct{} // one for each connection
+	slots  chan struct{} // one slot for each connection
 }
 
 func newServer(id, address string, err error, cfg Config) *server {
@@ -47,7 +47,8 @@ func (s selector) PickServer(string) (net.Addr, error) { return s.addr, nil }
 // Each calls f with the server.
 func (s selector) Each(f func(net.Addr) error) error { return f(s.addr) }
 
-// pick returns the server that wins the rendezvous for the key, whatever their order.
+// pick returns the server with the highest rendezvous hash for the key. The order of servers does not
+// matter.
 func pick(servers []*server, key string) *server {
 	hash := xxhash.Sum64String(key)
 	var best *server
@@ -60,16 +61,16 @@ func pick(servers []*server, key string) *server {
 	return best
 }
 
-// mix is the last step of MurmurHash3: every bit in changes half of the bits out.
+// mix is the last step of MurmurHash3: each input bit changes half of the output bits.
 func mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
 }
 
-// try makes an exchange. Connections that the server closed, as it does when it restarts,
-// are noticed only when they are used: all idle ones are dropped then, and the exchange
-// is made once more. It is safe to make any of ours twice: see put, Lock and Unlock.
+// try runs op. A restarting server closes its connections, and a client notices that only at their next
+// use. In that case try drops all idle connections and runs op once more. Every op here may run twice:
+// see put, Lock and Unlock.
 func try[T any](s *server, op func(*memcache.Client) (T, error)) (T, error) {
 	v, err := op(s.client)
 	if closed(err) {
@@ -84,15 +85,14 @@ func closed(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// protocol reports whether err is an answer, such as a miss.
+// protocol reports whether err is an answer of the server, such as a miss.
 func protocol(err error) bool {
 	return errors.Is(err, memcache.ErrCacheMiss) || errors.Is(err, memcache.ErrCASConflict) ||
 		errors.Is(err, memcache.ErrNotStored)
 }
 
-// exchange makes an exchange with the server and returns at the latest when ctx ends. The
-// exchange then goes on by itself and keeps its connection, until its time-outs end it:
-// those left behind are never more than MaxIdle for each server.
+// exchange runs op on the server and returns at the latest when ctx ends. op then continues in the
+// background with its connection, until its time-outs end it. Each server has at most MaxIdle of them.
 func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache.Client) (T, error)) (T, error) {
 	type answer struct {
 		v   T

@@ -14,14 +14,14 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// The kinds of keys. They name the format of the value: a change of it is another kind,
-// so that readers of both versions live side by side.
+// The kinds of keys. A kind names the format of the value. A new format gets a new kind, so that
+// readers of both versions can share a memcached.
 const (
 	totalKind = "t2:"
 	lockKind  = "l1:"
 )
 
-// key is the prefix, the kind and 144 bits of the counter's hash.
+// key returns the prefix, the kind and 144 bits of the counter's hash.
 func (c *Cache) key(kind, counter string) string {
 	var space [maxPrefix + 3 + 24]byte
 	sum := sha256.Sum256([]byte(counter))
@@ -30,11 +30,11 @@ func (c *Cache) key(kind, counter string) string {
 }
 
 const (
-	// version begins every value.
+	// version is the first byte of every value.
 	version = 2
-	// sealed is how long the checksum is that follows it: a nonce of 12 bytes and a tag of 16.
-	sealed = 28
-	// maxValue is far beyond a total, whose name has at most 500 bytes.
+	// checksumLen is the length of the checksum after the version: a nonce of 12 bytes and a tag of 16.
+	checksumLen = 28
+	// maxValue is the most bytes of a value, far more than a total with a name of 500 bytes needs.
 	maxValue = 1 << 10
 )
 
@@ -43,26 +43,27 @@ var (
 	errLarge = fmt.Errorf("a value has more than %d bytes", maxValue)
 )
 
-// A sealer makes and compares the checksums of values: GMAC, as crypto/cipher has it. Nobody
-// makes a value without the key; a bit that flips, or a total of another database, does not pass.
-type sealer struct{ aead cipher.AEAD }
+// A codec encodes and decodes values, and makes and verifies their checksums. The checksum is the GMAC of crypto/cipher.
+// Nobody can make a value without the key. A flipped bit, and a total of another database, are
+// detected.
+type codec struct{ aead cipher.AEAD }
 
-func newSealer(key [32]byte) (sealer, error) {
+func newCodec(key [32]byte) (codec, error) {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return sealer{}, err
+		return codec{}, err
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
-	return sealer{aead}, err
+	return codec{aead}, err
 }
 
-// encode writes: version, checksum of what follows, 1 where the counter exists, total and seconds
-// of AsOf as signed varints, nanoseconds and shards as unsigned ones, and the name to the end.
-func (s sealer) encode(t store.CachedTotal) ([]byte, error) {
-	b := make([]byte, 1+sealed+1, 1+sealed+1+4*binary.MaxVarintLen64+len(t.Counter))
+// encode writes the version, the checksum of the rest, 1 if the counter exists, the total and the
+// seconds of AsOf as signed varints, the nanoseconds and the shards as unsigned ones, and the name.
+func (s codec) encode(t store.CachedTotal) ([]byte, error) {
+	b := make([]byte, 1+checksumLen+1, 1+checksumLen+1+4*binary.MaxVarintLen64+len(t.Counter))
 	b[0] = version
 	if t.Exists {
-		b[1+sealed] = 1
+		b[1+checksumLen] = 1
 	}
 	b = binary.AppendVarint(b, t.Total)
 	b = binary.AppendVarint(b, t.AsOf.Unix())
@@ -72,21 +73,21 @@ func (s sealer) encode(t store.CachedTotal) ([]byte, error) {
 	if len(b) > maxValue {
 		return nil, fmt.Errorf("memcached: %w: the name has %d", errLarge, len(t.Counter))
 	}
-	s.aead.Seal(b[:1], nil, nil, b[1+sealed:])
+	s.aead.Seal(b[:1], nil, nil, b[1+checksumLen:])
 	return b, nil
 }
 
-// decode is strict: it refuses bytes that encode did not write. counter is the name that is
-// expected; the total has the name that was written.
-func (s sealer) decode(b []byte, counter string) (store.CachedTotal, error) {
+// decode is strict: it refuses bytes that encode would not write. If the value has the name counter,
+// the total gets that string; otherwise it gets the name from the value.
+func (s codec) decode(b []byte, counter string) (store.CachedTotal, error) {
 	switch {
 	case len(b) > maxValue:
 		return store.CachedTotal{}, errLarge
-	case len(b) < 1+sealed+1 || b[0] != version:
+	case len(b) < 1+checksumLen+1 || b[0] != version:
 		return store.CachedTotal{}, errValue
 	}
-	payload := b[1+sealed:]
-	if _, err := s.aead.Open(nil, nil, b[1:1+sealed], payload); err != nil || payload[0] > 1 {
+	payload := b[1+checksumLen:]
+	if _, err := s.aead.Open(nil, nil, b[1:1+checksumLen], payload); err != nil || payload[0] > 1 {
 		return store.CachedTotal{}, errValue
 	}
 	d := decoder{rest: payload[1:]}
@@ -97,7 +98,7 @@ func (s sealer) decode(b []byte, counter string) (store.CachedTotal, error) {
 	}
 	t.AsOf = time.Unix(seconds, int64(nanos)).UTC()
 	t.Shards, t.Counter = int(shards), counter
-	if string(d.rest) != counter { // this does not allocate
+	if string(d.rest) != counter { // this comparison does not allocate
 		t.Counter = string(d.rest)
 	}
 	return t, nil
@@ -130,10 +131,10 @@ func take[T any](d *decoder, v T, n int) T {
 // maxSeconds keeps expirations relative: memcached takes more than 30 days for a date.
 const maxSeconds = 30 * 24 * 60 * 60
 
-// expiration is a ttl as memcached counts it. Its clock is whole seconds, looked at once a
-// second and a little: an item goes when that has moved on by n, which is up to a second early.
-// And as a look is a little later than the one before, now and then one moves by two: one of
-// 40 where it had little of the machine. Two seconds more make n whole ones in any case.
+// expiration returns the seconds that memcached must be given so that an item lives for ttl.
+// memcached's clock has whole seconds. It is read a little less than once a second, and an item goes
+// when it has moved on by n: that is up to a second early. Because each reading is a little late, now
+// and then the clock moves by two: on a busy machine one time in 40. Two more seconds make up for both.
 func expiration(ttl time.Duration) int32 {
 	if ttl >= (maxSeconds-2)*time.Second {
 		return maxSeconds

@@ -1,5 +1,5 @@
-// Package memory is the cache of one process: totals in memory, the least recently used
-// forgotten first.
+// Package memory is a cache inside one process. It keeps totals in memory and drops the least recently
+// used ones first.
 package memory
 
 import (
@@ -17,17 +17,17 @@ import (
 
 // Config bounds the cache.
 type Config struct {
-	// Totals is the most totals kept, and the most locks. A total takes some 200 bytes
+	// Totals is the most totals, and the most locks, that the cache keeps. A total takes some 200 bytes
 	// and its counter's name. Default 100,000.
 	Totals int
 }
 
-// A Cache keeps totals in memory. All methods may be called at once. Expired totals
-// stay until they are asked for or others push them out.
+// A Cache keeps totals in memory. All methods are safe for concurrent use. An expired total stays in
+// memory until it is asked for or pushed out by others.
 type Cache struct {
 	mu     sync.Mutex
 	totals *simplelru.LRU[string, entry]
-	locks  *simplelru.LRU[string, time.Time] // until when
+	locks  *simplelru.LRU[string, time.Time] // until when the lock holds
 }
 
 type entry struct {
@@ -48,8 +48,8 @@ func New(cfg Config) (*Cache, error) {
 	return &Cache{totals: totals, locks: locks}, nil
 }
 
-// gone is the error of a caller who has gone. One whose time is over is served: nothing here
-// takes any, so the machine was too busy, and reading the store instead would be more of it.
+// gone returns the error of a cancelled ctx. It ignores a deadline that has passed: calls here take no
+// time, so the machine was too busy, and reading the store instead would make it busier.
 func gone(ctx context.Context) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
@@ -79,7 +79,7 @@ func (c *Cache) Get(ctx context.Context, counters []string) ([]store.CachedTotal
 	return found, nil
 }
 
-// Set keeps each total, unless there is one with a later AsOf that has not expired.
+// Set keeps each total, unless the cache has a later one (by AsOf) that has not expired.
 func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
 	if err := gone(ctx); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return nil
 }
 
-// Drop forgets the totals of the counters.
+// Drop removes the totals of the counters.
 func (c *Cache) Drop(ctx context.Context, counters []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *Cache) Drop(ctx context.Context, counters []string) error {
 	return nil
 }
 
-// Lock is true for the first caller until ttl has passed or Unlock was called.
+// Lock returns true for the first caller, and false until ttl has passed or Unlock was called.
 func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
 	if err := gone(ctx); err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bo
 	return true, nil
 }
 
-// Unlock lets the next caller in.
+// Unlock releases the lock, whoever holds it.
 func (c *Cache) Unlock(ctx context.Context, counter string) error {
 	if err := gone(ctx); err != nil {
 		return err

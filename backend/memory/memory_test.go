@@ -79,8 +79,8 @@ func TestNewRefusesNegativeSize(t *testing.T) {
 	}
 }
 
-// A machine that is too busy for the time a call may take must not look like a cache that
-// fails: the reader would leave it alone and ask the store.
+// On a busy machine a call may take longer than its deadline. That must not look like a failing cache:
+// the reader would bypass it and ask the store.
 func TestLateCallsAreServed(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{})

@@ -15,26 +15,28 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// ErrBackupDir: the directory cannot take a backup. Nothing was written there.
+// ErrBackupDir means that a backup cannot be written to the directory. Nothing was written there.
 var ErrBackupDir = errors.New("cannot take a backup")
 
-// ErrBackupBusy: another backup is under way.
+// ErrBackupBusy means that another backup is running. Retry when it has ended.
 var ErrBackupBusy = errors.New("another backup is under way")
 
-// ErrNoBackupRoot: the store may write no backups.
+// ErrNoBackupRoot means that Config.BackupRoot is empty, so the store may not write backups.
 var ErrNoBackupRoot = errors.New("no directory of backups is configured")
 
-// Backup copies the database to a directory below Config.BackupRoot that does not exist or is
-// empty, while folds go on: every fold that returned before the call is in the copy, and of
-// those beside it some may be, each whole or not at all. The copy is another directory's until
-// it is whole and was looked at, so a backup that was cut off is never taken for one. It is
-// the same database at an earlier moment, under the same id, and can be opened as it is.
+// Backup copies the database to a directory below Config.BackupRoot, while folds go on. The directory
+// must not exist, or must be empty. The copy contains every fold that returned before the call. It may
+// contain folds that ran during the call, each of them completely or not at all.
 //
-// to is absolute or relative to the root; Backup returns it as an absolute path. It follows no
-// symbolic link below the root. Nobody else may be able to change directories there.
+// The copy gets its final name when it is complete and has been checked. So an interrupted backup is
+// never mistaken for a complete one. A backup has the database's id and can be opened like it.
 //
-// On the same file system Pebble makes links instead of copies. When ctx ends Backup returns
-// at once; what it made goes when Pebble is done, and until then there can be no other.
+// to is absolute or relative to the root. Backup returns the absolute path. It follows no symbolic link
+// below the root. No other user may have the right to change directories there.
+//
+// On the same file system Pebble makes hard links instead of copies. When ctx ends, Backup returns at
+// once. Its unfinished copy is removed when Pebble stops; until then another call returns
+// ErrBackupBusy.
 func (s *Store) Backup(ctx context.Context, to string) (dir string, err error) {
 	if err := s.enter(); err != nil {
 		return "", err
@@ -50,10 +52,10 @@ func (s *Store) Backup(ctx context.Context, to string) (dir string, err error) {
 		return "", ErrBackupBusy
 	}
 	done := make(chan error, 1)
-	go func() { // Close waits for it
+	go func() { // Close waits for this goroutine
 		defer s.closing.RUnlock()
 		err := s.backup(ctx, dir)
-		<-s.backing // before the answer: whoever has it may ask for the next
+		<-s.backing // before the answer, so that the caller can start another backup at once
 		done <- err
 	}()
 	select {
@@ -64,7 +66,7 @@ func (s *Store) Backup(ctx context.Context, to string) (dir string, err error) {
 	}
 }
 
-// checkBackupDir looks at nothing outside the root, and names nothing that it finds.
+// checkBackupDir looks at nothing outside the root, and its errors name nothing that it found there.
 func (s *Store) checkBackupDir(to string) (string, error) {
 	root := s.cfg.BackupRoot
 	if root == "" {
@@ -87,7 +89,7 @@ func (s *Store) checkBackupDir(to string) (string, error) {
 		return refuse("it is not below %s", root)
 	}
 	if info, err := s.fs.Stat(root); err != nil || !info.IsDir() {
-		return refuse("%s is no directory: make it, or mount it", root)
+		return refuse("%s is not a directory: make it, or mount it", root)
 	}
 	if inside(s.fs.PathJoin(s.resolve(root), below), s.resolve(s.cfg.Dir)) {
 		return refuse("it is in the data directory")
@@ -98,8 +100,9 @@ func (s *Store) checkBackupDir(to string) (string, error) {
 	return s.fs.PathJoin(root, below), nil
 }
 
-// checkBelow returns the fault of a path below the root, or "". The last directory must be
-// absent or empty, the directories above it must exist, and none may be a symbolic link.
+// checkBelow returns a text about the first fault of a path below the root, or "" if it has none. The
+// last directory must be absent or empty. The directories above it must exist. None of them may be a
+// symbolic link.
 func (s *Store) checkBelow(root, below string) string {
 	at, names := root, strings.Split(below, string(filepath.Separator))
 	for i, name := range names {
@@ -110,25 +113,25 @@ func (s *Store) checkBelow(root, below string) string {
 		case errors.Is(err, fs.ErrNotExist) && last:
 			return ""
 		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Sprintf("there is no %s: make it, or name a directory that is", part)
+			return fmt.Sprintf("%s does not exist: make it, or name a directory that exists", part)
 		case err != nil:
-			return fmt.Sprintf("%s cannot be looked at: %v", part, cause(err))
+			return fmt.Sprintf("%s cannot be read: %v", part, cause(err))
 		case info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Sprintf("%s is a symbolic link: name the directory itself", part)
 		case !info.IsDir():
-			return fmt.Sprintf("%s is no directory", part)
+			return fmt.Sprintf("%s is not a directory", part)
 		}
 	}
 	switch found, err := s.fs.List(at); {
 	case err != nil:
-		return fmt.Sprintf("it cannot be looked at: %v", cause(err))
+		return fmt.Sprintf("it cannot be read: %v", cause(err))
 	case len(found) > 0:
 		return "it is not empty: name a new directory, or an empty one"
 	}
 	return ""
 }
 
-// lstat is of the path itself where that may be a symbolic link.
+// lstat describes a symbolic link itself, not its target, on the machine's file system.
 func (s *Store) lstat(path string) (fs.FileInfo, error) {
 	if s.cfg.FS == nil {
 		return os.Lstat(path)
@@ -136,7 +139,7 @@ func (s *Store) lstat(path string) (fs.FileInfo, error) {
 	return s.fs.Stat(path)
 }
 
-// cause is the error without the path.
+// cause returns the error without the path.
 func cause(err error) error {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number
@@ -144,7 +147,7 @@ func cause(err error) error {
 	return errors.New("the server's log says more")
 }
 
-// resolve follows links on the machine's own file system.
+// resolve follows symbolic links if the store is on the machine's own file system.
 func (s *Store) resolve(dir string) string {
 	if s.cfg.FS == nil {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -158,12 +161,12 @@ func inside(dir, of string) bool {
 	return dir == of || strings.HasPrefix(dir, strings.TrimSuffix(of, "/")+"/")
 }
 
-// backup makes the copy beside dir and gives it its name in the last step.
+// backup makes the copy in a directory next to dir, and renames it to dir in the last step.
 func (s *Store) backup(ctx context.Context, dir string) (err error) {
-	sealed := seal{s.id, s.commits.synced.Load(), s.moments.newest()}
+	kept := commitCount{s.id, s.commits.synced.Load(), s.moments.newest()}
 	partial := filepath.Clean(dir) + ".partial-" + strings.ToLower(rand.Text()[:8])
 	defer func() {
-		if r := recover(); r != nil { // Pebble panics where a directory cannot be synced
+		if r := recover(); r != nil { // Pebble panics if a directory cannot be synced
 			err = fmt.Errorf("%v", r)
 		}
 		if err != nil {
@@ -173,7 +176,7 @@ func (s *Store) backup(ctx context.Context, dir string) (err error) {
 	if err := s.db.Checkpoint(partial, pebbledb.WithFlushedWAL()); err != nil {
 		return err
 	}
-	if err := writeSeal(s.fs, partial, sealed); err != nil {
+	if err := writeCommitCount(s.fs, partial, kept); err != nil {
 		return err
 	}
 	cfg := s.cfg
@@ -184,7 +187,7 @@ func (s *Store) backup(ctx context.Context, dir string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if info, err := s.lstat(dir); err == nil && info.IsDir() { // it was empty
+	if info, err := s.lstat(dir); err == nil && info.IsDir() { // checkBackupDir found it empty
 		if err := s.fs.Remove(dir); err != nil {
 			return err
 		}

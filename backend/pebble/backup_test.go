@@ -22,8 +22,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// What was folded before a backup is in it, what is folded beside it is there whole or not
-// at all, and the copy is the same database.
+// A backup contains every fold that returned before it, and each concurrent fold completely or not at
+// all. The copy is the same database.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -141,9 +141,9 @@ func TestBackupRefusesDirectory(t *testing.T) {
 		"to/secret.txt":                        "to is a symbolic link",
 		"dangling":                             "dangling is a symbolic link",
 		"full":                                 "it is not empty",
-		"full/thesis.txt":                      "full/thesis.txt is no directory",
-		"full/thesis.txt/copy":                 "full/thesis.txt is no directory",
-		"no/copy":                              "there is no no: make it",
+		"full/thesis.txt":                      "full/thesis.txt is not a directory",
+		"full/thesis.txt/copy":                 "full/thesis.txt is not a directory",
+		"no/copy":                              "no does not exist: make it",
 		"data":                                 "in the data directory",
 		"data/copy":                            "in the data directory",
 		"full/" + strings.Repeat("x", 300):     "file name too long",
@@ -151,12 +151,12 @@ func TestBackupRefusesDirectory(t *testing.T) {
 	} {
 		_, err := s.Backup(t.Context(), to)
 		if !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got error %v, want one that says %q", to, err, says)
+			t.Errorf("%s: got error %v, want one with %q", to, err, says)
 			continue
 		}
-		_, shown, _ := strings.Cut(err.Error(), ErrBackupDir.Error()) // the rest quotes the request
+		_, shown, _ := strings.Cut(err.Error(), ErrBackupDir.Error()) // the text before it quotes the request
 		if strings.Contains(shown, "secret") || strings.Contains(shown, "outside") {
-			t.Errorf("%s: %q names what is outside", to, err)
+			t.Errorf("%s: %q names a file outside the root", to, err)
 		}
 	}
 	if names := names(t, root); !slices.Equal(names, []string{"dangling", "data", "full", "link", "to"}) {
@@ -172,17 +172,17 @@ func TestBackupRefusesDirectory(t *testing.T) {
 	if _, err := open(t, Config{Dir: t.TempDir()}).Backup(t.Context(), filepath.Join(root, "x")); !errors.Is(err, ErrNoBackupRoot) {
 		t.Errorf("without a root: got %v, want ErrNoBackupRoot", err)
 	}
-	if _, err := open(t, Config{Dir: t.TempDir(), BackupRoot: filepath.Join(at, "no")}).Backup(t.Context(), "x"); !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), "no is no directory: make it, or mount it") {
-		t.Errorf("with a root that is not there: got %v", err)
+	if _, err := open(t, Config{Dir: t.TempDir(), BackupRoot: filepath.Join(at, "no")}).Backup(t.Context(), "x"); !errors.Is(err, ErrBackupDir) || !strings.Contains(err.Error(), "no is not a directory: make it, or mount it") {
+		t.Errorf("with a missing root: got %v", err)
 	}
 }
 
-// A backup is for its owner alone, also where files are shared with a directory that an
-// earlier version has made.
+// Only its owner can read a backup, even if it shares files with a directory that an earlier version
+// has made.
 func TestBackupIsPrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
+		t.Skip("Windows has no file modes")
 	}
 	root, data := t.TempDir(), t.TempDir()
 	s := open(t, Config{Dir: data, BackupRoot: root})
@@ -201,7 +201,7 @@ func TestBackupIsPrivate(t *testing.T) {
 	fold(t, s, nil, "a", 1)
 	err = errors.Join(filepath.Walk(filepath.Join(root, "copy"), checkPrivate), filepath.Walk(data, func(path string, info os.FileInfo, err error) error {
 		if path == data {
-			return err // which the operator may have made
+			return err // the operator may have made it
 		}
 		return checkPrivate(path, info, err)
 	}))
@@ -217,7 +217,7 @@ func checkPrivate(path string, info os.FileInfo, err error) error {
 	return err
 }
 
-// A backup that fails, or that nobody waits for, leaves nothing, and the next one works.
+// A backup that fails, or whose caller goes away, leaves no files, and the next one works.
 func TestBackupLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	dir, to := t.TempDir(), t.TempDir()
@@ -248,7 +248,7 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 	}
 	fail.Store(true)
 	if _, err := s.Backup(t.Context(), copied); err == nil || !strings.Contains(err.Error(), copied) || left() != 0 {
-		t.Errorf("got error %v and %d files, want one that names the directory, and none", err, left())
+		t.Errorf("got error %v and %d files, want an error that names the directory, and no files", err, left())
 	}
 	hang.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -273,8 +273,7 @@ func TestBackupLeavesNothingHalf(t *testing.T) {
 	}
 }
 
-// The disk of the backup is full, whatever is written there: there is no backup, and the
-// store goes on.
+// Backup fails if its disk is full, at any file that it writes. The store continues.
 func TestBackupToAFullDisk(t *testing.T) {
 	t.Parallel()
 	to := t.TempDir()
@@ -292,7 +291,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 	for n, c := range []struct {
 		kind   errorfs.OpKind
 		suffix string
-	}{{errorfs.OpCreate, ".log"}, {errorfs.OpFileWrite, ".log"}, {errorfs.OpFileSync, ""}, {errorfs.OpFileWrite, sealTemp}, {errorfs.OpCreate, ""}, {errorfs.OpRename, ""}} {
+	}{{errorfs.OpCreate, ".log"}, {errorfs.OpFileWrite, ".log"}, {errorfs.OpFileSync, ""}, {errorfs.OpFileWrite, commitCountTemp}, {errorfs.OpCreate, ""}, {errorfs.OpRename, ""}} {
 		fold(t, s, nil, "a", 1)
 		refuse, suffix = c.kind, c.suffix
 		hit.Store(false)
@@ -300,7 +299,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 		_, err := s.Backup(t.Context(), filepath.Join(to, "copy"))
 		full.Store(false)
 		if err == nil || !strings.Contains(err.Error(), "no space left") || !hit.Load() {
-			t.Errorf("operation %d on %q: got %v (hit: %t), want one that says that there is no space", c.kind, c.suffix, err, hit.Load())
+			t.Errorf("operation %d on %q: got %v (hit: %t), want one about the missing space", c.kind, c.suffix, err, hit.Load())
 		}
 		if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
 			t.Errorf("operation %d on %q: %v are left, %v", c.kind, c.suffix, left, err)

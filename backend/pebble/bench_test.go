@@ -19,7 +19,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// benchCommits are sorted commits of size counters, drawn from a million.
+// benchCommits returns n sorted commits of size counters each, drawn from a million.
 func benchCommits(n, size int) []*store.Commit {
 	random := rand.New(rand.NewPCG(1, 1))
 	all := make([]store.ShardDelta, 1_000_000)
@@ -43,8 +43,8 @@ func benchCommits(n, size int) []*store.Commit {
 	return commits
 }
 
-// BenchmarkFold is sorted, synced commits over a million names. adds/s is the figure to
-// compare with the design's. With records, each add also writes the record of its counter.
+// BenchmarkFold measures sorted, synced commits over a million names. Compare adds/s with the figure of
+// the design. With records, each add also writes its counter's record.
 func BenchmarkFold(b *testing.B) {
 	for _, size := range []int{400, 10_000, 100_000} {
 		for _, records := range []bool{false, true} {
@@ -54,7 +54,7 @@ func BenchmarkFold(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					c := commits[i%len(commits)]
 					if records {
-						c.Growths = growthsOf(c.Adds) // in the loop, as the aggregator makes and sorts them
+						c.Growths = growthsOf(c.Adds) // measured too, because the aggregator makes and sorts them
 					}
 					if _, err := s.Fold(b.Context(), c); err != nil {
 						b.Fatal(err)
@@ -80,7 +80,7 @@ func growthsOf(adds []store.ShardDelta) []store.Growth {
 	return growths
 }
 
-// BenchmarkFoldMarked is commits of 100 parts with a marker each and 2,400 adds.
+// BenchmarkFoldMarked measures commits of 2,400 adds from 100 parts with a marker each.
 func BenchmarkFoldMarked(b *testing.B) {
 	commits := benchCommits(16, 2400)
 	s := open(b, Config{Dir: b.TempDir()})
@@ -99,8 +99,8 @@ func BenchmarkFoldMarked(b *testing.B) {
 	b.ReportMetric(float64(b.N)*float64(len(ids))/b.Elapsed().Seconds(), "markers/s")
 }
 
-// BenchmarkOpen opens what a killed process has left: 400,000 adds that are only in the log.
-// look is the part of it that changes nothing.
+// BenchmarkOpen opens the directory of a killed process: 400,000 adds are only in the log. look is the
+// part of the opening that changes nothing.
 func BenchmarkOpen(b *testing.B) {
 	commits := benchCommits(4, 100_000)
 	killed := b.TempDir()

@@ -7,13 +7,13 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Memtables take their memory from the cache. If they take all of it, each read fetches from
-// the disk what the one before had.
+// Memtables take their memory from the cache. If they took all of it, each read would fetch from the
+// disk the blocks that the read before had fetched.
 func TestBlocksStayInTheCache(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir(), Cache: 1 << 20, memTable: 4 << 20})
 	c := benchCommits(1, 1000)[0]
-	for s.db.Metrics().MemTable.Size < 4<<20 { // they begin small, and each is twice as large as the one before
+	for s.db.Metrics().MemTable.Size < 4<<20 { // memtables begin small, and each is twice as large as the one before
 		if _, err := s.Fold(t.Context(), &store.Commit{Adds: slices.Clone(c.Adds)}); err != nil {
 			t.Fatal(err)
 		}

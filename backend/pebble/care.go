@@ -14,8 +14,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A deadRecord stands before the payload of a dead letter, in JSON, with its length as
-// an unsigned varint before it. Times are microseconds since 1970.
+// A deadRecord is the JSON in front of a dead letter's payload. Its length precedes it as an unsigned
+// varint. Times are microseconds since 1970.
 type deadRecord struct {
 	Source string `json:"source"`
 	Time   int64  `json:"time"`
@@ -24,7 +24,7 @@ type deadRecord struct {
 	At     int64  `json:"at"`
 }
 
-// PutDeadLetters writes dead letters in one synced batch.
+// PutDeadLetters writes dead letters in one synced batch. It replaces letters with the same key.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 	return s.commit(b)
 }
 
-// DeleteDeadLetters removes dead letters. It does not sync: one that comes back after a crash is
-// read again.
+// DeleteDeadLetters removes dead letters. It does not sync: after a crash a removed letter may exist
+// again, and its reader handles it once more.
 func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-// ListDeadLetters returns up to limit dead letters in the order of their keys.
+// ListDeadLetters returns up to limit dead letters in the order of their keys, after the key after.
 func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([
 	return letters, nil
 }
 
-// GetDeadLetters looks dead letters up.
+// GetDeadLetters returns the dead letters with these keys. It omits keys without a letter.
 func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func decodeDead(key string, value []byte) (store.DeadLetter, error) {
 	}, nil
 }
 
-// A workerRecord is what a worker says of itself, in JSON. Times are microseconds since
-// 1970, the lag is in nanoseconds.
+// A workerRecord is a worker's report about itself, in JSON. Times are microseconds since 1970, the lag
+// is in nanoseconds.
 type workerRecord struct {
 	Lag        int64 `json:"lag"`
 	Stalled    bool  `json:"stalled,omitempty"`
@@ -162,7 +162,7 @@ type workerRecord struct {
 	Settings   int64 `json:"settings,omitempty"`
 }
 
-// Beat replaces the worker's record, without a sync.
+// Beat replaces the worker's record. It does not sync: the next heartbeat repeats the record.
 func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-// Workers returns all workers' records in the order of their ids.
+// Workers returns the records of all workers in the order of their ids.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -210,16 +210,18 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return workers, nil
 }
 
-// Check fails while the disk refuses Pebble's background writes, for good once damaged
-// data was seen, and when the directory was removed or replaced: folds would then go to
-// files that nobody can open again. It notes down how many commits there are, and moves
-// ForgetBefore by the time that the process has run since the last call.
+// Check returns an error while Pebble's background writes fail. It also fails when the directory was
+// removed or replaced, because folds would go to files that nobody can open again. Once Pebble has read
+// damaged data, Check fails until the process ends.
+//
+// Check writes the commit count to its file. It also moves ForgetBefore by the time that the process
+// has run since the last call.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err := s.enter(); err != nil {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.sealNowAndThen()); err != nil {
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.keepCommitCountNowAndThen()); err != nil {
 		return store.Checked{}, err
 	}
 	return store.Checked{Settings: s.advance()}, nil

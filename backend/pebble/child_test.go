@@ -24,7 +24,7 @@ import (
 // The tests in this file start this program again as another process.
 const childEnv = "COUNTMILL_PEBBLE_TEST_CHILD"
 
-// runChild is true in the other process.
+// runChild does the other process's work and returns true there.
 func runChild() bool {
 	dir := os.Getenv(childEnv + "_DIR")
 	switch os.Getenv(childEnv) {
@@ -91,8 +91,8 @@ func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
 	open(t, Config{Dir: dir})
 }
 
-// A process that is killed while it has nothing to do leaves nothing to flush, which
-// Pebble reports as an error. The next one must fold all the same.
+// A killed process that was idle leaves nothing to flush, which Pebble reports as an error. The next
+// process must fold nevertheless.
 func TestKilledWhileIdle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,8 +123,8 @@ func TestKilledWhileIdle(t *testing.T) {
 	}
 }
 
-// foldUntilFull folds, prints how many folds were acknowledged, and after a while has
-// no space left: in the log itself, or when a new log is made.
+// foldUntilFull folds and prints the number of acknowledged folds. After a while the disk is full: in
+// the log itself, or when a new log is made.
 func foldUntilFull(dir string, rotate bool) {
 	var full atomic.Bool
 	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -143,7 +143,7 @@ func foldUntilFull(dir string, rotate bool) {
 	for i := 0; ; i++ {
 		full.Store(i == 20)
 		adds := []store.ShardDelta{store.NewShardDelta("a", 0, 1)}
-		if rotate && i >= 20 { // too large for the memtable, so the log is rotated
+		if rotate && i >= 20 { // too large for the memtable, so Pebble begins a new log
 			name := strings.Repeat("x", 500)
 			for n := range 100_000 {
 				adds = append(adds, store.ShardDelta{Counter: name, Order: uint64(n), Delta: 1})
@@ -156,7 +156,7 @@ func foldUntilFull(dir string, rotate bool) {
 	}
 }
 
-// openWhileFull opens a directory whose log has to be flushed, without room for that.
+// openWhileFull opens a directory whose log must be flushed, on a full disk.
 func openWhileFull(dir string) {
 	files := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
@@ -168,8 +168,8 @@ func openWhileFull(dir string) {
 	panic(fmt.Sprintf("Open returned %v", err))
 }
 
-// A process that was killed leaves a log that the next one flushes while it opens. Where
-// the disk has no room for that it ends, and does not wait without a word.
+// A killed process leaves a log that the next one flushes during its opening. If the disk is full then,
+// that process exits; it does not wait silently.
 func TestOpenOnAFullDiskEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -190,8 +190,8 @@ func TestOpenOnAFullDiskEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A full disk ends the process with status 1 and one line that says what to do, and
-// everything that was acknowledged is there when it starts again.
+// A full disk ends the process with status 1 and one line with the remedy. Everything acknowledged is
+// still there after a restart.
 func TestFullDiskEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, task := range []string{"fill-log", "fill-rotation"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// GrowCounter writes the record in a synced batch: whoever is told stays told.
+// GrowCounter writes the record in a synced batch, so an acknowledged growth survives a crash.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		key := s.keys.named(nil, kindRecord, counter)
@@ -29,8 +29,8 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 	return named, err
 }
 
-// ResetCounter merges the new record over the old one, with its marker, in a synced batch.
-// A fold that raises meanwhile may come before or after it.
+// ResetCounter merges the new record over the old one and inserts its marker, in one synced batch. A
+// concurrent fold that grows the counter may come before or after it.
 func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, now time.Time) error {
 		marker, err := s.findMarkerLocked(r.ID)
@@ -55,7 +55,7 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 // insertDoneLocked inserts the marker of a reset.
 func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *store.ResetRequest, done store.ResetResult) error {
 	if r.ID.Class() != wire.ResetClass {
-		return fmt.Errorf("%w: %s is no id of a reset", store.ErrRefused, r.ID)
+		return fmt.Errorf("%w: %s is not the id of a reset", store.ErrRefused, r.ID)
 	}
 	e, err := epochOf(r.At)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *store.ResetRequest, done 
 	return b.Set(s.keys.marker(nil, e, r.ID), encodeDone(nil, done, r.At), nil)
 }
 
-// change commits what plan puts into a batch. One at a time is in plan, and no fold with
-// markers, and nothing is swept; now is the time that views are stamped with.
+// change commits the writes that plan puts into a batch. During plan no other change, no fold with
+// markers and no sweep runs. now is a moment, as views have them.
 func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now time.Time) error) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 		return err
 	}
 	defer s.unlockMarking()
-	if err := s.atHome(); err != nil { // before a marker is found that is gone as well
+	if err := s.atHome(); err != nil { // first, because in another directory the marker would be missing too
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
 	}
 	b := s.db.NewBatch()

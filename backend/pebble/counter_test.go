@@ -31,8 +31,8 @@ func mustRaise(t *testing.T, s *Store, counter string) {
 	}
 }
 
-// A counter is swept in the fourth of four calls in a row that find it deleted: it is gone
-// through anew after a raise, a restart, or a delete that was not due.
+// A counter is removed by the fourth of four calls in a row that find it deleted. The calls start again
+// at one after a growth, a restart, or a call before the deletion was due.
 func TestSweepNeedsRounds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// sweepRounds is in how many calls in a row of SweepCounters a counter must have been
-	// found before it is removed. The calls are an hour apart, and an aggregator remembers a
-	// record for an hour; it is in this process, so it stands still when the calls do, and no
-	// clock that is set, and no freeze, can part the two. That folds and sweeps exclude each
-	// other is not enough: a fold does not raise a record that its aggregator remembers.
+	// SweepCounters removes a counter only if sweepRounds calls in a row have found it deleted. The
+	// calls are an hour apart, and an aggregator remembers a record for an hour. After four calls every
+	// aggregator has therefore forgotten the record. The count is kept in this process: when the
+	// process is frozen both stop, and setting a clock changes neither. The lock between folds and
+	// sweeps is not enough: a fold does not grow a counter whose record its aggregator remembers.
 	sweepRounds = 4
-	// sweepRound is how many counters a call takes on. The others wait for a later one.
+	// sweepRound is the most counters that one call examines. Later calls examine the rest.
 	sweepRound = 10_000
-	// sweepLot is how many are looked at while folds wait.
+	// sweepLot is the number of counters that are examined while folds wait.
 	sweepLot = 20
 )
 
-// SweepCounters removes counters that it has found deleted in sweepRounds calls.
+// SweepCounters removes counters that it has found deleted in sweepRounds calls in a row.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, err
@@ -54,7 +54,8 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	return removed, nil
 }
 
-// due lists counters that were deleted that long ago, or are counters again.
+// due lists the counters of deletion records that are at least that old. Some of those counters may
+// exist again.
 func (s *Store) due(ctx context.Context, after time.Duration) (names []string, err error) {
 	by := s.moments.next().Add(-after)
 	err = s.scan(kindGone, "", func(name string, _ []byte) (bool, error) {
@@ -67,7 +68,7 @@ func (s *Store) due(ctx context.Context, after time.Duration) (names []string, e
 	return names, err
 }
 
-// sweepLot looks at counters again, and notes in found how often each was.
+// sweepLot examines counters again, and counts in found how often each one was deleted.
 func (s *Store) sweepLot(names []string, found map[string]int, after time.Duration) (removed int, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -79,7 +80,7 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 		if err != nil {
 			return 0, err
 		}
-		if !exists || r.DeletedAt.IsZero() { // it is a counter again
+		if !exists || r.DeletedAt.IsZero() { // the counter exists again
 			if err := b.Delete(s.keys.named(nil, kindGone, name), nil); err != nil {
 				return 0, err
 			}
@@ -110,8 +111,8 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 	return removed, s.commit(b)
 }
 
-// removeCounter removes a counter that holds nothing that was counted since its delete. One
-// that does is a counter again.
+// removeCounter removes a deleted counter unless it has counted something since. Such a counter exists
+// again, and only its deletion record goes.
 func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, error) {
 	var total int128
 	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name)}

@@ -23,10 +23,10 @@ import (
 
 var damageCases = flag.Int("damages", 0, "damaged directories; 0 for as many as fit into a second")
 
-// A byte is flipped, a block zeroed, a file cut or taken away, in a copy of a data
-// directory: all totals are right, or there is an error that names the directory or the
-// file. They are never wrong without a word. What Pebble cannot tell from a loss of power
-// is what came after the last seal in a process that did not end in order.
+// The test damages copies of a data directory: it flips a byte, zeroes a block, cuts a file or removes
+// it. After that all totals are right, or an error names the directory or the file. The store is never
+// wrong without an error, with one exception: Pebble takes damage to folds since the last commit count,
+// of a process that was killed, for a loss of power.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	seed, until := *powerSeed, time.Now().Add(time.Second)
@@ -51,25 +51,25 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// An image is a data directory, and what must be in it.
+// An image is a data directory, and the data that it must contain.
 type image struct {
-	name     string
-	files    *vfs.MemFS
-	id       string
-	totals   map[string]int64
-	unsealed map[string]int64 // how much of the totals came after the last seal
-	marks    []wire.PartID
-	letter   string
+	name      string
+	files     *vfs.MemFS
+	id        string
+	totals    map[string]int64
+	uncounted map[string]int64 // the part of totals since the last commit count
+	marks     []wire.PartID
+	letter    string
 }
 
-// damageImages are a directory that was closed, one whose process was killed right after a
-// seal, and one that folded on after it.
+// damageImages returns three directories: of a store that was closed, of a process that was killed
+// right after a commit count, and of one that was killed after further folds.
 func damageImages(t *testing.T, random *rand.Rand) []*image {
 	t.Helper()
 	var images []*image
-	for _, name := range []string{"closed", "killed when sealed", "killed unsealed"} {
-		i := &image{name: name, files: vfs.NewCrashableMem(), totals: map[string]int64{}, unsealed: map[string]int64{}, letter: strings.Repeat("x", 3000)}
-		for range 2 { // a process before, so that there are old files
+	for _, name := range []string{"closed", "killed when counted", "killed uncounted"} {
+		i := &image{name: name, files: vfs.NewCrashableMem(), totals: map[string]int64{}, uncounted: map[string]int64{}, letter: strings.Repeat("x", 3000)}
+		for range 2 { // the first process leaves old files
 			i.fill(t, random)
 		}
 		images = append(images, i)
@@ -77,7 +77,7 @@ func damageImages(t *testing.T, random *rand.Rand) []*image {
 	return images
 }
 
-// fill runs one process on the image, and leaves what the kind of image has to have.
+// fill runs one process on the image, and ends it in the image's way.
 func (i *image) fill(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	s, err := Open(damageConfig(i.files))
@@ -96,16 +96,16 @@ func (i *image) fill(t *testing.T, random *rand.Rand) {
 	if i.name == "closed" {
 		return
 	}
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
-	if i.name == "killed unsealed" {
-		clear(i.unsealed)
+	if i.name == "killed uncounted" {
+		clear(i.uncounted)
 		for range 20 {
-			i.fold(t, s, random, i.totals, i.unsealed)
+			i.fold(t, s, random, i.totals, i.uncounted)
 		}
 	}
-	i.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}) // a kill: the system has all
+	i.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random}) // a kill: the operating system keeps all writes
 }
 
 func damageConfig(files vfs.FS) Config {
@@ -125,7 +125,7 @@ func (i *image) fold(t *testing.T, s *Store, random *rand.Rand, into ...map[stri
 	}
 }
 
-// damage does one thing to a copy and judges what opening and reading it says.
+// damage damages a copy once, and judges the answers of opening and reading it.
 func (i *image) damage(ctx context.Context, random *rand.Rand) (what, verdict string, err error) {
 	files := vfs.NewMem()
 	if _, err := vfs.Clone(i.files, files, "/", "/"); err != nil {
@@ -138,7 +138,7 @@ func (i *image) damage(ctx context.Context, random *rand.Rand) (what, verdict st
 	if err != nil || verdict == "refused" {
 		return what, verdict, err
 	}
-	again, err := i.judge(ctx, files) // also after it was opened and closed once
+	again, err := i.judge(ctx, files) // and once more, after it was opened and closed
 	if again != verdict {
 		verdict += ", then " + again
 	}
@@ -206,7 +206,7 @@ func (i *image) judge(ctx context.Context, files vfs.FS) (verdict string, err er
 	s, err := Open(damageConfig(files))
 	if err != nil {
 		if !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "restore a backup") {
-			err = fmt.Errorf("the error does not say what is damaged and what to do: %w", err)
+			err = fmt.Errorf("the error names neither the damage nor the remedy: %w", err)
 			return "refused", err
 		}
 		return "refused", nil
@@ -221,15 +221,15 @@ func (i *image) judge(ctx context.Context, files vfs.FS) (verdict string, err er
 	case err != nil:
 		return "an error when read", nil
 	case missing > 0:
-		return "without some of what was not sealed", nil
+		return "without some of the folds since the last commit count", nil
 	}
 	return "right", nil
 }
 
 var fileNumber = regexp.MustCompile(`\b0\d{5}\b`)
 
-// compare reads everything. An error that begins with "wrong: " is one that no error of
-// the store warned of.
+// compare reads everything. It returns an error that begins with "wrong: " if data is wrong and the
+// store gave no error.
 func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error) {
 	if s.ID() != i.id {
 		return 0, fmt.Errorf("wrong: database %q, want %q", s.ID(), i.id)
@@ -241,7 +241,7 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 		if err != nil {
 			return 0, err
 		}
-		if got := values[0].Value; got > want || got < want-i.unsealed[counter] {
+		if got := values[0].Value; got > want || got < want-i.uncounted[counter] {
 			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
 		}
 		missing += want - values[0].Value

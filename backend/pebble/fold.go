@@ -14,10 +14,10 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Fold applies the commit in one synced batch. The context is looked at before the
-// commit only: a context that has ended then means ErrNotApplied. A disk that hangs makes Fold hang,
-// and so does a directory that is removed or moved during the sync, until it is back or the store
-// closes. The Folded is zero: the store's time is the machine's, and nobody gains from more shards.
+// Fold applies the commit in one synced batch. It looks at ctx before the commit only: if ctx has ended
+// by then, the error is store.ErrNotApplied. After that Fold waits for the disk without a limit. If the
+// directory is removed or moved during the sync, Fold waits until it is back or the store closes. The
+// store.CommitResult is zero: this store's time is the machine's, and more shards make it no faster.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if err := s.enter(); err != nil {
 		return store.CommitResult{}, err
@@ -35,8 +35,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	return store.CommitResult{}, s.foldMarkedLocked(ctx, c)
 }
 
-// foldUnmarked needs no lock: additions commute, and Pebble syncs concurrent ones
-// together.
+// foldUnmarked needs no lock: additions commute, and Pebble syncs concurrent batches together.
 func (s *Store) foldUnmarked(ctx context.Context, c *store.Commit) error {
 	b := s.newBatch(c)
 	defer b.Close()
@@ -50,9 +49,8 @@ func (s *Store) foldUnmarked(ctx context.Context, c *store.Commit) error {
 	return s.commit(b)
 }
 
-// foldMarkedLocked checks and inserts markers. It holds the lock until the batch is
-// synced: a marker that others can see must not be lost any more, as they acknowledge
-// because of it.
+// foldMarkedLocked checks and inserts markers. It holds the lock until the batch is synced: other folds
+// acknowledge messages because of a marker that they see, so that marker must survive a crash.
 func (s *Store) foldMarkedLocked(ctx context.Context, c *store.Commit) error {
 	if err := s.sweepDailyLocked(); err != nil {
 		return notApplied(err)
@@ -63,26 +61,26 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *store.Commit) error {
 	if err != nil {
 		return err
 	}
-	// Markers and sums are one batch: the disk has both or neither.
+	// Markers and sums are one batch: after a crash the disk has both or neither.
 	if err := s.mergeCommit(b, c); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return notApplied(err)
 	}
-	// Before the commit, so that an error that leaves it open cannot hide an epoch.
+	// Before the commit: its outcome may be unknown, and the epoch must be listed if it succeeded.
 	for _, e := range added {
 		s.addEpochLocked(e)
 	}
 	return s.commit(b)
 }
 
-// notApplied is for what went wrong before a commit had begun.
+// notApplied wraps an error that came before the commit began.
 func notApplied(err error) error { return fmt.Errorf("%w: %w", store.ErrNotApplied, err) }
 
-// newBatch makes room for the whole commit at once.
+// newBatch allocates a batch with room for the whole commit.
 func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
-	const overhead = 2 + 3 + 1 + 16 // of an entry in a batch
+	const overhead = 2 + 3 + 1 + 16 // bytes of an entry in a batch
 	size := len(c.Markers) * (len(s.keys.prefix) + 19 + markerLen + overhead)
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
@@ -93,8 +91,8 @@ func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 	return s.db.NewBatchWithSize(size + 128)
 }
 
-// mergeCommit adds up and raises. Each kind is in key order by itself: a memtable takes
-// neighbours that come one after the other at half the price.
+// mergeCommit adds the deltas and the growths. It writes each kind in key order: neighbouring keys in
+// sequence cost a memtable half as much.
 func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
 	for i := range c.Adds {
 		a := &c.Adds[i]
@@ -117,7 +115,7 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
 	return nil
 }
 
-// insertMarkersLocked returns the epochs that the markers need.
+// insertMarkersLocked returns the epochs that are new with these markers.
 func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []store.Marker) (added []epoch, err error) {
 	var key, value []byte
 	for i := range markers {
@@ -144,8 +142,8 @@ func (s *Store) insertMarkersLocked(b *pebbledb.Batch, markers []store.Marker) (
 	return added, nil
 }
 
-// Applied looks markers up. It waits for a fold with markers that is under way: what it
-// reports is on disk.
+// Applied returns the markers that exist. It first waits for a running fold with markers, so every
+// marker that it returns is on disk.
 func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -177,9 +175,8 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker,
 	return found, s.atHome()
 }
 
-// findMarkerLocked looks in every epoch there is, since a repeat comes at another
-// time. There are about four with the default window. It returns a copy of the value, nil where there
-// is no marker.
+// findMarkerLocked looks in every epoch, because a copy may carry another time. With the default window
+// there are about four. It returns a copy of the value, or nil if the marker does not exist.
 func (s *Store) findMarkerLocked(id wire.PartID) ([]byte, error) {
 	var space [160]byte
 	for i := len(s.epochs) - 1; i >= 0; i-- {

@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A fold that only waited for its turn says that nothing was applied: after an error that
-// leaves it open, an aggregator without markers ends its process.
+// A fold whose context ends while it waits for its turn was certainly not applied, and its error says
+// so. After an unknown outcome an aggregator without markers ends its process.
 func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})
@@ -25,7 +25,7 @@ func TestAFoldThatOnlyWaitedIsNotApplied(t *testing.T) {
 			free()
 		}()
 		if _, err := s.Fold(ctx, c); !errors.Is(err, store.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: got %v, want ErrNotApplied, as its time was up", what, err)
+			t.Errorf("%s: got %v, want ErrNotApplied, because its context ended", what, err)
 		}
 	}
 	s.marking <- struct{}{}

@@ -19,7 +19,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// fullFolds is how many folds a process makes where the disk lets it.
+// fullFolds is the most folds of a process.
 const fullFolds = 150
 
 // drawnMarkers is the marker of the n-th fold of a seed.
@@ -28,8 +28,8 @@ func drawnMarkers(seed string, n int) []store.Marker {
 	return []store.Marker{{ID: wire.PartID(sum[:16]), Fingerprint: 1, Fold: 2, At: time.Now()}}
 }
 
-// foldOnAFullDisk folds on a disk that is full at moments drawn from the seed, and prints
-// the number of each fold that was acknowledged.
+// foldOnAFullDisk folds on a disk that is full at moments drawn from the seed. It prints the number of
+// each acknowledged fold.
 func foldOnAFullDisk(dir string) {
 	seed := os.Getenv(childEnv + "_SEED")
 	n, err := strconv.ParseUint(seed, 10, 64)
@@ -56,7 +56,7 @@ func foldOnAFullDisk(dir string) {
 		}
 		fmt.Println(i)
 		if i%10 == 0 {
-			_, _ = s.Check(testContext) // says no while there is no space
+			_, _ = s.Check(testContext) // fails while the disk is full
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -65,9 +65,9 @@ func foldOnAFullDisk(dir string) {
 	}
 }
 
-// A disk that is full at any moment, for a while or for good, in a log, a table, a manifest
-// or a seal, while the store is open or being opened: the process goes on, or ends with
-// status 1 and a line that says what to do, and nothing acknowledged is lost.
+// The disk is full at a random moment, for a while or for good. It may refuse a log, a table, a
+// manifest or a commit count, while the store is open or being opened. The process continues, or exits
+// with status 1 and a line with the remedy. Nothing acknowledged is lost.
 func TestFullAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	processes := 12
@@ -93,7 +93,7 @@ func TestFullAtAnyMoment(t *testing.T) {
 		case code == 1 && strings.Contains(stderr.String(), "free space") && strings.Contains(stderr.String(), dir):
 			ended++
 		case code != 0:
-			t.Fatalf("seed %s: %v; want exit 0, or 1 and what to do; it said:\n%s", text, err, stderr.String())
+			t.Fatalf("seed %s: %v; want exit 0, or 1 and the remedy; it said:\n%s", text, err, stderr.String())
 		}
 		s := open(t, Config{Dir: dir, Cache: 1 << 20, memTable: 64 << 10})
 		var ids []wire.PartID

@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// FuzzStored: what lies in the store is refused, or is what would be written for what is
-// read in it.
+// FuzzStored: the store refuses stored bytes, or would write the same bytes for the value that it
+// reads.
 func FuzzStored(f *testing.F) {
 	at := time.UnixMicro(1_700_000_000_000_000).UTC()
 	letter, err := encodeDead(&store.DeadLetter{Payload: []byte("p"), Source: "s", Reason: "r", Time: at, At: at})
@@ -26,7 +26,7 @@ func FuzzStored(f *testing.F) {
 	for _, value := range [][]byte{
 		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
 		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
-		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(seal{"id", 5, at}.encode()), []byte(seal{"id", 5, at}.encode() + "x"),
+		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(commitCount{"id", 5, at}.encode()), []byte(commitCount{"id", 5, at}.encode() + "x"),
 	} {
 		f.Add(value)
 	}
@@ -50,34 +50,34 @@ func FuzzStored(f *testing.F) {
 				t.Errorf("dead letter %x, read, written and read again: %v\n%s", value, err, diff)
 			}
 		}
-		readsSeal(t, value)
+		readsCommitCount(t, value)
 	})
 }
 
-// readsSeal: a seal is its own text, to the byte, or damage.
-func readsSeal(t *testing.T, value []byte) {
+// readsCommitCount: a commit count is accepted only if every byte is as it was written.
+func readsCommitCount(t *testing.T, value []byte) {
 	t.Helper()
 	files := vfs.NewMem()
 	if err := files.MkdirAll("d", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	file, err := files.Create(filepath.Join("d", sealFile), vfs.WriteCategoryUnspecified)
+	file, err := files.Create(filepath.Join("d", commitCountFile), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.Write(bytes.Clone(value)); err != nil { // it may have the bytes it is given
+	if _, err := file.Write(bytes.Clone(value)); err != nil { // the file system may keep the bytes that it gets
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if x, found, err := readSeal(files, "d"); err == nil && (!found || x.encode() != string(value)) {
-		t.Errorf("seal %q is taken for %+v", value, x)
+	if x, found, err := readCommitCount(files, "d"); err == nil && (!found || x.encode() != string(value)) {
+		t.Errorf("commit count %q is taken for %+v", value, x)
 	}
 }
 
-// FuzzMerge: operands of shards and records merge to the same bytes in any grouping, or are
-// refused in all.
+// FuzzMerge: operands of shards and records merge to the same bytes in any grouping, or every grouping
+// is refused.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte("abcdefgh12345678"), []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), []byte("\x7f\xff\xff\xff\xff\xff\xff\xff"), uint64(1))
 	f.Add([]byte("short"), []byte(""), []byte("abcdefgh"), uint64(2))
@@ -106,7 +106,7 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// checkSum wants what math/big sums operands to, of the last 128 bits.
+// checkSum compares a merged sum with the one of math/big, modulo 2^128.
 func checkSum(t *testing.T, operands [][]byte, sum []byte) {
 	t.Helper()
 	total := func(b []byte) *big.Int {

@@ -11,7 +11,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// health is what Pebble's background work last ran into.
+// health is the last error of Pebble's background work.
 type health struct {
 	dir  string
 	log  *slog.Logger
@@ -32,7 +32,7 @@ func (h *health) err() error {
 
 func (h *health) listener() *pebbledb.EventListener {
 	return &pebbledb.EventListener{
-		// Errors come with the end of a flush or a compaction as well.
+		// A failed flush or compaction also reports its error when it ends.
 		BackgroundError: func(error) {},
 		FlushEnd:        func(info pebbledb.FlushInfo) { h.flushed(info.Err) },
 		CompactionEnd: func(info pebbledb.CompactionInfo) {
@@ -55,12 +55,12 @@ func (h *health) listener() *pebbledb.EventListener {
 	}
 }
 
-// emptyTable is how Pebble says that there was nothing to flush, as in a directory that
-// a process left before it wrote anything. It has no name for that error.
+// emptyTable is Pebble's text when a flush found nothing to write, as in a directory whose last process
+// wrote nothing. Pebble exports no error for it.
 const emptyTable = "pebble: empty table"
 
-// flushed ends the process if the store is not open yet: Pebble would try again without
-// an end and without returning from its Open, and nobody would be told but the log.
+// flushed ends the process if a flush fails while the store is being opened: Pebble would retry forever
+// inside its Open, and only the log would show why.
 func (h *health) flushed(err error) {
 	if err != nil && err.Error() == emptyTable {
 		err = nil
@@ -75,8 +75,8 @@ func (h *health) warn(msg string, attrs ...slog.Attr) {
 	h.log.LogAttrs(context.Background(), slog.LevelWarn, msg, append(attrs, slog.String("dir", h.dir))...)
 }
 
-// set notes an error or its end, and logs both once: Pebble tries again at once and for
-// as long as it takes.
+// set records an error, or its end with nil, and logs each of the two once. Pebble itself retries at
+// once and without a limit.
 func (h *health) set(field *error, what string, err error) {
 	h.mu.Lock()
 	before := *field
@@ -84,10 +84,10 @@ func (h *health) set(field *error, what string, err error) {
 	h.mu.Unlock()
 	switch {
 	case before == nil && err != nil:
-		h.log.LogAttrs(context.Background(), slog.LevelError, "data directory is in trouble",
+		h.log.LogAttrs(context.Background(), slog.LevelError, "data directory has errors",
 			slog.String("dir", h.dir), slog.String("during", what), slog.Any("err", err))
 	case before != nil && err == nil:
-		h.log.LogAttrs(context.Background(), slog.LevelInfo, "data directory has recovered",
+		h.log.LogAttrs(context.Background(), slog.LevelInfo, "data directory has no more errors",
 			slog.String("dir", h.dir), slog.String("during", what))
 	}
 }
@@ -98,7 +98,7 @@ type doom struct {
 	log  *slog.Logger
 	exit func(code int)
 	once sync.Once
-	// opened is false while Open runs, which returns most errors.
+	// opened is false while Open runs: most errors are then returned to its caller.
 	opened atomic.Bool
 }
 
@@ -106,14 +106,14 @@ type doom struct {
 func (d *doom) end(reason string) {
 	d.once.Do(func() {
 		d.log.LogAttrs(context.Background(), slog.LevelError,
-			"data directory cannot be written: the process ends; nothing acknowledged is lost: free space or mend the disk, then start again",
+			"data directory cannot be written: the process ends; nothing acknowledged is lost: free space or repair the disk, then start again",
 			slog.String("dir", d.dir), slog.String("err", reason))
 		d.exit(1)
 	})
-	select {} // only where another goroutine is just ending the process
+	select {} // another goroutine is ending the process
 }
 
-// logger passes on what Pebble has to say.
+// logger passes Pebble's messages to slog.
 type logger struct {
 	log  *slog.Logger
 	doom *doom
@@ -125,7 +125,7 @@ func (l logger) Infof(format string, args ...any) { l.say(slog.LevelDebug, forma
 
 func (l logger) Errorf(format string, args ...any) { l.say(slog.LevelError, format, args...) }
 
-// Fatalf is called when the write-ahead log or the manifest cannot be written.
+// Fatalf ends the process. Pebble calls it if the write-ahead log or the manifest cannot be written.
 func (l logger) Fatalf(format string, args ...any) { l.doom.end(fmt.Sprintf(format, args...)) }
 
 func (l logger) say(level slog.Level, format string, args ...any) {

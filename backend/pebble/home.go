@@ -13,11 +13,11 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A home is the directory that was opened, recognised by two files that stay in it: the
-// lock and the newest write-ahead log. While one of them is missing, or is another file of
-// the same name, a fold would go to files that nobody can open again.
+// A home recognises the directory that was opened by two files that stay in it: the lock and the newest
+// write-ahead log. If one of them is missing or replaced, the directory was moved or replaced: a fold
+// would then go to files that nobody can open again.
 //
-// A nil home is always there, and so is any home before settle.
+// The checks of a nil home always pass, as do those before settle.
 type home struct {
 	dir  string
 	lock atomic.Pointer[landmark]
@@ -27,7 +27,7 @@ type home struct {
 	ended  chan struct{}
 }
 
-// A landmark is a file as it was when it was made or opened.
+// A landmark is a file's identity at the time when it was made or opened.
 type landmark struct {
 	path string
 	info os.FileInfo
@@ -37,7 +37,7 @@ func newHome(dir string) *home { return &home{dir: dir, ended: make(chan struct{
 
 func (h *home) lockFile() string { return filepath.Join(h.dir, "LOCK") }
 
-// settle notes the lock, from when on check looks.
+// settle records the lock file. From then on check compares it.
 func (h *home) settle() error {
 	info, err := os.Stat(h.lockFile())
 	if err == nil {
@@ -46,7 +46,7 @@ func (h *home) settle() error {
 	return err
 }
 
-// follow notes the log that Pebble has just made. Without its place check goes by the lock.
+// follow records the log that Pebble has just made. If it cannot, check uses the lock alone.
 func (h *home) follow(path string) {
 	if h == nil {
 		return
@@ -58,7 +58,7 @@ func (h *home) follow(path string) {
 	h.log.Store(mark)
 }
 
-// check costs two stats.
+// check returns an error if the directory was removed, moved or replaced. It costs two stats.
 func (h *home) check() error {
 	if h == nil {
 		return nil
@@ -72,14 +72,13 @@ func (h *home) check() error {
 			return nil
 		}
 		err := h.look(log)
-		if err == nil || h.log.Load() == log { // else Pebble removed it, and has another by now
+		if err == nil || h.log.Load() == log { // otherwise Pebble removed it and has another log now
 			return err
 		}
 	}
 }
 
-// same is check without the log: whether files that are made there are made in the right
-// directory.
+// same compares the lock file only. It says whether a new file would be made in the right directory.
 func (h *home) same() error {
 	if h == nil {
 		return nil
@@ -104,12 +103,12 @@ func (h *home) look(at *landmark) error {
 	return nil
 }
 
-// homeEvery is how often a commit looks whether the directory has come back.
+// homeEvery is how often a waiting commit checks whether the directory is back.
 const homeEvery = 100 * time.Millisecond
 
-// await returns when the directory is where it was. A commit waits here after its sync:
-// while its files are elsewhere it cannot be called durable, and it may still become that.
-// The error is for the end of the store, and leaves open what becomes of the commit.
+// await returns when the directory is in its place. A commit waits here after its sync: it cannot be
+// called durable while its files are elsewhere, and it may become durable yet. An error means that the
+// store is closing and the commit's outcome is unknown.
 func (h *home) await() error {
 	for {
 		err := h.check()
@@ -124,7 +123,7 @@ func (h *home) await() error {
 	}
 }
 
-// end ends all waiting.
+// end ends all waits.
 func (h *home) end() {
 	if h != nil {
 		h.ending.Do(func() { close(h.ended) })

@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// While the directory is elsewhere nothing is folded, and no marker is found; back again,
-// it goes on where it was.
+// While the directory is moved away, nothing is folded and no marker is found. When it is back, the
+// store continues.
 func TestNoFoldWithoutTheDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -38,7 +38,7 @@ func TestNoFoldWithoutTheDirectory(t *testing.T) {
 		"a dead letter":   s.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: "k"}}),
 	} {
 		if !errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), dir+" is gone") {
-			t.Errorf("%s: got %v, want ErrDeployment and that the directory is gone", name, err)
+			t.Errorf("%s: got %v, want ErrDeployment, and a text that says that the directory is gone", name, err)
 		}
 	}
 	if _, err := s.Applied(t.Context(), []wire.PartID{m[0].ID}); !errors.Is(err, store.ErrDeployment) {
@@ -68,8 +68,8 @@ func away(t *testing.T) (s *Store, dir string) {
 	return s, dir
 }
 
-// A fold that was synced into a directory that is gone by then is neither acknowledged nor
-// shown until the directory is back.
+// If the directory is gone after a fold's sync, the fold is neither acknowledged nor shown until the
+// directory is back.
 func TestFoldWaitsForItsDirectory(t *testing.T) {
 	t.Parallel()
 	s, dir := away(t)
@@ -81,7 +81,7 @@ func TestFoldWaitsForItsDirectory(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*homeEvery)
 	defer cancel()
 	if got, err := v.Lookup(ctx, []store.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a view: got %v, %v, want that it waits", got, err)
+		t.Errorf("a view: got %v, %v, want it to wait", got, err)
 	}
 	select {
 	case <-folded:
@@ -97,8 +97,8 @@ func TestFoldWaitsForItsDirectory(t *testing.T) {
 	}
 }
 
-// Close does not wait for a directory that never comes back, and changes nothing in another
-// directory of the same name.
+// Close does not wait for a directory that never comes back. It changes nothing in another directory of
+// the same name.
 func TestCloseWithoutTheDirectory(t *testing.T) {
 	t.Parallel()
 	s, dir := away(t)
@@ -129,12 +129,12 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 	_, reused := files.ReuseForWrite(filepath.Join(dir, before[0]), filepath.Join(dir, "000098.sst"), vfs.WriteCategoryUnspecified)
 	for i, err := range []error{made, reused, files.Remove(filepath.Join(dir, before[0])), files.Rename(filepath.Join(dir, before[0]), filepath.Join(dir, "000097.sst"))} {
 		if err == nil || !strings.Contains(err.Error(), "was replaced") {
-			t.Errorf("change %d of the other directory: got %v, want that it was replaced", i, err)
+			t.Errorf("change %d of the other directory: got %v, want an error that it was replaced", i, err)
 		}
 	}
 	_ = s.Close()
 	if err := <-folded; err == nil || errors.Is(err, store.ErrDeployment) {
-		t.Errorf("got %v, want an error that leaves it open", err)
+		t.Errorf("got %v, want an error with an unknown outcome", err)
 	}
 	if after := names(t, dir); !slices.Equal(before, after) {
 		t.Errorf("the other directory held %q, and now %q", before, after)

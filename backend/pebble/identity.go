@@ -2,9 +2,9 @@ package pebble
 
 import "crypto/rand"
 
-// An identity keeps the cached totals of this process apart from all others. It is drawn at each
-// start and never written down: a copy of the directory, or a backup that was restored, has the
-// id of the original, and totals of its own.
+// An identity separates this process's cached totals from those of all others. It is drawn at each
+// start and never stored. A copied directory or a restored backup has the original's id but different
+// totals, so the id alone is not enough.
 type identity struct {
 	prefix string
 	key    [32]byte
@@ -16,8 +16,8 @@ func newIdentity() (x identity) {
 	return x
 }
 
-// CacheIdentity is the prefix under which a cache keeps totals of this store, and the key of their
-// checksums. The price is that a start finds nothing in the cache.
+// CacheIdentity returns the prefix of this store's cache keys, and the key of their checksums. Both
+// change at each start, so a start finds nothing in the cache.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 	return s.identity.prefix, s.identity.key
 }

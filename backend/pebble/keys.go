@@ -8,11 +8,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Keys. Two have names of their own; every other key begins with the format, the
-// length of the namespace, the namespace, and a kind.
+// Keys. Two keys are whole names. Every other key begins with the format, the length of the namespace,
+// the namespace, and a kind.
 //
 //	0 "countmill"                          meta
-//	0 "countmill-commits"                  how many synced commits there were
+//	0 "countmill-commits"                  the number of synced commits
 //	3 n namespace 's' order name shard     a shard: 8 bytes of wire.Order, so that
 //	                                       the adds of a sorted commit are in key order;
 //	                                       2 bytes of shard number
@@ -21,7 +21,7 @@ import (
 //	3 n namespace 'd' key                  a dead letter
 //	3 n namespace 'w' id                   a worker
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
-//	                                       by now that it is not
+//	                                       by now that it exists again
 //
 // Numbers are big-endian.
 const (
@@ -46,7 +46,7 @@ func newKeyspace(namespace string) keyspace {
 	return keyspace{string([]byte{format, byte(len(namespace))}) + namespace}
 }
 
-// kindOf is the kind of a key, 0 where it has none.
+// kindOf returns the kind of a key, or 0 if the key has none.
 func kindOf(key []byte) byte {
 	if len(key) < 3 || key[0] != format {
 		return 0
@@ -57,12 +57,12 @@ func kindOf(key []byte) byte {
 	return 0
 }
 
-// kind appends what all keys of a kind begin with.
+// kind appends the prefix that all keys of a kind share.
 func (k keyspace) kind(dst []byte, kind byte) []byte {
 	return append(append(dst, k.prefix...), kind)
 }
 
-// named appends a key that is a kind and a name.
+// named appends the key of a kind and a name.
 func (k keyspace) named(dst []byte, kind byte, name string) []byte {
 	return append(k.kind(dst, kind), name...)
 }
@@ -78,7 +78,7 @@ func (k keyspace) shard(dst []byte, order uint64, counter string, shard int) []b
 	return binary.BigEndian.AppendUint16(dst, uint16(shard))
 }
 
-// An epoch is four days. The markers of parts of that time are forgotten together.
+// An epoch is a period of four days. The markers of parts from that period are dropped together.
 type epoch uint16
 
 const (
@@ -86,7 +86,7 @@ const (
 	lastEpoch   = 1<<16 - 1
 )
 
-// epochOf is the epoch that ends at t or later.
+// epochOf returns the epoch that contains t.
 func epochOf(t time.Time) (epoch, error) {
 	us := t.UnixMicro()
 	if us <= 0 {
@@ -95,15 +95,15 @@ func epochOf(t time.Time) (epoch, error) {
 	length := epochLength.Microseconds()
 	n := (us-1)/length + 1
 	if n > lastEpoch {
-		return 0, errors.New("a marker is of a time after the year 2687")
+		return 0, errors.New("a marker has a time after the year 2687")
 	}
 	return epoch(n), nil
 }
 
-// end is the last time that a part of the epoch can have.
+// end is the latest time of a part in the epoch.
 func (e epoch) end() time.Time { return time.UnixMicro(int64(e) * epochLength.Microseconds()) }
 
-// epoch appends what all keys of an epoch begin with.
+// epoch appends the prefix that all keys of an epoch share.
 func (k keyspace) epoch(dst []byte, e epoch) []byte {
 	return binary.BigEndian.AppendUint16(k.kind(dst, kindMarker), uint16(e))
 }
@@ -112,8 +112,8 @@ func (k keyspace) marker(dst []byte, e epoch, id wire.PartID) []byte {
 	return append(k.epoch(dst, e), id[:]...)
 }
 
-// after is the first key behind all keys that begin with prefix. The prefix holds a
-// byte below 0xff, as every prefix of ours does.
+// after returns the first key behind all keys that begin with prefix. The prefix must contain a byte
+// below 0xff; every prefix here does.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; ; i-- {

@@ -8,15 +8,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A logFS ends the process in order when the write-ahead log cannot be written. Left
-// alone, Pebble panics where it begins a new log, in a way that nobody can recover from.
+// A logFS ends the process in order when the write-ahead log cannot be written. Without it Pebble
+// panics when it begins a new log, and no caller can recover from that.
 //
-// It also puts the name of a new manifest on disk before Pebble makes the marker that names
-// it. Pebble syncs the file and leaves its name to the file system: on one that may keep
-// the newer of two names without the older, a loss of power left a marker without its
-// manifest, and a directory that nobody could open.
+// It also syncs the name of a new manifest before Pebble makes the marker that names it. Pebble syncs
+// the file but not its name. A file system may keep the newer of two names and lose the older: after a
+// loss of power the marker would name a missing manifest, and nobody could open the directory.
 //
-// Files in other directories are those of backups, whose errors end nothing.
+// Files in other directories belong to backups. Their errors do not end the process.
 type logFS struct {
 	vfs.FS
 	dir  string
@@ -24,7 +23,7 @@ type logFS struct {
 	home *home
 }
 
-func (f logFS) guards(name string) bool {
+func (f logFS) isLog(name string) bool {
 	return strings.HasSuffix(name, ".log") && f.FS.PathDir(name) == f.dir
 }
 
@@ -51,7 +50,7 @@ func (f logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (
 	return f.wrap(newname, file, err)
 }
 
-// MkdirAll makes a backup's directory for its owner alone.
+// MkdirAll makes a backup's directory with access for its owner alone.
 func (f logFS) MkdirAll(dir string, perm os.FileMode) error {
 	if dir != f.dir {
 		perm = privateDir
@@ -73,8 +72,8 @@ func (f logFS) Rename(oldname, newname string) error {
 	return f.FS.Rename(oldname, newname)
 }
 
-// mayChange refuses where another directory has the name of this one: Pebble would write
-// its files over those of another database, and remove them.
+// mayChange returns an error if another directory now has this one's name. Pebble would overwrite and
+// remove the files of another database.
 func (f logFS) mayChange(name string) error {
 	if f.FS.PathDir(name) != f.dir {
 		return nil
@@ -82,8 +81,8 @@ func (f logFS) mayChange(name string) error {
 	return f.home.same()
 }
 
-// OpenDir returns a directory whose sync ends the process where it fails: Pebble panics,
-// also while it opens.
+// OpenDir returns a directory whose failed sync ends the process. Pebble would panic, even while it
+// opens the database.
 func (f logFS) OpenDir(name string) (vfs.File, error) {
 	dir, err := f.FS.OpenDir(name)
 	if err != nil || name != f.dir {
@@ -106,7 +105,7 @@ func (f dirFile) Sync() error {
 }
 
 func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
-	if !f.guards(name) {
+	if !f.isLog(name) {
 		return file, err
 	}
 	if f.check(err) != nil {
@@ -117,13 +116,13 @@ func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 }
 
 func (f logFS) check(err error) error {
-	if err != nil && f.doom.opened.Load() { // Open returns the error
+	if err != nil && f.doom.opened.Load() { // while the store opens, Open returns the error
 		f.doom.end("write-ahead log: " + err.Error())
 	}
 	return err
 }
 
-// Unwrap is for Pebble, which looks for features of the file system below.
+// Unwrap lets Pebble find features of the file system below.
 func (f logFS) Unwrap() vfs.FS { return f.FS }
 
 type logFile struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A marker has 24 bytes: fingerprint, fold and time, or, of a reset, which its id shows, the amount
-// that it removed, its moment and its time. That of a whole request has another byte, 1.
+// A marker has 24 bytes: fingerprint, fold and time. A reset's marker, which its id identifies, has the
+// removed amount, the moment and the time instead. A whole request's marker has one more byte, 1.
 const markerLen = 24
 
 func encodeMarker(dst []byte, m *store.Marker) []byte {
@@ -43,7 +43,7 @@ func decodeMarker(id wire.PartID, b []byte) (store.Marker, error) {
 	return m, nil
 }
 
-// encodeDone encodes the marker of a reset, which is of the time at.
+// encodeDone encodes the marker of a reset; at is the marker's time.
 func encodeDone(dst []byte, d store.ResetResult, at time.Time) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(d.Removed))
 	dst = binary.BigEndian.AppendUint64(dst, microseconds(d.At))
@@ -57,7 +57,7 @@ func decodeDone(id wire.PartID, b []byte) (store.ResetResult, error) {
 	return store.ResetResult{Removed: int64(binary.BigEndian.Uint64(b)), At: moment(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
-// loadEpochs finds the epochs that hold markers, with a seek for each.
+// loadEpochs finds the epochs that contain markers, with one seek for each.
 func (s *Store) loadEpochs() error {
 	first := s.keys.kind(nil, kindMarker)
 	iter, err := s.db.NewIter(&pebbledb.IterOptions{LowerBound: first, UpperBound: after(first)})
@@ -82,9 +82,9 @@ func (s *Store) addEpochLocked(e epoch) {
 	}
 }
 
-// Sweep forgets markers whose epoch is over: Settings.ForgetBefore has passed its end by
-// store.MarkerSlack. The machine's clock has no say in it. Sweep also forgets workers that have been
-// silent for a day. Call it about every hour. A fold does it by itself after a day.
+// Sweep drops the markers of an epoch when Settings.ForgetBefore is past the epoch's end by
+// store.MarkerSlack. The machine's clock does not decide that. Sweep also drops workers that have sent
+// no heartbeat for a day. Call it about every hour. Without calls, a fold sweeps after a day.
 func (s *Store) Sweep(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *Store) sweepLocked() error {
 	if err := s.sweepWorkers(b, s.cfg.clock()); err != nil {
 		return err
 	}
-	// Lost in a crash, it is done again.
+	// No sync: if a crash undoes it, the next sweep repeats it.
 	if err := b.Commit(pebbledb.NoSync); err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func (s *Store) sweepLocked() error {
 	return nil
 }
 
-// over reports whether all the epoch's markers may be forgotten.
+// over reports whether all markers of the epoch may be dropped.
 func (e epoch) over(forgetBefore time.Time) bool {
 	return e.end().Add(store.MarkerSlack).Before(forgetBefore)
 }
 
-// sweepWorkers drops the records of aggregators that are long gone: each start of a
-// process may leave one.
+// sweepWorkers drops the records of aggregators that ended long ago: each start of a process may leave
+// one.
 func (s *Store) sweepWorkers(b *pebbledb.Batch, now time.Time) error {
 	return s.scan(kindWorker, "", func(id string, value []byte) (more bool, err error) {
 		var w workerRecord

@@ -14,10 +14,9 @@ import (
 // mergerName is stored in every database and can never change.
 const mergerName = "countmill.sum.v1"
 
-// merger adds up shards and keeps records. Pebble groups the operands of
-// a key as it likes, over years, so both must be associative: a sum that leaves int64
-// is kept in 128 bits rather than saturated, and is the right number again when later
-// deltas bring it back.
+// merger adds up shards and merges records. Pebble groups the operands of a key as it likes, over
+// years, so both operations must be associative. A sum beyond int64 is therefore kept in 128 bits
+// instead of saturating: later deltas can bring it back to the right number.
 var merger = &pebbledb.Merger{
 	Name: mergerName,
 	Merge: func(key, value []byte) (pebbledb.ValueMerger, error) {
@@ -53,8 +52,8 @@ func (a int128) plus(b int128) int128 {
 
 func (a int128) fits64() bool { return a.hi == int64(a.lo)>>63 }
 
-// total is the sum as a number, and whether it can be taken for one: what left int64,
-// or stands at either end of it, cannot. A number that cannot is the nearest end.
+// total returns the sum as an int64, and whether it overflowed. A sum outside int64, or equal to one of
+// its ends, has overflowed; total returns the nearest end.
 func (a int128) total() (v int64, overflow bool) {
 	switch v = int64(a.lo); {
 	case !a.fits64() && a.hi < 0:
@@ -66,7 +65,7 @@ func (a int128) total() (v int64, overflow bool) {
 	}
 }
 
-// encode has 8 bytes where the sum fits int64, else 16: one encoding for each sum.
+// encode writes 8 bytes if the sum fits an int64, otherwise 16: each sum has one encoding.
 func (a int128) encode(dst []byte) []byte {
 	if !a.fits64() {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(a.hi))

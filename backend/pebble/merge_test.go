@@ -20,7 +20,7 @@ func (a int128) big() *big.Int {
 	return v.Add(v, new(big.Int).SetUint64(a.lo))
 }
 
-// mergeAll merges operands the way a tree of compactions might: any neighbours first.
+// mergeAll merges operands as compactions might: neighbours, in any order.
 func mergeAll(t *testing.T, random *rand.Rand, key []byte, values [][]byte) []byte {
 	t.Helper()
 	values = append([][]byte(nil), values...)
@@ -54,7 +54,7 @@ func mergeAll(t *testing.T, random *rand.Rand, key []byte, values [][]byte) []by
 	return values[0]
 }
 
-// However Pebble groups the operands, the bytes are those of the exact sum.
+// The merged bytes are those of the exact sum, however Pebble groups the operands.
 func TestSumsMergeInAnyGrouping(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -102,8 +102,8 @@ func TestRecordsMergeToTheirMaximum(t *testing.T) {
 	}
 }
 
-// Raises and resets come to the same however Pebble groups them: the newest reset, deleted
-// unless a raise came after it, and the most shards.
+// Growths and resets merge to the same record however Pebble groups them: the newest reset, deleted
+// unless a growth came after it, and the most shards.
 func TestRecordsMergeInAnyGrouping(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -151,14 +151,14 @@ func TestMergeRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// A shard that left int64 and came back is exact, through flushes and compactions.
+// A shard whose sum left int64 and came back is exact, also after flushes and compactions.
 func TestOverflowIsNotForEver(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})
 	var want int64
 	deltas := []int64{math.MaxInt64, 5, 1 << 62, -7, math.MinInt64 + 1, -1 << 62}
 	for _, d := range deltas {
-		want += d // wraps there and back
+		want += d // wraps and comes back
 		fold(t, s, nil, "a", d)
 		if err := s.db.Flush(); err != nil {
 			t.Fatal(err)

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// moments tells the times that views and resets are stamped with. Each is after the one before,
-// also where the machine's clock was set back, and over a restart: the last one is kept with the
-// seal.
+// moments gives out the times of views and resets. Each moment is after the one before, even if the
+// machine's clock is set back. This holds across restarts, because the commit count's file keeps the
+// last moment.
 //
-//	moment = max(last + 1 us, the clock, last + 15/16 of what passed since)
+//	moment = max(last + 1 us, the clock, last + 15/16 of the time since last)
 //
-// So moments go on while the clock is behind them: totals in caches age nearly as fast as time
-// passes. They go a sixteenth too slow, until the clock has caught up: of a clock that was set back
-// by an hour nothing is left after 16. A clock that showed 2040 for a moment leaves them there.
+// So moments advance while the clock is behind them, and cached totals age nearly as fast as time
+// passes. They advance a sixteenth slower than time until the clock has caught up. If the clock was set
+// back by an hour, that takes 16 hours. A clock that showed 2040 once leaves the moments there.
 type moments struct {
-	clock func() time.Time // the machine's
+	clock func() time.Time // the machine's clock
 
 	mu   sync.Mutex
 	last time.Time
-	at   time.Time // when last was given out, by a clock that nobody sets
+	at   time.Time // when last was given out, on a clock that cannot be set
 }
 
-// slower is the part of the time that moments lose while they are ahead of the clock.
+// slower: while moments are ahead of the clock they lose 1/slower of the time that passes.
 const slower = 16
 
-// next returns a moment in microseconds. The caller looks at the store after it, so that what was
-// committed by then is there.
+// next returns a moment, in whole microseconds. The caller must read the store after the call, so that
+// its answer contains everything that was committed before the moment.
 func (m *moments) next() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,8 @@ func (m *moments) next() time.Time {
 	return m.last
 }
 
-// resume goes on after the last moment of another process, or of none.
+// resume continues after another process's last moment, and returns how far that is ahead of the clock.
+// A zero last means that there was none.
 func (m *moments) resume(last time.Time) (ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +46,7 @@ func (m *moments) resume(last time.Time) (ahead time.Duration) {
 	return last.Sub(m.clock())
 }
 
-// newest is the last one that was given out.
+// newest returns the last moment that was given out.
 func (m *moments) newest() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

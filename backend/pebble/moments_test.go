@@ -14,14 +14,14 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A wrong clock is some time off.
+// A wrong clock differs from the right time by an offset.
 type wrong struct{ by atomic.Int64 }
 
 func (w *wrong) set(by time.Duration) { w.by.Store(int64(by)) }
 func (w *wrong) now() time.Time       { return time.Now().Add(time.Duration(w.by.Load())) }
 
-// Moments ascend, are never before the clock, and go on while the clock is behind them until it
-// has caught up.
+// Moments ascend, are never before the clock, and advance while the clock is behind them until it has
+// caught up.
 func TestMoments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestMoments(t *testing.T) {
 		began := time.Now()
 		for i, step := range []struct {
 			pass, off time.Duration
-			ahead     time.Duration // of the clock, then
+			ahead     time.Duration // of the last moment before the clock, after the step
 		}{
 			{0, 0, 0}, {0, 0, time.Microsecond}, {0, 0, 2 * time.Microsecond}, {time.Second, 0, 0},
 			{0, -time.Hour, time.Hour + time.Microsecond},
@@ -55,8 +55,8 @@ func TestMoments(t *testing.T) {
 	})
 }
 
-// However the machine's clock is set, a total that is taken for so old is at most a fifteenth
-// older. Readers learn the time from the views.
+// However the machine's clock is set, readers underestimate a total's age by a fifteenth at most.
+// Readers learn the time from the views.
 func TestAgesByMoments(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -77,7 +77,7 @@ func TestAgesByMoments(t *testing.T) {
 				kept = append(kept, total{at, time.Now()})
 				for _, k := range kept {
 					if says, is := learned.Now().Sub(k.asOf), time.Since(k.read); says < is-is/slower-time.Millisecond {
-						t.Fatalf("seed %d: a total is taken for %s old, and is %s", seed, says, is)
+						t.Fatalf("seed %d: a total seems %s old, and is %s old", seed, says, is)
 					}
 				}
 			}
@@ -96,11 +96,11 @@ func asOf(t *testing.T, s *Store) time.Time {
 	return v.ReadTime()
 }
 
-// A view that says as of when it is shows every fold that had returned by then, also one that
-// comes while the view is taken.
+// A view shows every fold that returned by the view's moment, including a fold that returns while the
+// view is taken.
 func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
 	t.Parallel()
-	var between atomic.Pointer[func()] // what happens when the clock is asked next
+	var between atomic.Pointer[func()] // called when the clock is read next
 	s := open(t, Config{Dir: t.TempDir(), clock: func() time.Time {
 		if f := between.Swap(nil); f != nil {
 			(*f)()
@@ -123,17 +123,16 @@ func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
 	}
 }
 
-// The last moment is in the seal, also where nothing was committed since the one before, and of a
-// process that was killed.
+// The commit count's file has the last moment, even without new commits, and after a kill.
 func TestMomentsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()
 	s := open(t, Config{Dir: "d", FS: files})
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
 	last := asOf(t, s)
-	if err := s.seal(); err != nil {
+	if err := s.keepCommitCount(); err != nil {
 		t.Fatal(err)
 	}
 	var clock wrong

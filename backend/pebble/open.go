@@ -20,7 +20,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Open opens the directory, or makes it. The errors name the directory and what to do.
+// Open opens the directory, or makes it. Its errors name the directory and the remedy.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -29,7 +29,7 @@ func Open(cfg Config) (*Store, error) {
 	files := cfg.FS
 	if files == nil {
 		files = privateFS{vfs.Default}
-		dir, err := filepath.Abs(cfg.Dir) // one name for one directory: the lock goes by it
+		dir, err := filepath.Abs(cfg.Dir) // the lock needs one name for each directory
 		if err != nil {
 			return nil, explain(cfg.Dir, err)
 		}
@@ -71,10 +71,10 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// slowDisk is how long a write may take before it is logged.
+// slowDisk is how long a write may take before the store logs it.
 const slowDisk = 5 * time.Second
 
-// start reads what an open store keeps in memory.
+// start reads the state that an open store keeps in memory.
 func (s *Store) start() error {
 	if err := s.readMeta(); err != nil {
 		return err
@@ -87,13 +87,13 @@ func (s *Store) start() error {
 		return explain(s.cfg.Dir, err)
 	}
 	s.commits.synced.Store(n)
-	s.commits.sealed = -1
-	sealed, _, err := readSeal(s.fs, s.cfg.Dir)
+	s.commits.written = -1
+	kept, _, err := readCommitCount(s.fs, s.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	s.moments.resume(sealed.moment)
-	if err := s.seal(); err != nil {
+	s.moments.resume(kept.moment)
+	if err := s.keepCommitCount(); err != nil {
 		return err
 	}
 	if s.home != nil {
@@ -104,25 +104,24 @@ func (s *Store) start() error {
 	return nil
 }
 
-// options are reasoned; the package's benchmarks show what they come to.
+// options gives a reason for each setting. The package's benchmarks measure them.
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
 	opts := &pebbledb.Options{
 		FS:                 files,
 		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
-		// Memtables take their memory from the cache. Without room for the one that is
-		// written to and the one that is flushed, nothing is left for blocks, and each read
-		// fetches the filters of all files from the disk.
+		// Memtables take their memory from the cache, so it has room for two more: the one that is
+		// written and the one being flushed. Otherwise blocks would have no room, and each read
+		// would fetch the filters of all files from the disk.
 		CacheSize: cfg.Cache + 2*int64(cfg.memTable),
-		// A fold of 100,000 counters is some 4 MB; memtables of 64 MB merge the folds of a
-		// second or more into one run before anything is compacted.
+		// A fold of 100,000 counters takes some 4 MB. A memtable of 64 MB merges the folds of a second
+		// or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
 		MemTableStopWritesThreshold: 4,
-		// A level 0 of 4 is compacted: uniform folds rewrite all that lies below each time,
-		// and a read asks one more filter for each.
-		L0CompactionThreshold: 8, // counted twice
-		// A fold waits when level 0 is this deep. Reads slow down before that; folds
-		// should not stand still.
+		// Level 0 is compacted when it is 4 tables deep. Uniform folds rewrite everything below it each
+		// time, so a lower limit costs writes. A higher one costs each read a filter per table.
+		L0CompactionThreshold: 8, // Pebble counts each table twice
+		// A fold waits when level 0 is this deep. Reads slow down earlier, but folds should not stop.
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         64 << 20,
 		MaxOpenFiles:          500,
@@ -142,8 +141,8 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 	return opts
 }
 
-// makeDir makes the directory and those above it, and syncs what holds each of them: what
-// is synced in a directory whose own name is not on disk is lost with it.
+// makeDir makes the directory and its parents, and syncs the parent of each new one. A synced file is
+// lost if the name of its directory is not on disk.
 func makeDir(files vfs.FS, dir string) error {
 	var above []string
 	for at := dir; ; at = files.PathDir(at) {
@@ -155,7 +154,7 @@ func makeDir(files vfs.FS, dir string) error {
 	if err := files.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	// A directory whose name is not synced is lost with all that is in it.
+	// A directory whose name is not synced is lost together with its content.
 	for _, at := range above {
 		if err := syncDir(files, at); err != nil {
 			return err
@@ -172,7 +171,7 @@ func syncDir(files vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// checkDir makes the directory and refuses one that holds anything else.
+// checkDir makes the directory, and refuses a directory that contains anything but a database.
 func checkDir(files vfs.FS, dir string) error {
 	if err := makeDir(files, dir); err != nil {
 		return explain(dir, err)
@@ -183,7 +182,7 @@ func checkDir(files vfs.FS, dir string) error {
 	}
 	for _, name := range names {
 		if !ours(name) {
-			return fmt.Errorf("data directory %s holds %q, which is not countmill's: name an empty directory, or one that countmill made", dir, name)
+			return fmt.Errorf("data directory %s contains %q, which is not a file of countmill: name an empty directory, or one that countmill made", dir, name)
 		}
 	}
 	desc, err := pebbledb.Peek(dir, files)
@@ -196,8 +195,8 @@ func checkDir(files vfs.FS, dir string) error {
 	return nil
 }
 
-// ours reports whether a file can be one of Pebble's. A volume's own lost+found is no
-// reason to refuse it.
+// ours reports whether a file of this name can belong to a database. A volume's own lost+found passes
+// too.
 func ours(name string) bool {
 	for _, prefix := range []string{"marker.", "MANIFEST-", "OPTIONS-", "temporary.", "CURRENT"} {
 		if strings.HasPrefix(name, prefix) {
@@ -208,21 +207,21 @@ func ours(name string) bool {
 	case ".sst", ".log", ".blob", ".dbtmp":
 		return true
 	}
-	return name == sealFile || name == sealTemp || name == "LOCK" || name == "lost+found" || name == "archive"
+	return name == commitCountFile || name == commitCountTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
-// meta is the meta record, in JSON. Its key and its field format mean the same in every version.
-// A program refuses a database of another format than its own.
+// meta is the meta record, in JSON. Its key and its field format mean the same in every version. A
+// program refuses a database of another format than its own.
 type meta struct {
 	Format   int             `json:"format"`
 	ID       string          `json:"id"`
 	Created  time.Time       `json:"created"`
 	Settings *settingsRecord `json:"settings"`
-	// Rules is kept for the version of the rules.
+	// Rules is reserved for a version of the rules that a later format may need. Today it must be 0.
 	Rules int64 `json:"rules,omitempty"`
 }
 
-// readMeta refuses a database that is not ours, and completes the meta record.
+// readMeta refuses a database of another program, and completes the meta record.
 func (s *Store) readMeta() error {
 	m, err := getMeta(s.cfg.Dir, s.db)
 	if err != nil {
@@ -240,7 +239,7 @@ func (s *Store) readMeta() error {
 	return nil
 }
 
-// getMeta is the meta record, zero where there is none.
+// getMeta returns the meta record, or a zero meta if there is none.
 func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	value, closer, err := db.Get(metaKey)
 	if errors.Is(err, pebbledb.ErrNotFound) {
@@ -262,7 +261,7 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	return m, nil
 }
 
-// writeMeta makes an empty database ours.
+// writeMeta makes an empty database a countmill database.
 func (s *Store) writeMeta() (m meta, _ error) {
 	if err := s.checkEmpty(); err != nil {
 		return m, err
@@ -281,8 +280,8 @@ func (s *Store) writeMeta() (m meta, _ error) {
 	return m, nil
 }
 
-// checkEmpty refuses a database that somebody else's keys are in. A process that was killed
-// before it wrote the meta record leaves one without keys.
+// checkEmpty refuses a database that contains another program's keys. A process that was killed before
+// it wrote the meta record leaves a database without keys, which is accepted.
 func (s *Store) checkEmpty() error {
 	iter, err := s.db.NewIter(nil)
 	if err != nil {
@@ -298,8 +297,8 @@ func (s *Store) checkEmpty() error {
 	return nil
 }
 
-// changeMeta puts a changed meta record into the batch. The caller is in marking, or closes
-// the store: no two change it at once.
+// changeMeta puts a changed meta record into the batch. The caller holds marking or is closing the
+// store, so there is never a second change at the same time.
 func (s *Store) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
 	m, err := getMeta(s.cfg.Dir, s.db)
 	if err != nil {
@@ -321,7 +320,7 @@ func newer(dir string) error {
 	return fmt.Errorf("data directory %s was written by a newer version of countmill: run that version or a later one", dir)
 }
 
-// explain adds the directory and what to do.
+// explain adds the directory and the remedy to an error of Pebble or of the file system.
 func explain(dir string, err error) error {
 	text := err.Error()
 	switch {
@@ -330,7 +329,7 @@ func explain(dir string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("data directory %s is on a full disk: free space there: %w", dir, err)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
-		return fmt.Errorf("data directory %s cannot be made, a file is in its way: name another directory: %w", dir, err)
+		return fmt.Errorf("data directory %s cannot be made, because a file has that name: name another directory: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("data directory %s cannot be written: give this user the right to write there, or name another directory: %w", dir, err)
 	case otherOptions(text):
@@ -343,13 +342,13 @@ func explain(dir string, err error) error {
 	return fmt.Errorf("data directory %s: %w", dir, err)
 }
 
-// otherOptions reports whether this is how Pebble says that another program made it.
+// otherOptions reports whether Pebble's error text says that another program made the database.
 func otherOptions(text string) bool {
 	return strings.Contains(text, "merger name from file") || strings.Contains(text, "comparer name from file")
 }
 
-// incomplete reports whether this is how Pebble says that a file is missing or too short,
-// for which it has no names: of the table files, the manifest, and the marker of the format.
+// incomplete reports whether Pebble's error text says that a file is missing or too short: a table, the
+// manifest, or the marker of the format. Pebble exports no errors for these cases.
 func incomplete(text string) bool {
 	for _, says := range []string{"unknown to the objstorage provider", "object size mismatch", "could not open manifest file", "is not pristine"} {
 		if strings.Contains(text, says) {

@@ -17,8 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// wantRefused opens a directory that must be refused with an error that names it and
-// says what to do.
+// wantRefused opens a directory and wants an error that names the directory and the remedy.
 func wantRefused(t *testing.T, cfg Config, says ...string) {
 	t.Helper()
 	s, err := Open(cfg)
@@ -44,11 +43,11 @@ func TestOpenRefusesFileInTheWay(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, Config{Dir: file}, "a file is in its way")
-	wantRefused(t, Config{Dir: filepath.Join(file, "below")}, "a file is in its way")
+	wantRefused(t, Config{Dir: file}, "a file has that name")
+	wantRefused(t, Config{Dir: filepath.Join(file, "below")}, "a file has that name")
 }
 
-// errorfs stands in for what root cannot be refused.
+// errorfs returns the errors that a test as root would never see.
 func TestOpenExplainsTheFileSystem(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -113,13 +112,13 @@ func write(t *testing.T, dir string, m *pebbledb.Merger, key, value []byte) {
 	}
 }
 
-// A process that was killed in its first start left a database without a meta record.
+// A process that was killed during its first start leaves a database without a meta record.
 func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, merger, nil, nil)
 	if _, err := open(t, Config{Dir: dir}).Check(t.Context()); err != nil {
-		t.Errorf("Check: got %v, want none: an empty flush is no trouble", err)
+		t.Errorf("Check: got %v, want none: an empty flush is not an error", err)
 	}
 }
 
@@ -193,14 +192,15 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) || !strings.Contains(err.Error(), "is gone") {
-		t.Errorf("removed: got error %v, want one that says so", err)
+		t.Errorf("removed: got error %v, want one that says that it is gone", err)
 	}
-	// Another process could open it now; this one is kept from it by its own lock.
+	// Without its own lock file, another process could open the directory now. This process refuses
+	// because it still has the lock.
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.home.lockFile(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) || !strings.Contains(err.Error(), "was replaced") {
-		t.Errorf("replaced: got error %v, want one that says so", err)
+		t.Errorf("replaced: got error %v, want one that says that it was replaced", err)
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+".old", dir)); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 	}
 }
 
-// A flush that fails is no loss yet, as the log has everything; Check says so until it
+// A failed flush loses nothing, because the log has everything. Check returns an error until a flush
 // succeeds.
 func TestCheckSeesFailingFlush(t *testing.T) {
 	t.Parallel()

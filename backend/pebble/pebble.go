@@ -1,18 +1,18 @@
-// Package pebble is the store of one machine: an embedded Pebble database in a
-// directory, opened by one process at a time.
+// Package pebble is the store for one machine: an embedded Pebble database in a directory. One process
+// at a time has it open.
 //
-// A fold is one batch of the write-ahead log, synced before Fold returns. Counts are
-// merge operands, so a fold reads nothing but the markers of its own parts. Markers are kept
-// in epochs of four days by the time of their parts, and a whole epoch is dropped at once.
+// A fold is one batch of the write-ahead log, synced before Fold returns. Deltas are merge operands, so
+// a fold reads only the markers of its own parts. Markers are grouped by the times of their parts into
+// epochs of four days, and a whole epoch is dropped at once.
 //
-// A write that the disk refuses ends the process with status 1: Pebble cannot tell
-// which of its writes are on disk after that, and opening the directory again can.
-// Nothing that was acknowledged is lost.
+// If the disk refuses a write, the process exits with status 1. Pebble does not know which of its
+// writes are on disk after that, but opening the directory again finds out. Nothing acknowledged is
+// lost.
 //
-// A file beside Pebble's says how many commits there were, so that a directory which has
-// lost some is refused: Pebble takes damage at the end of its files for a loss of power.
+// A file beside Pebble's own has the number of commits. Pebble takes damage at the end of its files for
+// a loss of power; with the number, a directory that has lost commits is refused.
 //
-// A view waits until all the folds that it sees are synced, so what it has shown stays.
+// A view waits until every fold that it shows is synced, so a total that was shown stays.
 package pebble
 
 import (
@@ -35,32 +35,33 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Config says where a store lies.
+// Config says where the store is and how it runs.
 type Config struct {
-	// Dir is the directory; it is made where it is missing. Required.
+	// Dir is the directory. Open makes it if it is missing. Required.
 	Dir string
-	// Namespace keeps counters of several deployments apart in one directory: at most
-	// 100 bytes of UTF-8. Default "".
+	// Namespace separates the counters of several deployments in one directory. At most 100 bytes of
+	// UTF-8. Default "".
 	Namespace string
-	// BackupRoot is the directory below which Backup may write. Default "": nowhere.
+	// BackupRoot is the directory below which Backup may write. Default "": no backups.
 	BackupRoot string
-	// Window is for how long a new database recognises parts. An existing database goes by its
-	// own settings, which SetWindow changes. Default countmill.DefaultDedupWindow.
+	// Window is how long a new database recognises a repeated part. An existing database uses its own
+	// setting, which SetWindow changes. Default countmill.DefaultDedupWindow.
 	Window time.Duration
-	// Cache is the bytes of blocks kept in memory. Default 128 MiB.
+	// Cache is the size of the block cache in bytes. Default 128 MiB.
 	Cache int64
-	// Logger is told of lifecycle, disk trouble and the end. Default discards.
+	// Logger gets lifecycle messages, disk errors, and the reason when the process ends. Default
+	// discards.
 	Logger *slog.Logger
 
 	// FS replaces the file system in tests. Default the machine's.
 	FS vfs.FS
-	// Exit replaces os.Exit in tests. It is called once, with 1, and must not return.
+	// Exit replaces os.Exit in tests. It is called once, with 1, and must not return. Default os.Exit.
 	Exit func(code int)
 
-	// memTable is small in tests, so that they need not fold gigabytes for a compaction.
+	// memTable is small in tests, so that few folds cause a compaction.
 	memTable uint64
-	// clock is the machine's clock, and age is how long the process has run, which no clock
-	// that is set can change. Tests give their own.
+	// clock is the machine's clock. age is how long the process has run; setting the clock does not
+	// change it. Tests replace both.
 	clock func() time.Time
 	age   func() time.Duration
 }
@@ -102,16 +103,16 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Store is an open directory. All methods may be called at once.
+// A Store is an open directory. All methods are safe for concurrent use.
 type Store struct {
 	cfg    Config
 	keys   keyspace
 	db     *pebbledb.DB
-	id     string // of this database, from its meta record
+	id     string // the database's id, from its meta record
 	fs     vfs.FS
 	home   *home // nil with Config.FS
 	health *health
-	files  io.Closer // ends the watch over the disk
+	files  io.Closer // stops the disk watcher
 
 	// closing is held for reading by every call that uses db.
 	closing sync.RWMutex
@@ -119,22 +120,22 @@ type Store struct {
 
 	commits commits
 	moments moments
-	backing chan struct{} // has room for one backup
+	backing chan struct{} // room for one backup
 	syncs   syncs
 
 	viewsMu sync.Mutex
-	views   map[*view]struct{} // those with a snapshot
+	views   map[*view]struct{} // open views with a snapshot
 
-	// marking has room for one: who is in it may check and insert markers. A channel
-	// and not a mutex, so that those who wait notice the end of their context.
+	// marking has room for one. Its holder may check and insert markers. It is a channel and not a
+	// mutex, so that a waiting call notices the end of its context.
 	marking chan struct{}
-	epochs  []epoch       // those that hold markers, ascending; guarded by marking
+	epochs  []epoch       // epochs that contain markers, ascending; guarded by marking
 	swept   time.Duration // the process's age at the last sweep
 
-	// sweeping is held for reading by folds and raises, and for writing while counters are
-	// removed: what is read of them then is what is removed.
+	// sweeping is held for reading by folds and growths, and for writing while counters are removed. So
+	// a counter does not change between being examined and being removed.
 	sweeping  sync.RWMutex
-	condemned map[string]int // how often a counter was found; guarded by sweeping
+	condemned map[string]int // how often each counter was found deleted; guarded by sweeping
 
 	settings settings
 	identity identity
@@ -146,12 +147,12 @@ var (
 	_ backend.Sweeper = (*Store)(nil)
 )
 
-// maxKeys is the most keys of one call. There is no such limit in Pebble; it bounds how
-// long a call takes and how much it returns.
+// maxKeys is the most keys of one call. Pebble needs no such limit: it bounds the time of a call and
+// the size of its answer.
 const maxKeys = 1000
 
-// Limits says that a commit may be of any size. One commit at a time is best: it takes
-// all the disk has to give, and waiting increments make the next one larger.
+// Limits says that a commit may have any size, and that one commit at a time is best: one already uses
+// the whole disk, and the increments that wait make the next one larger.
 func (s *Store) Limits() store.Limits {
 	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true}
 }
@@ -162,10 +163,10 @@ func (s *Store) Dir() string { return s.cfg.Dir }
 // Keys is the most keys of one Lookup.
 func (s *Store) Keys() int { return maxKeys }
 
-// ID tells this database from every other.
+// ID identifies this database. No other database has the same id, except copies and backups of it.
 func (s *Store) ID() string { return s.id }
 
-// enter begins a call that uses the database; the caller defers s.closing.RUnlock.
+// enter begins a call that uses the database. The caller defers s.closing.RUnlock.
 func (s *Store) enter() error {
 	s.closing.RLock()
 	if s.closed {
@@ -175,8 +176,8 @@ func (s *Store) enter() error {
 	return nil
 }
 
-// Close waits for the calls under way, closes views that are still open, and gives the
-// directory back. It may be called twice.
+// Close waits for running calls, closes the views that are still open, and releases the directory. A
+// second call does nothing.
 func (s *Store) Close() error {
 	s.home.end()
 	s.closing.Lock()
@@ -188,11 +189,11 @@ func (s *Store) Close() error {
 	for v := range s.views {
 		v.closeLocked()
 	}
-	if err := s.keepSettings(); err != nil { // nor by this
-		s.cfg.Logger.Warn("data directory keeps older settings, so ids are remembered for longer", "dir", s.cfg.Dir, "err", err)
+	if err := s.keepSettings(); err != nil { // not fatal either
+		s.cfg.Logger.Warn("settings were not written: the next process remembers ids for longer", "dir", s.cfg.Dir, "err", err)
 	}
-	if err := s.seal(); err != nil { // nothing is lost by that
-		s.cfg.Logger.Warn("data directory keeps an older seal, so less of what may go missing would be noticed", "dir", s.cfg.Dir, "err", err)
+	if err := s.keepCommitCount(); err != nil { // an older count loses no data
+		s.cfg.Logger.Warn("commit count was not written: the loss of the last commits would not be noticed", "dir", s.cfg.Dir, "err", err)
 	}
 	if err := errors.Join(s.db.Close(), s.files.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", s.cfg.Dir, err)
@@ -201,13 +202,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// FileSystem returns how many bytes of the directory's file system are free, and its size.
+// FileSystem returns the free bytes of the directory's file system, and its size in bytes.
 func (s *Store) FileSystem() (free, size uint64, err error) {
 	usage, err := s.fs.GetDiskUsage(s.cfg.Dir)
 	return usage.AvailBytes, usage.TotalBytes, err
 }
 
-// DiskUsage is the bytes that the store takes on disk, 0 when it is closed.
+// DiskUsage returns the bytes that the store uses on disk, or 0 when it is closed.
 func (s *Store) DiskUsage() uint64 {
 	if s.enter() != nil {
 		return 0

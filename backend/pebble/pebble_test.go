@@ -35,7 +35,7 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// clocked is a store whose clock can be set.
+// clocked is a store whose clock a test can set.
 type clocked struct {
 	*Store
 	clock *wrong
@@ -109,7 +109,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 }
 
-// A store that is read for years keeps nothing of a view that was closed.
+// A store keeps nothing of a closed view, even after years of reading.
 func TestClosedViewsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})
@@ -137,8 +137,8 @@ func TestSweepDropsSilentWorkers(t *testing.T) {
 	}
 }
 
-// After Fold has returned, the machine may lose power at any moment: everything that
-// was not synced is gone, and the commit is still there, with the raise before it.
+// After Fold has returned, a loss of power at any moment removes everything that was not synced. The
+// commit is still there, and so is the growth before it.
 func TestFoldSurvivesLossOfPower(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()
@@ -171,7 +171,7 @@ func TestFoldSurvivesLossOfPower(t *testing.T) {
 	}
 }
 
-// A record that comes with a fold is there whenever the fold is.
+// A record that was written in a fold's commit exists whenever the fold does.
 func TestFoldWithRaisesSurvivesLossOfPower(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()

@@ -12,28 +12,28 @@ import (
 	"github.com/countmill/countmill/internal/testing/bugtest"
 )
 
-// Every bug can still be planted.
+// Every planted bug still applies to the code.
 func TestBugsCanBePlanted(t *testing.T) {
 	t.Parallel()
 	bugtest.Check(t, append(bugtest.Read(t, "testdata/bugs"), bugtest.Read(t, suiteBugs)...))
 }
 
-// suiteBugs are found without a loss of power, each by a test of its own.
+// suiteBugs do not need a loss of power: a test of its own finds each.
 const suiteBugs = "testdata/suitebugs"
 
 func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t, suiteBugs) }
 
-// plantedCuts is within how many power cuts each bug has to be found each time.
+// plantedCuts is the number of power cuts within which each bug must be found.
 const plantedCuts = 10_000
 
-// Power cuts must be able to find something. COUNTMILL_TEST_PLANTED is how many runs there
-// are for each bug, and each has to find it.
+// Power cuts find every planted bug. COUNTMILL_TEST_PLANTED is the number of runs for each bug, and
+// each run must find it.
 func TestPlanted(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take some minutes")
 	}
-	images := t.TempDir() // those of machines that went wrong, as they should
+	images := t.TempDir() // images of failed machines; here failures are expected
 	var rows strings.Builder
 	for _, b := range bugtest.Read(t, "testdata/bugs") {
 		t.Run(b.Name, func(t *testing.T) {

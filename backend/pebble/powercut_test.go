@@ -24,14 +24,16 @@ var (
 	powerSeed = flag.Uint64("seed", 0, "of the first machine's life; 0 for a fresh one")
 )
 
-// cutsPerLife is how often one machine loses power; the next begins empty.
+// cutsPerLife is how often one machine loses power. The next machine begins empty.
 const cutsPerLife = 20
 
-// A machine folds, buries, raises, sweeps and sets its window, loses power at a moment that is drawn, and
-// opens its store on what is left; again and again. Everything that was answered must be
-// there, whatever was not is there whole or not at all, and what is delivered again counts
-// once. ForgetBefore moves by days meanwhile, and is never behind a marker that is gone. The seed repeats what is drawn; in which order Pebble's own goroutines come is
-// the runtime's choice, so a seed may need a few tries. The image that is wrong is kept.
+// A machine folds, stores dead letters, grows counters, sweeps and sets its window. It loses power at a
+// random moment and opens its store on the remaining files, again and again. Every acknowledged deed
+// must be there. Every other deed is there completely or not at all, and a repeated one counts once.
+// ForgetBefore advances by days meanwhile, and never lags behind a removed marker.
+//
+// A seed repeats all random draws. The runtime orders Pebble's own goroutines, so a seed may need a few
+// tries. The test keeps the image of a failure.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	seed, until := *powerSeed, time.Now().Add(time.Second)
@@ -46,7 +48,7 @@ func TestPowerCut(t *testing.T) {
 		return time.Now().Before(until)
 	}
 	var all sync.WaitGroup
-	for range 4 * runtime.GOMAXPROCS(0) { // a machine mostly waits for its own goroutines
+	for range 4 * runtime.GOMAXPROCS(0) { // a machine spends most of its time waiting for its own goroutines
 		all.Go(func() {
 			for more() && !t.Failed() {
 				m := &machine{disk: powertest.NewDisk(), seed: seed + uint64(lives.Add(1)) - 1}
@@ -59,10 +61,10 @@ func TestPowerCut(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d power cuts of %d machines from seed %d on, %d folds and burials", cuts.Load(), lives.Load(), seed, deeds.Load())
+	t.Logf("%d power cuts of %d machines from seed %d on, %d folds and dead letters", cuts.Load(), lives.Load(), seed, deeds.Load())
 }
 
-// dataDir lies below directories that the store has to make.
+// dataDir is below directories that the store must make.
 const dataDir = "var/lib/data"
 
 // A machine lives through cutsPerLife power cuts.
@@ -71,17 +73,17 @@ type machine struct {
 	cuts   int
 	disk   *powertest.Disk
 	ledger ledger
-	age    atomic.Int64 // of the machine, in nanoseconds
+	age    atomic.Int64 // the machine's age in nanoseconds
 }
 
-// aging is a process's age that moves on with each look, so that ForgetBefore does.
+// aging is a process age that advances with each call, so that ForgetBefore does too.
 func (m *machine) aging() time.Duration { return time.Duration(m.age.Add(int64(store.CheckEvery))) }
 
 func (m *machine) live(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(m.seed, 0))
 	for range cutsPerLife {
 		m.ledger.cut = false
-		// One draw in two is early, so that the opening is cut too.
+		// Half of the cuts come early, so that the opening is cut too.
 		m.disk.CutBefore(1+random.IntN([]int{50, 400}[random.IntN(2)]), []int{0, 100, random.IntN(101)}[random.IntN(3)], random, func() {
 			m.ledger.mu.Lock()
 			defer m.ledger.mu.Unlock()
@@ -93,16 +95,16 @@ func (m *machine) live(ctx context.Context) error {
 		m.disk, m.cuts = m.disk.AfterCut(), m.cuts+1
 	}
 	m.ledger.cut = false
-	return m.run(ctx, nil) // look once more
+	return m.run(ctx, nil) // without random: only compare
 }
 
-// run opens the store, compares it with the ledger, and works until the power is cut.
-// Without random it only looks.
+// run opens the store, compares it with the ledger, and works until the power is cut. With a nil random
+// it only compares.
 func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 	var log strings.Builder
 	s, err := Open(Config{
 		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10, age: m.aging,
-		// The clock is far ahead of ForgetBefore, which moves by the machine's age.
+		// The clock is far ahead of ForgetBefore, which advances with the machine's age.
 		clock:  func() time.Time { return clockStart.Add(1000 * time.Duration(m.age.Load())) },
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Exit:   func(int) { panic("the store ends the process: " + log.String()) },
@@ -144,7 +146,7 @@ func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 	}
 }
 
-// step does one thing that a process may do, and returns false after the cut.
+// step does one random thing that a process may do. It returns false after the cut.
 func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
 	l := &m.ledger
 	switch random.IntN(13) {
@@ -152,10 +154,10 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		return l.bury(ctx, s, random)
 	case 1:
 		_, err := s.Check(ctx)
-		return true, errors.Join(err, s.seal()) // Check seals only now and then
+		return true, errors.Join(err, s.keepCommitCount()) // Check writes it only now and then
 	case 2:
 		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
-	case 3: // an epoch that is over goes; those that are not must stay
+	case 3: // a finished epoch is dropped; the others must stay
 		_, err := s.Fold(ctx, &store.Commit{Markers: marker(forgetBefore(s).Add(-10 * day))})
 		if err != nil {
 			return false, err
@@ -177,7 +179,7 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 	return l.fold(ctx, s, l.newFold(s, random))
 }
 
-// keep writes what the machine's disk has now to a directory that stays.
+// keep copies the machine's disk, as it is now, to a directory that stays.
 func (m *machine) keep(err error) error {
 	if to, e := os.MkdirTemp("", "countmill-powercut-"); e == nil && m.disk.Save(dataDir, to+"/data") == nil {
 		err = fmt.Errorf("%w\nthe data directory as it is now: %s/data", err, to)

@@ -15,40 +15,39 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// What is known of a deed.
+// An outcome is the caller's knowledge of a deed.
 type outcome int
 
 const (
-	unknown outcome = iota // maybe done: it was not answered, or not any more
+	unknown outcome = iota // not answered, or answered with an unknown outcome: it may be done
 	done                   // answered, or seen after a cut: it stays for ever
-	absent                 // not there after a cut: it never comes by itself
+	absent                 // missing after a cut: it never appears by itself
 )
 
-// A deed is a fold or a burial whose traces are looked for after each cut.
+// A deed is a fold or a stored dead letter. After each cut the test looks for its traces.
 type deed struct {
 	id      int
 	commit  *store.Commit
-	hot     int64 // what it adds to the hot counter
+	hot     int64 // its delta for the hot counter
 	letter  *store.DeadLetter
 	outcome outcome
 }
 
-// counter has what this fold adds and nothing else.
+// counter is the counter to which only this fold adds.
 func (d *deed) counter() string { return fmt.Sprintf("fold-%d", d.id) }
 
-// A ledger is what callers of a store know. What happens after the power was cut is not
-// written into it.
+// A ledger is the knowledge of a store's callers. It records nothing that happens after the power cut.
 type ledger struct {
 	mu    sync.Mutex
 	cut   bool
-	id    string // of the database
+	id    string // the database's id
 	deeds []*deed
 	next  int
-	set   store.Settings // the newest that were answered
+	set   store.Settings // the newest settings that were answered
 }
 
-// do notes the deed as begun, does it, and notes what came of it. It returns false after
-// the cut.
+// do records that the deed begins, performs it, and records its outcome. It returns false after the
+// cut.
 func (l *ledger) do(d *deed, how func() (outcome, error)) (bool, error) {
 	l.mu.Lock()
 	if l.cut {
@@ -86,15 +85,15 @@ func add(counter string, shard int, delta int64) store.ShardDelta {
 	return store.NewShardDelta(counter, shard, delta)
 }
 
-// forgetBefore is what an aggregator knows of the settings.
+// forgetBefore is the ForgetBefore that an aggregator knows.
 func forgetBefore(s *Store) time.Time {
 	s.settings.mu.Lock()
 	defer s.settings.mu.Unlock()
 	return s.settings.current.ForgetBefore
 }
 
-// newFold draws a fold: of a few counters or of hundreds, with markers or without, on a
-// further shard or not.
+// newFold draws a fold: a few counters or hundreds, with or without markers, and perhaps on a further
+// shard.
 func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
 	d := &deed{id: l.number(), hot: random.Int64N(1000) - 500, commit: &store.Commit{}}
 	c := d.commit
@@ -134,8 +133,8 @@ func cmpAdds(a, b store.ShardDelta) int {
 	return strings.Compare(a.Counter, b.Counter)
 }
 
-// fold applies a fold the way an aggregator does: the record first, and a marker that
-// exists means that it was applied.
+// fold applies a fold as an aggregator does: it writes the record first, and takes an existing marker
+// as proof that the fold was applied.
 func (l *ledger) fold(ctx context.Context, s *Store, d *deed) (bool, error) {
 	return l.do(d, func() (outcome, error) {
 		for _, a := range d.commit.Adds {
@@ -156,7 +155,7 @@ func (l *ledger) fold(ctx context.Context, s *Store, d *deed) (bool, error) {
 	})
 }
 
-// ask looks a fold up by its markers: what is found is on disk.
+// ask looks up a fold by its markers. Every marker that it finds is on disk.
 func (l *ledger) ask(ctx context.Context, s *Store, d *deed) (bool, error) {
 	l.mu.Lock()
 	before := d.outcome
@@ -195,8 +194,8 @@ func (l *ledger) setWindow(ctx context.Context, s *Store, random *rand.Rand) (bo
 	return !l.cut, err
 }
 
-// unsettled draws a fold with markers that was not answered, nil where there is none: its
-// message would be delivered again. A part of before ForgetBefore is refused.
+// unsettled draws a fold with markers and without an answer, or nil: a bus would deliver its message
+// again. A part from before ForgetBefore is refused.
 func (l *ledger) unsettled(s *Store, random *rand.Rand) *deed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,11 +212,11 @@ func (l *ledger) unsettled(s *Store, random *rand.Rand) *deed {
 	return all[random.IntN(len(all))]
 }
 
-// check compares the ledger with a store that was opened after a cut, and settles what
-// was unknown. It returns what is wrong.
+// check compares the ledger with a store that was opened after a cut, and settles unknown outcomes. It
+// returns all differences.
 //
-// Nobody may be at work on the store. The lock is taken at the end only: what notes the cut
-// takes it too, from within the store, which may hold what closing a view waits for.
+// Nothing else may use the store meanwhile. check takes the lock at its end only. The recorder of the
+// cut takes the lock too, from within the store, which may hold a lock that closing a view needs.
 func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if l.id != "" && s.ID() != l.id {
@@ -234,7 +233,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 		return nil, err
 	}
 	var hot int64
-	top := 0 // most shards that a fold which is there used
+	top := 0 // the most shards of a fold that is there
 	settled := make(map[*deed]outcome)
 	for _, d := range l.deeds {
 		got := absent
@@ -276,7 +275,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.cut { // else this was the machine before the cut
+	if !l.cut { // otherwise this was the machine before the cut
 		l.id = s.ID()
 		for d, got := range settled {
 			d.outcome = got
@@ -285,7 +284,7 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	return wrong, nil
 }
 
-// checkFold finds a fold whole or not at all: each of its adds and each of its markers.
+// checkFold wants a fold completely or not at all: each of its adds and each of its markers.
 func (l *ledger) checkFold(ctx context.Context, s *Store, view store.View, d *deed, complain func(string, ...any)) (outcome, error) {
 	keys := []store.Key{{Counter: d.counter()}}
 	for _, a := range d.commit.Adds {

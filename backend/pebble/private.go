@@ -9,11 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A privateFS makes files that only their owner can read, with any umask. Pebble would
-// make them for everybody to read, and a backup is in a directory of the operator's.
+// A privateFS makes files that only their owner can read, with any umask. Pebble's default mode
+// lets everybody read them, and an operator chooses the directory of a backup.
 //
-// Where a mode cannot be changed, as on a file of another owner or on a file system
-// without modes, it stays: the directory of a backup keeps others out as well.
+// If a mode cannot be changed, as on a file of another owner or on a file system without modes, it
+// stays. The directory of a backup keeps other users out as well.
 type privateFS struct{ vfs.FS }
 
 const (
@@ -41,22 +41,22 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	return lock, private(name, err)
 }
 
-// Link makes a file private in both places. Where it cannot, Pebble copies it.
+// Link makes the file private under both names. If that fails, Pebble copies the file.
 func (p privateFS) Link(oldname, newname string) error {
 	if err := p.FS.Link(oldname, newname); err != nil {
 		return err
 	}
 	if err := os.Chmod(newname, privateFile); err != nil {
-		// Not %w: after an error of permissions Pebble would not try to copy.
+		// Not %w: after a permission error Pebble would not try to copy.
 		return errors.Join(fmt.Errorf("link: %v", err), p.FS.Remove(newname))
 	}
 	return nil
 }
 
-// Unwrap is for Pebble, which looks for features of the file system below.
+// Unwrap lets Pebble find features of the file system below.
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// private passes the error of making the file on.
+// private returns err if the file could not be made, otherwise it makes the file private.
 func private(name string, err error) error {
 	if err == nil {
 		_ = os.Chmod(name, privateFile)

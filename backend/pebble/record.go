@@ -9,7 +9,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// Shards reads records as they are now.
+// Shards returns the current number of shards of each counter.
 func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -33,9 +33,9 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, ctx.Err()
 }
 
-// Grow merges records. It does not sync: the write-ahead log keeps
-// the order of commits and each log is synced when the next one begins, so a fold that
-// was called later can only survive a crash together with the raise before it.
+// Grow merges records. It does not sync: the write-ahead log keeps the order of commits, and each log
+// is synced before the next one begins. So a fold that was called later survives a crash only together
+// with the growth before it.
 func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// In the log before Raise returns, and so before the fold that needs it.
+	// The record is in the log before Grow returns, and so before the fold that needs it.
 	return b.Commit(pebbledb.NoSync)
 }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A record is a counter's record, or a change of it: a raise, of 8 bytes, or a reset, of
-// 32. Merged, one after the other makes one of them again, however they are grouped:
+// A record is a counter's record, or a change of it: a growth (8 bytes) or a reset (32 bytes). Merging
+// two records gives one of these again, however Pebble groups them:
 //
-//	older   newer   together
-//	raise   raise   a raise to the larger number
-//	reset   raise   that reset, but the counter is not deleted any more
-//	raise   reset   the reset
-//	reset   reset   the newer one
+//	older    newer    together
+//	growth   growth   a growth to the larger number
+//	reset    growth   that reset, and the counter exists again
+//	growth   reset    the reset
+//	reset    reset    the newer one
 //
-// each with the larger number of shards.
+// The result always has the larger number of shards.
 type record struct {
 	shards   int
 	wasReset bool
@@ -39,7 +39,7 @@ func (r record) reset() store.ResetState {
 	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
-// encodeRecord encodes a raise, which is also the record of a counter that was never reset.
+// encodeRecord encodes a growth, which is also the record of a counter that was never reset.
 func encodeRecord(dst []byte, shards int) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(shards))
 }
@@ -67,7 +67,7 @@ func decodeRecord(b []byte) (record, error) {
 	return record{}, fmt.Errorf("a record of %d bytes", len(b))
 }
 
-// microseconds since 1970, 0 for the zero time.
+// microseconds returns the microseconds since 1970, or 0 for the zero time.
 func microseconds(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0

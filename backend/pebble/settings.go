@@ -12,16 +12,16 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// settings are those of an open store. ForgetBefore moves in memory, by what the process has
-// run; on disk it is behind, but never behind the markers that were removed: it is written
-// in the batch that removes them.
+// settings are the settings of an open store. ForgetBefore advances in memory as the process runs. On
+// disk it may be older, but it is never older than the markers that were removed: the batch that
+// removes them also writes it.
 type settings struct {
 	mu      sync.Mutex
 	current store.Settings
-	moved   time.Duration // the process's age when ForgetBefore was moved
+	moved   time.Duration // the process's age when ForgetBefore last advanced
 }
 
-// advance moves ForgetBefore as far as it may, and returns the settings then.
+// advance moves ForgetBefore as far as allowed, and returns the settings.
 func (s *Store) advance() store.Settings {
 	x := &s.settings
 	x.mu.Lock()
@@ -32,11 +32,11 @@ func (s *Store) advance() store.Settings {
 	return x.current
 }
 
-// replace puts settings in effect that are on disk, and returns them.
+// replace puts settings that are on disk into effect, and returns them.
 func (x *settings) replace(next store.Settings) store.Settings {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.current.ForgetBefore.After(next.ForgetBefore) { // a Check has moved it meanwhile
+	if x.current.ForgetBefore.After(next.ForgetBefore) { // a Check has advanced it in the meantime
 		next.ForgetBefore = x.current.ForgetBefore
 	}
 	x.current = next
@@ -75,9 +75,9 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	return s.settings.replace(next), nil
 }
 
-// keepSettings writes down where ForgetBefore is, if it has moved by more than keepAfter since
-// it was written. Without that, processes that end before their first sweep would all begin where the
-// first of them did.
+// keepSettings writes ForgetBefore if it has advanced by more than keepAfter since the last write.
+// Without it, a series of processes that each end before their first sweep would all begin at the same
+// ForgetBefore.
 func (s *Store) keepSettings() error {
 	m, err := getMeta(s.cfg.Dir, s.db)
 	if err != nil {
@@ -95,11 +95,11 @@ func (s *Store) keepSettings() error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-// keepAfter is what the next process catches up with in some seconds. To write it at each end
-// would give each start a log to replay.
+// keepAfter is an advance that the next process makes up for within seconds. Writing at each end would
+// leave a log that the next start must replay.
 const keepAfter = 10 * time.Minute
 
-// settingsRecord is how the meta record has them, in JSON. Durations are as Go writes them.
+// settingsRecord is the settings in the meta record, in JSON. Durations are in Go's notation.
 type settingsRecord struct {
 	Version      int64     `json:"version"`
 	Window       string    `json:"window"`
@@ -123,7 +123,7 @@ func (r *settingsRecord) decode() (s store.Settings, err error) {
 		s.Pace, err = time.ParseDuration(r.Pace)
 	}
 	if err == nil && (s.Version < 1 || s.Window <= 0 || s.Pace < 0 || s.ForgetBefore.IsZero()) {
-		err = errors.New("its settings say nothing")
+		err = errors.New("its settings are empty")
 	}
 	return s, err
 }

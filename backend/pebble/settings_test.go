@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// A clock is a machine's clock, and the age of a process that a test sets apart from it.
+// A clock is a machine's clock and a process's age. A test sets each of them.
 type clock struct {
 	mu   sync.Mutex
 	wall time.Time
@@ -50,8 +50,8 @@ func (c *clock) set(wall time.Time) {
 	c.wall = wall
 }
 
-// pass lets d pass, with a Check every 10 seconds of a process that runs a hundredth of
-// that, which is long enough for ForgetBefore to keep up.
+// pass lets d pass. A process that runs for a hundredth of d calls Check every 10 seconds. That is long
+// enough for ForgetBefore to keep up.
 func (c *clock) pass(t testing.TB, s *Store, d time.Duration) store.Settings {
 	t.Helper()
 	const step = store.ForgetPace * store.CheckEvery
@@ -135,8 +135,8 @@ func TestSweepDropsEpochsThatAreOver(t *testing.T) {
 	}
 }
 
-// The clock of a machine that boots, or that somebody sets, may be years off for a moment.
-// An id of yesterday is a duplicate all the same, then and later.
+// When a machine boots, or somebody sets its clock, the clock may be years off for a moment. An id of
+// yesterday is still a duplicate, then and later.
 func TestAWrongClockForgetsNothing(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Time{
@@ -149,7 +149,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 		fold(t, s, yesterday, "a", 1)
 		before := check(t, s)
 		c.set(wrong)
-		for range 2 { // in the process that is open, and in one that starts with that clock
+		for range 2 { // in the open process, and in one that starts with that clock
 			fold(t, s, marker(wrong), "a", 1)
 			c.pass(t, s, time.Second)
 			sweep(t, s)
@@ -170,13 +170,13 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 	}
 }
 
-// A process begins where the last one was, however it ended.
+// A process begins with the ForgetBefore of the last process, however that one ended.
 func TestForgetBeforeIsKept(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day, BackupRoot: t.TempDir()}))
 	closed := c.pass(t, s, 12*time.Hour)
-	c.set(clockStart) // it must come from the disk
+	c.set(clockStart) // so that it can only come from the disk
 	s = reopen(t, s)
 	if got := check(t, s); !cmp.Equal(got, closed) {
 		t.Errorf("opened again: settings %+v, want %+v", got, closed)
@@ -195,8 +195,8 @@ func TestForgetBeforeIsKept(t *testing.T) {
 	}
 }
 
-// While a longer window takes effect, and for ever, what a process reads of the settings is
-// what another would that starts then.
+// While a longer window takes effect, and later, a process reads the same settings as one that starts
+// then.
 func TestSetWindowIsKept(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -208,7 +208,7 @@ func TestSetWindowIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := check(t, s); !cmp.Equal(now, set) || set.Window != window {
-			t.Errorf("change %d: SetWindow said %+v, Check says %+v", i, set, now)
+			t.Errorf("change %d: SetWindow returned %+v, Check %+v", i, set, now)
 		}
 		s = reopen(t, s)
 		if now := check(t, s); !cmp.Equal(now, set) {
@@ -220,14 +220,14 @@ func TestSetWindowIsKept(t *testing.T) {
 	}
 }
 
-// A Check beside SetWindow may have moved ForgetBefore further than it was when the new settings
-// were made.
+// A concurrent Check may have moved ForgetBefore further than it was when SetWindow made the new
+// settings.
 func TestForgetBeforeNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	now := store.NewSettings(day, clockStart)
 	x := settings{current: now.At(clockStart.Add(time.Hour))}
 	if got := x.replace(now.Changed(2*day, clockStart)); !got.ForgetBefore.Equal(clockStart.Add(time.Hour-day)) || got.Window != 2*day || x.current != got {
-		t.Errorf("settings %+v took the place of those of an hour later", got)
+		t.Errorf("settings %+v replaced settings that are an hour later", got)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestWindowOfAConfig(t *testing.T) {
 	}
 }
 
-// A process that nobody sweeps does it by itself.
+// A fold sweeps if nobody else does.
 func TestFoldSweepsOnceADay(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -274,7 +274,7 @@ func TestFoldSweepsOnceADay(t *testing.T) {
 	}
 }
 
-// Each start has an identity of its own, in one directory too.
+// Each start has an identity of its own, even in the same directory.
 func TestCacheIdentity(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})

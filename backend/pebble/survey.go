@@ -17,11 +17,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxScanned is the most shards that are looked at for one page: they lie in
-// wire.Order, so a prefix may have few among many.
+// maxScanned is the most shards that are examined for one page. Shards are in wire.Order, so only few
+// of them may have the prefix.
 const maxScanned = 20_000
 
-// ShardsOf looks up all the shards that there can be.
+// ShardsOf looks up every possible shard of a counter.
 func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	v := s.View().(*view)
 	defer v.Close()
@@ -43,8 +43,8 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, 
 	return page, err
 }
 
-// ShardPage walks the shards in the order of their keys. A page's Next is the key of the
-// last shard that was looked at, without what all of them begin with.
+// ShardPage lists the shards in the order of their keys. A page's Next is the key of the last examined
+// shard, without the prefix that all shard keys share.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	v := s.View().(*view)
 	defer v.Close()
@@ -60,7 +60,7 @@ func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (
 	return page, err
 }
 
-// records looks records up, at most maxKeys.
+// records looks up at most maxKeys records.
 func (v *view) records(ctx context.Context, counters []string) (map[string]int, error) {
 	keys := make([]store.Key, len(counters))
 	for i, counter := range counters {
@@ -120,7 +120,7 @@ func (v *view) walk(ctx context.Context, prefix, from string, limit int) (page s
 	return page, iter.Error()
 }
 
-// shardOf reads a shard under a key: its order, the counter and the number.
+// shardOf decodes a shard from its key (order, counter, number) and its value.
 func shardOf(key string, value []byte) store.Shard {
 	const order, number = 8, 2
 	if len(key) <= order+number {
@@ -129,7 +129,7 @@ func shardOf(key string, value []byte) store.Shard {
 	name, n := key[order:len(key)-number], binary.BigEndian.Uint16([]byte(key[len(key)-number:]))
 	shard := store.Shard{Counter: name, Number: int(n)}
 	if wire.Order(name) != binary.BigEndian.Uint64([]byte(key[:order])) {
-		shard.Bad = "its key is not that of this shard"
+		shard.Bad = "its key belongs to another shard"
 	}
 	sum, err := decodeSum(value)
 	if err != nil {

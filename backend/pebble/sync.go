@@ -7,13 +7,14 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// syncs knows the commits that are under way. Pebble shows a commit to others before it is
-// synced, and up to then even the end of the process may undo it.
+// syncs tracks the running commits. Pebble shows a commit to readers before it is synced; until then
+// even the end of the process may undo it.
 type syncs struct {
 	mu   sync.Mutex
-	open map[chan struct{}]struct{} // each closed when its commit is synced
+	open map[chan struct{}]struct{} // each is closed when its commit is synced
 
-	// kept returns when the files of a synced commit are in their directory; nil: at once.
+	// kept returns when the files of a synced commit are in their directory. If it is nil, commit does
+	// not wait.
 	kept func() error
 }
 
@@ -31,7 +32,7 @@ func (s *syncs) commit(b *pebbledb.Batch) error {
 		err = s.kept()
 	}
 	if err != nil {
-		return err // and the process ends: nobody may go on with what the batch shows
+		return err // and the process ends: nobody may act on data of this batch
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +41,7 @@ func (s *syncs) commit(b *pebbledb.Batch) error {
 	return nil
 }
 
-// underWay lists what commits close when they are synced.
+// underWay returns the channels of the running commits; each is closed when its commit is synced.
 func (s *syncs) underWay() (open []chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +51,7 @@ func (s *syncs) underWay() (open []chan struct{}) {
 	return open
 }
 
-// settled waits until commits that were under way are synced, and returns those that are
-// not when ctx ends.
+// settled waits until those commits are synced. If ctx ends first, it returns the rest.
 func settled(ctx context.Context, open []chan struct{}) ([]chan struct{}, error) {
 	for len(open) > 0 {
 		select {

@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A total that was shown stays: a view waits until the folds that it sees are on disk, with
-// markers or without.
+// A total that was shown stays: a view waits until the folds that it shows are on disk, with markers or
+// without.
 func TestViewWaitsForSync(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // held while the disk does not sync
@@ -43,9 +43,9 @@ func TestViewWaitsForSync(t *testing.T) {
 		})
 		v := s.View()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		for range 2 { // also when it is asked again
+		for range 2 { // also when it is called again
 			if got, err := v.Lookup(ctx, []store.Key{{Counter: "a", Shard: 0}}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("before the sync: got %v, %v, want that it waits", got, err)
+				t.Errorf("before the sync: got %v, %v, want it to wait", got, err)
 			}
 		}
 		cancel()
@@ -57,6 +57,6 @@ func TestViewWaitsForSync(t *testing.T) {
 		folding.Wait()
 	}
 	if open := s.syncs.underWay(); len(open) > 0 {
-		t.Errorf("%d commits are under way for ever", len(open))
+		t.Errorf("%d commits never end", len(open))
 	}
 }

@@ -17,17 +17,17 @@ import (
 type view struct {
 	store    *Store
 	snapshot *pebbledb.Snapshot // nil before the first call and after Close
-	unsynced []chan struct{}    // commits that it may show and that are not known to be synced
+	unsynced []chan struct{}    // commits that the snapshot may show and that may not be synced yet
 	done     bool
 	at       time.Time
 	key      []byte
 }
 
-// View opens a view. An open view keeps old versions of everything on disk: close it.
+// View opens a view. An open view keeps old versions of all data on disk: close it.
 func (s *Store) View() store.View { return &view{store: s} }
 
-// pin takes the snapshot, and waits until all that it shows is on disk: a total that was
-// shown must not go back when the process is killed.
+// pin takes the snapshot, and waits until everything that it shows is on disk: a total that was shown
+// must not go back when the process is killed.
 func (v *view) pin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -43,20 +43,20 @@ func (v *view) pin(ctx context.Context) error {
 	return err
 }
 
-// take takes the snapshot under a lock, so that of two the one with the later time shows
-// all that the other does.
+// take takes the snapshot under a lock. Of two snapshots, the one with the later time therefore shows
+// everything that the other one shows.
 func (v *view) take() {
 	v.store.viewsMu.Lock()
 	defer v.store.viewsMu.Unlock()
-	// The moment first: a fold that returned by this moment is in the snapshot, one that
-	// returns between the two may be.
+	// The moment first: a fold that returned before this moment is in the snapshot. A fold that returns
+	// between the two may be.
 	v.at = v.store.moments.next()
 	v.snapshot = v.store.db.NewSnapshot()
 	v.store.views[v] = struct{}{}
 	v.unsynced = v.store.syncs.underWay()
 }
 
-// Lookup answers each key, never a deferred one.
+// Lookup answers every key; it defers none.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	if err := v.store.enter(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (v *view) get(key store.Key) (store.Value, error) {
 	return store.Value{Exists: exists, Value: total, Overflow: overflow}, err
 }
 
-// List walks the records.
+// List returns the records in the order of their names.
 func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	s := v.store
 	if err := s.enter(); err != nil {
@@ -119,7 +119,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	return records, nil
 }
 
-// ReadTime is when the snapshot was taken, zero before that.
+// ReadTime returns the moment of the snapshot, or zero before it was taken.
 func (v *view) ReadTime() time.Time { return v.at }
 
 // Close releases the snapshot.
@@ -129,7 +129,7 @@ func (v *view) Close() {
 	v.closeLocked()
 }
 
-// closeLocked needs store.closing, in either way.
+// closeLocked needs store.closing, for reading or writing.
 func (v *view) closeLocked() {
 	v.store.viewsMu.Lock()
 	defer v.store.viewsMu.Unlock()
@@ -138,11 +138,11 @@ func (v *view) closeLocked() {
 		return
 	}
 	delete(v.store.views, v) // The store closes the others when it closes.
-	_ = v.snapshot.Close()   // nil, unless it is closed already
+	_ = v.snapshot.Close()   // nil, unless the view is closed already
 	v.snapshot = nil
 }
 
-// scan walks the keys of a kind whose names begin with prefix and come after a name.
+// scan visits the keys of a kind whose names begin with prefix and come after afterName.
 func scan(from pebbledb.Reader, keys keyspace, kind byte, prefix, afterName string, visit func(name string, value []byte) (more bool, err error)) error {
 	lower := keys.named(nil, kind, prefix)
 	upper := after(lower)
@@ -164,7 +164,7 @@ func scan(from pebbledb.Reader, keys keyspace, kind byte, prefix, afterName stri
 	return errors.Join(err, iter.Close())
 }
 
-// scan walks the newest state.
+// scan visits the newest state.
 func (s *Store) scan(kind byte, after string, visit func(name string, value []byte) (more bool, err error)) error {
 	return scan(s.db, s.keys, kind, "", after, visit)
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// testContext is for the other process, where no test runs.
+// testContext is for the other process, which has no testing.T.
 var testContext = context.Background()
 
-// waitFor waits for work of Pebble's in the background, for longer than any machine needs.
+// waitFor waits for background work of Pebble, for longer than any machine needs.
 func waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

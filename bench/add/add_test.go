@@ -21,8 +21,8 @@ import (
 // A contestant adds one to counters of a fixed set.
 type contestant struct {
 	name string
-	// open returns what adds one to the counter with this index, and what all counters
-	// sum to afterwards.
+	// open returns a function that adds one to the counter with this index, and a function that returns
+	// the sum of all counters at the end.
 	open func(b *testing.B, names []string) (add func(i int), sum func() int64)
 }
 
@@ -36,8 +36,8 @@ var contestants = []contestant{
 	{"expvar/Map.Add", openExpvar},
 }
 
-// BenchmarkAdd is one counter, and 1,000 counters in turn; one goroutine, and as many as
-// there are CPUs. It fails where increments are missing in the end.
+// BenchmarkAdd adds to one counter, and to 1,000 counters in turn, with one goroutine and with one for
+// each CPU. It fails if increments are missing at the end.
 func BenchmarkAdd(b *testing.B) {
 	for _, n := range []struct {
 		name  string
@@ -72,7 +72,7 @@ func parallel(b *testing.B, c contestant, names []string) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		at := int(goroutines.Add(1)) * 7919 % len(names) // apart, or all would step on one counter together
+		at := int(goroutines.Add(1)) * 7919 % len(names) // at different places, or all goroutines would contend for one counter
 		for pb.Next() {
 			add(at)
 			if at++; at == len(names) {
@@ -91,7 +91,7 @@ func check(b *testing.B, sum func() int64) {
 	}
 }
 
-// summing is a bus that adds up what it is sent.
+// summing is a bus that adds up its messages.
 type summing struct{ total atomic.Int64 }
 
 func (s *summing) Publish(_ string, messages ...*message.Message) error {
@@ -109,8 +109,7 @@ func (s *summing) Publish(_ string, messages ...*message.Message) error {
 	return nil
 }
 
-// openPublisher has default lingers: four times a second the sums leave, as they do in a
-// service.
+// openPublisher has default lingers: four times a second it sends the sums, as in a service.
 func openPublisher(b *testing.B) (*publisher.Publisher, func() int64) {
 	bus := &summing{}
 	pub, err := publisher.New(bus, publisher.Config{})
@@ -155,7 +154,7 @@ func openCounterVec(b *testing.B, names []string) (func(int), func() int64) {
 	return func(i int) { vec.WithLabelValues(names[i]).Inc() }, gathered(b, vec)
 }
 
-// openCounter is a handle, as Prometheus advises where a label's values are known.
+// openCounter returns a handle, as Prometheus advises if a label's values are known.
 func openCounter(b *testing.B, names []string) (func(int), func() int64) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "page_views_total"}, []string{"page"})
 	handles := make([]prometheus.Counter, len(names))
@@ -189,7 +188,7 @@ func openOtel(b *testing.B, names []string) (func(int), func() int64) {
 	}, sum
 }
 
-// openOtelSet makes the attributes beforehand, as OpenTelemetry advises for speed.
+// openOtelSet makes the attributes in advance, as OpenTelemetry advises for speed.
 func openOtelSet(b *testing.B, names []string) (func(int), func() int64) {
 	counter, sum := otelCounter(b)
 	options := make([][]metric.AddOption, len(names))

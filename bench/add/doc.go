@@ -1,7 +1,7 @@
-// Package add holds Go benchmarks of a single call that adds one to a counter in this
-// process: publisher.Add and Counter.Add beside the metrics libraries that people use for
-// it. It has no code of its own.
+// Package add has Go benchmarks of a single call that adds one to a counter in this process. They
+// compare publisher.Add and Counter.Add with the metrics libraries that people use for it. It has no
+// code of its own.
 //
-// What the calls promise differs: countmill's is on its way to a store, the others are
-// read by whoever scrapes the process and are gone with it.
+// The promises differ: countmill's increment is sent to a store. The others are read by a scraper of
+// the process, and are lost with the process.
 package add

@@ -19,13 +19,13 @@ var (
 	knownFlag = flag.String("known", "", "keep the best fixed lingers of each load in this file, and take those that are in it")
 )
 
-// A row is what came of a load.
+// A row is the result of a load.
 type row struct {
-	ratio float64 // of entities written with the budget, to those with lingers
+	ratio float64 // entities written with the budget, divided by those with lingers
 	p99   float64 // in budgets
 }
 
-// TestLoads holds the budget against the best fixed lingers.
+// TestLoads compares the budget with the best fixed lingers.
 func TestLoads(t *testing.T) {
 	known := open(t, *knownFlag)
 	p99s, ratios := report(each(t, func(t *testing.T, d *deployment) row {
@@ -47,8 +47,7 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestDefaults holds a budget of what p99 is with the lingers that publishers and aggregators
-// have by themselves against those.
+// TestDefaults compares the default lingers with a budget that equals their p99.
 func TestDefaults(t *testing.T) {
 	if *loadsFlag == 0 {
 		t.Skip("no -loads")
@@ -83,7 +82,7 @@ func each(t *testing.T, f func(t *testing.T, d *deployment) row) []row {
 	return rows
 }
 
-// measure runs a load with a budget, beside what came of lingers.
+// measure runs a load with a budget, and compares it with the outcome of lingers.
 func measure(t *testing.T, d *deployment, budget time.Duration, other fixed) row {
 	t.Helper()
 	o := run(t, d, setting{budget: budget})
@@ -112,7 +111,7 @@ func report(rows []row) (p99s, ratios []float64) {
 	return p99s, ratios
 }
 
-// upTo is how many are at most so much.
+// upTo returns how many values are at most that large.
 func upTo(sorted []float64, most float64) int {
 	n, _ := slices.BinarySearchFunc(sorted, most, func(x, most float64) int {
 		if x <= most {
@@ -123,7 +122,7 @@ func upTo(sorted []float64, most float64) int {
 	return n
 }
 
-// A memory keeps what searches have found: they take twenty times as long as the rest.
+// A memory keeps the results of searches, which take twenty times as long as the rest.
 type memory struct {
 	path string
 

@@ -11,10 +11,10 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 )
 
-// mostAdds is about how many increments a load has: what a run takes of the machine.
+// mostAdds is about the number of increments of a load. It determines how long a run takes.
 const mostAdds = 15_000
 
-// A deployment is what a load is, as it was drawn.
+// A deployment is a drawn load.
 type deployment struct {
 	seed                              uint64
 	budget, lasts                     time.Duration
@@ -33,21 +33,21 @@ type add struct {
 	counter uint32
 }
 
-// A delay is how long a call takes: a median, and a spread around it.
+// A delay is the distribution of a call's time: a median, and a spread around it.
 type delay struct {
 	median time.Duration
 	slow   phase
 }
 
-// spread is the standard deviation of the logarithm: one call of a hundred takes three times
-// the median.
+// spread is the standard deviation of the logarithm: one call of a hundred takes three times the
+// median.
 const spread = 0.5
 
 func (d delay) draw(r *rand.Rand, at time.Duration) time.Duration {
 	return time.Duration(float64(d.median) * math.Exp(spread*r.NormFloat64()) * d.slow.factor(at))
 }
 
-// A phase is a time with another rate, or other latencies.
+// A phase is a period with another rate, or other latencies.
 type phase struct {
 	from, to time.Duration
 	times    float64
@@ -60,7 +60,7 @@ func (p phase) factor(at time.Duration) float64 {
 	return p.times
 }
 
-// draw makes a load of a seed.
+// draw makes a load from a seed.
 func draw(seed uint64) *deployment {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f6164))
 	d := &deployment{seed: seed, budget: time.Second}
@@ -72,7 +72,7 @@ func draw(seed uint64) *deployment {
 	d.counters, d.zipf = int(logUniform(r, 1, 3000)), r.IntN(2) == 0
 	d.rate = logUniform(r, 20, mostAdds/d.lasts.Seconds())
 
-	short := min(1, d.budget.Seconds()) // nobody asks for less than the services can do
+	short := min(1, d.budget.Seconds()) // with a short budget the services are faster too: it must be possible
 	d.publish.median, d.deliver.median = milliseconds(r, 3*short, 20*short), milliseconds(r, 3*short, 25*short)
 	d.commit.median = milliseconds(r, 5*short, 40*short)
 	for _, slows := range []*delay{&d.publish, &d.commit} {

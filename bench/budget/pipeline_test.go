@@ -22,20 +22,20 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A setting is what is tried: a budget, or a pair of lingers.
+// A setting is a budget, or a pair of lingers.
 type setting struct{ budget, linger, window time.Duration }
 
-// An outcome is what came of a load with a setting.
+// An outcome is the result of a load with a setting.
 type outcome struct {
 	shards, markers, commits, messages int
 	p50, p99, worst                    time.Duration
 }
 
-// written is what folds wrote.
+// written is the number of entities that folds wrote.
 func (o outcome) written() int { return o.shards + o.markers }
 
-// settled is how long an aggregator runs before it takes its look-ups of markers for
-// unnecessary: a restarted one expects duplicates.
+// settled is how long an aggregator runs before it considers its look-ups of markers unnecessary: a
+// restarted one expects duplicates.
 const settled = 2 * time.Minute
 
 // run runs a load with a setting, and fails unless every increment was counted once.
@@ -54,7 +54,7 @@ func run(t *testing.T, d *deployment, s setting) (o outcome) {
 	return o
 }
 
-// A world is publishers, aggregators and what lies between and behind them, in a bubble.
+// A world is publishers, aggregators, the bus and the store, in a bubble.
 type world struct {
 	t     *testing.T
 	d     *deployment
@@ -65,9 +65,9 @@ type world struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	free   map[shard]time.Time         // when the last commit to it will have ended
-	parts  map[wire.PartID][]time.Time // when the increments of what is on its way were added
-	late   []time.Duration             // how old each increment was when it was counted
+	free   map[shard]time.Time         // when the last commit to the shard will have ended
+	parts  map[wire.PartID][]time.Time // when the increments of each part on the bus were added
+	late   []time.Duration             // each increment's age when it was counted
 	sent   map[string]int64
 }
 
@@ -121,7 +121,7 @@ func (w *world) run(s setting) outcome {
 	return o
 }
 
-// publish plays the load, and waits until all is counted.
+// publish plays the load, and waits until everything is counted.
 func (w *world) publish(s setting) []*publisher.Publisher {
 	var pubs []*publisher.Publisher
 	var adding sync.WaitGroup
@@ -160,14 +160,14 @@ func (w *world) counted() bool {
 	return len(w.late) == w.d.increments()
 }
 
-// takes is how long a call takes now.
+// takes returns how long a call takes now.
 func (w *world) takes(d delay) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return d.draw(w.random, time.Since(w.began))
 }
 
-// A slowBus is a publisher's way to the bus. It knows when what is on its way was added.
+// A slowBus is a publisher's way to the bus. It knows when its increments were added.
 type slowBus struct {
 	w       *world
 	waiting map[string][]time.Time // by counter, in order; guarded by world.mu
@@ -205,7 +205,7 @@ func (b *slowBus) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// A slowStore takes its time, and commits to one shard one after the other.
+// A slowStore has latency, and applies commits to one shard one after the other.
 type slowStore struct {
 	*fakestore.Store
 	w *world
@@ -230,7 +230,7 @@ func (s slowStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResul
 	return folded, err
 }
 
-// queue is when a commit ends that takes so long: those to the same shards come first.
+// queue returns the end of a commit of that length, which waits for earlier ones to the same shards.
 func (w *world) queue(c *store.Commit, takes time.Duration) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,7 +246,7 @@ func (w *world) queue(c *store.Commit, takes time.Duration) time.Time {
 	return begins.Add(takes)
 }
 
-// counts notes how old what was counted is.
+// counts records the ages of counted increments.
 func (w *world) counts(markers []store.Marker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

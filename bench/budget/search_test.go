@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Lingers are tried in steps of a twentieth of the budget. The edge of what is inside it is gone
-// along in larger steps first.
+// Lingers are tried in steps of a twentieth of the budget. The search follows the edge of the possible
+// region in larger steps first.
 const (
 	grid   = 20
 	coarse = 3
 )
 
-// fixed is a pair of lingers, and what came of it.
+// fixed is a pair of lingers and its outcome.
 type fixed struct {
 	Linger, Window, P99 time.Duration
 	Shards, Markers     int
 }
 
-// A searcher looks for the pair of lingers with the fewest entities written whose p99 is inside
-// the budget.
+// A searcher looks for the pair of lingers with the fewest written entities whose p99 is within the
+// budget.
 type searcher struct {
 	t    *testing.T
 	d    *deployment
@@ -30,14 +30,14 @@ type searcher struct {
 	ok   bool
 }
 
-// search goes along the edge of what is inside the budget, as longer waits write less, and then
-// looks around the best pair of it until no neighbour is better.
+// search follows the edge of the region within the budget, because longer waits write less. Then it
+// looks around the best pair until no neighbour is better.
 func search(t *testing.T, d *deployment) fixed {
 	t.Helper()
 	s := &searcher{t: t, d: d, seen: make(map[[2]int]outcome)}
 	window := grid
 	for linger := 1; linger <= grid && window >= 0; linger += coarse {
-		window = min(window, grid+1-linger) // p99 of two waits together is less than both
+		window = min(window, grid+1-linger) // the p99 of the sum of two waits is less than the sum of both p99
 		for window >= 0 && !s.try(linger, window) {
 			window--
 		}
@@ -66,7 +66,7 @@ func (s *searcher) setting(at [2]int) setting {
 	return setting{linger: linger, window: window}
 }
 
-// try runs a pair, and reports whether it is inside the budget.
+// try runs a pair, and reports whether it is within the budget.
 func (s *searcher) try(linger, window int) bool {
 	at := [2]int{linger, window}
 	if linger < 1 || window < 0 || linger > grid || window > grid {

@@ -18,7 +18,7 @@ var (
 	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )
 
-// TestMain prints and keeps what was measured.
+// TestMain prints and keeps the measurements.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// figures are what a run cost.
+// figures are the cost of a run.
 type figures struct {
 	Increments int64 `json:"increments"`
 	Messages   int64 `json:"messages"`
@@ -57,7 +57,7 @@ type figures struct {
 	Reads      int   `json:"entities_read"`
 }
 
-// folded is what folds wrote: shards and markers.
+// folded is the number of entities that folds wrote: shards and markers.
 func (f figures) folded() int { return f.Shards + f.Markers }
 
 // written is every entity written.
@@ -88,7 +88,7 @@ func (p *pipeline) figures() figures {
 	return f
 }
 
-// since is what has come on top of earlier figures.
+// since returns the difference to earlier figures.
 func (f figures) since(e figures) figures {
 	return figures{
 		Increments: f.Increments - e.Increments, Messages: f.Messages - e.Messages, Entries: f.Entries - e.Entries, Bytes: f.Bytes - e.Bytes,
@@ -102,8 +102,8 @@ type row struct {
 	Table string  `json:"table"`
 	Label string  `json:"label"`
 	X     float64 `json:"x"`
-	// Floor is the fewest entities that a fold of the same windows could write, 0 where
-	// that is not asked.
+	// Floor is the fewest entities that a fold of the same windows could write, 0 if that is not
+	// needed.
 	Floor int `json:"floor,omitempty"`
 	figures
 	// PerMillion is all entities written for a million increments.
@@ -138,7 +138,7 @@ func measured() []row {
 	})
 }
 
-// tables are all rows in Markdown.
+// tables returns all rows in Markdown.
 func tables() string {
 	var w strings.Builder
 	table := ""

@@ -17,27 +17,28 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// An origin is what a message says of a part, wherever it is delivered.
+// An origin is a message's data about a part, the same for each delivery.
 type origin struct {
-	session int       // which publisher sent it
+	session int       // the publisher that sent it
 	at      time.Time // when the oldest increment of its message was added
 }
 
-// A ledger names the entity that remembers a part. It goes by the message alone: whoever gets
-// a second copy has to look in the same place.
+// A ledger names the entity that remembers a part. The name depends on the message alone, because the
+// receiver of a second copy must look in the same place.
 type ledger func(id wire.PartID, o origin) string
 
-// A marking is a way to remember which parts were applied. It stands before a store that has
-// markers, lets every commit take the calls that this way takes, and counts the entities. The
-// store behind it still has the last word on what was applied, and adds up.
+// A marking is a way to remember which parts were applied. It sits in front of a store that has
+// markers, makes every commit wait for the calls that this way needs, and counts the entities. The
+// store behind it still decides what was applied, and adds up.
 //
 // A nil marking is the markers of the store alone.
 type marking struct {
-	// ledger is where a part is remembered with others, by reading an entity, adding to it and
-	// writing it if nobody else has done so since. nil: an entity of its own, inserted.
+	// ledger is where a part is remembered with others. A commit reads that entity, adds the part and
+	// writes the entity, unless another process has written it since. nil: an entity of its own,
+	// inserted.
 	ledger ledger
-	// perCommit has one entity for all parts of a commit, inserted. Its place says nothing of
-	// the parts, so each commit asks in its transaction for others that have one of them.
+	// perCommit inserts one entity for all parts of a commit. Its key does not depend on the parts, so
+	// each commit must query in its transaction for others that contain one of them.
 	perCommit bool
 	// inShard says that the ledgers are the shards themselves, which costs no further entity.
 	inShard bool
@@ -45,7 +46,7 @@ type marking struct {
 	*noted
 }
 
-// noted is what a marking knows in a run.
+// noted is the state of a marking in a run.
 type noted struct {
 	mu       sync.Mutex
 	origins  map[wire.PartID]origin
@@ -54,31 +55,31 @@ type noted struct {
 	cost     markingCost
 }
 
-// fresh is the marking for another run.
+// fresh returns the marking for another run.
 func (m marking) fresh() *marking {
 	m.noted = &noted{origins: make(map[wire.PartID]origin), versions: make(map[string]int), written: make(map[string][]time.Time)}
 	return &m
 }
 
-// markingCost is what a marking has come to.
+// markingCost is the cost of a marking.
 type markingCost struct {
 	written, read, aborted int             // ledgers, and commits
 	ages                   []time.Duration // from the oldest increment of a message to the commit
 }
 
-// askAtOnce is how many values a query may ask for.
+// askAtOnce is the most values of a query.
 const askAtOnce = 30
 
-// fit fits the store behind it. The limit of 400 is one of entities, and parts that share
-// one are not entities of their own.
+// fit adapts the store behind it. The limit of 400 is a limit of entities, and parts that share one are
+// not entities of their own.
 func (m *marking) fit(o *fakestore.Options) {
-	o.Latency = 0 // calls take their time here
+	o.Latency = 0 // the marking adds the latency
 	if m.ledger != nil || m.perCommit {
 		o.Entities = 100_000
 	}
 }
 
-// session is the bus as a publisher sees it.
+// session is the bus of one publisher.
 func (m *marking) session(n int, bus slowBus) publisher.Bus {
 	if m == nil {
 		return bus
@@ -107,7 +108,7 @@ func (b sessionBus) Publish(topic string, messages ...*message.Message) error {
 	return b.slowBus.Publish(topic, messages...)
 }
 
-// of is the store as one process sees it.
+// of is the store of one process.
 func (m *marking) of(s *fakestore.Store) aggregator.Store {
 	if m == nil {
 		return s
@@ -122,7 +123,7 @@ type remembering struct {
 
 	mu   sync.Mutex
 	seen map[string]int           // version
-	busy map[string]chan struct{} // ledgers in a commit under way; closed after it
+	busy map[string]chan struct{} // ledgers in a running commit; closed after it
 }
 
 func (r *remembering) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
@@ -145,7 +146,7 @@ func (r *remembering) Fold(ctx context.Context, c *store.Commit) (store.CommitRe
 	}
 }
 
-// try commits, unless another process has written one of the ledgers since. It returns those.
+// try commits, unless another process has written one of the ledgers since. It returns those ledgers.
 func (r *remembering) try(ctx context.Context, c *store.Commit, ledgers []string) (folded store.CommitResult, moved []string, err error) {
 	m := r.m
 	m.mu.Lock()
@@ -184,7 +185,7 @@ func (r *remembering) try(ctx context.Context, c *store.Commit, ledgers []string
 	return folded, nil, nil
 }
 
-// read takes in what others have written.
+// read reads the changes of other processes.
 func (r *remembering) read(ledgers []string) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
@@ -196,8 +197,8 @@ func (r *remembering) read(ledgers []string) {
 	r.m.cost.read += len(ledgers)
 }
 
-// acquire waits until no other commit of this process has one of the ledgers, which it would
-// only abort. They come sorted, so that no two wait for each other.
+// acquire waits until no other commit of this process has one of the ledgers, because one of the two
+// would abort. The ledgers are sorted, so that no two commits wait for each other.
 func (r *remembering) acquire(ledgers []string) (release func()) {
 	for _, name := range ledgers {
 		r.mu.Lock()
@@ -220,7 +221,7 @@ func (r *remembering) acquire(ledgers []string) (release func()) {
 	}
 }
 
-// ledgers are those of a commit's parts, each once.
+// ledgers returns the ledgers of a commit's parts, each once.
 func (m *marking) ledgers(c *store.Commit) []string {
 	if m.ledger == nil {
 		return nil
@@ -250,7 +251,7 @@ func (m *marking) hottest() int {
 	return most
 }
 
-// oldest is how old the oldest increments of 99 % of all messages were when they were counted.
+// oldest is the age of the oldest increment of a message when it was counted, at the 99th percentile.
 func (m *marking) oldest() time.Duration {
 	slices.Sort(m.cost.ages)
 	if len(m.cost.ages) == 0 {
@@ -259,7 +260,7 @@ func (m *marking) oldest() time.Duration {
 	return m.cost.ages[len(m.cost.ages)*99/100]
 }
 
-// What other calls take.
+// The time of other calls.
 
 func (r *remembering) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	time.Sleep(storeTakes)
@@ -286,7 +287,7 @@ func (r *remembering) Check(ctx context.Context) (store.Checked, error) {
 	return r.Store.Check(ctx)
 }
 
-// Ledgers by what a message says.
+// Ledgers by the data of a message.
 
 func bySession(_ wire.PartID, o origin) string { return fmt.Sprint("session ", o.session) }
 

@@ -17,14 +17,14 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// How long Pub/Sub takes to accept a message and Datastore for a call: a guess at Google's
-// services from inside their network. Commits that take longer make windows larger.
+// The time that Pub/Sub takes to accept a message, and Datastore for a call. Both are guesses at
+// Google's services from inside their network. Longer commits make windows larger.
 const (
 	publishTakes = 20 * time.Millisecond
 	storeTakes   = 10 * time.Millisecond
 )
 
-// slowBus is a bus that keeps a message the moment it is accepted, as Pub/Sub does.
+// slowBus is a bus that keeps a message as soon as it is accepted, as Pub/Sub does.
 type slowBus struct{ *inproc.Bus }
 
 func (b slowBus) Publish(topic string, messages ...*message.Message) error {
@@ -41,8 +41,7 @@ type setup struct {
 	staleness               time.Duration // default none
 }
 
-// A pipeline is publishers, aggregators and what lies between and behind them. It lives in
-// a synctest bubble.
+// A pipeline is publishers, aggregators, the bus and the store. It runs in a synctest bubble.
 type pipeline struct {
 	t     *testing.T
 	store *fakestore.Store
@@ -52,14 +51,14 @@ type pipeline struct {
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	begun figures // what it had cost before the first increment
+	begun figures // the cost before the first increment
 
 	mu   sync.Mutex
 	sent map[string]int64
 }
 
-// settled is how long an aggregator runs before it takes its look-ups of markers for
-// unnecessary: a restarted one expects duplicates.
+// settled is how long an aggregator runs before it considers its look-ups of markers unnecessary: a
+// restarted one expects duplicates.
 const settled = 2 * time.Minute
 
 func open(t *testing.T, s setup) *pipeline {
@@ -113,7 +112,7 @@ func (p *pipeline) note(name string, n int64) {
 	p.sent[name] += n
 }
 
-// publish hands over increments that have ids, or go under a key.
+// publish hands over increments that have ids, or are sent under a key.
 func (p *pipeline) publish(pub *publisher.Publisher, key string, incs ...countmill.Increment) {
 	var err error
 	if key == "" {
@@ -129,8 +128,8 @@ func (p *pipeline) publish(pub *publisher.Publisher, key string, incs ...countmi
 	}
 }
 
-// pace has every publisher add at an even rate, none in step with another. next draws a
-// counter for publisher i.
+// pace makes every publisher add at an even rate, none in step with another. next draws a counter for
+// publisher i.
 func (p *pipeline) pace(perSecond int, lasts time.Duration, next func(i int) string) {
 	p.drip(perSecond, lasts, time.Millisecond, func(i, n int) {
 		for range n {
@@ -139,13 +138,14 @@ func (p *pipeline) pace(perSecond int, lasts time.Duration, next func(i int) str
 	})
 }
 
-// drip has every publisher i add n increments each tick, at an even rate.
+// drip makes every publisher i add n increments each tick, at an even rate.
 func (p *pipeline) drip(perSecond int, lasts, tick time.Duration, add func(i, n int)) {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for i := range p.pubs {
 		wg.Go(func() {
-			// Apart by a part of the linger, and not in step with the ticks of others.
+			// The publishers begin a part of the linger apart, and not in step with the ticks of
+			// others.
 			start := begin.Add(time.Duration(i) * 37 * time.Millisecond % time.Second)
 			time.Sleep(time.Until(start))
 			for n, at := 0, tick; at <= lasts; at += tick {
@@ -159,7 +159,7 @@ func (p *pipeline) drip(perSecond int, lasts, tick time.Duration, add func(i, n 
 	wg.Wait()
 }
 
-// rest flushes and waits until all is folded.
+// rest flushes and waits until everything is folded.
 func (p *pipeline) rest() {
 	p.t.Helper()
 	var wg sync.WaitGroup
@@ -180,7 +180,7 @@ func (p *pipeline) rest() {
 	p.t.Fatal("the pipeline does not come to rest")
 }
 
-// folded reports whether every message was taken and none is held.
+// folded reports whether every message was received and none is held.
 func (p *pipeline) folded() bool {
 	var sent, taken, held int64
 	for _, pub := range p.pubs {
@@ -193,7 +193,7 @@ func (p *pipeline) folded() bool {
 	return sent == taken && held == 0
 }
 
-// close ends everything and returns what it cost. It fails unless all was counted.
+// close ends everything and returns the cost. It fails unless everything was counted.
 func (p *pipeline) close() figures {
 	p.t.Helper()
 	p.rest()

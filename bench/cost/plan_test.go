@@ -16,9 +16,9 @@ import (
 // planTolerance is how far countmill plan may be off.
 const planTolerance = 0.2
 
-// What countmill plan says of the three loads that `make plan-check` measures on emulators,
-// and of deployments drawn at random. Increments come independently of each other, as those
-// of many users do, and so publishers send at moments of chance.
+// The figures of countmill plan are right for the three loads that `make plan-check` measures on
+// emulators, and for random deployments. Increments arrive independently of each other, like those of
+// many users, and so publishers send at random moments.
 func TestPlan(t *testing.T) {
 	loads := map[string]plan.Load{
 		"hot":                {Rate: 20_000, Counters: 1, Publishers: 10, Aggregators: 1},
@@ -55,15 +55,15 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	if l.Linger == 0 {
 		l.Linger = d.Linger
 	}
-	// How many windows the messages of so few publishers make hangs on the moments at which
-	// they begin: several rounds, with others each.
+	// The number of windows depends on the moments at which these few publishers begin. So there are
+	// several rounds, with other moments each.
 	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
 	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
 	var f figures
 	for round := range rounds {
 		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin}
 		if s.staleness > 0 {
-			s.linger = 0 // which would win
+			s.linger = 0 // a linger would take precedence
 		}
 		p := open(t, s)
 		p.pour(l, lasts, round)
@@ -94,7 +94,7 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	}
 }
 
-// pour has every publisher add increments that come independently of each other.
+// pour makes every publisher add increments that arrive independently of each other.
 func (p *pipeline) pour(l plan.Load, lasts time.Duration, seed uint64) {
 	names := load.Names(int(l.Counters))
 	var wg sync.WaitGroup

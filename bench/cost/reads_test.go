@@ -20,7 +20,7 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// What a dashboard shows: some counters, asked for in one call.
+// A dashboard shows some counters, which it requests in one call.
 const (
 	readCounters  = 1000
 	readShards    = 20
@@ -28,12 +28,12 @@ const (
 	readStaleness = 2 * time.Second // the default with datastore
 )
 
-// A dashboard is how clients ask.
+// A dashboard says how clients make requests.
 type dashboard struct {
-	every   time.Duration // a client asks for every counter once in this time
+	every   time.Duration // a client requests every counter once in this time
 	perCall int
-	mixed   bool // calls do not ask for the same counters together as others do
-	inStep  bool // all clients ask for the same at the same moment
+	mixed   bool // calls of different clients have different sets of counters
+	inStep  bool // all clients make the same request at the same moment
 	readers int  // that share one cache; 0 is 1
 }
 
@@ -54,9 +54,8 @@ func (d dashboard) String() string {
 	return fmt.Sprintf("all counters every %s, %d a call, %s", d.every, d.perCall, together)
 }
 
-// Every client asks for every counter once in the time that a total may be old, so a total
-// is read from the store once and served to 100 clients: at best 21 entities for 100
-// totals, 210 for 1,000.
+// Every client requests every counter once in the time that a total may be old. So a total is read from
+// the store once and served to 100 clients: at best 21 entities for 100 totals, 210 for 1,000.
 func TestReads(t *testing.T) {
 	dashboards := choose([]dashboard{
 		{every: 500 * time.Millisecond, perCall: 100}, {every: 2 * time.Second, perCall: 100}, {every: 10 * time.Second, perCall: 100},
@@ -84,13 +83,13 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// unlocked is a cache whose lock everybody gets.
+// unlocked is a cache whose lock every caller gets.
 type unlocked struct{ store.Cache }
 
 func (unlocked) Lock(context.Context, string, time.Duration) (bool, error) { return true, nil }
 
-// The same on memcached itself, with two readers that share it. What it takes for an answer
-// counts as no time: virtual time stands while anybody waits for a socket.
+// The same on memcached itself, with two readers that share it. Its answers take no time here, because
+// virtual time stops while anybody waits for a socket.
 func TestReadsMemcached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts memcached")
@@ -112,7 +111,7 @@ func TestReadsMemcached(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var caches []store.Cache
 			for range 2 {
-				// The sockets' deadlines are of the machine's time.
+				// The sockets' deadlines use the machine's time.
 				cache, err := memcached.Open(memcached.Config{Servers: []string{addr}, Timeout: time.Minute})
 				if err != nil {
 					t.Fatal(err)
@@ -131,7 +130,7 @@ func TestReadsMemcached(t *testing.T) {
 	}
 }
 
-// asRoot lets memcached be run by root, which it refuses otherwise.
+// asRoot lets root run memcached, which refuses that otherwise.
 func asRoot() []string {
 	if os.Getuid() == 0 {
 		return []string{"-u", "root"}
@@ -139,7 +138,7 @@ func asRoot() []string {
 	return nil
 }
 
-// readFigures are what serving totals cost.
+// readFigures are the cost of serving totals.
 type readFigures struct {
 	Label   string  `json:"label"`
 	Served  int     `json:"totals_served"`
@@ -152,7 +151,7 @@ func (f readFigures) perThousand() float64 {
 	return float64(f.Keys+f.Workers) * 1000 / float64(f.Served)
 }
 
-// read has clients ask readers in turn, and counts after a while in which the cache fills.
+// read makes clients read from the readers in turn, and counts after a while in which the cache fills.
 func read(t *testing.T, caches []store.Cache, d dashboard, lasts time.Duration) readFigures {
 	st := fakestore.New(fakestore.Options{Latency: storeTakes, Errorf: t.Errorf})
 	names := load.Names(readCounters)
@@ -196,8 +195,8 @@ func fill(t *testing.T, st *fakestore.Store, names []string) {
 	}
 }
 
-// ask is a client: it goes through all counters, and begins again when its time has come.
-// Clients are not in step with each other.
+// ask is a client: it goes through all counters, and begins again when it is due. Clients are not in
+// step with each other.
 func ask(ctx context.Context, t *testing.T, r *reader.Reader, client int, names []string, d dashboard) {
 	if d.inStep {
 		client = 0

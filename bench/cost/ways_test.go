@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A way is how applied parts are remembered, and the settings it is run with.
+// A way is how applied parts are remembered, with the settings of its run.
 type way struct {
 	name           string
 	marking        marking
@@ -16,7 +16,7 @@ type way struct {
 	inStep         bool          // publishers send at the same moments
 }
 
-// settings reports whether more than the marking is unlike the defaults.
+// settings reports whether other settings than the marking differ from the defaults.
 func (w way) settings() bool { return w.linger != 0 || w.window != 0 || w.inStep }
 
 var (
@@ -26,7 +26,7 @@ var (
 	byTheTime = way{name: "a ledger a second", marking: marking{ledger: bySecond(1)}}
 	found     = way{name: "a ledger a commit, and a query", marking: marking{perCommit: true}}
 
-	// ways are what could be instead of a marker for each message, and what settings do.
+	// ways are the alternatives to a marker for each message, and changed settings.
 	ways = []way{
 		asToday,
 		{name: "markers, linger 1 s", linger: time.Second},
@@ -45,7 +45,7 @@ var (
 	}
 )
 
-// wayFigures are what a way came to, for a million increments where nothing else is said.
+// wayFigures are the figures of a way, for a million increments unless stated otherwise.
 type wayFigures struct {
 	Way         string  `json:"way"`
 	Publishers  int     `json:"publishers"`
@@ -116,7 +116,7 @@ func (w way) run(t *testing.T, publishers, aggregators int, lasts time.Duration)
 	return got
 }
 
-// inStep has all publishers send at the same moments, until stop is called.
+// inStep makes all publishers send at the same moments, until stop is called.
 func (p *pipeline) inStep(every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -129,7 +129,7 @@ func (p *pipeline) inStep(every time.Duration) (stop func()) {
 			case <-tick.C:
 			}
 			for _, pub := range p.pubs {
-				go func() { _ = pub.Flush(p.t.Context()) }() // close flushes too, and looks at the error
+				go func() { _ = pub.Flush(p.t.Context()) }() // close flushes too, and checks the error
 			}
 		}
 	}()
@@ -161,8 +161,7 @@ func TestBelowOneMarkerAMessage(t *testing.T) {
 	}
 }
 
-// check holds figures against what is said of the way, with markers at their defaults
-// beside it.
+// check compares figures with the statements about the way, and with markers at their defaults.
 func (w way) check(t *testing.T, f wayFigures, markers float64) {
 	t.Helper()
 	wrong := func(format string, args ...any) {

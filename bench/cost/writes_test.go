@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 )
 
-// choose is a size of the published measurement, or one for every day.
+// choose returns a size of the published measurement, or the size for daily tests.
 func choose[T any](full, quick T) T {
 	if *fullFlag {
 		return full
@@ -20,8 +20,8 @@ func choose[T any](full, quick T) T {
 	return quick
 }
 
-// One hot counter, 100,000 increments a second from 10 publishers with default lingers:
-// the classic sharded counter writes an entity for each of them.
+// One hot counter gets 100,000 increments a second from 10 publishers with default lingers. The classic
+// sharded counter writes an entity for each increment.
 func TestHotCounter(t *testing.T) {
 	for _, aggregators := range []int{1, 2, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,9 +36,8 @@ func TestHotCounter(t *testing.T) {
 	}
 }
 
-// Zipf over a million names, 25 publishers that send at the same moment, so that each
-// window has a message of everyone. The floor is one shard for each distinct counter of
-// the window and one marker for each message.
+// Zipf over a million names. 25 publishers send at the same moment, so each window has a message of
+// each. The floor is one shard for each distinct counter of the window and one marker for each message.
 func TestZipfWindow(t *testing.T) {
 	names := load.Names(choose(1_000_000, 100_000))
 	for _, each := range choose([]int{10, 100, 1000, 5000}, []int{100, 1000}) {
@@ -69,7 +68,7 @@ func TestZipfWindow(t *testing.T) {
 	}
 }
 
-// Zipf at a rate, publishers not in step: what a deployment sees.
+// Zipf at a rate, with publishers that are not in step, as in a deployment.
 func TestZipfAtARate(t *testing.T) {
 	names := load.Names(choose(1_000_000, 100_000))
 	for _, rate := range choose([]int{1000, 10_000, 100_000}, []int{10_000}) {
@@ -92,7 +91,7 @@ func locked(draw func() uint32) func() uint32 {
 	}
 }
 
-// How the cost grows with the number of counters that the same increments go to.
+// The cost grows with the number of counters that the same increments go to.
 func TestGrowth(t *testing.T) {
 	for _, counters := range choose([]int{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}, []int{1, 100, 10_000}) {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// How the cost falls as messages grow: the same increments, with longer lingers.
+// The cost falls as messages grow: the same increments, with longer lingers.
 func TestMessageSizes(t *testing.T) {
 	names := load.Names(choose(1_000_000, 10_000))
 	for _, linger := range choose([]time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second, 4 * time.Second},
@@ -125,7 +124,7 @@ func TestMessageSizes(t *testing.T) {
 	}
 }
 
-// Increments with ids are a part, and so a marker, each.
+// Each increment with an id is a part, and so has a marker.
 func TestIncrementsWithIDs(t *testing.T) {
 	for _, counters := range []int{1, 1000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,7 +169,7 @@ func TestRequestsWithKeys(t *testing.T) {
 	}
 }
 
-// each has every publisher handed a request ten times a second, for so many rounds.
+// each gives every publisher a request ten times a second, for that many rounds.
 func each(p *pipeline, rounds int, request func(i int) (key string, incs []countmill.Increment)) {
 	var wg sync.WaitGroup
 	for range rounds {

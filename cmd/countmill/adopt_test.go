@@ -132,7 +132,7 @@ func TestAdoptLeavesNothingOutSilently(t *testing.T) {
 	got.wantError(t, 1, `there are no counters of the article in namespace "ns"`)
 	a.Python("good", 1)
 	a.Python(" bad", 1)
-	a.GoMended("mine", 3)
+	a.GoCorrected("mine", 3)
 	a.DB("huge", -9007199254740991, -1)
 	a.Put("GeneralCounterShard", "whatever", 0)
 	for _, dry := range []string{"--dry-run", "--dry-run=false"} {

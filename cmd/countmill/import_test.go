@@ -384,7 +384,7 @@ func TestImportFromStandardInput(t *testing.T) {
 	if n := s.frozen(t); n != 1 {
 		t.Errorf("the same rows twice have %d keys, want 1", n)
 	}
-	run(csvRows(10)).wantError(t, 2, "--format: say csv or ndjson")
+	run(csvRows(10)).wantError(t, 2, "--format: choose csv or ndjson")
 	if f, err := spool(t.Context(), strings.NewReader("12345"), 4); err == nil || !strings.Contains(err.Error(), "limit: 4 bytes") {
 		t.Errorf("spool beyond its limit: got %v, %v", f, err)
 	}

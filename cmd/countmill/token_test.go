@@ -90,8 +90,8 @@ func TestTokenRefuses(t *testing.T) {
 		{"token new", "name one NAME: countmill token new"},
 		{"token old a", "name one NAME: countmill token new"},
 		{"token new a b --scope read", "name one NAME: countmill token new"},
-		{"token new a", "--scope: none is there (limit: publish, read, metrics, admin)"},
-		{"token new a --scope write", "--scope: number 1 is no scope"},
+		{"token new a", "--scope: the list is empty (limit: publish, read, metrics, admin)"},
+		{"token new a --scope write", "--scope: number 1 is not a scope"},
 		{"token new a/b --scope read", "NAME: must be 1 to 64"},
 		{"token new a --scope read --prefix=", "--prefix: number 1 is empty; leave the flag out"},
 		{"token new a --scope read --expires 2001-01-01T00:00:00Z", "--expires: must be a time to come"},
@@ -99,7 +99,7 @@ func TestTokenRefuses(t *testing.T) {
 		{"token new a --scope publish --increments-per-second -1", "--increments-per-second: must be an integer from 1 to"},
 		{"token new a --scope publish --bytes-per-second 1TiB", "--bytes-per-second"},
 		{"token new a --scope publish --new-counters-per-hour 10000001", "--new-counters-per-hour: must be an integer from 1 to 10000000"},
-		{"token new a --scope read --increments-per-second 7", "--increments-per-second: bounds counting, and the scopes lack publish"},
+		{"token new a --scope read --increments-per-second 7", "--increments-per-second: limits counting, but the scopes lack publish"},
 		{"token new a --scope read --colour", "unknown flag: --colour"},
 	} {
 		cli(t, nil, strings.Fields(tc.args)...).wantError(t, 2, tc.want)

@@ -72,10 +72,10 @@ func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
 	write(t, file, "")
 	for name, test := range map[string]struct{ dir, want string }{
 		"locked":        {inUse, "is in use by another process"},
-		"foreign files": {foreign, `holds "holiday.jpg", which is not countmill's`},
+		"foreign files": {foreign, `contains "holiday.jpg", which is not a file of countmill`},
 		"foreign keys":  {other, "is a Pebble database of another program"},
-		"a file":        {file, "a file is in its way"},
-		"below a file":  {filepath.Join(file, "x"), "a file is in its way"},
+		"a file":        {file, "a file has that name"},
+		"below a file":  {filepath.Join(file, "x"), "a file has that name"},
 		"newer":         {newer, "was written by a newer version of countmill"},
 		"not writable":  {"/proc/countmill", "data directory /proc/countmill"},
 	} {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A client speaks to countmill over HTTP.
+// A client calls countmill over HTTP.
 type client struct {
 	base string
 	http *http.Client
@@ -86,7 +86,7 @@ func (c *client) page(ctx context.Context, prefix, token string, limit int) (pag
 	return p, err
 }
 
-// patient asks again where the store has too much to do to answer in time.
+// patient repeats a call if the store is too busy to answer in time.
 func patient(ctx context.Context, ask func() error) error {
 	for tries := 1; ; tries++ {
 		err := ask()
@@ -130,8 +130,8 @@ func (c *client) totals(ctx context.Context, prefix string) (map[string]int64, e
 // maxNames is the most names of one POST /v1/totals.
 const maxNames = 1000
 
-// named asks for the totals of up to maxNames counters. An empty staleness leaves it to
-// the server how old they may be.
+// named reads the totals of up to maxNames counters. With an empty staleness the server's default
+// decides how old they may be.
 func (c *client) named(ctx context.Context, counters []string, staleness string) ([]total, error) {
 	body, err := json.Marshal(map[string][]string{"counters": counters})
 	if err != nil {
@@ -156,8 +156,8 @@ func (c *client) named(ctx context.Context, counters []string, staleness string)
 	return answer.Totals, err
 }
 
-// mustBeEmpty refuses a server that has counters under prefix: what they stood at
-// would look like a difference.
+// mustBeEmpty refuses a server that has counters under prefix: their totals would look like a
+// difference.
 func (c *client) mustBeEmpty(ctx context.Context, prefix string) error {
 	p, err := c.page(ctx, prefix, "", 1)
 	if err != nil {

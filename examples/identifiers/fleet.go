@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// A fleet is what counts: a countmill that was there before, or processes that this
-// program starts and of which it kills one again and again.
+// A fleet is the countmill that counts: one that was running before, or processes that this program
+// starts. It kills one of these again and again.
 type fleet struct {
-	writer, reader *client // where increments go, and where totals are read
+	writer, reader *client // increments go to writer, and totals are read from reader
 
-	aggregators []*client // where they run apart
+	aggregators []*client // if the roles are separate
 
-	processes []*process // in the order of their start; none where it was there before
+	processes []*process // in the order of their start; none if countmill was running before
 	dir       string     // of their logs and data
 	temporary bool
 	victim    *process
-	memcached *process // restarted once, half way; nil where there is none
+	memcached *process // restarted once, half way; nil if there is none
 
-	due      atomic.Int64       // when the next of them is killed, in increments sent
-	mu       sync.Mutex         // held while something is killed and started
-	at       []int64            // when to kill the victim, in increments sent
-	half     int64              // when to restart memcached; 0 for not any more
+	due      atomic.Int64       // when the next kill or restart is due, in sent increments
+	mu       sync.Mutex         // held while a process is killed and started
+	at       []int64            // when to kill the victim, in sent increments
+	half     int64              // when to restart memcached; 0 when that is done
 	kills    int                // so far
 	restarts int                // of memcached
-	seen     map[string]float64 // metrics of those that were killed, as last seen
+	seen     map[string]float64 // metrics of killed processes, as last read
 }
 
-// newFleet chooses the moments of the kills: one at random in each of cfg.kill equal
-// stretches of the first nine tenths of the run.
+// newFleet chooses the moments of the kills. It divides the first nine tenths of the run into cfg.kill
+// equal parts, and draws one moment in each.
 func newFleet(cfg config, increments int64) (*fleet, error) {
 	if cfg.kill == 0 {
 		c := newClient(cfg.server)
@@ -68,7 +68,7 @@ func newFleet(cfg config, increments int64) (*fleet, error) {
 	return f, f.apart(cfg)
 }
 
-// next notes when something is due again.
+// next computes when the next kill or restart is due.
 func (f *fleet) next() {
 	due := int64(math.MaxInt64)
 	if len(f.at) > 0 {
@@ -80,7 +80,7 @@ func (f *fleet) next() {
 	f.due.Store(due)
 }
 
-// together is one process that runs all roles.
+// together starts one process that runs all roles.
 func (f *fleet) together(cfg config) error {
 	up, err := newCountmill(cfg, f.dir, "countmill", "up", "--data", filepath.Join(f.dir, "data"))
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *fleet) together(cfg config) error {
 	return nil
 }
 
-// apart is a process for each role, and several aggregators.
+// apart starts a process for each role, and several aggregators.
 func (f *fleet) apart(cfg config) (err error) {
 	add := func(p *process, problem error) *process {
 		if err == nil {
@@ -130,9 +130,9 @@ func (f *fleet) start(ctx context.Context) error {
 	return nil
 }
 
-// reached kills and restarts what has its time come. Other workers go on sending
-// meanwhile, and may find it gone, until the next kill is due: however long a start takes,
-// the run does not end before all have happened.
+// reached makes the kills and restarts that are due. Other workers continue to send until the next one
+// is due, and may meet a killed process. The run does not end before all have happened, however long a
+// start takes.
 func (f *fleet) reached(ctx context.Context, sent int64) error {
 	if sent < f.due.Load() {
 		return nil
@@ -158,7 +158,7 @@ func (f *fleet) reached(ctx context.Context, sent int64) error {
 }
 
 func (f *fleet) killVictim(ctx context.Context) error {
-	// What the victim counts after this is not seen.
+	// Work that the victim does after this is missing from the metrics.
 	if err := f.remember(ctx, f.victim.client); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (f *fleet) killVictim(ctx context.Context) error {
 	return f.victim.restart(ctx)
 }
 
-// remember adds what a process says of its own work to what was seen.
+// remember adds a process's own metrics to those of killed processes.
 func (f *fleet) remember(ctx context.Context, c *client) error {
 	metrics, err := c.metrics(ctx, metricNames())
 	if err != nil {
@@ -183,7 +183,7 @@ func (f *fleet) remember(ctx context.Context, c *client) error {
 	return nil
 }
 
-// metrics is what all processes say of their work, over all of their lives.
+// metrics returns the metrics of all processes, including the killed ones.
 func (f *fleet) metrics(ctx context.Context) (map[string]float64, error) {
 	if len(f.processes) == 0 {
 		return f.writer.metrics(ctx, metricNames())
@@ -199,7 +199,7 @@ func (f *fleet) metrics(ctx context.Context) (map[string]float64, error) {
 	return f.seen, nil
 }
 
-// survived reports whether everything was killed as often as was asked for.
+// survived reports whether the requested number of kills has happened.
 func (f *fleet) survived() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,8 +209,8 @@ func (f *fleet) survived() error {
 	return nil
 }
 
-// stop stops the processes, those first that others send to. A temporary directory is
-// removed only where all went well.
+// stop stops the processes, senders before receivers. It removes a temporary directory only if all went
+// well.
 func (f *fleet) stop(well bool) {
 	for i := len(f.processes) - 1; i >= 0; i-- {
 		f.processes[i].stop()

@@ -16,11 +16,11 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// limitVariable is how many identifiers TestAgreesOnGoogle counts; 0 for all.
+// limitVariable is the number of identifiers that TestAgreesOnGoogle counts; 0 for all.
 const limitVariable = "COUNTMILL_TEST_IDENTIFIERS"
 
-// Totals are exact also with roles apart, on Google's emulators and memcached, where an
-// aggregator is killed again and again and memcached is restarted.
+// Totals are also exact with separate roles, on Google's emulators and memcached. An aggregator is
+// killed again and again, and memcached is restarted.
 func TestAgreesOnGoogle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill, and kills an aggregator")
@@ -58,7 +58,7 @@ func TestAgreesOnGoogle(t *testing.T) {
 	}
 }
 
-// rowOf is the number in a row of the report.
+// rowOf returns the number in a row of the report.
 func rowOf(report, label string) string {
 	for line := range strings.Lines(report) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == label {
@@ -68,10 +68,10 @@ func rowOf(report, label string) string {
 	return ""
 }
 
-// counterKeys lists the keys of all counters that the store has, past countmill: each
-// name that was sent is among them, as its total was compared, and their number shows
-// that there are no others. It is one query, as every query of the emulator reads all
-// entities of the kind: 172,000 keys take 6 seconds, and a page of 500 takes 2.
+// counterKeys lists the keys of all counters in the store without using countmill. Each sent name is
+// among them, because its total was compared; their number shows that there are no others. It makes one
+// query, because every query of the emulator reads all entities of the kind: 172,000 keys take 6
+// seconds, and a page of 500 takes 2.
 func counterKeys(ctx context.Context, host, project string) ([]string, error) {
 	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20)))

@@ -26,7 +26,7 @@ func TestAgreesWithACountmillThatIsKilled(t *testing.T) {
 	}
 }
 
-// build builds countmill as people run it.
+// build builds countmill as users do.
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "countmill")

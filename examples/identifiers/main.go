@@ -1,32 +1,29 @@
-// Command identifiers counts every identifier in the Go standard library's source
-// twice: with a running countmill, one increment for each occurrence, and with a plain
-// map. The two must agree on every name, also where countmill was killed in between.
+// Command identifiers counts every identifier in the Go standard library's source twice: with a running
+// countmill, one increment for each occurrence, and with a plain map. The two must agree on every name,
+// even if countmill was killed in between.
 //
-// It shares no code with countmill: it speaks HTTP like any other client, and sends
-// each request under an Idempotency-Key of its own, so that repeating one whose answer
-// was lost is harmless.
+// It shares no code with countmill. It uses HTTP like any other client, and sends each request under an
+// Idempotency-Key of its own. So it can safely repeat a request whose answer was lost.
 //
 //	go run ./cmd/countmill up &
 //	go run ./examples/identifiers
 //
-// With --kill it starts countmill itself and ends it with SIGKILL while increments are
-// on their way:
+// With --kill it starts countmill itself, and kills it with SIGKILL while increments are being sent:
 //
 //	go build -o /tmp/countmill ./cmd/countmill
 //	go run ./examples/identifiers --kill 5 --binary /tmp/countmill
 //
-// With --bus and --store as well it starts a publisher, a reader and several aggregators
-// as processes of their own, ends one of the aggregators again and again, and restarts
-// the memcached between them and the reader half way. When no aggregator has had anything
-// to do for a while, every total is asked for by its name; a test of this package lists the
-// store's keys to see that there are no others. Bus and store must be there:
-// `make identifiers-google` does so on emulators of Google.
+// With --bus and --store as well, it starts a publisher, a reader and several aggregators as separate
+// processes. It kills one of the aggregators again and again. Half way it restarts the memcached that
+// the reader uses. When all aggregators have been idle for a while, it reads every total by its name; a
+// test of this package lists the store's keys to show that there are no others. Bus and store must
+// exist: `make identifiers-google` uses Google's emulators.
 //
 //	go run ./examples/identifiers --kill 5 --binary /tmp/countmill --memcached /usr/bin/memcached \
 //	    --bus 'pubsub://PROJECT/TOPIC?subscription=NAME' --store datastore://PROJECT --aggregators 2
 //
-// Every counter is named id: and the identifier. Without the prefix some identifiers
-// could not be counters: __spare__ has a form that is reserved.
+// A counter's name is id: and the identifier. Without the prefix some identifiers could not be
+// counters: __spare__ has a reserved form.
 package main
 
 import (
@@ -61,19 +58,19 @@ func main() {
 var errUsage = errors.New("usage")
 
 type config struct {
-	server  string // where countmill answers; empty with kill
+	server  string // URL of countmill; empty with kill
 	source  string // the directory whose Go files are read
 	prefix  string // of every counter
 	limit   int    // identifiers to count; 0 for all
 	batch   int    // increments of one request
-	workers int    // requests at once
+	workers int    // concurrent requests
 	kill    int    // how often countmill is killed
-	binary  string // countmill, to be started with kill
-	data    string // where its data and its log are kept
+	binary  string // path of countmill, for kill
+	data    string // directory of its data and its log
 
-	// For roles as processes of their own.
-	bus, store  string // URLs that countmill takes
-	memcached   string // the program, to be started for the reader
+	// For roles as separate processes.
+	bus, store  string // URLs in countmill's format
+	memcached   string // path of the program that is started for the reader
 	aggregators int
 }
 
@@ -82,8 +79,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags := flag.NewFlagSet("identifiers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&c.server, "server", "http://127.0.0.1:8080", "`URL` of a running countmill")
-	flags.StringVar(&c.source, "source", "", "`directory` whose Go files are read; default src of what go env GOROOT says")
-	flags.StringVar(&c.prefix, "prefix", "id:", "what every counter's name begins with")
+	flags.StringVar(&c.source, "source", "", "`directory` whose Go files are read; default src in the directory that go env GOROOT prints")
+	flags.StringVar(&c.prefix, "prefix", "id:", "prefix of every counter's name")
 	flags.IntVar(&c.limit, "limit", 0, "count only the first `N` identifiers; 0 for all")
 	flags.IntVar(&c.batch, "batch", 5000, "increments of one request")
 	flags.IntVar(&c.workers, "workers", 4, "requests at once")
@@ -125,7 +122,7 @@ func (c config) check(rest []string) error {
 	return errors.Join(errs...)
 }
 
-// run is the whole program. It returns an error also where the two counts differ.
+// run is the whole program. It also returns an error if the two counts differ.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	cfg, err := parseFlags(args, stderr)
 	if err != nil {
@@ -179,7 +176,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return compare(cfg.prefix, want, got)
 }
 
-// sendWatched sends everything. Where roles are apart, totals are read meanwhile.
+// sendWatched sends everything. If the roles are separate, it reads totals meanwhile.
 func sendWatched(ctx context.Context, cfg config, s *sender, w *watcher) error {
 	if cfg.bus == "" {
 		return s.send(ctx)
@@ -193,17 +190,17 @@ func sendWatched(ctx context.Context, cfg config, s *sender, w *watcher) error {
 	return errors.Join(err, <-watched)
 }
 
-// compare reports every name on which the two counts differ, the first few by name.
+// compare reports every name on which the two counts differ; it lists the first few.
 func compare(prefix string, want, got map[string]int64) error {
 	var differences []string
 	for name, n := range want {
 		if total, ok := got[prefix+name]; !ok || total != n {
-			differences = append(differences, fmt.Sprintf("%s%s: countmill says %d, the map %d", prefix, name, total, n))
+			differences = append(differences, fmt.Sprintf("%s%s: countmill has %d, the map %d", prefix, name, total, n))
 		}
 	}
 	for counter, total := range got {
 		if _, ok := want[strings.TrimPrefix(counter, prefix)]; !ok {
-			differences = append(differences, fmt.Sprintf("%s: countmill says %d, the map has no such name", counter, total))
+			differences = append(differences, fmt.Sprintf("%s: countmill has %d, the map has no such name", counter, total))
 		}
 	}
 	if len(differences) == 0 {

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// A fake is a countmill whose faults can be chosen. Of every four requests it accepts
-// one, refuses one before counting it, and counts two without saying so.
+// A fake is a countmill with chosen faults. Of every four requests it accepts one, refuses one before
+// counting it, and counts two without an answer.
 type fake struct {
 	forgetsKeys bool // counts a repeat again
 	loses       bool // accepts without counting, now and then
@@ -99,7 +99,7 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"totals":[%s],"next_page_token":%q}`, strings.Join(rows, ","), next)
 }
 
-// named refuses one of two requests, and what POST /v1/totals refuses.
+// named refuses one of two requests, and every request that POST /v1/totals refuses.
 func (f *fake) named(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Counters []string }
 	f.posts++
@@ -189,7 +189,7 @@ func TestFindsDifferences(t *testing.T) {
 	}
 }
 
-// Where roles are apart, totals are asked for by name.
+// With separate roles, totals are read by name.
 func TestReadsByName(t *testing.T) {
 	t.Parallel()
 	f := &fake{totals: make(map[string]int64)}
@@ -214,7 +214,7 @@ func TestReadsByName(t *testing.T) {
 	}
 }
 
-// A total above what will ever be sent is found while it is being sent.
+// A total above the final sum is found while increments are sent.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	f := &fake{totals: map[string]int64{"id:a": 3, "id:b": 2}}
@@ -234,7 +234,7 @@ func TestWatcher(t *testing.T) {
 	f.mu.Lock()
 	f.totals["id:b"] = 3
 	f.mu.Unlock()
-	if err := w.run(t.Context()); err == nil || !strings.Contains(err.Error(), "id:b: countmill says 3, and 2 will be all") {
+	if err := w.run(t.Context()); err == nil || !strings.Contains(err.Error(), "id:b: countmill has 3, but the final sum is 2") {
 		t.Errorf("got error %v, want one that names id:b", err)
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
-// A process is a countmill, or a memcached beside it, that this program starts, kills
-// and starts again on the same address.
+// A process is a countmill or a memcached. This program starts it, kills it, and starts it again on the
+// same address.
 type process struct {
 	name   string
 	path   string
 	args   []string
 	port   *freeport.Kept // from the first start to the end
 	addr   string         // HOST:PORT
-	client *client        // nil for what speaks no HTTP
+	client *client        // nil if it does not use HTTP
 	log    *os.File
 
 	cmd    *exec.Cmd
@@ -32,7 +32,7 @@ type process struct {
 	guard  *reaper.Guard
 }
 
-// newCountmill is a countmill that runs the role, which is "up" for all of them.
+// newCountmill makes a countmill process that runs the role; "up" means all roles.
 func newCountmill(cfg config, dir, name, role string, flags ...string) (*process, error) {
 	p, err := newProcess(cfg.binary, dir, name)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *process) start(ctx context.Context) error {
 	p.exited = exited
 	go func(cmd *exec.Cmd) {
 		defer close(exited)
-		_ = cmd.Wait() // how it ended is in its log; only that it ended matters here
+		_ = cmd.Wait() // its log says how it ended; here it only matters that it has ended
 	}(p.cmd)
 	g, err := reaper.Process(p.cmd.Process.Pid)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A progress is a bar on a terminal, and a line every tenth of the way elsewhere.
+// A progress is a bar on a terminal, and elsewhere a line for every tenth of the run.
 type progress struct {
 	out   io.Writer
 	bar   bool

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// metrics are what the report shows of /metrics, in this order.
+// metrics are the rows of the report from /metrics, in this order.
 var metrics = []struct{ name, label string }{
 	{"countmill_messages_sent_total", "messages"},
 	{"countmill_commits_total", "commits"},
@@ -35,7 +35,7 @@ type report struct {
 	metrics           map[string]float64
 }
 
-// addMetrics reads what countmill says of its own work, over all of its lives.
+// addMetrics adds countmill's own metrics, including those of killed processes.
 func (r *report) addMetrics(ctx context.Context, f *fleet) error {
 	seen, err := f.metrics(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "%-16s %12.1f\n", "  until counted", r.settled.Seconds())
 	fmt.Fprintf(w, "%-16s %12.1f\n", "  then compared", r.compared.Seconds())
 	if r.kills > 0 {
-		fmt.Fprintln(w, "Messages, commits and entities are what each process said of itself shortly before it was killed.")
+		fmt.Fprintln(w, "Messages, commits and entities are from the metrics of each process shortly before it was killed.")
 	}
 }
 

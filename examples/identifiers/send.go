@@ -21,12 +21,12 @@ type body struct {
 	n     int64
 }
 
-// A sender sends one increment for each identifier, several requests at once.
+// A sender sends one increment for each identifier, with several concurrent requests.
 type sender struct {
 	cfg      config
 	fleet    *fleet
 	progress *progress
-	run      string // tells the keys of this run from those of others
+	run      string // makes the keys of this run differ from those of others
 
 	sent     atomic.Int64 // increments that were answered with 202
 	requests atomic.Int64
@@ -98,8 +98,8 @@ func (s *sender) fill(ctx context.Context, bodies chan<- body) error {
 	return flush()
 }
 
-// deliver sends the request until it is accepted. The key makes a repeat harmless,
-// whatever became of the attempt before.
+// deliver sends the request until it is accepted. The key makes a repeat harmless, even if an earlier
+// attempt was counted.
 func (s *sender) deliver(ctx context.Context, b body) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -131,7 +131,7 @@ func (s *sender) delivered(ctx context.Context, n int64) error {
 	return s.fleet.reached(ctx, sent)
 }
 
-// A statusError is an answer other than the one hoped for.
+// A statusError is an answer with an unexpected status.
 type statusError struct {
 	status int
 	body   string

@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// quietFor is how long no aggregator may have had anything to do before the totals
-	// are compared. It is longer than Pub/Sub's ack deadline of 10 s, after which it
-	// delivers again what a killed aggregator held: a repeat that is counted twice must
-	// come before the comparison.
+	// quietFor is how long all aggregators must have been idle before the totals are compared. It is
+	// longer than Pub/Sub's ack deadline of 10 s, after which it delivers the messages of a killed
+	// aggregator again. If a repeat counted twice, that would happen before the comparison.
 	quietFor = 15 * time.Second
-	// patience is how long increments that were accepted may stay uncounted.
+	// patience is how long accepted increments may stay uncounted.
 	patience = 5 * time.Minute
 )
 
-// settled waits until all that was accepted is counted, and reads the totals. It returns
-// when there was last anything to count.
+// settled waits until all accepted increments are counted, and reads the totals. It also returns the
+// last time at which an aggregator had work.
 func settled(ctx context.Context, cfg config, f *fleet, want map[string]int64) (time.Time, map[string]int64, error) {
 	last := time.Now()
-	if cfg.bus == "" { // what was accepted is counted
+	if cfg.bus == "" { // an accepted increment is counted at once
 		got, err := f.reader.totals(ctx, cfg.prefix)
 		return last, got, err
 	}
@@ -45,7 +44,7 @@ func settled(ctx context.Context, cfg config, f *fleet, want map[string]int64) (
 	}
 }
 
-// short reports whether a total is below what was sent: the rest may be on the bus.
+// short reports whether a total is below the sent sum: the rest may be on the bus.
 func short(prefix string, want, got map[string]int64) bool {
 	for name, n := range want {
 		if got[prefix+name] < n {
@@ -55,9 +54,8 @@ func short(prefix string, want, got map[string]int64) bool {
 	return false
 }
 
-// byName reads the totals of counters whose names are known, all of them from the store.
-// Where the store is Google's emulator, listing them would take most of an hour: a page
-// costs it what all pages together do.
+// byName reads the totals of counters whose names are known, all from the store. On Google's emulator,
+// listing them would take most of an hour, because each page costs as much as all of them.
 func (c *client) byName(ctx context.Context, counters []string, workers int) (map[string]int64, error) {
 	var mu sync.Mutex
 	got := make(map[string]int64, len(counters))
@@ -77,7 +75,7 @@ func (c *client) byName(ctx context.Context, counters []string, workers int) (ma
 			defer mu.Unlock()
 			for i, t := range totals {
 				if t.Counter != some[i] {
-					return fmt.Errorf("asked for counter %s, told of %s", some[i], t.Counter)
+					return fmt.Errorf("asked for counter %s, got %s", some[i], t.Counter)
 				}
 				if t.Exists {
 					got[t.Counter] = t.Total
@@ -89,8 +87,8 @@ func (c *client) byName(ctx context.Context, counters []string, workers int) (ma
 	return got, group.Wait()
 }
 
-// quiet waits until no aggregator has had anything to do for quietFor, or until the
-// deadline. It returns when one last had.
+// quiet waits until all aggregators have been idle for quietFor, or until the deadline. It returns the
+// last time at which one had work.
 func (f *fleet) quiet(ctx context.Context, deadline time.Time) (time.Time, error) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// errEnough ends a walk that has seen as many identifiers as were asked for.
+// errEnough ends a walk that has seen the requested number of identifiers.
 var errEnough = errors.New("enough")
 
-// identifiers calls f for each occurrence of an identifier in the Go files under
-// cfg.source, in the same order every time, up to cfg.limit.
+// identifiers calls f for each occurrence of an identifier in the Go files under cfg.source, in the
+// same order every time, up to cfg.limit.
 func identifiers(cfg config, f func(name string) error) error {
 	n := 0
 	err := filepath.WalkDir(cfg.source, func(path string, d fs.DirEntry, err error) error {
@@ -38,8 +38,8 @@ func identifiers(cfg config, f func(name string) error) error {
 	return err
 }
 
-// scan calls f for each identifier of a file. Files that do not compile (the standard
-// library has some, for tests) are scanned as far as they have identifiers.
+// scan calls f for each identifier of a file. A file that does not compile (the standard library has
+// some, for tests) is scanned as far as possible.
 func scan(path string, text []byte, f func(name string) error) error {
 	var s scanner.Scanner
 	set := token.NewFileSet()

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A watcher reads a few totals over and over while increments are sent, from the cache
-// where they are young enough: none may ever be more than was sent in all, whatever is
-// killed and restarted meanwhile.
+// A watcher reads a few totals over and over while increments are sent, from the cache if they are
+// recent enough. None may ever be larger than the final sum, however often processes are killed and restarted
+// meanwhile.
 type watcher struct {
 	reader         *client
 	counters       []string
@@ -20,7 +20,7 @@ type watcher struct {
 	reads, refused int64
 }
 
-// newWatcher watches the names that are there most often.
+// newWatcher watches the most frequent names.
 func newWatcher(c *client, prefix string, want map[string]int64) *watcher {
 	names := slices.SortedFunc(maps.Keys(want), func(a, b string) int {
 		return cmp.Or(cmp.Compare(want[b], want[a]), cmp.Compare(a, b))
@@ -58,7 +58,7 @@ func (w *watcher) read(ctx context.Context) error {
 	}
 	for i, t := range totals {
 		if t.Total > w.most[i] {
-			return fmt.Errorf("%s: countmill says %d, and %d will be all", t.Counter, t.Total, w.most[i])
+			return fmt.Errorf("%s: countmill has %d, but the final sum is %d", t.Counter, t.Total, w.most[i])
 		}
 	}
 	return err

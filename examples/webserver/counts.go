@@ -23,7 +23,7 @@ type counts struct {
 	err   error
 }
 
-// openCounts opens the counters in dir and begins to fold.
+// openCounts opens the counters in dir and starts to fold.
 func openCounts(dir string) (*counts, error) {
 	store, err := pebble.Open(pebble.Config{Dir: dir})
 	if err != nil {
@@ -50,8 +50,8 @@ func openCounts(dir string) (*counts, error) {
 	return c, nil
 }
 
-// close sends what was added, folds it, and only then closes what is underneath. After
-// nil every increment that Add accepted is on disk.
+// close sends the added increments, folds them, and then closes bus and store. If it returns nil, every
+// increment that Add accepted is on disk.
 func (c *counts) close(ctx context.Context) error {
 	select {
 	case <-c.ended: // by itself: a publisher would wait for it in vain

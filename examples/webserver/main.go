@@ -1,12 +1,12 @@
-// Command webserver is an HTTP server that counts its requests by route and status,
-// with countmill inside: nothing else runs, and the counts survive a restart.
+// Command webserver is an HTTP server that counts its requests by route and status, with countmill
+// inside. No other process runs, and the counts survive a restart.
 //
 //	go run ./examples/webserver
 //	curl http://127.0.0.1:8081/hello/gopher
 //	curl http://127.0.0.1:8081/counts
 //
-// middleware.go is what a service of yours would copy. counts.go is countmill on one
-// machine, made of the same parts as `countmill up`.
+// Copy middleware.go into a service of your own. counts.go is countmill on one machine, made of the
+// same parts as `countmill up`.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(ctx context.Context, ln net.Listener, data string) error {
 	case err = <-served:
 		served <- http.ErrServerClosed
 	}
-	// Detached: a stop request must not cut what it waits for.
+	// Detached: a stop request must not cancel the work that it waits for.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	err = errors.Join(err, srv.Shutdown(ctx))

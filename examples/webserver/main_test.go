@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A tally is an adder with nothing behind it.
+// A tally is an adder that only adds up.
 type tally map[string]int64
 
 func (t tally) Add(counter string, delta int64) error {
@@ -37,7 +37,7 @@ func TestCountsByPatternAndStatus(t *testing.T) {
 	}
 }
 
-// Requests that were answered are counted, also by the next process.
+// Answered requests are counted, and the next process still has their counts.
 func TestCountsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A Caller is who makes a request. The zero Caller is where nobody is told apart: it may
-// all that its route lets it.
+// A Caller is the sender of a request. The zero Caller is used without a token file: it may make every
+// call.
 type Caller struct {
-	// Name is the token's; empty where there are no tokens. It is the principal in the
-	// ids of requests with an Idempotency-Key.
+	// Name is the name of the caller's token, or "" without a token file. It is part of the ids of
+	// requests with an Idempotency-Key.
 	Name string
 
 	token  *Token
@@ -21,27 +21,27 @@ type Caller struct {
 // Has reports whether the caller may make calls of this scope.
 func (c Caller) Has(s Scope) bool { return c.token == nil || c.token.has(s) }
 
-// Limited reports whether only some counters are the caller's.
+// Limited reports whether the caller may use only some counters.
 func (c Caller) Limited() bool { return c.token != nil && c.token.Prefixes != nil }
 
-// Current reports whether the token would still be taken: a stream asks now and then.
+// Current reports whether the caller's token is still valid. Long streams call it now and then.
 func (c Caller) Current() bool { return c.token == nil || c.tokens.current(c.token) }
 
-// An OutsideError is about a counter that is not the caller's. Nothing was done.
+// An OutsideError says that the caller may not use a counter. Nothing was done.
 type OutsideError struct {
 	Field    string // counter, prefix or match
 	Value    string
-	Prefixes []string // those of the token
+	Prefixes []string // the token's prefixes
 
-	// Where the counter stands in the request, if that holds several.
+	// Index and Line are the counter's position in the request, if the request has several.
 	Index, Line *int
 }
 
 func (e *OutsideError) Error() string {
-	return fmt.Sprintf("%s %q is outside what this token may see and change (limit: %s)", e.Field, e.Value, e.Limit())
+	return fmt.Sprintf("%s %q is outside the counters of this token (limit: %s)", e.Field, e.Value, e.Limit())
 }
 
-// Limit is what names must begin with; of very many only some are shown.
+// Limit returns the prefixes of the caller's counters as text. It shows only the first few of many.
 func (e *OutsideError) Limit() string {
 	const most = 5
 	shown := make([]string, 0, most)
@@ -55,7 +55,7 @@ func (e *OutsideError) Limit() string {
 	return text
 }
 
-// Check returns nil if the counter is the caller's, else an *OutsideError.
+// Check returns nil if the caller may use the counter, otherwise an *OutsideError.
 func (c Caller) Check(counter string) error {
 	if !c.Limited() {
 		return nil
@@ -68,8 +68,8 @@ func (c Caller) Check(counter string) error {
 	return &OutsideError{Field: "counter", Value: counter, Prefixes: c.token.Prefixes}
 }
 
-// CheckAll is Check for several counters; the error has the index of the first that is
-// not the caller's.
+// CheckAll is Check for several counters. The error has the index of the first counter that the caller
+// may not use.
 func (c Caller) CheckAll(counters []string) error {
 	for i, counter := range counters {
 		if err := c.Check(counter); err != nil {
@@ -82,9 +82,9 @@ func (c Caller) CheckAll(counters []string) error {
 	return nil
 }
 
-// Ranges returns prefixes that together hold exactly the caller's counters under a
-// prefix, in byte order and without overlap. field names the prefix in an error, an
-// *OutsideError where there can be no such counter.
+// Ranges returns prefixes that together cover exactly the caller's counters under a prefix, in byte
+// order and without overlap. If there are none the error is an *OutsideError, in which field is the
+// name of the prefix.
 func (c Caller) Ranges(field, prefix string) ([]string, error) {
 	if !c.Limited() {
 		return []string{prefix}, nil
@@ -101,7 +101,7 @@ func (c Caller) Ranges(field, prefix string) ([]string, error) {
 	if len(inside) == 0 {
 		return nil, &OutsideError{Field: field, Value: prefix, Prefixes: c.token.Prefixes}
 	}
-	slices.Sort(inside) // a prefix comes right before what it covers
+	slices.Sort(inside) // a prefix sorts right before the names that it covers
 	ranges := inside[:1]
 	for _, p := range inside[1:] {
 		if !strings.HasPrefix(p, ranges[len(ranges)-1]) {
@@ -113,12 +113,12 @@ func (c Caller) Ranges(field, prefix string) ([]string, error) {
 
 type callerKey struct{}
 
-// With returns a context that knows the caller.
+// With returns a context with the caller.
 func With(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// From returns the caller of a request; the zero Caller where nobody was asked.
+// From returns the caller of a request, or the zero Caller without a token file.
 func From(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c

@@ -45,7 +45,7 @@ func TestCallerChecksCounters(t *testing.T) {
 	}
 }
 
-// Ranges hold exactly the names that Check lets pass, and each once.
+// Ranges cover exactly the names that Check accepts, and each once.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A line is a Token as JSON. Fields that may be absent are kept as they stand: null must
-// not pass for "no limit".
+// A line is a Token as JSON. Optional fields are kept as raw JSON, because null must not mean "no
+// limit".
 type line struct {
 	Name     string         `json:"name"`
 	Hash     string         `json:"hash"`
@@ -25,14 +25,14 @@ type line struct {
 	NewCounters jsontext.Value `json:"new_counters_per_hour,omitzero"`
 }
 
-// limits are the fields of Limits, by their names.
+// limits returns the fields of Limits by their names.
 func (l *line) limits() map[string]*jsontext.Value {
 	return map[string]*jsontext.Value{
 		"increments_per_second": &l.Increments, "bytes_per_second": &l.Bytes, "new_counters_per_hour": &l.NewCounters,
 	}
 }
 
-// Line is the token as a line of the file, without the line's end.
+// Line returns the token as a line of the file, without the line's end.
 func (t Token) Line() string {
 	l := line{Name: t.Name, Hash: t.hashText(), Scopes: t.Scopes}
 	if t.Prefixes != nil {
@@ -58,14 +58,14 @@ func mustJSON(v any) []byte {
 	return text
 }
 
-// What a file may hold. A token is compared with every one of them.
+// Limits of a file. Each request compares its token with every one in the file.
 const (
 	maxFile   = 1 << 20
 	maxTokens = 1000
 )
 
-// Parse reads the text of a file, which may hold no token. The error names the line, and
-// quotes nothing of it.
+// Parse reads the text of a file, which may contain no token. Its error names the line, and quotes
+// nothing of it.
 func Parse(text []byte) ([]Token, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("it is over %d bytes", maxFile)
@@ -78,7 +78,7 @@ func Parse(text []byte) ([]Token, error) {
 		}
 		t, err := parseLine(l)
 		if err == nil && slices.ContainsFunc(tokens, func(o Token) bool { return o.hash == t.hash }) {
-			err = errors.New("hash: stands twice")
+			err = errors.New("hash: is listed twice")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
@@ -116,7 +116,7 @@ func parseLine(text []byte) (Token, error) {
 	return t, t.check()
 }
 
-// readLimits reads the limits of the line. It refuses 0, which means no limit elsewhere.
+// readLimits reads the limits of the line. It refuses 0, which means "no limit" elsewhere.
 func (l *line) readLimits(limits *Limits) error {
 	var errs []error
 	fields := l.limits()
@@ -132,13 +132,13 @@ func (l *line) readLimits(limits *Limits) error {
 	return errors.Join(errs...)
 }
 
-// lineError says what is wrong without showing what the line holds.
+// lineError describes an error without quoting the line.
 func lineError(err error) error {
 	if errors.Is(err, json.ErrUnknownName) {
-		return errors.New("a field is not known (limit: name, hash, scopes, prefixes, expires, increments_per_second, bytes_per_second, new_counters_per_hour)")
+		return errors.New("unknown field (limit: name, hash, scopes, prefixes, expires, increments_per_second, bytes_per_second, new_counters_per_hour)")
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return errors.New("a field stands twice")
+		return errors.New("a field is given twice")
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		if field := semantic.JSONPointer.LastToken(); slices.Contains([]string{"name", "hash", "scopes"}, field) {

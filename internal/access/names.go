@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// hour is how long names are remembered, and up to twice as long.
+// hour is how long names are remembered at least; some are remembered twice as long.
 const hour = time.Hour
 
-// names remembers names for an hour at least, in two Bloom filters: those of this hour and of
-// the one before. A few in a hundred new names look as if they were known. When a filter is
-// full, its hour ends early: names are then forgotten sooner, and count as new again.
+// names remembers names for an hour at least, in two Bloom filters: one for this hour and one for the
+// hour before. A few in a hundred new names look known. When a filter is full, its hour ends early.
+// Names are then forgotten sooner, and count as new again.
 type names struct {
-	seed      maphash.Seed // nobody can make up names that look known
+	seed      maphash.Seed // so that nobody can choose names that look known
 	now, last []uint64     // made with the first name
-	n, most   int          // names in now
+	n, most   int          // number of names in now, and the most
 	size      int          // of a filter, in words, a power of two
 	turned    time.Time    // when this hour began
 }
 
-// probes is how many bits a name has. A filter has 8 bits for each name at least.
+// probes is the number of bits of a name. A filter has at least 8 bits for each name.
 const probes = 4
 
-// newNames has room for twice the limit: the allowance at the start, and that of an hour.
+// newNames has room for twice the limit: the initial allowance, and the allowance of an hour.
 func newNames(limit int64) names {
 	most := max(2*int(limit), 8192)
 	return names{seed: maphash.MakeSeed(), most: most, size: 1 << bits.Len(uint(most/8-1))}
@@ -80,7 +80,7 @@ func (s *names) in(filter []uint64, hash uint64) bool {
 	return true
 }
 
-// place is where the i-th bit of a name is.
+// place returns the position of the i-th bit of a name.
 func (s *names) place(hash, i uint64) (word, bit uint64) {
 	at := hash + i*(hash>>32|1)
 	return at >> 6 & uint64(s.size-1), 1 << (at & 63)

@@ -10,21 +10,21 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limits of a token; 0 is no limit. Each process counts by itself: with two processes a token may
-// send twice as much.
+// Limits are the limits of a token; 0 means no limit. Each process counts by itself, so with two
+// processes a token may send twice as much.
 type Limits struct {
-	Increments  int64 // a second
-	Bytes       int64 // of requests' bodies, a second
-	NewCounters int64 // an hour: names that the token has not named within the last hour
+	Increments  int64 // per second
+	Bytes       int64 // of request bodies, per second
+	NewCounters int64 // per hour: names that the token has not used within the last hour
 }
 
-// What limits may be. Names take 4 to 8 bytes of memory for each new counter of an hour.
+// The largest limits. A new counter takes 4 to 8 bytes of memory for an hour.
 const (
 	maxPerSecond   = 1_000_000_000_000
 	maxNewCounters = 10_000_000
 )
 
-// named calls f with each limit, by the name that it has in the file.
+// named calls f with each limit and its name in the file.
 func (l *Limits) named(f func(field string, limit *int64, most int64)) {
 	f("increments_per_second", &l.Increments, maxPerSecond)
 	f("bytes_per_second", &l.Bytes, maxPerSecond)
@@ -38,7 +38,7 @@ func (l Limits) check(scopes []Scope) error {
 		case *limit < 0 || *limit > most:
 			errs = append(errs, fmt.Errorf("%s: must be an integer from 1 to %d", field, most))
 		case *limit > 0 && !(&Token{Scopes: scopes}).has(Publish):
-			errs = append(errs, fmt.Errorf("%s: bounds counting, and the scopes lack %s", field, Publish))
+			errs = append(errs, fmt.Errorf("%s: limits counting, but the scopes lack %s", field, Publish))
 		}
 	})
 	return errors.Join(errs...)
@@ -55,19 +55,19 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("this token has reached its limit %s (limit: %d)", e.Field, e.Limit)
 }
 
-// A bucket is the allowance of now. One request may overdraw it. Time refills it.
+// A bucket is the present allowance. One request may overdraw it. Time refills it.
 type bucket struct {
 	level, full, perSecond float64
 }
 
-// fullBucket is a bucket for a limit within a time, and holds all of it.
+// fullBucket returns a full bucket for a limit within a time.
 func fullBucket(limit int64, within time.Duration) bucket {
 	return bucket{float64(limit), float64(limit), float64(limit) / within.Seconds()}
 }
 
 func (b *bucket) refill(d time.Duration) { b.level = min(b.full, b.level+d.Seconds()*b.perSecond) }
 
-// empty returns after how long something is in the bucket; 0 for at once.
+// empty returns how long the bucket stays empty; 0 if it is not.
 func (b *bucket) empty() time.Duration {
 	if b.level > 0 || b.full == 0 {
 		return 0
@@ -103,7 +103,7 @@ func (q *quota) refillLocked(now time.Time) {
 	q.at = now
 }
 
-// openLocked returns the refusal of any request, nil while some are admitted.
+// openLocked returns an error if every request would be refused now.
 func (q *quota) openLocked(now time.Time) error {
 	q.refillLocked(now)
 	if wait := q.increments.empty(); wait > 0 {
@@ -137,8 +137,8 @@ func (q *quota) charge(incs []countmill.Increment, bytes int, now time.Time) err
 	return nil
 }
 
-// nameLocked notes the counters of a request. A request without new counters is admitted also
-// when there may be no new ones.
+// nameLocked records the counters of a request. It admits a request without new counters even if no new
+// ones are allowed.
 func (q *quota) nameLocked(incs []countmill.Increment, now time.Time) error {
 	q.seen.turn(now)
 	wait := q.counters.empty()
@@ -153,7 +153,7 @@ func (q *quota) nameLocked(incs []countmill.Increment, now time.Time) error {
 	return nil
 }
 
-// keepQuotas gives each token with limits a quota: its last one, if its limits are the same.
+// keepQuotas gives each token with limits a quota: its previous one, if its limits are the same.
 func (s *tokenSet) keepQuotas(was *tokenSet, now time.Time) {
 	had := make(map[[sha256.Size]byte]*quota)
 	if was != nil {
@@ -172,8 +172,8 @@ func (s *tokenSet) keepQuotas(was *tokenSet, now time.Time) {
 	}
 }
 
-// Open returns a *QuotaError while the caller may count nothing, before a request costs
-// anything.
+// Open returns a *QuotaError while the caller may count nothing. Call it before spending work on a
+// request.
 func (c Caller) Open() error {
 	q := c.quota()
 	if q == nil {
@@ -184,9 +184,9 @@ func (c Caller) Open() error {
 	return q.openLocked(time.Now())
 }
 
-// Charge counts a request towards the limits of the caller's token, or returns a *QuotaError.
-// While a limit is not reached any request is admitted, however large: later requests wait for
-// as long as it takes to make up for it.
+// Charge counts a request towards the limits of the caller's token, or returns a *QuotaError. Until a
+// limit is reached it admits any request, however large. Later requests wait until the limit has made
+// up for it.
 func (c Caller) Charge(incs []countmill.Increment, bytes int) error {
 	q := c.quota()
 	if q == nil {
@@ -195,7 +195,7 @@ func (c Caller) Charge(incs []countmill.Increment, bytes int) error {
 	return q.charge(incs, bytes, time.Now())
 }
 
-// quota is nil for a caller without limits.
+// quota returns nil for a caller without limits.
 func (c Caller) quota() *quota {
 	if c.token == nil {
 		return nil
@@ -203,7 +203,7 @@ func (c Caller) quota() *quota {
 	return c.token.quota
 }
 
-// Refused is how many requests the limits of tokens refused, by the tokens' names.
+// Refused returns the number of requests that limits refused, by the tokens' names.
 func (t *Tokens) Refused() map[string]int64 {
 	all := make(map[string]int64)
 	for _, token := range t.set.Load().tokens {

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// limitedTo is a caller whose token has the limits.
+// limitedTo returns a caller whose token has the limits.
 func limitedTo(t *testing.T, l Limits) Caller {
 	t.Helper()
 	secret, token := newToken(t, Token{Name: "x", Scopes: []Scope{Publish}, Limits: l})
@@ -23,7 +23,7 @@ func limitedTo(t *testing.T, l Limits) Caller {
 	return c
 }
 
-// named are n increments of counters from a number on.
+// named returns n increments of counters that are numbered from from on.
 func named(from, n int) []countmill.Increment {
 	incs := make([]countmill.Increment, n)
 	for i := range incs {
@@ -75,8 +75,7 @@ func TestQuotaIsKept(t *testing.T) {
 	}
 }
 
-// A request that is larger than all a limit allows is admitted, and those after it wait for
-// the time that it says.
+// A request above the limit is admitted. Later ones wait for the time that the error says.
 func TestLargeRequestOverdraws(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,11 +98,11 @@ func TestLargeRequestOverdraws(t *testing.T) {
 	})
 }
 
-// New counters are bounded, known ones are not.
+// New counters are limited, known ones are not.
 func TestNewCountersAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 3600 // one a second
+		const limit = 3600 // one per second
 		c := limitedTo(t, Limits{NewCounters: limit})
 		had := 0
 		err := error(nil)
@@ -114,7 +113,7 @@ func TestNewCountersAreBounded(t *testing.T) {
 		if had -= 60; field != "new_counters_per_hour" || retry <= 0 || retry > 60*time.Second || had < limit || had > limit*11/10 {
 			t.Fatalf("after %d counters: got %s after %s", had, field, retry)
 		}
-		for range 30 { // all day, and nothing is new of it
+		for range 30 { // for a whole day the same counters
 			if err := errors.Join(c.Open(), c.Charge(named(0, had), 0)); err != nil {
 				t.Fatalf("known counters: %v", err)
 			}
@@ -176,7 +175,7 @@ func TestNamesAreForgotten(t *testing.T) {
 		if got := s.has(s.hash("a")); got != known {
 			t.Errorf("after %s: known: %t, want %t", after, got, known)
 		}
-		s = newNames(1000) // nobody asks in between
+		s = newNames(1000) // no calls in between
 		s.turn(start)
 		s.add(s.hash("a"), start)
 		s.turn(start.Add(after))
@@ -186,7 +185,7 @@ func TestNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// However many names come, memory is bounded, and nearly all that are new look so.
+// Memory is bounded, however many names come, and nearly all new names look new.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int64{1, 1000, 100_000} {
@@ -214,7 +213,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A reload of the file gives a token nothing back. New limits do.
+// Reloading the file does not refill a token's allowance. New limits do.
 func TestQuotasOutliveAReload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,23 +13,23 @@ type Scope string
 const (
 	Publish Scope = "publish" // count
 	Read    Scope = "read"    // totals
-	Metrics Scope = "metrics" // what the process says about itself
-	Admin   Scope = "admin"   // change, copy and correct what was counted
+	Metrics Scope = "metrics" // the process's metrics
+	Admin   Scope = "admin"   // change, copy and correct counted data
 )
 
-// Scopes is all of them.
+// Scopes returns all of them.
 func Scopes() []Scope { return []Scope{Publish, Read, Metrics, Admin} }
 
 func checkScopes(scopes []Scope) error {
 	if len(scopes) == 0 {
-		return fmt.Errorf("scopes: none is there (limit: %s)", join(Scopes(), ", "))
+		return fmt.Errorf("scopes: the list is empty (limit: %s)", join(Scopes(), ", "))
 	}
 	for i, s := range scopes {
 		if !slices.Contains(Scopes(), s) {
-			return fmt.Errorf("scopes: number %d is no scope (limit: %s)", i+1, join(Scopes(), ", "))
+			return fmt.Errorf("scopes: number %d is not a scope (limit: %s)", i+1, join(Scopes(), ", "))
 		}
 		if slices.Contains(scopes[:i], s) {
-			return fmt.Errorf("scopes: %s stands twice", s)
+			return fmt.Errorf("scopes: %s is listed twice", s)
 		}
 	}
 	return nil
@@ -43,8 +43,8 @@ func join(scopes []Scope, between string) string {
 	return strings.Join(texts, between)
 }
 
-// A Need is what a route asks of its callers. The zero Need is none: a route that was
-// given no thought cannot be registered.
+// A Need is the right that a route requires of its callers. The zero Need is invalid, so a route
+// without a Need cannot be registered.
 type Need struct {
 	scope      Scope
 	anyone     bool
@@ -54,21 +54,21 @@ type Need struct {
 // Anyone is the need of routes that everybody may call, with or without a token.
 var Anyone = Need{anyone: true}
 
-// Whole is the need of a route that is about more than counters it could check one by
-// one: callers that are limited to prefixes are refused.
+// Whole is the need of a route that concerns more than single counters. It refuses callers that are
+// limited to prefixes.
 func Whole(s Scope) Need { return Need{scope: s} }
 
-// PerCounter is the need of a route that shows or changes no counter without asking
-// Caller.Check or Caller.Ranges. Where the pattern holds {name}, the router asks.
+// PerCounter is the need of a route that calls Caller.Check or Caller.Ranges for each counter that it
+// shows or changes. If the pattern contains {name}, the router checks that counter.
 func PerCounter(s Scope) Need { return Need{scope: s, perCounter: true} }
 
-// Valid reports whether n is one of those above.
+// Valid reports whether n is one of the needs above.
 func (n Need) Valid() bool { return n.anyone || slices.Contains(Scopes(), n.scope) }
 
 // ForAnyone reports whether everybody may call.
 func (n Need) ForAnyone() bool { return n.anyone }
 
-// Scope is what a caller must have; empty for Anyone.
+// Scope returns the scope that a caller must have; "" for Anyone.
 func (n Need) Scope() Scope { return n.scope }
 
 // PerCounter reports whether callers that are limited to prefixes may call.

@@ -15,10 +15,10 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// mark begins every token, so that people and scanners know one where it should not be.
+// mark begins every token, so that people and scanners recognise a misplaced one.
 const mark = "cmtok_"
 
-// maxSecret is the longest text that is looked at as a token; ours have 49 bytes.
+// maxSecret is the longest text that is checked as a token; tokens have 49 bytes.
 const maxSecret = 256
 
 // A Token is a line of the file.
@@ -29,11 +29,11 @@ type Token struct {
 	Expires  time.Time // zero: never
 	Limits   Limits    // zero: none
 	hash     [sha256.Size]byte
-	quota    *quota // of a token in force that has limits
+	quota    *quota // of a current token that has limits
 }
 
-// New makes a token. The secret is what its owner sends, and is kept nowhere. The error
-// says what of t can be in no file.
+// New makes a token. The secret is for its owner, and is stored nowhere. The error says which field of
+// t is invalid.
 func New(t Token) (secret string, token Token, err error) {
 	if err := t.check(); err != nil {
 		return "", Token{}, err
@@ -47,8 +47,7 @@ func New(t Token) (secret string, token Token, err error) {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// check tells nothing of what the fields hold: one of them may be a secret that was put
-// in the wrong place.
+// check returns an error that quotes no field: one of them may be a misplaced secret.
 func (t Token) check() error {
 	if !nameForm.MatchString(t.Name) {
 		return fmt.Errorf("name: must be 1 to 64 of A-Z a-z 0-9 . _ -")
@@ -65,15 +64,15 @@ func (t Token) check() error {
 	return checkPrefixes(t.Prefixes)
 }
 
-// maxPrefixes bounds what is compared for each counter of a request.
+// maxPrefixes bounds the comparisons for each counter of a request.
 const maxPrefixes = 100
 
 func checkPrefixes(prefixes []string) error {
 	switch {
 	case prefixes != nil && len(prefixes) == 0:
-		return fmt.Errorf("prefixes: are empty; leave the field out for all counters")
+		return fmt.Errorf("prefixes: the list is empty; leave the field out for all counters")
 	case len(prefixes) > maxPrefixes:
-		return fmt.Errorf("prefixes: are %d (limit: %d)", len(prefixes), maxPrefixes)
+		return fmt.Errorf("prefixes: there are %d (limit: %d)", len(prefixes), maxPrefixes)
 	}
 	for i, p := range prefixes {
 		switch {
@@ -84,7 +83,7 @@ func checkPrefixes(prefixes []string) error {
 		case !utf8.ValidString(p):
 			return fmt.Errorf("prefixes: number %d is not valid UTF-8", i+1)
 		case slices.Contains(prefixes[:i], p):
-			return fmt.Errorf("prefixes: number %d stands twice", i+1)
+			return fmt.Errorf("prefixes: number %d is listed twice", i+1)
 		}
 	}
 	return nil
@@ -109,8 +108,7 @@ func (t *Token) setHash(text string) error {
 
 var tokenForm = regexp.MustCompile(mark + `[A-Za-z0-9_-]+`)
 
-// Redact takes what looks like a token, or a piece of one, out of a text that people or
-// logs will see.
+// Redact replaces tokens, and pieces of tokens, in a text for people or logs.
 func Redact(text string) string {
 	if !strings.Contains(text, mark) { // nearly every text
 		return text

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// newToken makes a token that must be good.
+// newToken makes a valid token.
 func newToken(t *testing.T, token Token) (string, Token) {
 	t.Helper()
 	secret, token, err := New(token)
@@ -69,18 +69,18 @@ func TestNewRefuses(t *testing.T) {
 		"name: must be 1 to 64 of":                                          {Name: "a b", Scopes: []Scope{Read}},
 		"name: must be 1 to 64 of A-Z":                                      {Name: strings.Repeat("a", 65), Scopes: []Scope{Read}},
 		"name: looks like a token":                                          {Name: "cmtok_abc", Scopes: []Scope{Read}},
-		"scopes: none is there":                                             {Name: "a"},
-		"scopes: number 2 is no scope (limit: pub":                          {Name: "a", Scopes: []Scope{Read, "write"}},
-		"scopes: read stands twice":                                         {Name: "a", Scopes: []Scope{Read, Read}},
-		"prefixes: are empty":                                               {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{}},
+		"scopes: the list is empty":                                         {Name: "a"},
+		"scopes: number 2 is not a scope (limit: pub":                       {Name: "a", Scopes: []Scope{Read, "write"}},
+		"scopes: read is listed twice":                                      {Name: "a", Scopes: []Scope{Read, Read}},
+		"prefixes: the list is empty":                                       {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{}},
 		"prefixes: number 2 is empty":                                       {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", ""}},
 		"prefixes: number 1 is too long":                                    {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{strings.Repeat("a", 501)}},
 		"prefixes: number 1 is not valid UTF":                               {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"\xff"}},
-		"prefixes: number 2 stands twice":                                   {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", "a"}},
-		"prefixes: are 101":                                                 {Name: "a", Scopes: []Scope{Read}, Prefixes: many},
+		"prefixes: number 2 is listed twice":                                {Name: "a", Scopes: []Scope{Read}, Prefixes: []string{"a", "a"}},
+		"prefixes: there are 101":                                           {Name: "a", Scopes: []Scope{Read}, Prefixes: many},
 		"increments_per_second: must be an integer from 1 to 1000000000000": {Name: "a", Scopes: []Scope{Publish}, Limits: Limits{Increments: -1}},
 		"new_counters_per_hour: must be an integer from 1 to 10000000":      {Name: "a", Scopes: []Scope{Publish}, Limits: Limits{NewCounters: maxNewCounters + 1}},
-		"bytes_per_second: bounds counting, and the scopes lack publish":    {Name: "a", Scopes: []Scope{Read}, Limits: Limits{Bytes: 1}},
+		"bytes_per_second: limits counting, but the scopes lack publish":    {Name: "a", Scopes: []Scope{Read}, Limits: Limits{Bytes: 1}},
 	} {
 		secret, _, err := New(token)
 		if err == nil || !strings.Contains(err.Error(), want) || secret != "" {
@@ -89,8 +89,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What is wrong is named with its line, and what stands there is not: it may be a token
-// that somebody put in the wrong place.
+// Errors name the line but quote nothing of it: it may be a token that somebody put in the wrong place.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	secret, token := newToken(t, Token{Name: "a", Scopes: []Scope{Read}})
@@ -98,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 	change := func(old, with string) string { return strings.Replace(good, old, with, 1) }
 	hash := token.hashText()
 	for _, tc := range []struct{ text, want string }{
-		{good + "\n" + good, "line 2: hash: stands twice"},
+		{good + "\n" + good, "line 2: hash: is listed twice"},
 		{"\n#\n" + secret, "line 3: is not a JSON object"},
 		{`["` + secret + `"]`, "line 1: is not a JSON object"},
 		{change(hash, secret), "line 1: hash: must be sha256: and 64 hex digits"},
@@ -106,18 +105,18 @@ func TestParseRefuses(t *testing.T) {
 		{change(hash, hash[:len(hash)-1]), "hash: must be"},
 		{change(hash, hash+"0"), "hash: must be"},
 		{change(hash, hash[len("sha256:"):]), "hash: must be"},
-		{change(`"hash"`, `"Hash"`), "a field is not known"},
-		{change(`"hash"`, `"`+secret+`"`), "a field is not known"},
+		{change(`"hash"`, `"Hash"`), "unknown field"},
+		{change(`"hash"`, `"`+secret+`"`), "unknown field"},
 		{change(`"name":"a"`, `"name":"`+secret+`x"`), "name: looks like a token"},
-		{change(`"name":"a"`, `"name":"a","name":"b"`), "a field stands twice"},
+		{change(`"name":"a"`, `"name":"a","name":"b"`), "a field is given twice"},
 		{change(`"name":"a"`, `"name":7`), "name: is of the wrong type"},
 		{change(`"a"`, `"a b"`), "name: must be 1 to 64"},
-		{change(`["read"]`, `[]`), "scopes: none is there"},
+		{change(`["read"]`, `[]`), "scopes: the list is empty"},
 		{change(`["read"]`, `"read"`), "scopes: is of the wrong type"},
-		{change(`["read"]`, `["read","`+secret+`"]`), "scopes: number 2 is no scope"},
-		{change(`["read"]`, `["Read"]`), "scopes: number 1 is no scope"},
+		{change(`["read"]`, `["read","`+secret+`"]`), "scopes: number 2 is not a scope"},
+		{change(`["read"]`, `["Read"]`), "scopes: number 1 is not a scope"},
 		{change(`["read"]`, `["read"],"prefixes":null`), "prefixes: must be an array"},
-		{change(`["read"]`, `["read"],"prefixes":[]`), "prefixes: are empty"},
+		{change(`["read"]`, `["read"],"prefixes":[]`), "prefixes: the list is empty"},
 		{change(`["read"]`, `["read"],"prefixes":[null]`), "prefixes: number 1 is empty"},
 		{change(`["read"]`, `["read"],"prefixes":"`+secret+`"`), "prefixes: must be an array"},
 		{change(`["read"]`, `["read"],"expires":null`), "expires: must be like"},
@@ -127,7 +126,7 @@ func TestParseRefuses(t *testing.T) {
 		{change(`["read"]`, `["publish"],"bytes_per_second":"7"`), "bytes_per_second: must be an integer from 1"},
 		{change(`["read"]`, `["publish"],"new_counters_per_hour":1.5`), "new_counters_per_hour: must be an integer from 1"},
 		{change(`["read"]`, `["publish"],"new_counters_per_hour":10000001`), "new_counters_per_hour: must be an integer from 1 to 10000000"},
-		{change(`["read"]`, `["read"],"increments_per_second":7`), "increments_per_second: bounds counting"},
+		{change(`["read"]`, `["read"],"increments_per_second":7`), "increments_per_second: limits counting"},
 		{good + "}", "line 1: is not a JSON object"},
 		{strings.Repeat("#", maxFile+1), "it is over 1048576 bytes"},
 	} {

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// Why a token is not taken.
+// The reasons for refusing a token.
 var (
 	ErrUnknown = errors.New("this token is not known")
 	ErrExpired = errors.New("this token has expired")
 )
 
-// Tokens are those of a file, as it was when it last was good.
+// Tokens are the tokens of a file, from the last time that the file was valid.
 type Tokens struct {
 	path string
 	log  *slog.Logger
 	set  atomic.Pointer[tokenSet]
-	bad  atomic.Pointer[error] // what is wrong with the file now; nil for nothing
+	bad  atomic.Pointer[error] // the present error of the file; nil if it is valid
 
 	emptied atomic.Bool // the file was found without tokens, once so far
 }
@@ -37,7 +37,7 @@ type tokenSet struct {
 	tokens []Token
 }
 
-// Open reads a file. Watch keeps up with it. A nil log discards.
+// Open reads a file. Watch follows its changes. A nil log discards.
 func Open(path string, log *slog.Logger) (*Tokens, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -52,12 +52,12 @@ func Open(path string, log *slog.Logger) (*Tokens, error) {
 	return t, nil
 }
 
-// load returns was where the file has its text.
+// load returns was if the file has the same text.
 func load(path string, was *tokenSet) (*tokenSet, error) {
 	text, err := ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("there is no such file; `countmill token new` says what belongs into it")
+			err = errors.New("there is no such file; `countmill token new` prints a line for it")
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -73,33 +73,32 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 	return set, nil
 }
 
-// ReadFile reads a file of tokens. It refuses a file that other users can write: they could
-// add tokens of their own. It reads at most the largest allowed size, and nothing that could
-// block.
+// ReadFile reads a file of tokens. It refuses a file that other users can write, because they could add
+// tokens of their own. It reads at most the largest allowed size, and refuses files that could block.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, plain(err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no file")
+		return nil, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, plain(err)
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil { // that above may be of another file by now
+	if info, err = f.Stat(); err != nil { // the check above may have been of another file
 		return nil, plain(err)
 	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" { // which has no such modes
-		return nil, fmt.Errorf("its mode is %04o: others than its owner can write it: chmod go-w", mode)
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" { // Windows has no file modes
+		return nil, fmt.Errorf("its mode is %04o, so other users can write it: chmod go-w", mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	return text, plain(err)
 }
 
-// plain is the error without the path, which is said once.
+// plain returns the error without the path, which the message has already.
 func plain(err error) error {
 	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err
@@ -107,13 +106,13 @@ func plain(err error) error {
 	return err
 }
 
-// againAfter is how long a file has to be without tokens: an editor that saves may empty
-// it first. A guess.
+// againAfter is how long a file must be without tokens before that counts: an editor that saves may
+// empty it first. A guess.
 const againAfter = 500 * time.Millisecond
 
-// Watch reads the file again every so often until ctx ends. It is read, not asked for
-// its time: two versions can share a time and a size. A file that is not good changes
-// nothing but Err. A file without tokens, seen twice, againAfter apart, revokes all of them.
+// Watch reads the file every so often until ctx ends. It compares the text and not the time: two
+// versions can have the same time and size. An invalid file changes only Err. A file without tokens
+// revokes all of them, if it is still without tokens after againAfter.
 func (t *Tokens) Watch(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -139,7 +138,7 @@ func (t *Tokens) Reload(ctx context.Context) {
 	set, err := load(t.path, t.set.Load())
 	if err != nil {
 		if was := t.Err(); was == nil || was.Error() != err.Error() {
-			t.log.LogAttrs(ctx, slog.LevelError, "tokens not taken over, those of before stay in force",
+			t.log.LogAttrs(ctx, slog.LevelError, "token file is invalid, the previous tokens stay valid",
 				slog.Any("err", err), slog.Int("tokens", t.Len()))
 		}
 		t.bad.Store(&err)
@@ -155,20 +154,20 @@ func (t *Tokens) Reload(ctx context.Context) {
 		return
 	}
 	if !t.warnEmpty(ctx) {
-		t.log.LogAttrs(ctx, slog.LevelInfo, "tokens taken over", slog.Int("tokens", len(set.tokens)))
+		t.log.LogAttrs(ctx, slog.LevelInfo, "tokens reloaded", slog.Int("tokens", len(set.tokens)))
 	}
 }
 
-// warnEmpty logs and reports that no token is in force.
+// warnEmpty reports whether there is no token, and logs it.
 func (t *Tokens) warnEmpty(ctx context.Context) bool {
 	if t.Len() > 0 {
 		return false
 	}
-	t.log.LogAttrs(ctx, slog.LevelWarn, "the file holds no token, so every call is refused; `countmill token new` makes one")
+	t.log.LogAttrs(ctx, slog.LevelWarn, "the file contains no token, so every call is refused; `countmill token new` makes one")
 	return true
 }
 
-// Err says what is wrong with the file as it is now; nil for nothing.
+// Err returns the present error of the file; nil if it is valid.
 func (t *Tokens) Err() error {
 	if err := t.bad.Load(); err != nil {
 		return *err
@@ -176,11 +175,11 @@ func (t *Tokens) Err() error {
 	return nil
 }
 
-// Len is how many tokens are in force, expired ones included.
+// Len returns the number of tokens, including expired ones.
 func (t *Tokens) Len() int { return len(t.set.Load().tokens) }
 
-// Authenticate returns whose secret it is. The time it takes tells nothing of how much
-// of it is right.
+// Authenticate returns the caller with this secret. Its time does not depend on how much of the secret
+// is right.
 func (t *Tokens) Authenticate(secret string) (Caller, error) {
 	if len(secret) > maxSecret {
 		return Caller{}, ErrUnknown
@@ -196,7 +195,7 @@ func (t *Tokens) Authenticate(secret string) (Caller, error) {
 	return Caller{Name: found.Name, token: found, tokens: t}, nil
 }
 
-// find compares with every token, and every one to its end.
+// find compares with every token, and each of them completely.
 func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 	at := -1
 	for i := range s.tokens {
@@ -208,7 +207,7 @@ func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 	return &s.tokens[at]
 }
 
-// current reports whether the token is in force with the rights it had.
+// current reports whether the token is valid with the same rights.
 func (t *Tokens) current(token *Token) bool {
 	now := t.set.Load().find(token.hash)
 	return now != nil && (now == token || now.Line() == token.Line()) && !now.expired(time.Now())

@@ -79,8 +79,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		dir + "/none": "none: there is no such file; `countmill token new`",
-		dir:           "it is no file",
-		"/dev/zero":   "it is no file",
+		dir:           "it is not a regular file",
+		"/dev/zero":   "it is not a regular file",
 		bad:           "bad: line 1: is not a JSON object",
 	} {
 		if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -89,7 +89,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Changes are taken over, bad files are not, and the second is said once and loudly.
+// A changed file takes effect. An invalid one does not, and is logged once as an error.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	first, one := newToken(t, Token{Name: "one", Scopes: []Scope{Read}})
@@ -125,17 +125,17 @@ func TestReload(t *testing.T) {
 	if !taken(second) || ts.Err() == nil || !strings.Contains(ts.Err().Error(), "no such file") {
 		t.Errorf("without a file: taken %t, %v", taken(second), ts.Err())
 	}
-	write(t, path, two) // the same as before, and good again
+	write(t, path, two) // the same as before, and valid again
 	logged.Reset()
 	ts.Reload(t.Context())
 	ts.Reload(t.Context())
-	if !taken(second) || ts.Err() != nil || strings.Count(logged.String(), `level=INFO msg="tokens taken over"`) != 1 {
-		t.Errorf("mended: taken %t, %v, log %s", taken(second), ts.Err(), logged.String())
+	if !taken(second) || ts.Err() != nil || strings.Count(logged.String(), `level=INFO msg="tokens reloaded"`) != 1 {
+		t.Errorf("valid again: accepted %t, %v, log %s", taken(second), ts.Err(), logged.String())
 	}
 }
 
-// A file without tokens lets nobody in. A file that is empty only for a moment, while an
-// editor saves it, changes nothing.
+// A file without tokens lets nobody in. A file that is empty only for a moment, while an editor saves
+// it, changes nothing.
 func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "\n# all of them were taken back\n\n"} {
@@ -185,7 +185,7 @@ func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 			}
 			empty()
 			if again, err = Open(path, nil); err != nil || again.Len() != 0 {
-				t.Errorf("opened without tokens: %v, want that it lets nobody in", err)
+				t.Errorf("opened without tokens: %v, want every call refused", err)
 			}
 		})
 	}
@@ -195,7 +195,7 @@ func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 func TestFileThatOthersCanWrite(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
+		t.Skip("Windows has no file modes")
 	}
 	first, one := newToken(t, Token{Name: "one", Scopes: []Scope{Read}})
 	second, two := newToken(t, Token{Name: "two", Scopes: []Scope{Read}})
@@ -205,7 +205,7 @@ func TestFileThatOthersCanWrite(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("%s: its mode is %04o: others than its owner can write it: chmod go-w", path, mode)
+		want := fmt.Sprintf("%s: its mode is %04o, so other users can write it: chmod go-w", path, mode)
 		if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("at the start: got %v, want %q", err, want)
 		}
@@ -224,12 +224,12 @@ func TestFileThatOthersCanWrite(t *testing.T) {
 		}
 		ts.Reload(t.Context())
 		if _, err := ts.Authenticate(second); err != nil || ts.Err() != nil {
-			t.Errorf("%o: got %v, %v, want that it is taken over", mode, err, ts.Err())
+			t.Errorf("%o: got %v, %v, want the new tokens", mode, err, ts.Err())
 		}
 	}
 }
 
-// A version of the same size and time is seen too.
+// A new version of the same size and time takes effect too.
 func TestWatchSeesWhatTimesDoNotShow(t *testing.T) {
 	t.Parallel()
 	first, one := newToken(t, Token{Name: "a", Scopes: []Scope{Read}})
@@ -247,7 +247,7 @@ func TestWatchSeesWhatTimesDoNotShow(t *testing.T) {
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
 		if _, err := ts.Authenticate(first); err == nil {
-			t.Error("the token that was taken out is still taken")
+			t.Error("the removed token is still accepted")
 		}
 		if _, err := ts.Authenticate(second); err != nil {
 			t.Errorf("the new token: %v", err)
@@ -255,7 +255,7 @@ func TestWatchSeesWhatTimesDoNotShow(t *testing.T) {
 	})
 }
 
-// A stream asks whether its token is still what it was.
+// A stream asks whether its token is still valid with the same rights.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

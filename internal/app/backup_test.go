@@ -110,7 +110,7 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	query = ""
 	check(r, `{"dir":"copy"}`, 400, "it is not empty")
 	check(r, `{"dir":"/etc"}`, 400, "it is not below "+root)
-	check(r, `{"dir":"no/such"}`, 400, "there is no no")
+	check(r, `{"dir":"no/such"}`, 400, "no does not exist")
 	made, err := os.ReadDir(root)
 	if err != nil || len(made) != 2 {
 		t.Errorf("what was refused left %v, %v", made, err)

@@ -12,13 +12,13 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Cut names the rule by which files are cut into blocks: a block ends before a row that
-// would make it hold more than maxRows rows, more than maxBytes of the file, or deltas
-// whose magnitudes sum to more than maxSum. It is a part of every block's name, as a block
-// that was cut by another rule is another block, and never changes without the rule.
+// Cut is the version of the rule that cuts files into blocks. A block ends before a row that would give
+// it more than maxRows rows, more than maxBytes of the file, or deltas whose magnitudes sum to more
+// than maxSum. Cut is a part of every block's name, because another rule makes other blocks. It changes
+// only together with the rule.
 const Cut = 1
 
-// The limits of Cut 1. A request of a block has at most half the bytes that a server takes.
+// The limits of Cut 1. A block's request has at most half the bytes that a server accepts.
 const (
 	maxRows  = 10_000
 	maxBytes = 1 << 20
@@ -29,7 +29,7 @@ const (
 type Block struct {
 	Number      int // from 0
 	First, Last int // lines
-	Rows        int // the bad ones as well
+	Rows        int // including the bad ones
 	Size        int // bytes of the file
 	Good        []countmill.Increment
 	Bad         []Row
@@ -38,11 +38,11 @@ type Block struct {
 // Blocks cuts the rows of a Reader.
 type Blocks struct {
 	rows *Reader
-	next *Row // read, and part of no block yet
+	next *Row // read, but in no block yet
 	n    int
 }
 
-// NewBlocks cuts what r reads from its first row on.
+// NewBlocks cuts the rows of r, from its first row on.
 func NewBlocks(r *Reader) *Blocks { return &Blocks{rows: r} }
 
 // Next returns the next block, and io.EOF after the last.
@@ -58,8 +58,8 @@ func (b *Blocks) Next() (*Block, error) {
 		if err != nil {
 			return nil, err
 		}
-		// An increment that is refused for its time or its id counts here as well: the
-		// cut must not depend on the clock.
+		// An increment that is refused because of its time or id counts here too: the cut must not
+		// depend on the clock.
 		magnitude := max(row.Inc.Delta, -row.Inc.Delta)
 		if block.Rows > 0 && (block.Rows == maxRows || block.Size+row.Size > maxBytes || sum+magnitude > maxSum) {
 			break
@@ -72,7 +72,7 @@ func (b *Blocks) Next() (*Block, error) {
 	return block, nil
 }
 
-// A name is what an increment with an id is known by.
+// A name identifies an increment with an id.
 type name struct{ counter, id string }
 
 func (b *Blocks) peek() (*Row, error) {
@@ -82,7 +82,7 @@ func (b *Blocks) peek() (*Row, error) {
 			return nil, err
 		}
 		if row.Inc.Delta > countmill.MaxDelta || row.Inc.Delta < -countmill.MaxDelta {
-			row.Inc.Delta = 0 // refused, and by any clock
+			row.Inc.Delta = 0 // refused at any time
 		}
 		b.next = &row
 	}
@@ -111,10 +111,10 @@ func (b *Block) add(row *Row, ids map[name]int64) {
 	b.Good = append(b.Good, row.Inc)
 }
 
-// Keyed is the body of a request with the block's Idempotency-Key: the increments without
-// ids, and how many they are. One of them says the time began unless it is younger: a
-// request is as old as its youngest increment, and one that is sent again beyond the
-// window is refused and never counted again.
+// Keyed returns the body of a request with the block's Idempotency-Key, and the number of its
+// increments: those without ids. One of them gets the time began, unless it is younger. A request is as
+// old as its youngest increment, so a copy that is sent after the window is refused and never counted
+// again.
 func (b *Block) Keyed(began time.Time) (body []byte, n int) {
 	for _, inc := range b.Good {
 		if inc.ID != "" {
@@ -129,9 +129,9 @@ func (b *Block) Keyed(began time.Time) (body []byte, n int) {
 	return body, n
 }
 
-// Identified is the body of a request without a key: the increments with ids. Each of them
-// keeps its time, or has the time began: in a request with a key it would be as young as
-// the youngest, and could be counted again where an older marker is forgotten.
+// Identified returns the body of a request without a key, and the number of its increments: those with
+// ids. Each increment keeps its time, or gets the time began. With a key all would be as young as the
+// youngest, and could be counted again after an older marker is forgotten.
 func (b *Block) Identified(began time.Time) (body []byte, n int) {
 	incs := b.WithIDs()
 	for _, inc := range incs {
@@ -143,7 +143,7 @@ func (b *Block) Identified(began time.Time) (body []byte, n int) {
 	return body, len(incs)
 }
 
-// WithIDs are the increments with ids, in the order of that body.
+// WithIDs returns the increments with ids, in the order of Identified.
 func (b *Block) WithIDs() (incs []countmill.Increment) {
 	for _, inc := range b.Good {
 		if inc.ID != "" {
@@ -166,11 +166,11 @@ func appendRow(b []byte, inc countmill.Increment) []byte {
 	return append(b, '}', '\n')
 }
 
-// appendText appends a JSON string. Names and ids are checked to be UTF-8.
+// appendText appends a JSON string. Names and ids were checked to be UTF-8.
 func appendText(b []byte, text string) []byte {
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
-		panic("rows: a name or an id that was checked is no UTF-8: " + strconv.Quote(text))
+		panic("rows: a checked name or id is not UTF-8: " + strconv.Quote(text))
 	}
 	return b
 }

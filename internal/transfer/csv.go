@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// columns is where the fields of a row stand in CSV; -1 for one that is not there.
+// columns has the positions of a row's fields in CSV; -1 for a missing one.
 type columns struct {
 	n                        int
 	counter, delta, id, time int
@@ -42,7 +42,7 @@ func parseHeader(text string) (*columns, error) {
 	return &columns{len(names), at["counter"], at["delta"], at["id"], at["time"]}, nil
 }
 
-// increment is what a line of CSV says.
+// increment reads a line of CSV.
 func (c *columns) increment(text string) (inc countmill.Increment, err error) {
 	row, err := fields(text)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *columns) increment(text string) (inc countmill.Increment, err error) {
 		}
 	}
 	if c.time >= 0 && row[c.time] != "" {
-		// JSON's reader is the one that knows what a time is.
+		// The JSON reader decides whether a time is valid.
 		timed, err := decode([]byte(`{"counter":"x","time":` + strconv.Quote(row[c.time]) + `}`))
 		if err != nil {
 			return inc, &countmill.FieldError{Field: "time", Problem: "is not a time", Limit: "as in RFC 3339, such as 2006-01-02T15:04:05Z"}
@@ -80,7 +80,7 @@ func parseDelta(text string) (int64, error) {
 	delta, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		delta = countmill.MaxDelta + 1 // and the check says so
+		delta = countmill.MaxDelta + 1 // out of range, which the check reports
 	case err != nil || text[0] == '+':
 		return 0, &countmill.FieldError{Field: "delta", Problem: fmt.Sprintf("%q is not an integer", shorten(text)), Limit: "-9007199254740991 to 9007199254740991, not 0"}
 	}
@@ -97,12 +97,12 @@ func fields(text string) ([]string, error) {
 	row, err := r.Read()
 	var syntax *csv.ParseError
 	if errors.As(err, &syntax) {
-		err = fmt.Errorf("is no CSV: %w", syntax.Err)
+		err = fmt.Errorf("is not valid CSV: %w", syntax.Err)
 	}
 	return slices.Clip(row), err
 }
 
-// shorten bounds what an error repeats.
+// shorten bounds the text that an error repeats.
 func shorten(text string) string {
 	const most = 64
 	if len(text) <= most {

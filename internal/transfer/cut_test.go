@@ -32,9 +32,8 @@ func cut(t *testing.T, text string, began time.Time) []*Block {
 	}
 }
 
-// The blocks of a file are for ever what they were: another cut under the same numbers
-// would count rows twice that are imported again, and lose others. Whoever has to change
-// these lines changes Cut.
+// The blocks of a file never change. With another cut under the same numbers, a second import of the
+// file would count some rows twice and lose others. If you must change these lines, change Cut.
 func TestCutIsFrozen(t *testing.T) {
 	t.Parallel()
 	row := func(counter string, delta int64) string {
@@ -44,7 +43,7 @@ func TestCutIsFrozen(t *testing.T) {
 	wide := strings.Repeat(row(strings.Repeat("n", 500), 1), 3_000) // of 525 bytes
 	heavy := strings.Repeat(row("h", countmill.MaxDelta), 1_000)    // 512 of them are below 2^62
 	swing := strings.Repeat(row("h", countmill.MaxDelta)+row("h", -countmill.MaxDelta), 300)
-	bad := strings.Repeat("nonsense\n", 9_999) + row("a", 1) + "more\n" // bad rows have their place
+	bad := strings.Repeat("nonsense\n", 9_999) + row("a", 1) + "more\n" // bad rows keep their place
 	huge := row("a", 1) + strings.Repeat("x", 3<<20) + "\n" + row("a", 1)
 	for name, test := range map[string]struct {
 		text string
@@ -67,7 +66,7 @@ func TestCutIsFrozen(t *testing.T) {
 	}
 }
 
-// A row that was young enough yesterday and is too old today keeps its place.
+// A row that is too old today keeps the place that it had yesterday.
 func TestCutDoesNotDependOnTheClock(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Format is how rows stand in a file.
+// A Format is the format of a file.
 type Format string
 
 // The formats.
@@ -16,8 +16,7 @@ const (
 	NDJSON Format = "ndjson"
 )
 
-// FormatOf returns the format that name says, or else the one that the file's name ends
-// in.
+// FormatOf returns the format called name, or if name is empty the format of the file's ending.
 func FormatOf(name, file string) (Format, error) {
 	switch format := Format(name); {
 	case format == CSV || format == NDJSON:
@@ -31,5 +30,5 @@ func FormatOf(name, file string) (Format, error) {
 	case ".ndjson", ".jsonl":
 		return NDJSON, nil
 	}
-	return "", fmt.Errorf("say csv or ndjson: the name %q does not end in .csv, .ndjson or .jsonl", file)
+	return "", fmt.Errorf("choose csv or ndjson: the name %q does not end in .csv, .ndjson or .jsonl", file)
 }

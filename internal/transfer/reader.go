@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// maxLine is the longest row, in bytes. The longest that can be right, with every
-// character escaped, is a tenth of it.
+// maxLine is the longest row, in bytes. The longest valid one, with every character escaped, has a
+// tenth of it.
 const maxLine = 64 << 10
 
 // A Row is one line of a file.
@@ -35,8 +35,8 @@ type Reader struct {
 	window  time.Duration
 }
 
-// NewReader reads r, which has to have a header where format is CSV. The times of rows are
-// judged as of began.
+// NewReader reads r. CSV must have a header. A row's age is its time before began; a row older than
+// window is bad.
 func NewReader(r io.Reader, format Format, began time.Time, window time.Duration) (*Reader, error) {
 	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), began: began, window: window}
 	if format != CSV {
@@ -55,8 +55,7 @@ func NewReader(r io.Reader, format Format, began time.Time, window time.Duration
 	return d, nil
 }
 
-// Next returns the next row, and io.EOF after the last. A row that is wrong is no error of
-// Next.
+// Next returns the next row, and io.EOF after the last. A bad row is not an error of Next: see Row.Err.
 func (d *Reader) Next() (Row, error) {
 	text, size, err := d.next()
 	if err != nil {
@@ -78,8 +77,7 @@ func (d *Reader) Next() (Row, error) {
 	return row, nil
 }
 
-// next is the next line that is not blank, without its end. It is valid until the next
-// call.
+// next returns the next line that is not blank, without its end. It is valid until the next call.
 func (d *Reader) next() (text []byte, size int, err error) {
 	for {
 		text, err := d.lines.ReadSlice('\n')
@@ -106,11 +104,11 @@ func (d *Reader) next() (text []byte, size int, err error) {
 	}
 }
 
-// farAhead is as late as times can be read: what is wrong with a row must not depend on
-// the clock, apart from its age, which Next judges.
+// farAhead is the latest readable time. A row must be good or bad whatever the clock shows, apart from
+// its age, which Next checks.
 var farAhead = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// decode is one object of JSON, as the server reads it.
+// decode reads one JSON object as the server does.
 func decode(text []byte) (countmill.Increment, error) {
 	incs, err := wire.DecodeJSON(text, wire.JSON, farAhead, math.MaxInt64)
 	if err != nil {

@@ -110,8 +110,8 @@ func TestBadRows(t *testing.T) {
 		{CSV, "a,1,,2026-01-10T1:00:00Z", "time is not a time"},
 		{CSV, "a,1,,2026-01-02T11:59:59Z", "time is beyond the deduplication window"},
 		{CSV, "a,1,,2026-01-10T12:05:01Z", "time is in the future"},
-		{CSV, `a"b,1,,`, "is no CSV"},
-		{CSV, `"a,1,,`, "is no CSV"},
+		{CSV, `a"b,1,,`, "is not valid CSV"},
+		{CSV, `"a,1,,`, "is not valid CSV"},
 		{CSV, long, "longer than a row can be"},
 		{NDJSON, `{"counter":"a","delta":0}`, "delta is 0"},
 		{NDJSON, `{"counter":"a","value":1}`, "is not a field"},
@@ -148,7 +148,7 @@ func TestBadHeaders(t *testing.T) {
 		"counter\n":              "must name the columns counter and delta",
 		"counter,delta,delta\n":  "names the column delta twice",
 		"\ncounter,delta,note\n": `line 2: "note" is not the name of a column`,
-		"\"counter,delta\n":      "the header is no CSV",
+		"\"counter,delta\n":      "the header is not valid CSV",
 		long(100) + ",delta\n":   "...",
 	} {
 		_, err := NewReader(strings.NewReader(text), CSV, began, window)
@@ -162,7 +162,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 
 func TestReadErrorIsNoEnd(t *testing.T) {
 	t.Parallel()
-	away := errors.New("the disk is away")
+	away := errors.New("the disk is unavailable")
 	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, began, window)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestFormatOf(t *testing.T) {
 	}
 }
 
-// What Writer writes, Reader reads back to the same totals.
+// Reader reads the rows of Writer back to the same totals.
 func TestTotalsComeBack(t *testing.T) {
 	t.Parallel()
 	totals := map[string]int64{
@@ -248,7 +248,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-// What is sent for a row is what the server reads as the same increment.
+// The server reads the same increment from a request body as Reader from the row.
 func TestBodiesSayWhatRowsSay(t *testing.T) {
 	t.Parallel()
 	const text = `{"counter":"a\u0022\u2028\\","delta":5}
@@ -281,8 +281,8 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 	}
 }
 
-// All parts of a keyed request are as young as its youngest increment: so the time on one
-// row makes the whole of it refusable beyond the deduplication window.
+// All parts of a keyed request are as young as its youngest increment. So a time on one row is enough
+// to make the whole request too old for the deduplication window.
 func TestOneTimeIsEnough(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

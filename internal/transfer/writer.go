@@ -15,18 +15,18 @@ type Writer struct {
 	csv *csv.Writer // nil for NDJSON
 }
 
-// NewWriter writes to w; the header of CSV at once.
+// NewWriter writes to w. It writes the header of CSV at once.
 func NewWriter(w io.Writer, format Format) *Writer {
 	out := &Writer{buf: bufio.NewWriterSize(w, 64<<10)}
 	if format == CSV {
 		out.csv = csv.NewWriter(out.buf)
-		_ = out.csv.Write([]string{"counter", "delta"}) // Flush tells its error, and that of all below
+		_ = out.csv.Write([]string{"counter", "delta"}) // Flush returns the first error of all writes
 	}
 	return out
 }
 
-// Total writes a counter's total, in several rows where it is beyond what one increment
-// may add, and returns how many. For 0 that is none.
+// Total writes a counter's total and returns the number of rows. A total beyond one increment's limit
+// takes several rows; 0 takes none.
 func (w *Writer) Total(counter string, total int64) (int, error) {
 	n := 0
 	for ; total != 0; n++ {
@@ -48,7 +48,7 @@ func (w *Writer) Increment(inc countmill.Increment) error {
 	return err
 }
 
-// Flush writes what is still held.
+// Flush writes buffered rows, and returns the first error.
 func (w *Writer) Flush() error {
 	if w.csv != nil {
 		w.csv.Flush()

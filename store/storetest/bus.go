@@ -14,28 +14,25 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A Bus is what RunBus tests: both ends, and what the backend promises beyond the
-// minimum.
+// A Bus is the input of RunBus: both ends of a bus, and the backend's promises beyond the minimum.
 type Bus struct {
 	Publisher  message.Publisher
 	Subscriber message.Subscriber
-	// Topic is the test's own.
+	// Topic belongs to the test alone.
 	Topic string
 
-	// WaitsForAck: Publish returns when the message was settled, with an error after a
-	// nack.
+	// WaitsForAck: Publish returns when the message was settled, with an error after a nack.
 	WaitsForAck bool
-	// Redelivers: a message comes again after a nack.
+	// Redelivers: after a nack the message is delivered again.
 	Redelivers bool
-	// AnswersClosed: Publish on a closed bus returns an error that matches
-	// countmill.ErrClosed.
+	// AnswersClosed: Publish on a closed bus returns an error that matches countmill.ErrClosed.
 	AnswersClosed bool
 	// Wait is how long a message may take. Default two minutes: longer than any machine needs.
 	Wait time.Duration
 }
 
-// RunBus tests a bus for what countmill asks of it. Each call of open returns a bus
-// with a topic of its own; RunBus closes it.
+// RunBus tests that a bus does everything that countmill needs. Each call of open returns a bus with a
+// topic of its own; RunBus closes it.
 func RunBus(t *testing.T, open func(t *testing.T) Bus) {
 	for name, test := range map[string]func(*busTest){
 		"ContentIsUnchanged":      (*busTest).contentIsUnchanged,
@@ -87,8 +84,8 @@ func (b *busTest) close() {
 	b.publishing.Wait()
 }
 
-// publish sends in the background, as a bus may answer only after the ack, and hands
-// the answer to check.
+// publish sends in the background, because a bus may answer only after the ack. It passes the answer to
+// check.
 func (b *busTest) publish(m *message.Message, check func(error)) {
 	b.publishing.Go(func() { check(b.Publisher.Publish(b.Topic, m)) })
 }
@@ -203,8 +200,7 @@ func (b *busTest) concurrentPublishers() {
 	b.publishing.Wait()
 }
 
-// closeEndsTheChannel also with a message held: a stop in the wrong order is an error,
-// not a hang.
+// closeEndsTheChannel, even with a held message: a stop in the wrong order is an error, not a hang.
 func (b *busTest) closeEndsTheChannel() {
 	b.publish(message.NewMessage("held", nil), func(err error) {
 		if b.WaitsForAck && !errors.Is(err, countmill.ErrClosed) {

@@ -14,9 +14,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// RunCache holds a cache to everything that the reader relies on. open returns a cache
-// for each test in which no other test's counters can be seen; it must not forget
-// anything by itself while a test runs.
+// RunCache tests that a cache does everything that the reader relies on. open returns a cache for each
+// test, without the counters of other tests. The cache must not evict anything while a test runs.
 func RunCache(t *testing.T, open func(t *testing.T) store.Cache) {
 	for _, test := range []struct {
 		name string
@@ -38,7 +37,7 @@ func RunCache(t *testing.T, open func(t *testing.T) store.Cache) {
 	}
 }
 
-// Whoever finds that a total is wrong has it dropped.
+// A caller who finds that a total is wrong can drop it.
 func testDropForgets(t *testing.T, c store.Cache) {
 	dropper, ok := c.(interface {
 		Drop(ctx context.Context, counters []string) error
@@ -58,7 +57,7 @@ func testDropForgets(t *testing.T, c store.Cache) {
 	}
 	set(t, c, time.Minute, cached("a", 3, now))
 	if got := get(t, c, "a"); len(got) != 1 || got[0].Total != 3 {
-		t.Errorf("set again: %v, want 3, though what was dropped was later", got)
+		t.Errorf("set again: %v, want 3, although the dropped total was later", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -138,7 +137,7 @@ func testConcurrentSetsKeepTheLatest(t *testing.T, c store.Cache) {
 		wg.Go(func() {
 			for round := range rounds {
 				n := round*setters + i
-				// An error is a miss to the reader; the last Set of all must then be repeated.
+				// The reader treats an error as a miss. The last Set must then be repeated.
 				for range 100 {
 					if c.Set(t.Context(), []store.CachedTotal{cached("a", int64(n), now.Add(time.Duration(n)*time.Millisecond))}, time.Minute) == nil {
 						break

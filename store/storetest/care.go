@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testAnnounceReplaces(t *testing.T, su *suite) {
+func testBeatReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
 	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
@@ -53,9 +53,9 @@ func testCheckIsFine(t *testing.T, su *suite) {
 		if err != nil {
 			t.Errorf("Check of a new store: %v", err)
 		}
-		// The deduplication window is judged by it. Zero says that it is the machine's own clock.
+		// The deduplication window depends on it. Zero means the machine's own clock.
 		if after := readTime(t, s); !at.IsZero() && (at.Before(before) || at.After(after)) {
-			t.Errorf("Check says that it is %s, between reads as of %s and %s", at, before, after)
+			t.Errorf("Check returned the time %s, between reads at %s and %s", at, before, after)
 		}
 		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
 	}
@@ -72,14 +72,14 @@ func readTime(t testing.TB, s store.Store) time.Time {
 	return v.ReadTime()
 }
 
-// calls is every call that takes a context, with arguments that a healthy store takes at about m.At.
+// calls returns every call that takes a context. A healthy store accepts their arguments at about m.At.
 func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) error {
 	first := func(_ any, err error) error { return err }
 	return map[string]func(ctx context.Context) error{
 		"Fold":           func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
 		"Applied":        func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
 		"Shards":         func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
-		"Raise":          func(ctx context.Context) error { return s.Grow(ctx, []store.Growth{{Counter: "a", Shards: 1}}) },
+		"Grow":           func(ctx context.Context) error { return s.Grow(ctx, []store.Growth{{Counter: "a", Shards: 1}}) },
 		"PutDeadLetters": func(ctx context.Context) error { return s.PutDeadLetters(ctx, []store.DeadLetter{letter("a")}) },
 		"Announce":       func(ctx context.Context) error { return s.Beat(ctx, store.Worker{ID: "a"}) },
 		"Check":          func(ctx context.Context) error { _, err := s.Check(ctx); return err },
@@ -120,7 +120,7 @@ func testCancelledContext(t *testing.T, su *suite) {
 			t.Errorf("%s with a context that has ended: got no error", name)
 		}
 		if name == "Fold" && certain(err) && len(applied(t, s, m.ID)) > 0 {
-			t.Errorf("Fold says that nothing was applied (%v), but it was", err)
+			t.Errorf("Fold returned that nothing was applied (%v), but it was applied", err)
 		}
 	}
 	marked := len(applied(t, s, m.ID))
@@ -141,8 +141,8 @@ func testCancelledContext(t *testing.T, su *suite) {
 	}
 }
 
-// After ErrNotApplied nothing is there, and nothing comes later. Folds wait for each other here,
-// and some of them not for long.
+// After ErrNotApplied nothing is there, and nothing appears later. Some of the folds here wait for
+// others only briefly.
 func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 	s := su.open(t)
 	var mu sync.Mutex
@@ -178,15 +178,15 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 	wg.Wait()
 	for _, id := range never {
 		if len(applied(t, s, id)) > 0 {
-			t.Errorf("Fold says %v, and the marker is there", store.ErrNotApplied)
+			t.Errorf("Fold returned %v, and the marker exists", store.ErrNotApplied)
 		}
 	}
 	if got := count(t, s, "a", 0); got != want {
-		t.Errorf("got %d, want %d: one for each fold but the %d that were not applied", got, want, len(never))
+		t.Errorf("got %d, want %d: one for each fold except the %d that were not applied", got, want, len(never))
 	}
 }
 
-// A role that still holds a closed store gets errors, not a panic and not an answer.
+// A role that still uses a closed store gets errors, neither a panic nor an answer.
 func testClosedStoreAnswersErrors(t *testing.T, su *suite) {
 	s := su.open(t)
 	v := s.View()
@@ -210,7 +210,7 @@ func testClosedStoreAnswersErrors(t *testing.T, su *suite) {
 
 func testReopen(t *testing.T, su *suite) {
 	if su.reopen == nil {
-		t.Skip("the store does not say that it is durable")
+		t.Skip("the store is not declared Durable")
 	}
 	s := su.open(t)
 	m := marker()
@@ -221,7 +221,7 @@ func testReopen(t *testing.T, su *suite) {
 			mustFold(t, s, commit(one(m), add("b", 0, wire.MaxSum)))
 		}
 		mustFold(t, s, commit(one(marker()), add("b", 0, wire.MaxSum)))
-		bury(t, s, letter(fmt.Sprint(round)))
+		put(t, s, letter(fmt.Sprint(round)))
 
 		s = su.reopen(t, s)
 		if got, want := sum(t, s, "a", 4), int64(6*(round+1)); got != want {

@@ -17,22 +17,22 @@ import (
 
 func testGrowCounterNeverLowers(t *testing.T, su *suite) {
 	s := su.open(t)
-	for _, step := range []struct{ raise, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
-		got, err := s.GrowCounter(t.Context(), "a", step.raise)
+	for _, step := range []struct{ shards, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
+		got, err := s.GrowCounter(t.Context(), "a", step.shards)
 		if got != step.want || err != nil {
-			t.Errorf("GrowCounter to %d: got %d, %v, want %d", step.raise, got, err, step.want)
+			t.Errorf("GrowCounter to %d: got %d, %v, want %d", step.shards, got, err, step.want)
 		}
 		if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{step.want, 0}) {
-			t.Errorf("after GrowCounter to %d: records name %v shards, want %d and 0", step.raise, got, step.want)
+			t.Errorf("after GrowCounter to %d: records name %v shards, want %d and 0", step.shards, got, step.want)
 		}
 	}
 	grow(t, s, store.Growth{Counter: "b", Shards: 20})
 	if got, err := s.GrowCounter(t.Context(), "b", 5); got != 20 || err != nil {
-		t.Errorf("GrowCounter of what an aggregator raised: got %d, %v, want 20", got, err)
+		t.Errorf("GrowCounter after an aggregator's growth: got %d, %v, want 20", got, err)
 	}
 }
 
-// A reset takes off what was folded by its look-up, and nothing that was folded later.
+// A reset removes the sum of its look-up, and nothing that was folded later.
 func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {
 	s := su.open(t)
 	grow(t, s, store.Growth{Counter: "a", Shards: 3}, store.Growth{Counter: "b", Shards: 1})
@@ -73,7 +73,7 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 	}
 	checkLook(t, s, "a", store.Sum{Exists: true, Sum: math.MinInt64/2 + 8, ResetState: store.ResetState{Baseline: math.MinInt64 / 2, ResetAt: done.At}})
 	if got := applied(t, s, first.ID); len(got) != 1 || got[0].ExpireAt.Before(first.ExpireAt) && got[0].At.Before(first.At) {
-		t.Errorf("its marker: got %v, want one of %s that is kept until %s", got, first.At, first.ExpireAt)
+		t.Errorf("its marker: got %v, want the marker of a reset by %s, kept until %s", got, first.At, first.ExpireAt)
 	}
 	none := resetOf("nobody's", look(t, s, "nobody's"))
 	done = reset(t, s, none)
@@ -82,12 +82,12 @@ func testResetIsIdempotent(t *testing.T, su *suite) {
 	again := resetOf("nobody's", look(t, s, "nobody's"))
 	again.ID = none.ID
 	if got := reset(t, s, again); !cmp.Equal(got, done, sameTimes) {
-		t.Errorf("a repeat after the counter came to be: got %+v, want %+v", got, done)
+		t.Errorf("a repeat after the counter was made: got %+v, want %+v", got, done)
 	}
 	checkLook(t, s, "nobody's", store.Sum{Exists: true, Sum: 1})
 }
 
-// A reset that has not seen the last one is refused, whichever looked later: its sum may be
+// A reset that has not seen the last reset is refused, whichever look-up was later: its sum may be
 // older than the baseline.
 func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	s := su.open(t)
@@ -102,7 +102,7 @@ func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	}
 	later := late
 	later.At = later.At.Add(time.Second)
-	for name, seen := range map[string]store.Sum{"looked before": early, "looked at the same time": late, "says that it looked later": later} {
+	for name, seen := range map[string]store.Sum{"looked before": early, "looked at the same time": late, "claims a later look-up": later} {
 		r := resetOf("a", seen)
 		if got, err := s.ResetCounter(t.Context(), r); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("one that %s: got %+v, %v, want ErrChanged", name, got, err)
@@ -114,8 +114,8 @@ func testResetSeesTheLastOne(t *testing.T, su *suite) {
 	checkLook(t, s, "a", store.Sum{Exists: true, Sum: 7, ResetState: store.ResetState{Baseline: 7, ResetAt: late.At}})
 }
 
-// The clock was ahead at the last reset, and is right again: the next ones work, and say what
-// the clock shows now.
+// The clock was ahead at the last reset, and is right again. The next resets work, and have the clock's
+// present time.
 func testResetAfterAClockAhead(t *testing.T, su *suite) {
 	s := su.open(t)
 	grow(t, s, store.Growth{Counter: "a", Shards: 1})
@@ -127,7 +127,7 @@ func testResetAfterAClockAhead(t *testing.T, su *suite) {
 	}
 	last := ahead.At
 	for n := range 3 {
-		grow(t, s, store.Growth{Counter: "a", Shards: 1}) // ends a delete
+		grow(t, s, store.Growth{Counter: "a", Shards: 1}) // ends the deletion
 		mustFold(t, s, commit(nil, add("a", 0, 4)))
 		seen := look(t, s, "a")
 		r := resetOf("a", seen)
@@ -150,7 +150,7 @@ func testResetAfterAClockAhead(t *testing.T, su *suite) {
 	}
 }
 
-// A reset does nothing on the word of a look-up that is too old or of another life.
+// A reset does nothing if its look-up is too old, or from an earlier life of the counter.
 func testResetRefusesOldLooks(t *testing.T, su *suite) {
 	s := su.open(t)
 	grow(t, s, store.Growth{Counter: "a", Shards: 1}, store.Growth{Counter: "full", Shards: 1})
@@ -166,10 +166,10 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 		reset store.ResetRequest
 		want  error
 	}{
-		"too old":         {change("a", func(s *store.Sum) { s.At = s.At.Add(-store.MaxLook - time.Second) }), store.ErrChanged},
-		"of another life": {change("a", func(s *store.Sum) { s.ResetAt = s.At.Add(-time.Second) }), store.ErrChanged},
-		"of one swept":    {change("c", func(s *store.Sum) { s.Exists = true }), store.ErrChanged},
-		"no difference":   {change("full", func(s *store.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
+		"too old":              {change("a", func(s *store.Sum) { s.At = s.At.Add(-store.MaxLook - time.Second) }), store.ErrChanged},
+		"from an earlier life": {change("a", func(s *store.Sum) { s.ResetAt = s.At.Add(-time.Second) }), store.ErrChanged},
+		"of a swept counter":   {change("c", func(s *store.Sum) { s.Exists = true }), store.ErrChanged},
+		"no difference":        {change("full", func(s *store.Sum) { s.Sum = math.MaxInt64 - 1 }), countmill.ErrOverflow},
 	} {
 		if got, err := s.ResetCounter(t.Context(), c.reset); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %+v, %v, want %v", name, got, err, c.want)
@@ -185,7 +185,7 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 	}
 }
 
-// Beside folds and raises every increment is either removed by one reset or in the total.
+// With concurrent folds and growths, each increment is either removed by one reset or in the total.
 func testResetsBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)
 	grow(t, s, store.Growth{Counter: "a", Shards: 4})
@@ -226,7 +226,7 @@ func testResetsBesideFolds(t *testing.T, su *suite) {
 
 func testReopenedResets(t *testing.T, su *suite) {
 	if su.reopen == nil {
-		t.Skip("not a store that lasts")
+		t.Skip("the store is not declared Durable")
 	}
 	s := su.open(t)
 	grow(t, s, store.Growth{Counter: "a", Shards: 2})
@@ -244,13 +244,13 @@ func testReopenedResets(t *testing.T, su *suite) {
 	}
 }
 
-// resetOf is a reset with an id of its own.
+// resetOf makes a reset with an id of its own.
 func resetOf(counter string, seen store.Sum) store.ResetRequest {
 	m := marker()
 	return store.ResetRequest{ID: newID(wire.ResetClass), Counter: counter, Look: seen, At: m.At, ExpireAt: m.ExpireAt}
 }
 
-// reset applies a reset, again where its outcome is not known.
+// reset applies a reset. It repeats the reset if its outcome is unknown.
 func reset(t testing.TB, s store.Store, r store.ResetRequest) (done store.ResetResult) {
 	t.Helper()
 	var err error
@@ -266,7 +266,7 @@ func reset(t testing.TB, s store.Store, r store.ResetRequest) (done store.ResetR
 	return done
 }
 
-// look is what the role looks up: record and shards in one view.
+// look reads the record and the shards in one view, as the role does.
 func look(t testing.TB, s store.Store, counter string) store.Sum {
 	t.Helper()
 	v := s.View()

@@ -12,8 +12,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Aggregators are told that a deleted counter has no record, and their raise makes it a
-// counter again.
+// For aggregators a deleted counter has no record, and their growth makes it exist again.
 func testDeleteEndsWithAGrowth(t *testing.T, su *suite) {
 	s := su.open(t)
 	deleteIt := func() store.Sum {
@@ -32,11 +31,11 @@ func testDeleteEndsWithAGrowth(t *testing.T, su *suite) {
 	grow(t, s, store.Growth{Counter: "a", Shards: 6})
 	mustFold(t, s, commit(nil, add("a", 5, 2)))
 	for name, back := range map[string]func(){
-		"Raise":           func() { grow(t, s, store.Growth{Counter: "a", Shards: 1}) },
-		"GrowCounter":     func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
-		"a fold's raises": func() { foldGrowth(t, s, "a") },
+		"Grow":             func() { grow(t, s, store.Growth{Counter: "a", Shards: 1}) },
+		"GrowCounter":      func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
+		"a fold's growths": func() { foldGrowth(t, s, "a") },
 	} {
-		if name == "a fold's raises" && !s.Limits().GrowsInFold {
+		if name == "a fold's growths" && !s.Limits().GrowsInFold {
 			continue
 		}
 		was := deleteIt()
@@ -58,11 +57,11 @@ func foldGrowth(t *testing.T, s store.Store, counter string) {
 	mustFold(t, s, c)
 }
 
-// A deleted counter goes with all its shards, when its time has come, unless it was counted
-// or raised since.
+// A sweep removes a deleted counter with all its shards when it is due, unless it was counted or grown
+// since.
 func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	s := su.open(t)
-	names := []string{"counted", "gone", "kept", "raised"}
+	names := []string{"counted", "gone", "kept", "regrown"}
 	for _, name := range names {
 		grow(t, s, store.Growth{Counter: name, Shards: 20})
 		mustFold(t, s, commit(nil, add(name, 0, 3), add(name, 19, 4)))
@@ -89,7 +88,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	}
 	sweep(time.Hour, 0)
 	mustFold(t, s, commit(nil, add("counted", 7, 1)))
-	grow(t, s, store.Growth{Counter: "raised", Shards: 20})
+	grow(t, s, store.Growth{Counter: "regrown", Shards: 20})
 	<-time.After(2 * time.Millisecond)
 	sweep(time.Microsecond, 1)
 	checkLook(t, s, "gone", store.Sum{})
@@ -100,7 +99,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	for _, r := range list(t, s, "", "", 10) {
 		listed = append(listed, r.Counter)
 	}
-	if diff := cmp.Diff([]string{"counted", "kept", "raised"}, listed); diff != "" {
+	if diff := cmp.Diff([]string{"counted", "kept", "regrown"}, listed); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
 	if got := look(t, s, "counted"); got.Sum-got.Baseline != 1 || !got.DeletedAt.IsZero() {
@@ -112,8 +111,7 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: 9})
 }
 
-// A fold beside a sweep comes before it or after it, and is never swept away with what it
-// added to.
+// A fold during a sweep comes before or after it. The sweep never removes the fold's increments.
 func testSweepBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)
 	for round := range max(su.rounds/20, 3) {

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// owning keeps settings of its own, and makes something else of a change than it should.
+// owning keeps settings of its own, and makes a wrong change of them.
 type owning struct {
 	*fakestore.Store
 	change func(before, after store.Settings) store.Settings
@@ -18,7 +18,7 @@ type owning struct {
 	own store.Settings
 }
 
-// settings makes stores that change what SetWindow makes of the settings.
+// settings makes stores in which change replaces the result of SetWindow.
 func settings(change func(before, after store.Settings) store.Settings) func(*fakestore.Store) store.Store {
 	return func(s *fakestore.Store) store.Store { return &owning{Store: s, change: change} }
 }
@@ -54,7 +54,7 @@ func (o *owning) SetWindow(ctx context.Context, window time.Duration) (store.Set
 	return o.own, nil
 }
 
-// counting takes every call for a change.
+// counting treats every call as a change.
 type counting struct {
 	*fakestore.Store
 	mu    sync.Mutex
@@ -86,7 +86,7 @@ func (c *counting) SetWindow(ctx context.Context, window time.Duration) (store.S
 	return set, err
 }
 
-// stale goes by settings that it read before.
+// stale uses settings that it read before.
 type stale struct {
 	*fakestore.Store
 	keeps bool // the first settings that it read
@@ -120,7 +120,7 @@ func (s *stale) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	if err != nil {
 		return store.Settings{}, err
 	}
-	time.Sleep(time.Millisecond) // others read it too
+	time.Sleep(time.Millisecond) // others read them too
 	next := checked.Settings.Changed(window, s.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 
 const defectEnv = "COUNTMILL_BACKENDTEST_DEFECT"
 
-// A defect is how a store is wrong, with the test of the suite that has to see it.
+// A defect is a wrong store, and the test of the suite that must fail on it.
 type defect struct {
 	caught string
 	make   func(s *fakestore.Store) store.Store
@@ -30,7 +30,7 @@ type defect struct {
 	forget func(s *fakestore.Store) // removes markers
 }
 
-// remove has the store remove its markers.
+// remove makes the store remove its markers.
 func (d *defect) remove(_ *testing.T, s store.Store) {
 	if d.forget == nil {
 		below(s).Forget()
@@ -39,7 +39,7 @@ func (d *defect) remove(_ *testing.T, s store.Store) {
 	d.forget(below(s))
 }
 
-// below is the store that a defective one is made of.
+// below returns the fake store inside a defective one.
 func below(s store.Store) *fakestore.Store {
 	if b, ok := s.(interface{ below() *fakestore.Store }); ok {
 		return b.below()
@@ -47,11 +47,11 @@ func below(s store.Store) *fakestore.Store {
 	return s.(*fakestore.Store)
 }
 
-// defects are stores that are wrong in one way each.
+// Each store of defects is wrong in one way.
 var defects = map[string]*defect{
 	"reads unpinned":      {caught: "ViewIsPinned", opts: fakestore.Options{Unpinned: true}},
 	"reads half a commit": {caught: "CommitIsAtomicForReaders", make: splitAdds},
-	"applies beside an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	"applies despite an existing marker": {caught: "MarkerExistsAppliesNothing", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 		folded, err := s.Fold(ctx, c)
 		if errors.Is(err, store.ErrMarkerExists) && len(c.Markers) > 1 {
 			_, _ = s.Fold(ctx, &store.Commit{Adds: c.Adds})
@@ -60,47 +60,47 @@ var defects = map[string]*defect{
 	})},
 	"checks markers, then acts": {caught: "OneOfManyWins", make: folds(checkThenAct), opts: slow},
 	"loses an add in a hundred": {caught: "ConcurrentFoldsSum", make: loseSome},
-	"takes one less than its limit": {caught: "FoldTakesLimits", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	"accepts one less than its limit": {caught: "FoldTakesLimits", make: folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 		if c.Entities() >= s.Limits().Entities {
 			return store.CommitResult{}, store.ErrRefused
 		}
 		return s.Fold(ctx, c)
 	})},
-	"keeps one tally for all shards":    {caught: "FoldTellsOfShards", make: tellsAll},
-	"tells of folds that were refused":  {caught: "FoldTellsOfShards", make: tellsRefused},
-	"tells what the last one knew":      {caught: "FoldTellsOfShards", make: tellsLast},
-	"cleans paths":                      {caught: "FoldTakesAnyName", make: folds(cleanNames)},
-	"denies what it applied":            {caught: "NotAppliedAppliesNothing", make: folds(deny)},
-	"ignores the context":               {caught: "CancelledContext", make: folds(ignoreContext)},
-	"keeps the caller's slice":          {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) store.Store { return &lazy{Store: s} }},
-	"forgets microseconds":              {caught: "AppliedFindsWhatWasWritten", make: func(s *fakestore.Store) store.Store { return coarse{s} }},
-	"lowers records":                    {caught: "RaiseNeverLowers", make: func(s *fakestore.Store) store.Store { return &lowering{s, map[string]int{}} }},
-	"raises before it folds":            {caught: "FoldRaises", make: folds(raiseFirst), opts: fakestore.Options{GrowsInFold: true}},
-	"folds and does not raise":          {caught: "FoldRaises", make: folds(foldOnly), opts: fakestore.Options{GrowsInFold: true}},
-	"shows overflows":                   {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
-	"claims to be newer":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
-	"goes back with its clock":          {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) store.Store { return &turning{Store: s} }},
-	"claims to be older":                {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
-	"lists one too many":                {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
-	"buries anew":                       {caught: "BuryIsIdempotent", make: func(s *fakestore.Store) store.Store { return &gravedigger{Store: s} }},
-	"discards nothing":                  {caught: "DiscardRemoves", make: func(s *fakestore.Store) store.Store { return keeping{s} }},
-	"discards all before":               {caught: "DiscardRemoves", make: func(s *fakestore.Store) store.Store { return purging{s} }},
-	"finds other letters":               {caught: "DeadByKeyFinds", make: func(s *fakestore.Store) store.Store { return shuffling{s} }},
-	"loses shards at the end of a page": {caught: "ShardPages", make: func(s *fakestore.Store) store.Store { return forgetful{s} }},
-	"is empty when reopened":            {caught: "Reopen"},
-	"raises to less":                    {caught: "RaiseCounterNeverLowers", make: func(s *fakestore.Store) store.Store { return agreeing{s} }},
-	"resets again under an id":          {caught: "ResetIsIdempotent", make: resets(func(r *store.ResetRequest) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
-	"resets to what is there":           {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
-	"believes any look":                 {caught: "ResetRefusesOldLooks", make: resets(func(r *store.ResetRequest) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
-	"lets the last reset win":           {caught: "ResetSeesTheLastOne", make: resetUnseen},
-	"waits for a clock that was ahead":  {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) store.Store { return &waiting{Store: s} }},
-	"shows deleted records":             {caught: "DeleteEndsWithARaise", make: func(s *fakestore.Store) store.Store { return showing{s} }},
-	"sweeps at once":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return hasty{s} }},
-	"sweeps nothing":                    {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
-	"forgets resets":                    {caught: "ReopenedResets"},
-	"forgets the window":                {caught: "ReopenedSettings"},
-	"takes its window from nowhere":     {caught: "NewStoreHasItsWindow", opts: fakestore.Options{Window: time.Hour}},
-	"forgets the pace":                  {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings { x.Pace, x.PaceUntil = 0, time.Time{}; return x })},
+	"keeps one tally for all shards":     {caught: "FoldReportsShards", make: reportsAll},
+	"reports refused folds":              {caught: "FoldReportsShards", make: reportsRefused},
+	"reports the last known shards":      {caught: "FoldReportsShards", make: reportsLast},
+	"cleans paths":                       {caught: "FoldTakesAnyName", make: folds(cleanNames)},
+	"denies applied folds":               {caught: "NotAppliedAppliesNothing", make: folds(deny)},
+	"ignores the context":                {caught: "CancelledContext", make: folds(ignoreContext)},
+	"keeps the caller's slice":           {caught: "FoldKeepsNothing", make: func(s *fakestore.Store) store.Store { return &lazy{Store: s} }},
+	"forgets microseconds":               {caught: "AppliedFindsMarkers", make: func(s *fakestore.Store) store.Store { return coarse{s} }},
+	"lowers records":                     {caught: "GrowNeverLowers", make: func(s *fakestore.Store) store.Store { return &lowering{s, map[string]int{}} }},
+	"grows before it folds":              {caught: "FoldGrows", make: folds(growFirst), opts: fakestore.Options{GrowsInFold: true}},
+	"folds and does not grow":            {caught: "FoldGrows", make: folds(foldOnly), opts: fakestore.Options{GrowsInFold: true}},
+	"shows overflows":                    {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
+	"claims to be newer":                 {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
+	"goes back with its clock":           {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) store.Store { return &turning{Store: s} }},
+	"claims to be older":                 {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
+	"lists one too many":                 {caught: "ListPages", make: views(func(v *odd) { v.more = 1 })},
+	"stores letters again":               {caught: "PutDeadLettersIsIdempotent", make: func(s *fakestore.Store) store.Store { return &restoring{Store: s} }},
+	"discards nothing":                   {caught: "DeleteDeadLettersRemoves", make: func(s *fakestore.Store) store.Store { return keeping{s} }},
+	"discards all before":                {caught: "DeleteDeadLettersRemoves", make: func(s *fakestore.Store) store.Store { return purging{s} }},
+	"finds other letters":                {caught: "GetDeadLettersFinds", make: func(s *fakestore.Store) store.Store { return shuffling{s} }},
+	"loses shards at the end of a page":  {caught: "ShardPages", make: func(s *fakestore.Store) store.Store { return forgetful{s} }},
+	"is empty when reopened":             {caught: "Reopen"},
+	"grows to less":                      {caught: "GrowCounterNeverLowers", make: func(s *fakestore.Store) store.Store { return agreeing{s} }},
+	"repeats resets with one id":         {caught: "ResetIsIdempotent", make: resets(func(r *store.ResetRequest) { r.ID[0]++; r.ID[15] += byte(r.Look.At.UnixMicro()) })},
+	"resets to the present sum":          {caught: "ResetTakesOffWhatItSaw", make: resetToPresent},
+	"believes any look-up":               {caught: "ResetRefusesOldLooks", make: resets(func(r *store.ResetRequest) { r.Look.At, r.Look.ResetAt = time.Now(), time.Time{} })},
+	"lets the last reset win":            {caught: "ResetSeesTheLastOne", make: resetUnseen},
+	"waits for a clock that was ahead":   {caught: "ResetAfterAClockAhead", make: func(s *fakestore.Store) store.Store { return &waiting{Store: s} }},
+	"shows deleted records":              {caught: "DeleteEndsWithAGrowth", make: func(s *fakestore.Store) store.Store { return showing{s} }},
+	"sweeps at once":                     {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return hasty{s} }},
+	"sweeps nothing":                     {caught: "SweepRemovesDeletedCounters", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
+	"forgets resets":                     {caught: "ReopenedResets"},
+	"forgets the window":                 {caught: "ReopenedSettings"},
+	"has another window than configured": {caught: "NewStoreHasItsWindow", opts: fakestore.Options{Window: time.Hour}},
+	"forgets the pace":                   {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings { x.Pace, x.PaceUntil = 0, time.Time{}; return x })},
 	"goes back when the window grows": {caught: "WindowChanges", make: settings(func(_, x store.Settings) store.Settings {
 		x.ForgetBefore, x.Pace, x.PaceUntil = x.Since.Add(-x.Window), 0, time.Time{}
 		return x
@@ -114,23 +114,22 @@ var defects = map[string]*defect{
 	"dates a change by another clock": {caught: "WindowChanges", make: settings(func(before, x store.Settings) store.Settings {
 		return before.Changed(x.Window, x.Since.Add(30*24*time.Hour))
 	})},
-	"counts every call":               {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) store.Store { return &counting{Store: s} }},
-	"sets any window":                 {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
-	"sets what it read before":        {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) store.Store { return &stale{Store: s} }, opts: slow},
-	"remembers what it was told":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) store.Store { return &stale{Store: s, keeps: true} }},
-	"expires markers an hour early":   {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
-	"keeps markers for ever":          {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
-	"drops markers by the clock":      {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
-	"draws its identity at each open": {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
-	"has everybody's identity":        {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, everybody} }},
-	"believes the clock":              {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"counts every call":                 {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) store.Store { return &counting{Store: s} }},
+	"sets any window":                   {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"sets settings that it read before": {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) store.Store { return &stale{Store: s} }, opts: slow},
+	"remembers the first settings":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) store.Store { return &stale{Store: s, keeps: true} }},
+	"expires markers an hour early":     {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
+	"keeps markers for ever":            {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
+	"drops markers by the clock":        {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
+	"draws its identity at each open":   {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
+	"has everybody's identity":          {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, everybody} }},
+	"believes the clock":                {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
-// slow gives a defect between two calls the time that it has in a real store.
+// slow gives a defect that acts between two calls as much time as a real store would.
 var slow = fakestore.Options{Latency: 50 * time.Microsecond}
 
-// TestSuiteSeesDefects runs the suite on each defective store in another process, where
-// it has to fail.
+// TestSuiteSeesDefects runs the suite on each defective store in another process, where it must fail.
 func TestSuiteSeesDefects(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()
@@ -194,14 +193,13 @@ func folds(fold foldFunc) func(*fakestore.Store) store.Store {
 	return func(s *fakestore.Store) store.Store { return folding{s, fold} }
 }
 
-// splitting shows half of its first commit until a view that saw it is closed, or for half a
-// minute, if nobody looks.
+// splitting shows half of its first commit until a view that saw it is closed, or for half a minute.
 type splitting struct {
 	*fakestore.Store
 	once sync.Once
 
 	mu   sync.Mutex
-	seen time.Time // the newest moment that a closed view showed
+	seen time.Time // the latest moment of a closed view
 }
 
 func splitAdds(s *fakestore.Store) store.Store { return &splitting{Store: s} }
@@ -230,15 +228,15 @@ func (s *splitting) saw(at time.Time) bool {
 	return !s.seen.Before(at)
 }
 
-func (s *splitting) View() store.View { return telling{s.Store.View(), s} }
+func (s *splitting) View() store.View { return reporting{s.Store.View(), s} }
 
-// telling says what it showed when it is closed.
-type telling struct {
+// reporting reports its moment when it is closed.
+type reporting struct {
 	store.View
 	store *splitting
 }
 
-func (v telling) Close() {
+func (v reporting) Close() {
 	at := v.ReadTime()
 	v.View.Close()
 	v.store.mu.Lock()
@@ -248,7 +246,7 @@ func (v telling) Close() {
 	}
 }
 
-func raiseFirst(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+func growFirst(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 	if err := s.Grow(ctx, c.Growths); err != nil {
 		return store.CommitResult{}, err
 	}
@@ -272,7 +270,7 @@ func checkThenAct(ctx context.Context, s *fakestore.Store, c *store.Commit) (sto
 	return folded, err
 }
 
-// deny takes the end of a context for a fold that never began.
+// deny treats the end of a context as proof that the fold never began.
 func deny(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 	folded, err := s.Fold(context.WithoutCancel(ctx), c)
 	if ctx.Err() != nil {
@@ -297,7 +295,7 @@ func loseSome(s *fakestore.Store) store.Store {
 	}}
 }
 
-// turning shows the time by a clock that is set.
+// turning uses a clock that a test sets.
 type turning struct {
 	*fakestore.Store
 	off atomic.Int64
@@ -312,7 +310,7 @@ type turned struct {
 
 func (v turned) ReadTime() time.Time { return v.View.ReadTime().Add(time.Duration(v.store.off.Load())) }
 
-func tellsAll(s *fakestore.Store) store.Store {
+func reportsAll(s *fakestore.Store) store.Store {
 	n := int64(0)
 	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 		folded, err := s.Fold(ctx, c)
@@ -324,7 +322,7 @@ func tellsAll(s *fakestore.Store) store.Store {
 	}}
 }
 
-func tellsLast(s *fakestore.Store) store.Store {
+func reportsLast(s *fakestore.Store) store.Store {
 	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 		folded, err := s.Fold(ctx, c)
 		if c.KnownShards != nil {
@@ -336,7 +334,7 @@ func tellsLast(s *fakestore.Store) store.Store {
 	}}
 }
 
-func tellsRefused(s *fakestore.Store) store.Store {
+func reportsRefused(s *fakestore.Store) store.Store {
 	return folding{s, func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
 		folded, err := s.Fold(ctx, c)
 		if errors.Is(err, store.ErrMarkerExists) {
@@ -443,12 +441,12 @@ func (v *odd) List(ctx context.Context, prefix, after string, limit int) ([]stor
 
 func (v *odd) ReadTime() time.Time { return v.View.ReadTime().Add(v.shift) }
 
-type gravedigger struct {
+type restoring struct {
 	*fakestore.Store
 	dug int
 }
 
-func (g *gravedigger) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
+func (g *restoring) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	g.dug++
 	for _, d := range letters {
 		d.Key += strings.Repeat("+", g.dug)
@@ -470,7 +468,7 @@ func (s shuffling) GetDeadLetters(ctx context.Context, keys []string) ([]store.D
 	return s.Store.GetDeadLetters(ctx, slices.Sorted(slices.Values(keys)))
 }
 
-// forgetful leaves a shard out where a page is full.
+// forgetful omits a shard at the end of a full page.
 type forgetful struct{ *fakestore.Store }
 
 func (s forgetful) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
@@ -495,7 +493,7 @@ func (p purging) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	return p.Store.DeleteDeadLetters(ctx, keys)
 }
 
-// agreeing says what its caller wants to hear.
+// agreeing returns the requested number, even if the record names another one.
 type agreeing struct{ *fakestore.Store }
 
 func (a agreeing) GrowCounter(ctx context.Context, counter string, shards int) (int, error) {
@@ -517,7 +515,7 @@ func resets(spoil func(*store.ResetRequest)) func(*fakestore.Store) store.Store 
 	return func(s *fakestore.Store) store.Store { return resetting{s, spoil} }
 }
 
-// resetToPresent takes off what was folded since the look-up too.
+// resetToPresent also removes increments that were folded since the look-up.
 func resetToPresent(s *fakestore.Store) store.Store {
 	return resetting{s, func(r *store.ResetRequest) { r.Look.Sum = s.Total(r.Counter) }}
 }

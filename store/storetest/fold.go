@@ -49,7 +49,7 @@ func testFoldKeepsNothing(t *testing.T, su *suite) {
 	}
 }
 
-// A part without entries is a marker alone: the head of a request that cancels out.
+// A part without entries is a marker alone: the head of a request whose increments cancel out.
 func testFoldTakesMarkersOnly(t *testing.T, su *suite) {
 	s := su.open(t)
 	m := marker()
@@ -67,7 +67,7 @@ func testFoldTakesLimits(t *testing.T, su *suite) {
 	s := su.open(t)
 	limits := s.Limits()
 	if limits.Keys < 1 || limits.Commits < 1 || limits.Shards < 1 || limits.Entities < 0 {
-		t.Fatalf("limits %+v have no sense", limits)
+		t.Fatalf("limits %+v make no sense", limits)
 	}
 	if limits.Entities > 0 && limits.Entities < wire.MaxEntries+1 {
 		t.Errorf("limit of %d entities has no room for a part and its marker", limits.Entities)
@@ -123,17 +123,17 @@ func testFoldTakesAnyName(t *testing.T, su *suite) {
 	}
 }
 
-// A store whose shards take only so many commits keeps the tally of each, and tells it with
-// the most shards that any of their aggregators knew: of folds that were applied, in the
-// order of the adds.
-func testFoldTellsOfShards(t *testing.T, su *suite) {
+// A store with a limited rate per shard keeps a tally of each shard's folds. It reports each tally with
+// the largest number of shards that their aggregators knew, for applied folds, in the order of the
+// adds.
+func testFoldReportsShards(t *testing.T, su *suite) {
 	s := su.open(t)
 	limited := s.Limits().ShardRate > 0
 	saying := func(c *store.Commit, known int, tally int64) *store.Commit {
 		c.KnownShards, c.Tally = slices.Repeat([]int{known}, len(c.Adds)), tally
 		return c
 	}
-	told := func(tally int64, known int) store.ShardStats {
+	stats := func(tally int64, known int) store.ShardStats {
 		return store.ShardStats{Tally: tally, KnownShards: known}
 	}
 	m := marker()
@@ -141,10 +141,10 @@ func testFoldTellsOfShards(t *testing.T, su *suite) {
 		commit *store.Commit
 		want   map[string]store.ShardStats // by counter and shard; nil: refused
 	}{
-		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]store.ShardStats{"a:0": told(8, 5), "b:3": told(8, 5)}},
+		{saying(commit(one(m), add("a", 0, 5), add("b", 3, -7)), 5, 7), map[string]store.ShardStats{"a:0": stats(8, 5), "b:3": stats(8, 5)}},
 		{saying(commit(one(m), add("a", 0, 5), add("b", 4, 5)), 9, 9), nil},
-		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]store.ShardStats{"a:0": told(9, 7), "a:1": told(6, 7), "b:4": told(6, 7)}},
-		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]store.ShardStats{"a:0": told(1<<40+1, 7), "b:3": told(1<<40+1, 6), "c:0": told(1<<40+1, 6)}},
+		{saying(commit(one(marker()), add("a", 0, -5), add("a", 1, 9), add("b", 4, 1)), 7, 5), map[string]store.ShardStats{"a:0": stats(9, 7), "a:1": stats(6, 7), "b:4": stats(6, 7)}},
+		{saying(commit(one(marker()), add("c", 0, 1), add("a", 0, 100), add("b", 3, 1)), 6, 1<<40), map[string]store.ShardStats{"a:0": stats(1<<40+1, 7), "b:3": stats(1<<40+1, 6), "c:0": stats(1<<40+1, 6)}},
 		{saying(commit(one(marker())), 999, 3), map[string]store.ShardStats{}},
 	} {
 		folded, err := s.Fold(t.Context(), step.commit)
@@ -153,16 +153,16 @@ func testFoldTellsOfShards(t *testing.T, su *suite) {
 		}
 		if !limited || err != nil {
 			if len(folded.Shards) > 0 {
-				t.Errorf("fold %d: the shards tell %v, want nothing (%v)", i, folded.Shards, err)
+				t.Errorf("fold %d: the shards report %v, want nothing (%v)", i, folded.Shards, err)
 			}
 			continue
 		}
 		got := make(map[string]store.ShardStats)
-		for j, told := range folded.Shards {
-			got[fmt.Sprintf("%s:%d", step.commit.Adds[j].Counter, step.commit.Adds[j].Shard)] = told
+		for j, stats := range folded.Shards {
+			got[fmt.Sprintf("%s:%d", step.commit.Adds[j].Counter, step.commit.Adds[j].Shard)] = stats
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("fold %d: what shards tell (-want +got):\n%s", i, diff)
+			t.Errorf("fold %d: reports of the shards (-want +got):\n%s", i, diff)
 		}
 	}
 	if limited {
@@ -170,7 +170,7 @@ func testFoldTellsOfShards(t *testing.T, su *suite) {
 	}
 }
 
-// No two folds of a shard are told the same number.
+// No two folds of a shard get the same number.
 func testConcurrentFoldsAreNumbered(t *testing.T, s store.Store) {
 	var mu sync.Mutex
 	seen := make(map[int64]bool)
@@ -180,12 +180,12 @@ func testConcurrentFoldsAreNumbered(t *testing.T, s store.Store) {
 			for range 5 {
 				folded, err := s.Fold(t.Context(), commit(nil, add("numbered", 0, 1)))
 				if err != nil {
-					continue // what became of it is not known: its number may be missing
+					continue // the outcome is unknown: its number may be missing
 				}
 				mu.Lock()
 				n := folded.Shards[0].Tally
 				if n < 1 || seen[n] {
-					t.Errorf("a fold is told that it is number %d of its shard, and %v were told so before", n, seen)
+					t.Errorf("a fold got number %d of its shard, which %v folds had got before", n, seen)
 				}
 				seen[n] = true
 				mu.Unlock()
@@ -205,7 +205,7 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 	for _, markers := range [][]store.Marker{{old}, {again}, {fresh, again}, {again, fresh}} {
 		_, err := s.Fold(t.Context(), commit(markers, add("a", 0, 10), add("b", 0, 10)))
 		if !errors.Is(err, store.ErrMarkerExists) {
-			t.Errorf("Fold with a marker that is there: got error %v, want ErrMarkerExists", err)
+			t.Errorf("Fold with an existing marker: got error %v, want ErrMarkerExists", err)
 		}
 	}
 	if a, b := count(t, s, "a", 0), count(t, s, "b", 0); a != 1 || b != 0 {
@@ -217,8 +217,8 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 	mustFold(t, s, commit(one(fresh), add("b", 0, 10)))
 }
 
-// A repeat comes at another time than the first: the marker must be found all the same.
-func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
+// A copy may carry another time than the first part. The marker must be found nevertheless.
+func testMarkerIsFoundAtAnyTime(t *testing.T, su *suite) {
 	s := su.open(t)
 	expiries := []int{0, 1, 24, 72, 96, 200, 24 * 40}
 	markers := make([]store.Marker, len(expiries))
@@ -227,7 +227,7 @@ func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
 		markers[i] = later(markers[i], time.Duration(hours)*time.Hour)
 		mustFold(t, s, commit(one(markers[i]), add("a", 0, 1)))
 	}
-	for i, m := range markers { // all are there by now: none is found for being the newest
+	for i, m := range markers { // all markers exist by now, so none is found only because it is the newest
 		for _, hours := range []int{-96, 0, 1, 30, 96, 24 * 100} {
 			again := later(m, time.Duration(hours)*time.Hour)
 			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
@@ -240,8 +240,8 @@ func testMarkerIsFoundWhateverItsTime(t *testing.T, su *suite) {
 	}
 }
 
-// Concurrent commits with one marker in common: exactly one is applied, and the others
-// leave nothing behind.
+// Of concurrent commits with a common marker exactly one is applied, and the others leave nothing
+// behind.
 func testOneOfManyWins(t *testing.T, su *suite) {
 	s := su.open(t)
 	const rivals = 8
@@ -315,15 +315,15 @@ func testConcurrentFoldsSum(t *testing.T, su *suite) {
 // retries reports whether a commit may have to be repeated, and so needs a marker.
 func retries(s store.Store) bool { return s.Limits().Entities != 0 }
 
-// Each commit moves one unit from a to b. No view may ever see one half of it, also
-// when it reads the two with two calls.
+// Each commit moves one unit from a to b. No view may ever see one half of it, even if it reads the two
+// with two calls.
 func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
 	s := su.open(t)
 	done := make(chan struct{})
 	var folds, views atomic.Int64
 	go func() {
 		defer close(done)
-		// Until both sides have had their rounds: they have to meet.
+		// Until both sides have had their rounds: they must overlap.
 		for n := int64(su.rounds); folds.Load() < n || views.Load() < n && folds.Load() < 20*n; folds.Add(1) {
 			if maybe, err := foldRetrying(t.Context(), s, commit(one(marker()), add("a", 0, -1), add("b", 3, 1))); err != nil && !maybe {
 				t.Errorf("Fold: %v", err)
@@ -345,7 +345,7 @@ func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
 		})
 		v.Close()
 		if !together {
-			t.Errorf("view %d saw a=%d and b=%d, which never stood together", views.Load(), a, b)
+			t.Errorf("view %d saw a=%d and b=%d, which never existed together", views.Load(), a, b)
 			views.Store(int64(su.rounds)) // the folder may stop
 			break
 		}

@@ -26,7 +26,7 @@ var oddNames = []string{
 	long("x"), long("y"), long("x")[:499], long("ü"),
 }
 
-// long is a name of 500 bytes.
+// long returns a name of 500 bytes.
 func long(s string) string {
 	name := make([]byte, 0, 500)
 	for len(name)+len(s) <= 500 {
@@ -41,7 +41,7 @@ func newID(class wire.Class) wire.PartID {
 	return id[0]
 }
 
-// marker is a new marker that expires in about the default deduplication window.
+// marker returns a new marker that expires after about the default deduplication window.
 func marker() store.Marker {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -55,7 +55,7 @@ func marker() store.Marker {
 	}
 }
 
-// later is m, with its times moved.
+// later returns m with its times moved.
 func later(m store.Marker, by time.Duration) store.Marker {
 	m.At, m.ExpireAt = m.At.Add(by), m.ExpireAt.Add(by)
 	return m
@@ -65,7 +65,7 @@ func add(counter string, shard int, delta int64) store.ShardDelta {
 	return store.NewShardDelta(counter, shard, delta)
 }
 
-// commit puts the adds in the order that a store may expect.
+// commit sorts the adds in the order that a store may expect.
 func commit(markers []store.Marker, adds ...store.ShardDelta) *store.Commit {
 	slices.SortFunc(adds, func(a, b store.ShardDelta) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
@@ -75,14 +75,14 @@ func commit(markers []store.Marker, adds ...store.ShardDelta) *store.Commit {
 
 func one(m store.Marker) []store.Marker { return []store.Marker{m} }
 
-// certain reports whether err says that nothing was applied.
+// certain reports whether err means that nothing was applied.
 func certain(err error) bool {
 	return errors.Is(err, store.ErrMarkerExists) || errors.Is(err, store.ErrRefused) ||
 		errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrNotCounted) ||
 		errors.Is(err, store.ErrNotApplied)
 }
 
-// mustFold folds a commit that has to succeed at once.
+// mustFold folds a commit that must succeed at once.
 func mustFold(t *testing.T, s store.Store, c *store.Commit) time.Time {
 	t.Helper()
 	folded, err := s.Fold(t.Context(), c)
@@ -92,9 +92,9 @@ func mustFold(t *testing.T, s store.Store, c *store.Commit) time.Time {
 	return folded.At
 }
 
-// foldRetrying folds a commit with a marker as an aggregator does: an error that leaves
-// the outcome open is tried again. It reports whether an earlier try may have been
-// applied, which makes ErrMarkerExists ambiguous.
+// foldRetrying folds a commit with a marker as an aggregator does: it repeats the fold after an error
+// with an unknown outcome. It reports whether an earlier attempt may have been applied, which makes
+// ErrMarkerExists ambiguous.
 func foldRetrying(ctx context.Context, s store.Store, c *store.Commit) (maybe bool, err error) {
 	for range 100 {
 		_, err = s.Fold(ctx, c)
@@ -188,7 +188,7 @@ func applied(t testing.TB, s store.Store, ids ...wire.PartID) []store.Marker {
 func grow(t testing.TB, s store.Store, growths ...store.Growth) {
 	t.Helper()
 	if err := s.Grow(t.Context(), growths); err != nil {
-		t.Fatalf("Raise: %v", err)
+		t.Fatalf("Grow: %v", err)
 	}
 }
 

@@ -31,40 +31,40 @@ func dead(t testing.TB, s store.Store, after string, limit int) []store.DeadLett
 	return got
 }
 
-func bury(t testing.TB, s store.Store, letters ...store.DeadLetter) {
+func put(t testing.TB, s store.Store, letters ...store.DeadLetter) {
 	t.Helper()
 	if err := s.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatalf("PutDeadLetters: %v", err)
 	}
 }
 
-func testBuryIsIdempotent(t *testing.T, su *suite) {
+func testPutDeadLettersIsIdempotent(t *testing.T, su *suite) {
 	s := su.open(t)
 	if got := dead(t, s, "", 10); len(got) != 0 {
 		t.Errorf("an empty store has dead letters: %v", got)
 	}
 	a, b := letter("a"), letter("b")
 	b.Maybe, b.Payload, b.Source = false, slices.Repeat([]byte{0, 1, 0xff}, 300_000), ""
-	bury(t, s, b)
-	bury(t, s, a, b)
-	bury(t, s, a)
-	bury(t, s)
-	// The first and the last time that a batch may have, and none at all.
+	put(t, s, b)
+	put(t, s, a, b)
+	put(t, s, a)
+	put(t, s)
+	// The earliest and the latest time of a batch, and no time at all.
 	c, d := letter("c"), letter("d")
 	c.Time, c.At = time.UnixMicro(0), wire.MaxTime.Add(-time.Microsecond)
 	d.Time = time.Time{}
-	bury(t, s, c, d)
+	put(t, s, c, d)
 	if diff := cmp.Diff([]store.DeadLetter{a, b, c, d}, dead(t, s, "", 10), sameTimes, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Errorf("dead letters (-want +got):\n%s", diff)
 	}
 }
 
-func testDeadPages(t *testing.T, su *suite) {
+func testListDeadLettersPages(t *testing.T, su *suite) {
 	s := su.open(t)
 	var want []string
 	for i := range 11 {
 		want = append(want, fmt.Sprintf("%064x", i*i))
-		bury(t, s, letter(want[i]))
+		put(t, s, letter(want[i]))
 	}
 	var got []string
 	after := ""
@@ -82,15 +82,15 @@ func testDeadPages(t *testing.T, su *suite) {
 	}
 }
 
-// An aggregator discards what it has counted, maybe after another one did, and looks for
-// its letters behind all others.
-func testDiscardRemoves(t *testing.T, su *suite) {
+// An aggregator deletes the letters that it has counted, maybe after another one has done so. It looks
+// for its letters behind all others.
+func testDeleteDeadLettersRemoves(t *testing.T, su *suite) {
 	s := su.open(t)
 	keys := []string{fmt.Sprintf("%032x", 1), "fff", "other:01:a", "other:01:b", "other:02:a"}
 	for _, key := range keys {
 		d := letter(key)
 		d.Payload = slices.Repeat([]byte{0, 0xff}, wire.MaxBatch/2)
-		bury(t, s, d)
+		put(t, s, d)
 	}
 	discard := func(keys ...string) {
 		t.Helper()
@@ -107,32 +107,32 @@ func testDiscardRemoves(t *testing.T, su *suite) {
 			got = append(got, d.Key)
 		}
 		if diff := cmp.Diff([]string{"other:01:a", "other:02:a"}, got); diff != "" {
-			t.Errorf("keys after a discard (-want +got):\n%s", diff)
+			t.Errorf("keys after DeleteDeadLetters (-want +got):\n%s", diff)
 		}
 	}
 	if got := dead(t, s, "", 10); len(got) != 3 || got[0].Key != keys[0] {
 		t.Errorf("%d letters are left, want 3 beginning with %s", len(got), keys[0])
 	}
-	bury(t, s, letter("other:01:b")) // set aside again
+	put(t, s, letter("other:01:b")) // stored again
 	if got := dead(t, s, "other:01:a", 1); len(got) != 1 || got[0].Key != "other:01:b" {
-		t.Errorf("after a discard and a bury: %v, want other:01:b", got)
+		t.Errorf("after DeleteDeadLetters and PutDeadLetters: %v, want other:01:b", got)
 	}
 }
 
-// Some calls count a letter while others discard it: all of them, and later ones, return one fate.
+// Some calls count a letter while others discard it. All of them, and later ones, return the same fate.
 func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	latest, settings := time.Now().Add(time.Hour), check(t, s).Settings
 	keys := []string{"a", "other:01:b", "c"}
-	told := make([]store.Fate, 2*4)
+	got := make([]store.Fate, 2*4)
 	for _, key := range keys[:2] {
 		var all sync.WaitGroup
-		for i := range told {
+		for i := range got {
 			all.Go(func() {
 				want := []store.Fate{store.FateCounted, store.FateDiscarded}[i%2]
-				for tries := 0; ; tries++ { // a commit may be given up because of others
+				for tries := 0; ; tries++ { // a commit may fail because of contention
 					var err error
-					if told[i], err = store.DecideFate(t.Context(), s, key, want, latest, settings); err == nil {
+					if got[i], err = store.DecideFate(t.Context(), s, key, want, latest, settings); err == nil {
 						return
 					}
 					if tries == 20 {
@@ -143,26 +143,26 @@ func testFatesAreDecidedOnce(t *testing.T, su *suite) {
 			})
 		}
 		all.Wait()
-		for _, fate := range told {
-			if fate != told[0] || fate == 0 {
-				t.Errorf("%s: fates %v, want one", key, told)
+		for _, fate := range got {
+			if fate != got[0] || fate == 0 {
+				t.Errorf("%s: fates %v, want one", key, got)
 				break
 			}
 		}
 		fates, err := store.Fates(t.Context(), s, []string{"c", key})
-		if diff := cmp.Diff([]store.Fate{0, told[0]}, fates); err != nil || diff != "" {
+		if diff := cmp.Diff([]store.Fate{0, got[0]}, fates); err != nil || diff != "" {
 			t.Errorf("%s: %v, fates (-want +got):\n%s", key, err, diff)
 		}
 	}
 }
 
-// A person names letters by their keys, some of which are gone.
-func testDeadByKeyFinds(t *testing.T, su *suite) {
+// A person names letters by their keys. Some of the letters no longer exist.
+func testGetDeadLettersFinds(t *testing.T, su *suite) {
 	s := su.open(t)
 	var keys []string
 	for i := range 12 {
 		keys = append(keys, fmt.Sprintf("%032x", i*i))
-		bury(t, s, letter(keys[i]))
+		put(t, s, letter(keys[i]))
 	}
 	find := func(keys ...string) []store.DeadLetter {
 		t.Helper()
@@ -173,7 +173,7 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 		return found
 	}
 	if got := find(); len(got) != 0 {
-		t.Errorf("DeadByKey of nothing: %v", got)
+		t.Errorf("GetDeadLetters of nothing: %v", got)
 	}
 	var got []string
 	for _, d := range find(slices.Concat([]string{"nobody's"}, keys[3:], []string{keys[0], "other:"})...) {
@@ -184,6 +184,6 @@ func testDeadByKeyFinds(t *testing.T, su *suite) {
 	}
 	want := dead(t, s, "", 1)
 	if diff := cmp.Diff(want, find(want[0].Key), sameTimes); diff != "" {
-		t.Errorf("DeadByKey differs from Dead (-Dead +DeadByKey):\n%s", diff)
+		t.Errorf("GetDeadLetters differs from ListDeadLetters (-list +get):\n%s", diff)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testAppliedFindsWhatWasWritten(t *testing.T, su *suite) {
+func testAppliedFindsMarkers(t *testing.T, su *suite) {
 	s := su.open(t)
 	base := time.Now().Add(200 * time.Hour).Truncate(time.Second)
 	var want []store.Marker
@@ -61,10 +61,10 @@ func testGrowNeverLowers(t *testing.T, su *suite) {
 	if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{0, 0}) {
 		t.Errorf("counters without records: got %v, want 0 and 0", got)
 	}
-	for _, step := range []struct{ raise, want int }{{1, 1}, {1, 1}, {20, 20}, {5, 20}, {20, 20}, {999, 999}, {1, 999}} {
-		grow(t, s, store.Growth{Counter: "a", Shards: step.raise})
+	for _, step := range []struct{ shards, want int }{{1, 1}, {1, 1}, {20, 20}, {5, 20}, {20, 20}, {999, 999}, {1, 999}} {
+		grow(t, s, store.Growth{Counter: "a", Shards: step.shards})
 		if got := shards(t, s, "b", "a"); !slices.Equal(got, []int{0, step.want}) {
-			t.Errorf("after Raise to %d: got %v, want 0 and %d", step.raise, got, step.want)
+			t.Errorf("after Grow to %d: got %v, want 0 and %d", step.shards, got, step.want)
 		}
 	}
 	mustFold(t, s, commit(nil, add("b", 0, 7)))
@@ -90,11 +90,11 @@ func testGrowTakesLimits(t *testing.T, su *suite) {
 	}
 }
 
-// A fold that raises does all of it or nothing, and lowers no record either.
+// A fold with growths does all of it or nothing, and lowers no record.
 func testFoldGrows(t *testing.T, su *suite) {
 	s := su.open(t)
 	if !s.Limits().GrowsInFold {
-		t.Skip("the store says that it does not")
+		t.Skip("the store does not grow counters in folds")
 	}
 	growths := func(markers []store.Marker, a, b int) *store.Commit {
 		c := commit(markers, add("a", 0, 1), add("b", 0, 10))
@@ -114,13 +114,13 @@ func testFoldGrows(t *testing.T, su *suite) {
 		{growths(one(marker()), 1, 1), nil, []int{2, 3}, 33},
 	} {
 		if _, err := s.Fold(t.Context(), step.commit); !errors.Is(err, step.want) {
-			t.Errorf("Fold with raises %v: got error %v, want %v", step.commit.Growths, err, step.want)
+			t.Errorf("Fold with growths %v: got error %v, want %v", step.commit.Growths, err, step.want)
 		}
 		if got := shards(t, s, "a", "b"); !slices.Equal(got, step.shards) {
-			t.Errorf("after Fold with raises %v: records name %v shards, want %v", step.commit.Growths, got, step.shards)
+			t.Errorf("after Fold with growths %v: records name %v shards, want %v", step.commit.Growths, got, step.shards)
 		}
 		if got := count(t, s, "a", 0) + count(t, s, "b", 0); got != step.total {
-			t.Errorf("after Fold with raises %v: got %d, want %d", step.commit.Growths, got, step.total)
+			t.Errorf("after Fold with growths %v: got %d, want %d", step.commit.Growths, got, step.total)
 		}
 	}
 	want := []store.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
@@ -142,7 +142,7 @@ func testConcurrentGrowthsKeepTheLargest(t *testing.T, su *suite) {
 						return
 					}
 				}
-				t.Errorf("Raise: %v", err)
+				t.Errorf("Grow: %v", err)
 			})
 		}
 		wg.Wait()

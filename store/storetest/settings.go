@@ -14,26 +14,26 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Shared says that several stores can be open on one database. again opens it once more, with
-// another window in its configuration.
+// Shared says that several stores can be open on one database. again opens it once more, with another
+// window in its configuration.
 func Shared(again func(t *testing.T, s store.Store, window time.Duration) store.Store) Feature {
 	return func(su *suite) { su.again = again }
 }
 
-// RemovesByTime says that markers are removed by the time that they carry. remove does that
-// as soon as a TTL policy may: all whose time has come, by the store's clock.
+// RemovesByTime says that the store removes markers by their own time. remove does so as early as a TTL
+// policy may: it removes all whose time has passed on the store's clock.
 func RemovesByTime(remove func(t *testing.T, s store.Store)) Feature {
 	return func(su *suite) { su.expire = remove }
 }
 
-// RemovesByForgetBefore says that the store goes by the clock of its machine, and removes
-// markers by Settings.ForgetBefore. open returns an empty store on that machine; it keeps
-// 8 days. sweep removes all markers that may go.
+// RemovesByForgetBefore says that the store uses its machine's clock, and removes markers by
+// Settings.ForgetBefore. open returns an empty store on that machine, with a window of 8 days. sweep
+// removes all markers that may be removed.
 func RemovesByForgetBefore(open func(t *testing.T, m *Machine) store.Store, sweep func(t *testing.T, s store.Store)) Feature {
 	return func(su *suite) { su.machine, su.sweep = open, sweep }
 }
 
-// A Machine has a clock that is set, and processes whose age nobody can set.
+// A Machine has a clock that a test sets, and processes whose age does not depend on it.
 type Machine struct {
 	mu   sync.Mutex
 	wall time.Time
@@ -62,8 +62,8 @@ func (m *Machine) set(wall time.Time) {
 	m.wall = wall
 }
 
-// pass lets d pass by the clock, and checks the store all the time. The process runs a 60th of
-// d, for which ForgetBefore can just keep up.
+// pass lets d pass on the clock, and checks the store all the time. The process runs for a 60th of d,
+// which is just enough for ForgetBefore to keep up.
 func (m *Machine) pass(t *testing.T, s store.Store, d time.Duration) store.Settings {
 	t.Helper()
 	for step := store.ForgetPace * store.CheckEvery; d > 0; d -= step {
@@ -86,7 +86,7 @@ func check(t testing.TB, s store.Store) store.Checked {
 	return checked
 }
 
-// setWindow repeats the call after an unclear answer, and lets others come in between.
+// setWindow repeats the call after an unclear answer, and lets others call in between.
 func setWindow(t testing.TB, s store.Store, window time.Duration) store.Settings {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
@@ -102,8 +102,8 @@ func setWindow(t testing.TB, s store.Store, window time.Duration) store.Settings
 	}
 }
 
-// wantSettings compares the settings that a store has just given with right, as of the time at. A
-// store that goes by its machine's clock may be behind.
+// wantSettings compares settings that a store has just returned with the right ones at the time at. A
+// store that uses its machine's clock may be behind.
 func wantSettings(t testing.TB, what string, got, right store.Settings, at time.Time) {
 	t.Helper()
 	want := right
@@ -121,11 +121,11 @@ func wantSettings(t testing.TB, what string, got, right store.Settings, at time.
 	}
 }
 
-// checkSince checks that a window holds since just now by the store's clock.
+// checkSince checks that the window is in effect since just now on the store's clock.
 func checkSince(t *testing.T, s store.Store, since time.Time) {
 	t.Helper()
 	if ago := readTime(t, s).Sub(since); ago < -time.Minute || ago > time.Hour {
-		t.Errorf("the window holds since %s, for %s", since, ago)
+		t.Errorf("the window is in effect since %s, for %s", since, ago)
 	}
 }
 
@@ -158,7 +158,7 @@ func testWindowChanges(t *testing.T, su *suite) {
 	if su.machine == nil {
 		return
 	}
-	// The whole course of a change, on a machine whose clock is right.
+	// A change from its beginning to its end, on a machine whose clock is right.
 	m := newMachine()
 	s = su.machine(t, m)
 	right := setWindow(t, s, 16*day)
@@ -178,7 +178,7 @@ func testEqualWindowChangesNothing(t *testing.T, su *suite) {
 	for range 3 {
 		set := setWindow(t, s, 16*day)
 		checked := check(t, s)
-		set.ForgetBefore = checked.Settings.ForgetBefore // it moves in any case
+		set.ForgetBefore = checked.Settings.ForgetBefore // it advances in any case
 		wantSettings(t, "set to what is in effect", set, checked.Settings, checked.At)
 		wantSettings(t, "after the same window was set", checked.Settings, before, checked.At)
 	}
@@ -196,7 +196,7 @@ func testSetWindowRefusesNonsense(t *testing.T, su *suite) {
 	wantSettings(t, "after refused windows", checked.Settings, before, checked.At)
 }
 
-// Calls at once are in some order, and the last one holds.
+// Concurrent calls take effect in some order, and the last one stays.
 func testConcurrentSetWindow(t *testing.T, su *suite) {
 	s := su.open(t)
 	const callers = 3
@@ -211,11 +211,11 @@ func testConcurrentSetWindow(t *testing.T, su *suite) {
 		t.Errorf("after %d changes the version is %d", callers, last.Version)
 	}
 	if !slices.ContainsFunc(sets, func(x store.Settings) bool { return x.Version == last.Version && x.Window == last.Window }) {
-		t.Errorf("the settings are %+v, and the callers were told %+v", last, sets)
+		t.Errorf("the settings are %+v, and the callers got %+v", last, sets)
 	}
 	for i, x := range sets {
 		if x.Window != time.Duration(i+1)*day {
-			t.Errorf("who set %s was told %+v", time.Duration(i+1)*day, x)
+			t.Errorf("the caller who set %s got %+v", time.Duration(i+1)*day, x)
 		}
 		if slices.IndexFunc(sets, func(y store.Settings) bool { return y.Version == x.Version }) != i {
 			t.Errorf("two windows have version %d: %+v", x.Version, sets)
@@ -223,7 +223,7 @@ func testConcurrentSetWindow(t *testing.T, su *suite) {
 	}
 }
 
-// Processes with different windows in their configuration go by the database's.
+// Processes with different windows in their configuration use the database's window.
 func testSettingsAreShared(t *testing.T, su *suite) {
 	if su.again == nil {
 		t.Skip("only one store can be open on a database")
@@ -283,11 +283,11 @@ func testMarkersGoAtTheirTime(t *testing.T, su *suite) {
 	}
 }
 
-// A machine's clock shows another year for one fold, one Check and one sweep. Nothing is forgotten
+// A machine's clock shows another year for one fold, one Check and one sweep. The store forgets nothing
 // that is needed, then or later.
 func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 	if su.machine == nil {
-		t.Skip("the store does not go by its machine's clock")
+		t.Skip("the store does not use its machine's clock")
 	}
 	for _, wrong := range []int{2031, 2040, 1970, 2026} {
 		m := newMachine()
@@ -313,20 +313,20 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		if _, err := s.Fold(t.Context(), commit(one(old), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
 			t.Errorf("after a moment in %d an id of %s got %v, want ErrMarkerExists", wrong, old.At, err)
 		}
-		// They do go in the end.
+		// They are removed in the end.
 		for range 20 {
 			m.pass(t, s, day)
 			su.sweep(t, s)
 		}
 		if len(applied(t, s, old.ID)) != 0 {
-			t.Errorf("a marker of %s is still there at %s", old.At, m.Now())
+			t.Errorf("a marker of %s still exists at %s", old.At, m.Now())
 		}
 	}
 }
 
 func testReopenedSettings(t *testing.T, su *suite) {
 	if su.reopen == nil {
-		t.Skip("the store does not say that it is durable")
+		t.Skip("the store is not declared Durable")
 	}
 	s := su.open(t)
 	setWindow(t, s, day)

@@ -1,5 +1,5 @@
-// Package storetest holds the conformance suites: every store and every cache, fakes
-// included, passes the same tests. A newcomer writes one directory and a page of test:
+// Package storetest has the conformance suites: every store, every cache and every bus, including the
+// fakes, passes the same tests. A new backend needs one directory and a page of test:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.RunStore(t, open, storetest.Durable(reopen))
@@ -13,11 +13,11 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A Feature switches tests on or fits them to a store.
+// A Feature switches tests on, or adapts them to a store.
 type Feature func(*suite)
 
-// Durable says that the store keeps what it has when its process ends. reopen closes s
-// and opens the same data again.
+// Durable says that the store keeps its data when its process ends. reopen closes s and opens the same
+// data again.
 func Durable(reopen func(t *testing.T, s store.Store) store.Store) Feature {
 	return func(su *suite) { su.reopen = reopen }
 }
@@ -25,14 +25,13 @@ func Durable(reopen func(t *testing.T, s store.Store) store.Store) Feature {
 // Slow cuts the rounds of the concurrent tests to a tenth, for stores behind a network.
 func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
 
-// Settles says that the server shows a commit that it is just applying in parts, and
-// completely some d after the moment that a view was pinned to, or more where it is slow.
-// Tests of what a view sees beside commits under way then wait for d after pinning it, and
-// look again in the same view where that was not enough. It is for emulators: a store that
-// needs it in production gives totals that never existed.
+// Settles is for emulators. Such a server shows a running commit in parts. It shows the commit
+// completely some d after the moment of a view, or later if it is slow. Tests of concurrent commits
+// then wait for d after pinning a view, and look again in the same view if that was not enough. A store
+// that needs this in production gives totals that never existed.
 func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d } }
 
-// Clock says that the clock of a store can be set: to off from the right time.
+// Clock says that a test can set the clock of a store: to off from the right time.
 func Clock(set func(s store.Store, off time.Duration)) Feature {
 	return func(su *suite) { su.setClock = set }
 }
@@ -50,7 +49,7 @@ type suite struct {
 	setClock func(s store.Store, off time.Duration)
 }
 
-// view opens a view beside commits that are under way.
+// view opens a view while commits are running.
 func (su *suite) view(t testing.TB, s store.Store) store.View {
 	t.Helper()
 	v := s.View()
@@ -61,9 +60,8 @@ func (su *suite) view(t testing.TB, s store.Store) store.View {
 	return v
 }
 
-// settled looks until what a view shows is right, and once where the server needs no time for
-// that. What a view shows of a moment that is over can become complete, and nothing else: so
-// what was never right stays wrong.
+// settled calls right until it returns true. If the server needs no time to settle it calls right once.
+// A view of a past moment can only become complete, so an answer that never becomes right is wrong.
 func (su *suite) settled(right func() bool) bool {
 	for deadline := time.Now().Add(time.Minute); !right(); <-time.After(su.settle) {
 		if su.settle == 0 || time.Now().After(deadline) {
@@ -73,10 +71,10 @@ func (su *suite) settled(right func() bool) bool {
 	return true
 }
 
-// RunStore holds a store to everything that the roles rely on. open returns an empty
-// store of its own for each test and closes it with t.Cleanup; tests run in parallel.
-// A store may answer a fold with an error that matches none of aggregator's sentinels:
-// the suite then takes it as maybe applied and repeats it, as an aggregator does.
+// RunStore tests that a store does everything that the roles rely on. open returns an empty store of
+// its own for each test and closes it with t.Cleanup; tests run in parallel. A store may answer a fold
+// with an error that matches none of the errors of package store. The suite treats it as maybe applied,
+// and repeats the fold, as an aggregator does.
 func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Feature) {
 	su := &suite{open: open, rounds: 200}
 	for _, f := range features {
@@ -91,18 +89,18 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"FoldTakesMarkersOnly", testFoldTakesMarkersOnly},
 		{"FoldTakesLimits", testFoldTakesLimits},
 		{"FoldTakesAnyName", testFoldTakesAnyName},
-		{"FoldTellsOfShards", testFoldTellsOfShards},
+		{"FoldReportsShards", testFoldReportsShards},
 		{"MarkerExistsAppliesNothing", testMarkerExistsAppliesNothing},
-		{"MarkerIsFoundWhateverItsTime", testMarkerIsFoundWhateverItsTime},
+		{"MarkerIsFoundAtAnyTime", testMarkerIsFoundAtAnyTime},
 		{"OneOfManyWins", testOneOfManyWins},
 		{"ConcurrentFoldsSum", testConcurrentFoldsSum},
 		{"CommitIsAtomicForReaders", testCommitIsAtomicForReaders},
-		{"AppliedFindsWhatWasWritten", testAppliedFindsWhatWasWritten},
+		{"AppliedFindsMarkers", testAppliedFindsMarkers},
 		{"AppliedTakesLimits", testAppliedTakesLimits},
-		{"RaiseNeverLowers", testGrowNeverLowers},
-		{"RaiseTakesLimits", testGrowTakesLimits},
-		{"FoldRaises", testFoldGrows},
-		{"ConcurrentRaisesKeepTheLargest", testConcurrentGrowthsKeepTheLargest},
+		{"GrowNeverLowers", testGrowNeverLowers},
+		{"GrowTakesLimits", testGrowTakesLimits},
+		{"FoldGrows", testFoldGrows},
+		{"ConcurrentGrowthsKeepTheLargest", testConcurrentGrowthsKeepTheLargest},
 		{"LookupAnswersInOrder", testLookupAnswersInOrder},
 		{"LookupTakesLimits", testLookupTakesLimits},
 		{"LookupReportsOverflow", testLookupReportsOverflow},
@@ -113,28 +111,28 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ReadTimeNeverGoesBack", testReadTimeNeverGoesBack},
 		{"ListOrder", testListOrder},
 		{"ListPages", testListPages},
-		{"BuryIsIdempotent", testBuryIsIdempotent},
-		{"DeadPages", testDeadPages},
-		{"DiscardRemoves", testDiscardRemoves},
-		{"DeadByKeyFinds", testDeadByKeyFinds},
+		{"PutDeadLettersIsIdempotent", testPutDeadLettersIsIdempotent},
+		{"ListDeadLettersPages", testListDeadLettersPages},
+		{"DeleteDeadLettersRemoves", testDeleteDeadLettersRemoves},
+		{"GetDeadLettersFinds", testGetDeadLettersFinds},
 		{"FatesAreDecidedOnce", testFatesAreDecidedOnce},
 		{"ShardPages", testShardPages},
 		{"ShardsOf", testShardsOf},
 		{"ShardPageIsOfOneMoment", testShardPageIsOfOneMoment},
-		{"AnnounceReplaces", testAnnounceReplaces},
+		{"BeatReplaces", testBeatReplaces},
 		{"CheckIsFine", testCheckIsFine},
 		{"CancelledContext", testCancelledContext},
 		{"NotAppliedAppliesNothing", testNotAppliedAppliesNothing},
 		{"ClosedStoreAnswersErrors", testClosedStoreAnswersErrors},
 		{"Reopen", testReopen},
-		{"RaiseCounterNeverLowers", testGrowCounterNeverLowers},
+		{"GrowCounterNeverLowers", testGrowCounterNeverLowers},
 		{"ResetTakesOffWhatItSaw", testResetTakesOffWhatItSaw},
 		{"ResetIsIdempotent", testResetIsIdempotent},
 		{"ResetSeesTheLastOne", testResetSeesTheLastOne},
 		{"ResetAfterAClockAhead", testResetAfterAClockAhead},
 		{"ResetRefusesOldLooks", testResetRefusesOldLooks},
 		{"ResetsBesideFolds", testResetsBesideFolds},
-		{"DeleteEndsWithARaise", testDeleteEndsWithAGrowth},
+		{"DeleteEndsWithAGrowth", testDeleteEndsWithAGrowth},
 		{"SweepRemovesDeletedCounters", testSweepRemovesDeletedCounters},
 		{"SweepBesideFolds", testSweepBesideFolds},
 		{"ReopenedResets", testReopenedResets},

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// pages is all shards of a prefix, in pages of limit, as "counter number count record",
+// pages returns all shards of a prefix, read in pages of limit, as "counter number count record",
 // sorted.
 func pages(t testing.TB, s store.Store, prefix string, limit int) (all []string) {
 	t.Helper()
@@ -28,7 +28,7 @@ func pages(t testing.TB, s store.Store, prefix string, limit int) (all []string)
 			t.Fatalf("a page of %d shards, limit %d", len(page.Shards), limit)
 		}
 		if now := readTime(t, s); page.At.Before(now.Add(-time.Hour)) || page.At.After(now.Add(time.Hour)) {
-			t.Errorf("a page as of %s", page.At)
+			t.Errorf("a page at %s", page.At)
 		}
 		all = append(all, lines(page)...)
 		if from = page.Next; from == "" {
@@ -36,7 +36,7 @@ func pages(t testing.TB, s store.Store, prefix string, limit int) (all []string)
 			return all
 		}
 	}
-	t.Fatalf("ShardPage(%q) does not come to an end", prefix)
+	t.Fatalf("ShardPage(%q) does not end", prefix)
 	return nil
 }
 
@@ -56,10 +56,10 @@ func testShardPages(t *testing.T, su *suite) {
 	var adds []store.ShardDelta
 	for i, name := range oddNames {
 		n := i%3 + 1
-		if i%4 != 3 { // else there is no record
+		if i%4 != 3 { // otherwise the counter has no record
 			grow(t, s, store.Growth{Counter: name, Shards: n})
 		}
-		for shard := range n + i%2 { // some beyond the record
+		for shard := range n + i%2 { // some shards beyond the record
 			record := n
 			if i%4 == 3 {
 				record = 0
@@ -74,7 +74,7 @@ func testShardPages(t *testing.T, su *suite) {
 	slices.Sort(want)
 	for _, limit := range []int{1, 7, store.MaxSurveyPage} {
 		if limit == 1 && su.rounds < 200 {
-			continue // behind a network
+			continue // too slow behind a network
 		}
 		if diff := cmp.Diff(want, pages(t, s, "", limit)); diff != "" {
 			t.Errorf("shards in pages of %d (-want +got):\n%s", limit, diff)
@@ -120,8 +120,8 @@ func testShardsOf(t *testing.T, su *suite) {
 	}
 }
 
-// A fold raises a record before it writes a shard, or with it: whoever reads both at one
-// moment never finds a shard that its record does not name.
+// A fold grows a record before or when it writes a shard. A reader of both at one moment never finds a
+// shard that its record does not name.
 func testShardPageIsOfOneMoment(t *testing.T, su *suite) {
 	s := su.open(t)
 	done := make(chan struct{})

@@ -51,8 +51,7 @@ func testLookupTakesLimits(t *testing.T, su *suite) {
 	}
 }
 
-// A shard that left int64, or stands at either end of it, is never shown as a number
-// that could be taken for a sum.
+// A shard that left int64, or is at either end of it, is never shown as a number that looks like a sum.
 func testLookupReportsOverflow(t *testing.T, su *suite) {
 	s := su.open(t)
 	for _, c := range []struct {
@@ -98,14 +97,14 @@ func testViewIsPinned(t *testing.T, su *suite) {
 			store.Key{Counter: "b", Shard: 0}, store.Key{Counter: "b", Shard: store.RecordKey})
 		want := []store.Value{{Exists: true, Value: 1}, {Exists: true, Value: 1}, {}, {}}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("a view saw what was written after its first call (-want +got):\n%s", diff)
+			t.Errorf("a view saw data that was written after its first call (-want +got):\n%s", diff)
 		}
 		records, err := v.List(t.Context(), "", "", 10)
 		if err != nil {
 			t.Fatalf("List: %v", err)
 		}
 		if diff := cmp.Diff([]store.Record{{Counter: "a", Shards: 1}}, records); diff != "" {
-			t.Errorf("a view listed what was written after its first call (-want +got):\n%s", diff)
+			t.Errorf("a view listed records that were written after its first call (-want +got):\n%s", diff)
 		}
 	}
 	if got := v.ReadTime(); !got.Equal(at) {
@@ -156,7 +155,7 @@ func testViewClosesTwice(t *testing.T, su *suite) {
 	}
 }
 
-// Every fold that was committed by a view's read time is in the view.
+// A view contains every fold that was committed by its read time.
 func testReadTimeCoversFolds(t *testing.T, su *suite) {
 	s := su.open(t)
 	type folded struct {
@@ -213,8 +212,8 @@ func testReadTimeCoversFolds(t *testing.T, su *suite) {
 	testReadTimeIsRecent(t, s)
 }
 
-// Read times never go back, also where the store's clock is set back, and over a restart. Each
-// covers the folds before it.
+// Read times never go back, even if the store's clock is set back, and across a restart. Each view
+// contains the folds before its read time.
 func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
 	s := su.open(t)
 	var last time.Time
@@ -244,8 +243,8 @@ func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
 	}
 }
 
-// The read time is not far behind: it covers what was folded just now. And it is not
-// ahead: what is folded next is later.
+// The read time is recent: it covers the latest fold. And it is not in the future: the next fold is
+// later.
 func testReadTimeIsRecent(t *testing.T, s store.Store) {
 	at := mustFold(t, s, commit(nil, add("b", 0, 1)))
 	if at.IsZero() {

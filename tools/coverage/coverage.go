@@ -1,5 +1,5 @@
-// Package coverage is a test: it runs the tests of the roles and compares the statements that none of them
-// covers with a list, explained.txt.
+// Package coverage is a test. It runs the tests of the roles, and compares the statements that none of
+// them covers with a list, explained.txt.
 package coverage
 
 import (
@@ -18,16 +18,16 @@ import (
 	"strings"
 )
 
-// module is what file names in a profile begin with.
+// module begins every file name in a profile.
 const module = "github.com/countmill/countmill/"
 
-// A block is some statements that run one after the other, as the coverage tool counts them.
+// A block is a sequence of statements, as the coverage tool counts them.
 type block struct {
-	file       string // seen from the module: "aggregator/plan.go"
+	file       string // relative to the module: "aggregator/plan.go"
 	from, to   place
 	statements int
 	covered    bool // by any test
-	errorText  bool // it does nothing but make or return an error
+	errorText  bool // it only makes or returns an error
 
 	dir, fn, code string
 	nth, of       int // of the blocks of the same function with the same code, from 1
@@ -39,7 +39,7 @@ func (a place) compare(b place) int {
 	return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
 }
 
-// name is how a list names the block.
+// name is the block's name in a list.
 func (b *block) name() string {
 	in := strings.TrimSpace(b.dir + " " + b.fn)
 	if b.of > 1 {
@@ -48,7 +48,7 @@ func (b *block) name() string {
 	return in + ": " + b.code
 }
 
-// readProfile merges the profiles of several packages' tests, and sorts.
+// readProfile merges the profiles of several packages' tests, and sorts them.
 func readProfile(r io.Reader) ([]*block, error) {
 	merged := map[string]*block{}
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -137,10 +137,10 @@ func (s *source) pos(p place) token.Pos {
 	return s.set.File(s.file.FileStart).LineStart(p.line) + token.Pos(p.column-1)
 }
 
-// mostCode is how much of a block's code names it, in bytes.
+// mostCode is the number of bytes of a block's code in its name.
 const mostCode = 120
 
-// describe takes a block's code from the begin of its line on: a body comes with its condition.
+// describe takes a block's code from the beginning of its line: a body includes its condition.
 func (s *source) describe(b *block) {
 	from, to := s.pos(b.from), s.pos(b.to)
 	code := s.text[s.offset(s.pos(place{b.from.line, 1})):s.offset(to)]
@@ -155,7 +155,7 @@ func (s *source) describe(b *block) {
 	}
 }
 
-// funcName names a function, a method after its type, as in Planner.add.
+// funcName returns a function's name, with its type for a method, as in Planner.add.
 func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) != 1 {
 		return fn.Name.Name

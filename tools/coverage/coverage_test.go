@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// least is the least share of the statements that tests have to cover, in percent, without error texts.
+// least is the required coverage by tests in percent of the statements, without error texts.
 const least = 95
 
 var packages = []string{"./aggregator/...", "./publisher/...", "./reader/...", "./admin/...", "./internal/shards/..."}
 
-// The tests that are run are those of the packages themselves.
+// Only the tests of the packages themselves run.
 func TestCoverage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the tests of the roles")

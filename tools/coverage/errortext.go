@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// wrappers are the functions that say more about an error, and do nothing else.
+// wrappers are the functions that only add text to an error.
 var wrappers = []string{"away", "atIndex"}
 
-// onlyErrors reports whether the statements between two places do nothing but make or return an error.
+// onlyErrors reports whether the statements between two places only make or return an error.
 func onlyErrors(fn *ast.FuncDecl, from, to token.Pos) bool {
 	var all, errors int
 	failed := false // whether the last condition around was that there is an error
@@ -52,8 +52,8 @@ func isErr(e ast.Expr) bool {
 	return ok && id.Name == "err"
 }
 
-// makesError reports whether a statement returns an error, or adds one to others. That err is one is known where
-// there was a look at it.
+// makesError reports whether a statement returns an error, or adds one to others. After failed, err is
+// known to be one.
 func makesError(s ast.Stmt, failed bool) bool {
 	switch s := s.(type) {
 	case *ast.ReturnStmt:

@@ -11,8 +11,8 @@ import (
 //
 //	publisher/ingest queue.wait: if w.place == nil { return nil } | sometimes | the request is admitted in the same moment
 //
-// It names the package, the function and the code; queue.wait#2 means the second block of queue.wait with that code.
-// A block that tests cover or not, by chance, is covered sometimes; any other never.
+// It names the package, the function and the code; queue.wait#2 means the second block of queue.wait
+// with that code. A block whose coverage depends on chance is covered sometimes; any other never.
 type explanation struct {
 	line             int
 	name, often, why string
@@ -23,7 +23,7 @@ const (
 	sometimes = "sometimes"
 )
 
-// readExplained leaves out empty lines and lines that begin with #, which are for people.
+// readExplained omits empty lines and lines that begin with #, which are for people.
 func readExplained(name string) ([]explanation, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

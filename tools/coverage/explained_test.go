@@ -27,7 +27,7 @@ func (t *T[K]) one(n int) error {
 }
 `
 
-// profiles is what two packages' tests cover of the code.
+// profiles is the coverage of the code by two packages' tests.
 const profiles = `mode: set
 github.com/countmill/countmill/p/p.go:3.35,4.12 1 1
 github.com/countmill/countmill/p/p.go:4.12,6.3 1 0
@@ -42,7 +42,7 @@ github.com/countmill/countmill/p/p.go:13.11,15.3 1 0
 github.com/countmill/countmill/p/p.go:16.2,16.15 1 0
 `
 
-// fixture is the blocks of the code, and a list of those lines.
+// fixture returns the blocks of the code, and a list of those lines.
 func fixture(t *testing.T, lines ...string) ([]*block, []explanation) {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestCompare(t *testing.T) {
 	)
 	explained := []string{first + " | never | why", last + " | never | why"}
 	for name, c := range map[string]struct {
-		lines, want []string // the begins of problems
+		lines, want []string // the beginnings of problems
 		covered     int
 	}{
 		"all explained":           {explained, nil, 5},

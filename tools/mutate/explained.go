@@ -12,14 +12,13 @@ import (
 	"strings"
 )
 
-// explanations are survivors of which somebody has written down why they change nothing. A
-// line of their file is
+// explanations are survivors that change nothing, each with a written reason. A line of their file is
 //
 //	aggregator Planner.add: n > limit | > -> >= | n is never limit here
 //
-// It names the package, the function, the code that is changed, and the kind of change. The
-// report prints that for each survivor. Outside functions the name is left out. Planner.add#2 means the second
-// of the same in it. Empty lines and lines that begin with # are for people.
+// It names the package, the function, the changed code, and the kind of change. The report prints these
+// for each survivor. Outside functions the name is omitted. Planner.add#2 means the second mutant of
+// the same code in it. Empty lines and lines that begin with # are for people.
 type explanations struct {
 	name string
 	all  []*explanation
@@ -80,7 +79,7 @@ func parseExplanation(line string) (*explanation, error) {
 	return x, nil
 }
 
-// match is why m changes nothing, or "".
+// match returns why m changes nothing, or "".
 func (e *explanations) match(m mutant) string {
 	for _, x := range e.all {
 		if x.explains(m) {
@@ -95,7 +94,7 @@ func (x *explanation) explains(m mutant) bool {
 	return x.dir == m.dir && x.fn == m.fn && (x.nth == 0 || x.nth == m.nth) && x.what == m.what && x.kind == m.kind
 }
 
-// report names the explained mutants and, where all mutants of a function were looked at, the
+// report lists the explained mutants. If all mutants of a function were examined, it also lists the
 // lines that explain none of them or more than one.
 func (e *explanations) report(w io.Writer, mutants []mutant, whole bool) {
 	seen := map[string]bool{}
@@ -123,7 +122,7 @@ func (e *explanations) misfit(x *explanation) error {
 	return fmt.Errorf("%s:%d: explains %d mutants, not one: %s: %s | %s", e.name, x.line, x.matches, strings.TrimSpace(x.dir+" "+x.fn), x.what, x.kind)
 }
 
-// check reports all misfits. It looks only at functions that explanations name.
+// check reports all misfits. It examines only functions that explanations name.
 func (e *explanations) check(ctx context.Context, dir string, race bool) error {
 	named, dirs := map[string]bool{}, []string{}
 	for _, x := range e.all {

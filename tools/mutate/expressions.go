@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// turned is the operator that takes an operator's place.
+// turned maps an operator to the one that replaces it.
 var turned = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL,
 	token.LSS: token.LEQ, token.LEQ: token.LSS,
@@ -20,7 +20,7 @@ var turned = map[token.Token]token.Token{
 	token.INC: token.DEC, token.DEC: token.INC,
 }
 
-// visit adds the mutants of n itself and reports whether to look into it.
+// visit adds the mutants of n itself and reports whether to visit its children.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case ast.Expr:
@@ -29,7 +29,7 @@ func (f *finder) visit(n ast.Node) bool {
 		f.noteErrors(n)
 		f.ifStmt(n)
 	case *ast.ForStmt:
-		// The other way round it only runs away.
+		// The opposite direction only runs away.
 		if n.Post != nil {
 			for _, c := range []ast.Node{n.Init, n.Cond, n.Body} {
 				if !isNil(c) {
@@ -59,7 +59,7 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// isNil knows the nil statements and expressions that an interface holds.
+// isNil recognises nil statements and expressions in an interface.
 func isNil(n ast.Node) bool {
 	switch n := n.(type) {
 	case nil:
@@ -70,7 +70,7 @@ func isNil(n ast.Node) bool {
 	return false
 }
 
-// expr adds the mutants of e itself and reports whether to look into it.
+// expr adds the mutants of e itself and reports whether to visit its children.
 func (f *finder) expr(e ast.Expr) bool {
 	if tv := f.info.Types[e]; tv.Value != nil {
 		f.constant(e, tv)
@@ -89,7 +89,7 @@ func (f *finder) expr(e ast.Expr) bool {
 	return true
 }
 
-// returned is what of a return a test may look at: not the 0 that comes with an error.
+// returned returns the results of a return that a test may check: not the 0 that comes with an error.
 func (f *finder) returned(s *ast.ReturnStmt) []ast.Expr {
 	if n := len(s.Results); n > 1 && f.isError(s.Results[n-1]) {
 		return slices.DeleteFunc(slices.Clone(s.Results), func(e ast.Expr) bool {
@@ -100,8 +100,8 @@ func (f *finder) returned(s *ast.ReturnStmt) []ast.Expr {
 	return s.Results
 }
 
-// isError reports whether e is certainly an error and not nil: one made on the spot, or one
-// that the if around it found.
+// isError reports whether e is certainly an error and not nil: an error that is made there, or one that
+// the if around it found.
 func (f *finder) isError(e ast.Expr) bool {
 	if c, ok := e.(*ast.CallExpr); ok {
 		return f.callee(c) == "fmt.Errorf" || f.callee(c) == "errors.New"
@@ -112,7 +112,7 @@ func (f *finder) isError(e ast.Expr) bool {
 	return f.errors[e]
 }
 
-// noteErrors remembers what if err != nil { return 0, err } returns.
+// noteErrors remembers the results in if err != nil { return 0, err }.
 func (f *finder) noteErrors(s *ast.IfStmt) {
 	for _, stmt := range s.Body.List {
 		if r, ok := stmt.(*ast.ReturnStmt); ok && len(r.Results) > 1 {
@@ -137,7 +137,7 @@ func (f *finder) isNumber(e ast.Expr) bool {
 	return ok && b.Info()&types.IsNumeric != 0
 }
 
-// constant adds the mutants of a constant expression, as a whole: 1<<20 is one number.
+// constant adds the mutants of a constant expression as a whole: 1<<20 is one number.
 func (f *finder) constant(e ast.Expr, tv types.TypeAndValue) {
 	if id, ok := e.(*ast.Ident); ok {
 		if f.info.Uses[id] == types.Universe.Lookup("true") {
@@ -160,7 +160,7 @@ func (f *finder) constant(e ast.Expr, tv types.TypeAndValue) {
 			}
 			to = constant.BinaryOp(constant.MakeInt64(n), op, constant.MakeInt64(1)).String()
 		}
-		// Below 0 most things are as wrong as above it, or do not compile.
+		// Below 0 most mutants are as wrong as above it, or do not compile.
 		if by == "-" && constant.Sign(tv.Value) == 0 {
 			continue
 		}
@@ -183,7 +183,7 @@ func (f *finder) hasLiteral(e ast.Expr) bool {
 	return number && !iota
 }
 
-// plain reports whether e is a decimal number as written.
+// plain reports whether e is written as a decimal number.
 func plain(e ast.Expr) bool {
 	if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.SUB {
 		e = u.X
@@ -197,7 +197,7 @@ func isDuration(t types.Type) bool {
 	return ok && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == "time" && n.Obj().Name() == "Duration"
 }
 
-// call adds the mutants of a call and of those arguments that a test should hold.
+// call adds the mutants of a call and of those arguments that a test should check.
 func (f *finder) call(c *ast.CallExpr) bool {
 	if f.silent(c) {
 		return false
@@ -226,8 +226,8 @@ func (f *finder) call(c *ast.CallExpr) bool {
 	return false
 }
 
-// callee names what c calls: "fmt.Errorf", "(*log/slog.Logger).Info", "builtin.make", or ""
-// for a conversion or a function value.
+// callee names the called function: "fmt.Errorf", "(*log/slog.Logger).Info", "builtin.make", or "" for
+// a conversion or a function value.
 func (f *finder) callee(c *ast.CallExpr) string {
 	fun := ast.Unparen(c.Fun)
 	if x, ok := fun.(*ast.IndexExpr); ok {

@@ -23,11 +23,11 @@ const (
 	isExplained  = "explained"
 )
 
-// buildTime is what go test may take beyond the tests' own time-out.
+// buildTime is how long go test may take beyond the tests' own time-out.
 const buildTime = 5 * time.Minute
 
-// judge gives every mutant a verdict, by its place in mutants: from the results file where
-// it has one, from the tests otherwise.
+// judge gives every mutant a verdict, in the order of mutants. It takes the verdict from the results
+// file if there is one, otherwise it runs the tests.
 func judge(ctx context.Context, o options, mutants []mutant, explained *explanations, progress io.Writer) ([]record, error) {
 	log, err := openResults(o.results)
 	if err != nil {
@@ -74,7 +74,7 @@ type judges struct {
 	stop    context.CancelFunc // nothing more is judged after an error
 }
 
-// baseline runs all tests on the unchanged code: where they fail, no mutant is to blame.
+// baseline runs all tests on the unchanged code: if they fail, no mutant is the cause.
 func (j *judges) baseline(ctx context.Context, dirs map[string]bool) error {
 	overlay := j.unchanged()
 	if err := os.WriteFile(overlay, []byte(`{"Replace":{}}`), 0o600); err != nil {
@@ -103,7 +103,7 @@ func (j *judges) baseline(ctx context.Context, dirs map[string]bool) error {
 	return ctx.Err()
 }
 
-// unchanged is the name of an overlay with no mutant.
+// unchanged is the name of an overlay without a mutant.
 func (j *judges) unchanged() string { return filepath.Join(j.tmp, "unchanged.json") }
 
 // all judges the mutants of todo. When ctx ends, the rest keep their empty records.
@@ -134,8 +134,8 @@ func (j *judges) all(ctx context.Context, mutants []mutant, todo []int) error {
 	return errors.Join(j.errs...)
 }
 
-// one judges m. was is what an earlier run found: a survivor of the tests goes to the second
-// command at once.
+// one judges m. was is the record of an earlier run: a survivor of the tests goes to the second command
+// at once.
 func (j *judges) one(ctx context.Context, m mutant, was record, dir string) (record, error) {
 	overlay, err := writeOverlay(dir, m)
 	if err != nil {
@@ -147,7 +147,7 @@ func (j *judges) one(ctx context.Context, m mutant, was record, dir string) (rec
 		r.Verdict, _ = j.test(ctx, overlay, m.dir)
 	}
 	if r.Verdict == timedOut {
-		// A busy machine makes tests slow as well.
+		// A busy machine makes tests slow too.
 		if verdict, _ := j.test(ctx, j.unchanged(), m.dir, "-count=1"); verdict == timedOut {
 			return record{}, fmt.Errorf("the tests of %s take over %s without a mutant too: the machine is busy, -timeout is short", m.dir, j.o.timeout)
 		}
@@ -196,7 +196,7 @@ func writeOverlay(dir string, m mutant) (string, error) {
 	return overlay, os.WriteFile(overlay, b, 0o600)
 }
 
-// test runs the tests of the package in dir, then of those that -tests names for it, until
+// test runs the tests of the package in dir, then those of the packages that -tests names for it, until
 // some fail.
 func (j *judges) test(ctx context.Context, overlay, dir string, more ...string) (verdict, out string) {
 	for _, p := range append([]string{"./" + dir}, j.o.tests[dir]...) {
@@ -221,7 +221,7 @@ func (j *judges) then(ctx context.Context, overlay string) (verdict, out string)
 	return j.command(ctx, j.o.thenTimeout, "sh", "-c", strings.ReplaceAll(j.o.then, "{overlay}", overlay))
 }
 
-// command runs a command that a mutant is to fail, in the module's directory.
+// command runs a command that should fail on a mutant, in the module's directory.
 func (j *judges) command(ctx context.Context, limit time.Duration, args ...string) (verdict, out string) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 
 // A pkg is a package that is changed, parsed and type-checked.
 type pkg struct {
-	dir   string // seen from the module: "aggregator"
+	dir   string // relative to the module: "aggregator"
 	files []*source
 	fset  *token.FileSet
 	info  *types.Info
@@ -32,11 +32,11 @@ type pkg struct {
 
 // A source is a file of a package that is changed.
 type source struct {
-	name string // seen from the module: "aggregator/plan.go"
+	name string // relative to the module: "aggregator/plan.go"
 	abs  string
 	text []byte
 	file *ast.File
-	// chosen is false for files that are there only to type-check the others.
+	// chosen is false for files that are only needed to type-check the others.
 	chosen bool
 }
 
@@ -46,12 +46,12 @@ type listedPackage struct {
 	DepOnly                 bool
 }
 
-// load parses and type-checks the packages that args name, or that hold the files they name.
-// What they import is read from the compiler's export data, as go list gives it.
+// load parses and type-checks the packages that args name, or whose files they name. It reads imports
+// from the compiler's export data, as go list returns it.
 func load(ctx context.Context, dir string, args []string) ([]*pkg, error) {
 	var patterns []string
 	chosen := map[string]bool{}       // absolute file names
-	byFile := map[string]bool{}       // directories of which only chosen files count
+	byFile := map[string]bool{}       // directories in which only chosen files count
 	whole, err := packages(dir, args) // patterns without files
 	if err != nil {
 		return nil, err
@@ -100,13 +100,13 @@ func load(ctx context.Context, dir string, args []string) ([]*pkg, error) {
 		pkgs = append(pkgs, p)
 	}
 	for abs := range chosen {
-		return nil, fmt.Errorf("%s is no file of its package on this platform, or a test", abs)
+		return nil, fmt.Errorf("%s is not a file of its package on this platform, or a test", abs)
 	}
 	slices.SortFunc(pkgs, func(a, b *pkg) int { return strings.Compare(a.dir, b.dir) })
 	return pkgs, nil
 }
 
-// packages is args without files, as go list wants them.
+// packages replaces files in args by their directories, as go list needs them.
 func packages(dir string, args []string) ([]string, error) {
 	var patterns []string
 	for _, a := range args {
@@ -183,7 +183,7 @@ func (l listedPackage) parse(dir string, exports map[string]string) (*pkg, error
 	return p, err
 }
 
-// asts is the package's files, with replaced in the place of s.
+// asts returns the package's files, with replaced in the place of s.
 func (p *pkg) asts(s *source, replaced *ast.File) []*ast.File {
 	files := make([]*ast.File, len(p.files))
 	for i, f := range p.files {
@@ -195,7 +195,7 @@ func (p *pkg) asts(s *source, replaced *ast.File) []*ast.File {
 	return files
 }
 
-// compiles reports whether the package type-checks with text in the place of s's.
+// compiles reports whether the package type-checks with text in the place of s's text.
 func (p *pkg) compiles(s *source, text []byte) bool {
 	file, err := parser.ParseFile(p.fset, s.name, text, parser.SkipObjectResolution)
 	if err != nil {

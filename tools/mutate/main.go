@@ -1,21 +1,22 @@
-// Command mutate changes the code of a Go module in small ways, one at a time, and reports the
-// changes that no test notices.
+// Command mutate changes the code of a Go module in small ways, one at a time, and reports the changes
+// that no test notices.
 //
 //	mutate [flags] FILE_OR_PACKAGE...
 //
-// Files and packages are those of the module in -C: wire, ./reader/..., aggregator/plan.go. A change, a mutant, is named by its place and kind:
+// Files and packages belong to the module of -C: wire, ./reader/..., aggregator/plan.go. A change is
+// called a mutant. Its name has its place and its kind:
 //
 //	aggregator/plan.go:61:12 < -> <=
 //
-// Kinds: comparisons and logic turned, if conditions negated, true and false, + and -,
-// integer constants one up and one down; calls, assignments, deletes, sends and defers
-// removed, ifs that leave early emptied, appends dropped; neighbours swapped. What no test
-// should hold is left alone: logs, the arguments of errors and panics, capacities, constant
-// durations. Mutants that do not type-check are counted, not run.
+// Kinds: comparisons and logic turned, if conditions negated, true and false, + and -, integer
+// constants one up and one down; calls, assignments, deletes, sends and defers removed, ifs that leave
+// early emptied, appends dropped; neighbours swapped. Code that no test should check is left alone:
+// logs, the arguments of errors and panics, capacities, constant durations. Mutants that do not
+// type-check are counted, not run.
 //
-// A mutant reaches the compiler through `go test -overlay`: the tree is never written to. The
-// tests of its package come first, then those that -tests names for the package, then the
-// command of -then. A mutant is killed when one fails, cannot allocate or takes too long.
+// A mutant reaches the compiler through `go test -overlay`: the tree is never written to. The tests of
+// its package run first, then those of the packages that -tests names, then the command of -then. A
+// mutant is killed when one fails, cannot allocate or takes too long.
 //
 // README.md has the rest.
 package main
@@ -48,7 +49,7 @@ func main() {
 	}
 }
 
-// options are the flags, checked.
+// options are the validated flags.
 type options struct {
 	dir           string // the module, absolute
 	list, check   bool
@@ -89,7 +90,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of -sample")
 	fs.IntVar(&o.workers, "workers", 1, "mutants at a time")
 	flags := fs.String("flags", "-short -failfast", "flags of go test")
-	fs.Func("tests", "further packages whose tests hold a package, `PKG=PKG,PKG` (repeatable): wire=publisher,aggregator", func(s string) error {
+	fs.Func("tests", "further packages whose tests check a package, `PKG=PKG,PKG` (repeatable): wire=publisher,aggregator", func(s string) error {
 		pkg, more, ok := strings.Cut(s, "=")
 		if !ok {
 			return errors.New("want PKG=PKG,PKG")
@@ -180,7 +181,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return ctx.Err()
 }
 
-// sample takes n of mutants at random, in their order; 0 takes all.
+// sample returns n random mutants in their order; 0 means all.
 func sample(mutants []mutant, n int, seed uint64) []mutant {
 	if n == 0 || n >= len(mutants) {
 		return mutants

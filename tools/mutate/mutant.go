@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// A mutant is one change of one file: text in the place of the bytes from start to end.
+// A mutant is one change of one file: text replaces the bytes from start to end.
 type mutant struct {
 	file, abs   string
-	dir         string // the package's, seen from the module
-	fn          string // the function it is in: Planner.add
-	what        string // the expression or statement that is changed, as written
+	dir         string // the package's, relative to the module
+	fn          string // the function around it: Planner.add
+	what        string // the changed expression or statement, as written
 	nth, of     int    // of its kind in fn with the same what, from 1
 	onLine      int    // of its kind on its line, from 1
 	start, end  int
@@ -26,13 +26,13 @@ type mutant struct {
 	line, col   int
 	kind        string
 	source      string // the line at its place
-	replacement string // what the changed lines become
+	replacement string // the changed lines after the change
 	original    []byte // the whole file
 	hash        string // of the original and the change
 }
 
-// id names the mutant by its place. Mutants of one kind on one line of source are numbered:
-// "== -> != #2".
+// id names the mutant by its place. Mutants of one kind on one line of source are numbered: "== -> !=
+// #2".
 func (m mutant) id() string {
 	id := fmt.Sprintf("%s:%d:%d %s", m.file, m.line, m.col, m.kind)
 	if m.onLine > 1 {
@@ -41,8 +41,7 @@ func (m mutant) id() string {
 	return id
 }
 
-// key names the mutant by the code that it changes, and not by its place. Explanations begin
-// with it.
+// key names the mutant by the code that it changes, and not by its place. Explanations begin with it.
 func (m mutant) key() string {
 	place := m.dir
 	if m.fn != "" {
@@ -54,13 +53,13 @@ func (m mutant) key() string {
 	return fmt.Sprintf("%s: %s | %s", place, m.what, m.kind)
 }
 
-// changed is the whole file with the change.
+// changed returns the whole file with the change.
 func (m mutant) changed() []byte {
 	return slices.Concat(m.original[:m.start], []byte(m.text), m.original[m.end:])
 }
 
-// mutants is every mutant of p's chosen files that type-checks, in order, and the file names
-// of those that do not. A function that only refuses has none.
+// mutants returns every mutant of p's chosen files that type-checks, in order, and the file names of
+// the others. A function that only refuses has none.
 func (p *pkg) mutants(race bool, exclude *regexp.Regexp, only func(fn string) bool) (all []mutant, invalid []string) {
 	for _, s := range p.files {
 		if !s.chosen {
@@ -101,9 +100,9 @@ func (f *finder) textOf(n ast.Node) string {
 	return string(f.source.text[f.offset(n.Pos()):f.offset(n.End())])
 }
 
-// add notes the mutant of what, which puts text in the place of from to to. used is what text
-// leaves out: where it alone does not compile because a variable or an import is then unused,
-// they are named in blank assignments.
+// add records the mutant of what, in which text replaces the bytes from from to to. used is the code
+// that text omits. If the mutant does not compile only because a variable or an import is then unused,
+// blank assignments name them.
 func (f *finder) add(what string, at, from, to token.Pos, kind, text string, used ast.Node) {
 	m := mutant{
 		file: f.source.name, abs: f.source.abs, dir: filepath.ToSlash(f.dir), fn: f.fn, what: what,
@@ -138,7 +137,7 @@ func lines(text []byte, start, end int) []byte {
 	return text[from:to]
 }
 
-// showReplacement is the changed lines in one line.
+// showReplacement returns the changed lines in one line.
 func (m mutant) showReplacement() string {
 	changed := m.changed()
 	if s := strings.TrimPrefix(show(lines(changed, m.start, m.start+len(m.text))), "; "); s != "" {
@@ -147,7 +146,7 @@ func (m mutant) showReplacement() string {
 	return "(removed)"
 }
 
-// show is text in one line of at most 160 characters.
+// show returns text in one line of at most 160 characters.
 func show(text []byte) string {
 	s := []rune(strings.Join(strings.Fields(string(text)), " "))
 	if len(s) > 160 {
@@ -156,7 +155,7 @@ func show(text []byte) string {
 	return string(s)
 }
 
-// number counts mutants of one kind on one line of source, and mutants of the same code in one
+// number numbers mutants of one kind on one line of source, and mutants of the same code in one
 // function. all are a package's.
 func number(all []mutant) {
 	type place struct {

@@ -15,7 +15,8 @@ import (
 
 const fixture = "testdata/fixture"
 
-// wanted is what the comments of the fixture's files say: "fixture.go:12 < -> <=" -> verdict.
+// wanted returns the verdicts in the comments of the fixture's files: "fixture.go:12 < -> <=" ->
+// verdict.
 func wanted(t *testing.T, files ...string) map[string]string {
 	t.Helper()
 	want := map[string]string{}
@@ -36,7 +37,8 @@ func wanted(t *testing.T, files ...string) map[string]string {
 	return want
 }
 
-// verdicts is what a results file says, as wanted has it; the last line of a mutant counts.
+// verdicts returns the verdicts of a results file in the form of wanted; the last line of a mutant
+// counts.
 func verdicts(t *testing.T, results string) (got map[string]string, lines int) {
 	t.Helper()
 	text, err := os.ReadFile(results)
@@ -59,7 +61,7 @@ func verdicts(t *testing.T, results string) (got map[string]string, lines int) {
 	return got, lines
 }
 
-// mutate runs the command on the fixture and returns what it printed.
+// mutate runs the command on the fixture and returns its output.
 func mutate(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -86,8 +88,8 @@ func compare(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// The whole way: the tests alone, then a second command for what survived them, then again
-// with nothing left to do.
+// A whole run: the tests alone, then a second command for the survivors, then again with nothing left
+// to do.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -160,7 +162,7 @@ func TestFurtherTestsAndExplanations(t *testing.T) {
 	}
 }
 
-// The explained mutants of the product are there, and each line names one.
+// The explained mutants of the product exist, and each line names one.
 func TestExplanationsHold(t *testing.T) {
 	t.Parallel()
 	if err := run(t.Context(), []string{"-C", "../..", "-check", "-ignore", "explained.txt"}, io.Discard, t.Output()); err != nil {
@@ -168,7 +170,7 @@ func TestExplanationsHold(t *testing.T) {
 	}
 }
 
-// What -list and the report print of a mutant names that one, and -check finds all other lines.
+// The text of -list and of the report identifies one mutant, and -check finds all other lines.
 func TestCheckExplanations(t *testing.T) {
 	t.Parallel()
 	explained := filepath.Join(t.TempDir(), "explained")
@@ -196,7 +198,7 @@ func TestCheckExplanations(t *testing.T) {
 		". Compare: a <= b | < -> <=",             // no such change
 		". LiteralsUntested: n < 0 | negate if",   // of another function
 		". Sign: limit = 1<<4 - 1 | n -> n+1",     // of none
-		". (*Tape).Send: t.sent <- | remove send", // not how a method is named
+		". (*Tape).Send: t.sent <- | remove send", // methods have other names
 	} {
 		if err := check(all.String() + line + " | WHY\n"); err == nil || !strings.Contains(err.Error(), "explains 0 mutants, not one: "+line) {
 			t.Errorf("%s: got %v", line, err)

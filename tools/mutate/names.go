@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// funcName names a function, a method after its type, as in Planner.add; "" for other
+// funcName returns a function's name, with its type for a method, as in Planner.add; "" for other
 // declarations.
 func funcName(d ast.Decl) string {
 	fn, ok := d.(*ast.FuncDecl)

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// keptOutput is how much of a command's output is kept: mutants that loop may print.
+// keptOutput is the most output of a command that is kept: a mutant with an endless loop may print a
+// lot.
 const keptOutput = 256 << 10
 
-// runBounded runs a command in a process group of its own and returns what it printed. When
-// ctx ends the whole group is killed; whatever the command left behind is killed when it is
-// over. A process that wants more than memoryMiB of its own memory is refused it, which ends
-// a Go program.
+// runBounded runs a command in a process group of its own and returns its output. When ctx ends it
+// kills the whole group; when the command has ended it kills the rest of the group. A process cannot
+// allocate more than memoryMiB, which ends a Go program.
 func runBounded(ctx context.Context, dir string, memoryMiB int, args ...string) (string, error) {
-	// The limit is set by a shell because a Go program can only limit itself. It is the limit
-	// on data: Go reserves address space far beyond what it uses.
+	// A shell sets the limit, because a Go program can only limit itself. It limits data and not
+	// address space: Go reserves far more of that than it uses.
 	limited := append([]string{"-c", `ulimit -d "$0" && exec "$@"`, strconv.Itoa(memoryMiB << 10)}, args...)
 	cmd := exec.CommandContext(ctx, "sh", limited...)
 	cmd.Dir = dir
@@ -37,7 +37,7 @@ func runBounded(ctx context.Context, dir string, memoryMiB int, args ...string) 
 	return out.String(), errors.Join(err, killGroup(cmd.Process.Pid))
 }
 
-// killGroup kills every process of a group that may have none left.
+// killGroup kills every process of a group that may be empty.
 func killGroup(pgid int) error {
 	if err := syscall.Kill(-pgid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 		return err
@@ -45,7 +45,7 @@ func killGroup(pgid int) error {
 	return nil
 }
 
-// A tail keeps the end of what is written to it.
+// A tail keeps the end of its input.
 type tail struct{ bytes.Buffer }
 
 func (t *tail) Write(b []byte) (int, error) {

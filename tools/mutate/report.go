@@ -13,7 +13,7 @@ type tally struct {
 	mutants, byTests, byTime, byThen, survived, explained, notCompiling, notRun int
 }
 
-// score is the share of mutants that were killed, of those that can be.
+// score is the percentage of killed mutants, without those that cannot be killed.
 func (t tally) score() string {
 	n := t.byTests + t.byTime + t.byThen
 	if n+t.survived == 0 {
@@ -42,8 +42,8 @@ func (t *tally) count(r record) {
 	}
 }
 
-// report prints the table of files and packages, then the survivors. invalid has a file name
-// for each mutant that never compiled.
+// report prints the table of files and packages, then the survivors. invalid has a file name for each
+// mutant that never compiled.
 func report(w io.Writer, mutants []mutant, records []record, invalid []string) {
 	tallies := map[string]*tally{}
 	of := func(file string) []*tally {

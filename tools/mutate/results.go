@@ -24,7 +24,7 @@ func newRecord(m mutant, verdict string) record {
 	return record{ID: m.id(), Hash: m.hash, Verdict: verdict, Source: m.source, Replacement: m.replacement}
 }
 
-// results is the file of verdicts; with no name it only forgets.
+// results is the file of verdicts; without a name it keeps nothing.
 type results struct {
 	file  *os.File
 	known map[string]record // by hash and id; the last line of a mutant counts
@@ -52,8 +52,8 @@ func openResults(name string) (*results, error) {
 	return r, errors.Join(lines.Err())
 }
 
-// find is what is known of m, and whether that is enough: a survivor that then has not seen
-// is not done, nor any survivor with retry.
+// find returns the record of m, and whether m is done. A survivor that the command then has not seen is
+// not done, nor is any survivor with retry.
 func (r *results) find(m mutant, then string, retry bool) (record, bool) {
 	rec, ok := r.known[m.hash+m.id()]
 	switch {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// list adds the mutants that leave a statement of a block out, and those that swap two.
+// list adds the mutants that remove a statement of a block, and those that swap two.
 func (f *finder) list(stmts []ast.Stmt) {
 	for i, s := range stmts {
 		if kind := f.removal(s); kind != "" {
@@ -23,7 +23,7 @@ func (f *finder) list(stmts []ast.Stmt) {
 	}
 }
 
-// removal is the kind of mutant that leaves s out, "" where there is none.
+// removal returns the kind of mutant that removes s, or "" if there is none.
 func (f *finder) removal(s ast.Stmt) string {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -59,7 +59,7 @@ func allBlank(exprs []ast.Expr) bool {
 	})
 }
 
-// appendsToItself knows x = append(x, y), which "drop append" removes.
+// appendsToItself recognises x = append(x, y), which "drop append" removes.
 func (f *finder) appendsToItself(s *ast.AssignStmt) bool {
 	if len(s.Lhs) != 1 || len(s.Rhs) != 1 {
 		return false
@@ -95,8 +95,8 @@ func leaves(s ast.Stmt) bool {
 	return false
 }
 
-// blanks names in blank assignments what out uses and nothing else may: variables of functions,
-// and what it takes from imported packages.
+// blanks assigns names to the blank identifier that only out uses: variables of functions, and names of
+// imported packages.
 func (f *finder) blanks(out ast.Node) string {
 	if isNil(out) {
 		return ""
@@ -105,7 +105,7 @@ func (f *finder) blanks(out ast.Node) string {
 	ast.Inspect(out, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			return false // what it defines itself is unknown outside
+			return false // a name that out itself defines is unknown outside
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok {
 				if _, ok := f.info.Uses[x].(*types.PkgName); ok {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// An effect is what matters of a statement for its place among others.
+// An effect is everything about a statement that matters for its order among others.
 type effect struct {
-	calls  bool     // calls a function that may do anything
-	writes []string // what it assigns to
-	shared bool     // assigns to what others can see: a field, an element, a pointer's target
+	calls  bool     // calls a function with unknown effects
+	writes []string // assigned variables
+	shared bool     // assigns to shared data: a field, an element, a pointer's target
 	reads  map[string]bool
 	locks  bool
 }
 
-// ordered reports whether a before b may differ from b before a: both call something, or one
-// writes what the other reads, or may.
+// ordered reports whether "a before b" may differ from "b before a": both call something, or one may
+// write data that the other reads.
 //
-// A lock and what it protects may swap unnoticed unless the race detector runs, so they are
-// left alone without it.
+// Only the race detector may notice that a lock and its protected statement are swapped. Without it,
+// such pairs are left alone.
 func (f *finder) ordered(a, b ast.Stmt) bool {
 	x, ok := f.effect(a)
 	y, ok2 := f.effect(b)
@@ -39,7 +39,7 @@ func (e effect) touches(other effect) bool {
 	return false
 }
 
-// effect is the effect of a call or an assignment; false for other statements and for logs.
+// effect returns the effect of a call or an assignment; false for other statements and for logs.
 func (f *finder) effect(s ast.Stmt) (effect, bool) {
 	e := effect{reads: map[string]bool{}}
 	switch s := s.(type) {

@@ -1,11 +1,11 @@
-// Package billion sends a great many increments through `countmill up`, which is killed every
-// few seconds meanwhile, and compares every total with what was sent.
+// Package billion sends a great many increments through `countmill up`, which is killed every few
+// seconds meanwhile, and compares every total with the sent increments.
 //
-// An increment is one line of an NDJSON body, {"counter":"..."}, with a delta of 1: nothing
-// is added up before countmill has it. Each body goes under an Idempotency-Key of its own,
-// and again under the same one until it is answered 202, for nobody can tell what a killed
-// process had counted. The library is no way to do this: a publisher in this process has no
-// `up` to kill, and one in a process that is killed loses what it was told and has not sent.
+// An increment is one line of an NDJSON body, {"counter":"..."}, with a delta of 1: nothing is added up
+// before countmill has it. Each body has an Idempotency-Key of its own. It is sent again under the same
+// key until the answer is 202, because nobody knows what a killed process had counted. The library
+// cannot do this: a publisher in this process has no `up` to kill, and a killed process loses the
+// increments that its publisher has not sent.
 package billion
 
 import (
@@ -50,11 +50,11 @@ type result struct {
 	Samples    []sample  `json:"samples"`
 }
 
-// A sample is how far the run was.
+// A sample is the progress of the run at one moment.
 type sample struct {
 	Seconds    float64 `json:"seconds"`
 	Increments int64   `json:"increments"`
-	RSS        int64   `json:"rss_bytes"` // of up, 0 while it is not there
+	RSS        int64   `json:"rss_bytes"` // of up, 0 while it does not run
 }
 
 // Run is the command.
@@ -87,7 +87,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	c.IntVar(&c.conns, "conns", 8, "connections")
 	c.DurationVar(&c.kill, "kill", 5*time.Second, "kill up after half to one and a half of this, again and again; 0 for never")
 	c.Uint64Var(&c.seed, "seed", 1, "of the draws")
-	// Enough increments for several kills also on a machine that is a few times as fast.
+	// Enough increments for several kills, also on a machine that is a few times as fast.
 	if err := c.Parse(args, map[string]string{"increments": "5e6", "names": "10000", "body": "5000", "kill": "700ms"}); err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 	}
 	r.Rate, r.Resends, r.Samples = float64(c.increments)/r.Seconds, s.resends.Load(), s.samples
 	r.Kills, r.Away, r.Peak = up.kills, up.away.Seconds(), max(up.peak, up.memory("VmHWM"))
-	// What is checked is what is on disk, not what a process remembers.
+	// The check covers the data on disk, not the memory of a process.
 	if err := up.restart(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 func (r *result) print(out io.Writer, c *config) {
 	fmt.Fprintf(out, "\nexact: %d increments over %d counters, every total as sent\n", r.Increments, r.Names)
 	fmt.Fprintf(out, "%.1f s, %s increments a second, in requests of %d on %d connections\n", r.Seconds, report.Short(r.Rate), c.body, c.conns)
-	fmt.Fprintf(out, "killed %d times, away for %.1f s in all; %d requests were sent again\n", len(r.Kills), r.Away, r.Resends)
+	fmt.Fprintf(out, "killed %d times, down for %.1f s in all; %d requests were sent again\n", len(r.Kills), r.Away, r.Resends)
 	fmt.Fprintf(out, "up took %s of memory at most (RSS), and has %s on disk; totals were read in %.1f s\n", mib(r.Peak), mib(r.Disk), r.Checked)
 }
 

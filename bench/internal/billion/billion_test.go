@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 )
 
-// crashing counts each key once, and answers half of its requests with a broken connection,
-// before or after it has counted.
+// crashing counts each key once. It answers half of its requests with a broken connection, before or
+// after it has counted.
 type crashing struct {
 	mu     sync.Mutex
 	calls  int
@@ -54,7 +54,8 @@ func (c *crashing) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What the generator kept is what a server counts that knows keys, however often it breaks.
+// A server that recognises keys counts exactly the increments that the generator recorded, however
+// often connections break.
 func TestSendsEverythingOnce(t *testing.T) {
 	t.Parallel()
 	c := &crashing{bodies: make(map[string]string), totals: make(map[string]int64)}

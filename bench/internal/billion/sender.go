@@ -16,13 +16,13 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// A sender sends bodies 0, 1, 2 and so on. What is in a body follows from its number alone.
+// A sender sends bodies 0, 1, 2 and so on. A body's content depends on its number alone.
 type sender struct {
 	*config
 	url    string
 	client *http.Client
 	lines  [][]byte
-	counts [][]int64 // by connection, of every name: what was drawn
+	counts [][]int64 // by connection and name: how often it was drawn
 
 	next    atomic.Int64 // body
 	done    atomic.Int64 // increments
@@ -96,8 +96,8 @@ func (s *sender) until202(ctx context.Context, key string, body []byte) error {
 	}
 }
 
-// post sends a request once. again is true where the same request may be sent again: nobody
-// answered, or the answer leaves it open.
+// post sends a request once. again is true if the same request may be sent again: there was no answer,
+// or the outcome is unknown.
 func (s *sender) post(ctx context.Context, key string, body []byte) (again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *sender) post(ctx context.Context, key string, body []byte) (again bool,
 	return false, fmt.Errorf("%s: %s", resp.Status, text)
 }
 
-// want is what each name's total must be.
+// want returns the right total of each name.
 func (s *sender) want() []int64 {
 	want := make([]int64, s.names)
 	for _, counts := range s.counts {

@@ -15,12 +15,12 @@ import (
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
-// An up is `countmill up`, always over the same directory.
+// An up is `countmill up`, always with the same directory.
 type up struct {
 	spec server.Spec
 	addr string
 
-	mu      sync.Mutex // for all below
+	mu      sync.Mutex // guards the fields below
 	process *server.Process
 	kills   []float64
 	away    time.Duration
@@ -46,7 +46,7 @@ func (u *up) start(ctx context.Context) error {
 	return err
 }
 
-// take takes the process away from those who look at it.
+// take takes the process out, so that nobody else uses it.
 func (u *up) take() *server.Process {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +83,7 @@ func (u *up) killEvery(ctx context.Context, every time.Duration, begin time.Time
 		u.watch()
 		killed := time.Now()
 		u.take().Kill()
-		// A process that is being started when the last increment is in has to come up.
+		// A process that starts when the last increment is acknowledged must become ready.
 		if err := u.start(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("start after kill %d: %w", u.killed()+1, err)
 		}
@@ -100,7 +100,7 @@ func (u *up) killed() int {
 	return len(u.kills)
 }
 
-// watch notes the most memory that the process has had, and returns what it has now.
+// watch records the process's largest memory, and returns the present one.
 func (u *up) watch() int64 {
 	peak := u.memory("VmHWM")
 	u.mu.Lock()
@@ -119,7 +119,7 @@ func (u *up) memory(line string) int64 {
 	return u.process.Memory(line)
 }
 
-// check compares every total with what was sent.
+// check compares every total with the sent increments.
 func check(ctx context.Context, addr string, names []string, want []int64) error {
 	const some = 1000
 	var mu sync.Mutex

@@ -1,5 +1,4 @@
-// Package command is what the bench's commands have in common: flags, and a place to run
-// servers in.
+// Package command has the common parts of the bench's commands: flags, and a place to run servers in.
 package command
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/server"
 )
 
-// Flags are those that every command has.
+// Flags are the flags of every command.
 type Flags struct {
 	*flag.FlagSet
 	Quick     bool
@@ -25,20 +24,19 @@ type Flags struct {
 	timeout   time.Duration
 }
 
-// NewFlags returns the flags of a command that is ended after timeout unless told otherwise.
+// NewFlags returns the flags of a command that ends after timeout by default.
 func NewFlags(name string, timeout time.Duration, stderr io.Writer) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet("bench "+name, flag.ContinueOnError)}
 	f.SetOutput(stderr)
-	f.BoolVar(&f.Quick, "quick", false, "do a little of everything: shows that all works, and no figures of use")
+	f.BoolVar(&f.Quick, "quick", false, "do a little of everything: shows that everything works; the figures are useless")
 	f.StringVar(&f.JSON, "json", "", "write the results to this file as well")
 	f.StringVar(&f.dir, "dir", "", "keep data below this directory, on the disk to measure (default the system's temporary one)")
 	f.StringVar(&f.countmill, "countmill", "", "path of countmill (default: built from this tree)")
-	f.DurationVar(&f.timeout, "timeout", timeout, "end everything after this long")
+	f.DurationVar(&f.timeout, "timeout", timeout, "end everything after this time")
 	return f
 }
 
-// Parse reads the command line. quick gives values to flags that are not named on it, for
-// -quick.
+// Parse reads the command line. With -quick, flags that are not on it get their values from quick.
 func (f *Flags) Parse(args []string, quick map[string]string) error {
 	if err := f.FlagSet.Parse(args); err != nil {
 		return err
@@ -61,14 +59,14 @@ func (f *Flags) Parse(args []string, quick map[string]string) error {
 	return nil
 }
 
-// A Site is where servers run: a directory that is gone afterwards, and programs.
+// A Site is a place for servers: programs, and a directory that is removed afterwards.
 type Site struct {
 	Dir             string
 	Countmill, Self string
 	Close           func()
 }
 
-// Open makes a site. The context that it returns ends with -timeout; call Close.
+// Open makes a site. The returned context ends with -timeout; call Close.
 func (f *Flags) Open(ctx context.Context) (context.Context, *Site, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -99,7 +97,7 @@ func (s *Site) Sub(name string) (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
-// Keep writes results where -json says, and tells of it.
+// Keep writes results to the file of -json, and prints its name.
 func (f *Flags) Keep(results any, stderr io.Writer) error {
 	if f.JSON == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package load is the work that every system of the benchmark is given: which counters are
-// incremented, in which order and for how long, and what each total must be afterwards.
+// Package load is the work of every system in the benchmark: which counters are incremented, in which
+// order and for how long, and what each total must be afterwards.
 package load
 
 import (
@@ -7,25 +7,25 @@ import (
 	"math/rand/v2"
 )
 
-// Draws is how many increments an order has before it begins again. Chunks of all sizes
-// that systems use divide it.
+// Draws is the number of increments of an order before it begins again. The chunk sizes of all systems
+// divide it.
 const Draws = 8_000_000
 
 // Zipf's exponent: the counter of rank k is incremented in proportion to 1/k^s.
 const zipfS = 1.1
 
-// A Load is an order in which counters are incremented by one. It is made before any
-// clock starts, is the same for every system, and nobody may change it.
+// A Load is an order in which counters are incremented by one. It is made before any clock starts, is
+// the same for every system, and nobody may change it.
 type Load struct {
 	Name  string
 	About string
 	Names []string
-	// Order is indexes into Names. What reaches its end begins again.
+	// Order is indexes into Names. After its end it begins again.
 	Order []uint32
 }
 
-// All makes every load. names is over how many counters Zipf and uniform go, distinct
-// how many there are where each is incremented once before any is again.
+// All makes every load. names is the number of counters for Zipf and uniform. distinct is the number of
+// counters of the load in which each is incremented once before any is incremented again.
 func All(names, distinct int) []*Load {
 	const hotDraws = 100_000
 	all := Names(max(names, distinct))
@@ -38,7 +38,7 @@ func All(names, distinct int) []*Load {
 	}
 }
 
-// Names are n names of 20 bytes.
+// Names returns n names of 20 bytes.
 func Names(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -47,7 +47,7 @@ func Names(n int) []string {
 	return names
 }
 
-// Prefix is what all names begin with; 12 digits follow, as redis-benchmark makes them.
+// Prefix begins all names; 12 digits follow, as redis-benchmark makes them.
 const Prefix = "page:/u/"
 
 func uniform(random *rand.Rand, names int) []uint32 {
@@ -67,8 +67,7 @@ func zipf(random *rand.Rand, names int) []uint32 {
 	return order
 }
 
-// Zipf draws indexes of names. It gives each rank a name of its own at random, so that busy
-// names are no neighbours.
+// Zipf draws indexes of names. It gives each rank a random name, so that busy names are not neighbours.
 func Zipf(random *rand.Rand, names int) (draw func() uint32) {
 	name := permutation(random, names)
 	rank := rand.NewZipf(random, zipfS, 1, uint64(names-1))

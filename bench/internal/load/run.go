@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Goal says when a run is long enough: when it has lasted Least and has Increments, or
-// when it has lasted Most.
+// A Goal says when a run is long enough: when it has lasted Least and has Increments, or when it has
+// lasted Most.
 type Goal struct {
 	Increments  int64
 	Least, Most time.Duration
@@ -28,15 +28,15 @@ type Run struct {
 	chunk   int
 	begin   time.Time
 
-	mu         sync.Mutex // for all below
+	mu         sync.Mutex // guards the fields below
 	notes      map[string]float64
 	increments int64         // of a foreign generator
 	elapsed    time.Duration // of a foreign generator
 	foreign    bool
 }
 
-// A worker walks the order on its own. It fills a cache line, so that counting does not
-// make workers wait for each other.
+// A worker walks the order on its own. It fills a cache line, so that counting does not make workers
+// wait for each other.
 type worker struct {
 	start  int
 	walked atomic.Int64
@@ -48,9 +48,9 @@ func NewRun(l *Load, goal Goal) *Run {
 	return &Run{Load: l, Goal: goal, notes: make(map[string]float64)}
 }
 
-// Walk has workers walk the order until the goal is reached, each from a place of its
-// own, chunk increments a step; chunk must divide the order's length. do counts the
-// increments of order[at:at+chunk], which it is given as well. The clock starts here.
+// Walk makes workers walk the order until the goal is reached, each from a place of its own, chunk
+// increments a step; chunk must divide the order's length. do gets order[at:at+chunk] and counts its
+// increments. The clock starts here.
 func (r *Run) Walk(ctx context.Context, workers, chunk int, do func(ctx context.Context, worker, at int, order []uint32) error) error {
 	if len(r.Order)%chunk != 0 {
 		return fmt.Errorf("chunks of %d do not divide an order of %d", chunk, len(r.Order))
@@ -120,7 +120,7 @@ func (r *Run) walked() int64 {
 	return n
 }
 
-// Stop ends the clock. Call it when all that was walked is acknowledged.
+// Stop stops the clock. Call it when everything that was walked is acknowledged.
 func (r *Run) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *Run) Stop() {
 	}
 }
 
-// Foreign says what a generator that is no part of this program counted, and in how
-// long. It may be called several times, and adds up.
+// Foreign records the increments and the time of a generator outside this program. It may be called
+// several times, and adds up.
 func (r *Run) Foreign(increments int64, elapsed time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *Run) Foreign(increments int64, elapsed time.Duration) {
 	r.elapsed += elapsed
 }
 
-// Done is how many increments were acknowledged, and in how long.
+// Done returns how many increments were acknowledged, and in which time.
 func (r *Run) Done() (int64, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,14 +153,14 @@ func (r *Run) Note(what string, n float64) {
 	r.notes[what] = n
 }
 
-// Notes are what was noted.
+// Notes returns these numbers.
 func (r *Run) Notes() map[string]float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.notes
 }
 
-// Want is what each name's total must be after a Walk.
+// Want returns the right total of each name after a Walk.
 func (r *Run) Want() []int64 {
 	want := make([]int64, len(r.Names))
 	for i := range r.workers {
@@ -179,8 +179,8 @@ func (r *Run) Want() []int64 {
 	return want
 }
 
-// Check compares every name's total with what was sent. totals returns those of some
-// names, 0 for a name it does not know; it is called by several goroutines at once.
+// Check compares every name's total with the sent increments. totals returns the totals of some names,
+// 0 for an unknown one; several goroutines call it at once.
 func (r *Run) Check(ctx context.Context, totals func(ctx context.Context, names []string) ([]int64, error)) error {
 	const atOnce, some = 4, 1000
 	want := r.Want()
@@ -209,7 +209,7 @@ func (r *Run) Check(ctx context.Context, totals func(ctx context.Context, names 
 	return wrong.err()
 }
 
-// ErrWrong means that a system did not count what it acknowledged.
+// ErrWrong means that a system did not count the increments that it acknowledged.
 var ErrWrong = errors.New("totals are wrong")
 
 type differences struct {

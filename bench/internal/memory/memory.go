@@ -1,5 +1,5 @@
-// Package memory measures what counters take: memory of an aggregator that holds a great
-// many of them uncommitted, and bytes on disk in Pebble.
+// Package memory measures the size of counters: the memory of an aggregator that holds a great many of
+// them uncommitted, and bytes on disk in Pebble.
 package memory
 
 import (
@@ -76,8 +76,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func mib(what string, bytes int64) result { return result{what, float64(bytes) / (1 << 20), "MiB"} }
 
-// aggregator measures a process `countmill aggregator`: with default settings, where windows
-// close at 100,000 counters, and with a window that holds all of them.
+// aggregator measures a process `countmill aggregator`: with default settings, whose windows close at
+// 100,000 counters, and with a window that holds all of them.
 func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, error) {
 	idle, err := c.idle(ctx, site)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, 
 	if err != nil {
 		return nil, err
 	}
-	// Markers count as counters do. It lingers until every message is held.
+	// Markers count like counters. The window lingers until every message is held.
 	linger := time.Minute
 	if c.Quick {
 		linger = 10 * time.Second
@@ -126,8 +126,8 @@ func (c *config) idle(ctx context.Context, site *command.Site) (int64, error) {
 	return g.Aggregators[0].Memory("VmRSS"), nil
 }
 
-// peaks is the most memory of an aggregator until it has taken every message, with how many
-// counters were folded by then, and until all are folded.
+// peaks returns the most memory of an aggregator until it has received every message, and until all are
+// folded. It also returns how many counters were folded by the first moment.
 func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string) (early int, taken, folded int64, err error) {
 	g, err := open(ctx, site, flags...)
 	if err != nil {
@@ -153,9 +153,9 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 	return early, taken, process.Memory("VmHWM"), g.CheckOnes(ctx, c.counters)
 }
 
-// disk writes counters, and increments with ids, to Pebble by way of the pipeline. Sizes are
-// of the directory after it was closed and opened once more, which writes what is only in
-// the log, less those of one that holds a single counter.
+// disk writes counters, and increments with ids, to Pebble through the pipeline. The size is that of
+// the directory after it was closed and opened once more, which writes the data that is only in the
+// log. The size of a directory with a single counter is subtracted.
 func (c *config) disk(ctx context.Context, site *command.Site) ([]result, error) {
 	names := load.Names(c.counters)
 	base, err := diskSize(ctx, site, func(e *system.Embedded) error { return e.Publisher.Add(names[0], 1) })
@@ -225,8 +225,8 @@ func diskSize(ctx context.Context, site *command.Site, write func(*system.Embedd
 	return tables(data)
 }
 
-// tables is the bytes of Pebble's tables: its logs are written anew all the time, and are
-// made beforehand.
+// tables returns the bytes of Pebble's tables: its logs are rewritten all the time, and reserved in
+// advance.
 func tables(dir string) (int64, error) {
 	return server.DirSize(dir, func(name string) bool { return strings.HasSuffix(name, ".sst") })
 }

@@ -27,18 +27,18 @@ type deployment struct {
 	names  int
 }
 
-// counts are of all roles together: since their beginning, or a second.
+// counts are counts of all roles together: since their beginning, or per second.
 type counts struct {
 	increments, messages             float64 // of publishers
 	parts, commits, written, retries float64 // of aggregators
-	took                             float64 // seconds that commits took
-	read, totals                     float64 // entities, by all; totals served
+	took                             float64 // total time of commits in seconds
+	read, totals                     float64 // entities, by all roles; served totals
 }
 
-// madeAtOnce is of how many counters the first increments are on their way at once.
+// madeAtOnce is the number of new counters whose first increments are sent at once.
 const madeAtOnce = 10_000
 
-// make counts each counter once: those that exist cost no record.
+// make counts each counter once, because existing ones cost no record.
 func (d *deployment) make(ctx context.Context) error {
 	pub := d.google.Publishers[0]
 	for i, name := range load.Names(d.names) {
@@ -57,8 +57,8 @@ func (d *deployment) make(ctx context.Context) error {
 	return nil
 }
 
-// run loads and asks, and counts between warm and the end. It returns counts a second, and
-// what a commit took.
+// run loads and reads, and counts between warm and the end. It returns counts per second, and the time
+// of a commit.
 func (d *deployment) run(ctx context.Context, w work) (counts, time.Duration, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	loaded, stop := context.WithCancel(ctx)
@@ -107,7 +107,7 @@ func (d *deployment) run(ctx context.Context, w work) (counts, time.Duration, er
 		return counts{}, 0, err
 	}
 	if late > d.late {
-		return per, commit, fmt.Errorf("nothing can be said: this machine is too busy, timers are %s late on average (limit: %s)", late.Round(time.Millisecond), d.late)
+		return per, commit, fmt.Errorf("no result: this machine is too busy, timers are %s late on average (limit: %s)", late.Round(time.Millisecond), d.late)
 	}
 	if off := per.increments/w.rate - 1; off < -0.05 || off > 0.05 {
 		return per, commit, fmt.Errorf("this machine made %.0f increments a second instead of %.0f", per.increments, w.rate)
@@ -115,7 +115,7 @@ func (d *deployment) run(ctx context.Context, w work) (counts, time.Duration, er
 	return per, commit, nil
 }
 
-// timersAreLate is by how much, on average, until ctx ends. Where lingers and windows last
+// timersAreLate returns the average lateness of timers until ctx ends. If lingers and windows last
 // longer than they should, there are fewer of them.
 func timersAreLate(ctx context.Context) time.Duration {
 	const nap = 10 * time.Millisecond
@@ -126,7 +126,7 @@ func timersAreLate(ctx context.Context) time.Duration {
 	return time.Since(began)/time.Duration(max(naps, 1)) - nap
 }
 
-// names are the load's counters, those incremented most first, in no order of their names.
+// names returns the load's counters, the most incremented first; their names are in random order.
 func (w work) names() []string {
 	names := load.Names(w.counters)
 	if w.zipf != 0 {
@@ -135,7 +135,7 @@ func (w work) names() []string {
 	return names
 }
 
-// draw is one publisher's order of counters, by their rank.
+// draw returns one publisher's order of counters, by their rank.
 func (w work) draw(random *rand.Rand) func() int {
 	if w.zipf == 0 {
 		return func() int { return random.IntN(w.counters) }
@@ -144,7 +144,7 @@ func (w work) draw(random *rand.Rand) func() int {
 	return func() int { return int(rank.Uint64()) }
 }
 
-// add adds increments that come independently of each other, as those of many users do.
+// add adds increments that arrive independently of each other, like those of many users.
 func add(ctx context.Context, pub *publisher.Publisher, rate float64, next func() string) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -164,10 +164,10 @@ func add(ctx context.Context, pub *publisher.Publisher, rate float64, next func(
 	}
 }
 
-// askers ask for the same totals in turn.
+// askers request the same totals in turn.
 const askers = 4
 
-// ask asks for all of the names again and again, for its part of all totals.
+// ask reads all of the names again and again, as its part of all totals.
 func (d *deployment) ask(ctx context.Context, i int, names []string) error {
 	body, err := json.Marshal(map[string]any{"counters": names})
 	if err != nil {
@@ -186,7 +186,7 @@ func (d *deployment) ask(ctx context.Context, i int, names []string) error {
 	}
 }
 
-// errUnavailable is a store that is too slow. What is not served is not in the plan either.
+// errUnavailable means that the store is too slow. The plan does not contain unserved totals either.
 var errUnavailable = errors.New("unavailable")
 
 func post(ctx context.Context, url string, body []byte) error {
@@ -211,7 +211,7 @@ func post(ctx context.Context, url string, body []byte) error {
 	return err
 }
 
-// counts asks everybody.
+// counts reads the metrics of all roles.
 func (d *deployment) counts(ctx context.Context) (counts, time.Time, error) {
 	var c counts
 	for _, pub := range d.google.Publishers {
@@ -235,7 +235,7 @@ func (d *deployment) counts(ctx context.Context) (counts, time.Time, error) {
 	return c, at, nil
 }
 
-// since is what has come on top, a second.
+// since returns the increase per second.
 func (c counts) since(b counts, seconds float64) counts {
 	return counts{
 		increments: (c.increments - b.increments) / seconds, messages: (c.messages - b.messages) / seconds,

@@ -1,10 +1,9 @@
-// Package plancheck holds what `countmill plan` says against what publishers, aggregators
-// and a reader do on Google's emulators.
+// Package plancheck compares the figures of `countmill plan` with publishers, aggregators and a reader
+// on Google's emulators.
 //
-// Counts are compared, not times. They do not hang on the speed of the machine as long as
-// the pipeline keeps up: then a batch leaves each linger, and a window closes each 100 ms.
-// What a commit takes does play a part where windows wait for one; it is measured, and
-// told to the plan.
+// It compares counts, not times. Counts do not depend on the speed of the machine while the pipeline
+// keeps up: then a batch leaves each linger, and a window closes each 100 ms. The time of a commit
+// matters if windows wait for one; it is measured, and given to the plan.
 package plancheck
 
 import (
@@ -43,7 +42,7 @@ type work struct {
 	zipf     float64
 }
 
-// A figure is one thing that was planned and measured, a second.
+// A figure is one planned and measured value, per second.
 type figure struct {
 	What     string  `json:"what"`
 	Planned  float64 `json:"planned_per_second"`
@@ -52,9 +51,9 @@ type figure struct {
 
 func (f figure) ratio() float64 { return f.Measured / f.Planned }
 
-// off reports whether the measurement is further from the plan than it may be.
+// off reports whether the measurement differs from the plan by more than the tolerance.
 func (f figure) off(tolerance float64) bool {
-	return !(math.Abs(f.ratio()-1) <= tolerance) // also what is no number
+	return !(math.Abs(f.ratio()-1) <= tolerance) // true for NaN too
 }
 
 // A result is one load.
@@ -81,9 +80,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Float64Var(&c.uniformRate, "uniform", 5000, "increments a second, uniform")
 	c.IntVar(&c.uniformCounters, "uniform-counters", 10_000, "counters of that")
 	c.Float64Var(&c.totals, "totals", 2000, "totals served a second, with the default staleness")
-	c.IntVar(&c.asked, "asked", 100, "counters that they are of, those incremented most")
+	c.IntVar(&c.asked, "asked", 100, "number of counters that they are of, the most incremented ones")
 	c.Float64Var(&c.tolerance, "tolerance", 0.2, "how far the plan may be off")
-	c.DurationVar(&c.late, "late", 10*time.Millisecond, "how late timers may be on average: on a machine that is busier nothing can be said")
+	c.DurationVar(&c.late, "late", 10*time.Millisecond, "how late timers may be on average: a busier machine gives no result")
 	c.StringVar(&c.only, "only", "", "hot, zipf or uniform (default: all three)")
 	quick := map[string]string{"lasts": "4s", "warm": "2s", "settle": "1s", "publishers": "4", "hot": "2000", "zipf": "400", "zipf-counters": "200",
 		"uniform": "400", "uniform-counters": "100", "totals": "100", "asked": "10", "tolerance": "1000", "late": "1h"}
@@ -120,7 +119,7 @@ func (c *config) works() []work {
 	return slices.DeleteFunc(all, func(w work) bool { return c.only != "" && w.name != c.only })
 }
 
-// all runs every load on one deployment, whose counters are there before.
+// all runs every load on one deployment, whose counters exist before.
 func (c *config) all(ctx context.Context, site *command.Site, works []work, out io.Writer) ([]result, error) {
 	dir, err := site.Sub("plan")
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *config) all(ctx context.Context, site *command.Site, works []work, out 
 	return results, nil
 }
 
-// plan is what countmill plan says of a load at the rate that it really had.
+// plan returns countmill's plan for a load at its measured rate.
 func (c *config) plan(w work, seen counts, commitTime time.Duration) (plan.Plan, error) {
 	l := plan.Defaults()
 	l.Rate, l.Counters, l.Zipf = seen.increments, int64(w.counters), w.zipf
@@ -195,7 +194,7 @@ func (d *deployment) measure(ctx context.Context, w work) (result, error) {
 			{"messages", cost.Messages, seen.messages},
 			{"parts", cost.Parts, seen.parts},
 			{"commits", cost.Commits, seen.commits},
-			// Workers write their own records past this metric.
+			// This metric does not include workers' own records.
 			{"entities written", cost.EntitiesWritten - cost.WorkersWritten, seen.written},
 			// Aggregators read each record again an hour after the first time.
 			{"entities read", cost.TotalsRead, seen.read},

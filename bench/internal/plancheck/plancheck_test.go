@@ -29,7 +29,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// What counts is what has come since, a second; and the time that a commit took.
+// The figures are the increase per second, and the time of a commit.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	before := counts{increments: 100, messages: 10, parts: 20, commits: 4, written: 30, retries: 1, took: 2, read: 7, totals: 9}

@@ -60,12 +60,12 @@ func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// ofUse refuses what only showed that everything works.
+// ofUse refuses the results of a quick run.
 func ofUse(text []byte) error {
 	var file struct{ Quick bool }
 	err := json.Unmarshal(text, &file)
 	if err == nil && file.Quick {
-		err = errors.New("that was a quick run, whose figures are of no use")
+		err = errors.New("these are results of a quick run, whose figures are useless")
 	}
 	return err
 }
@@ -141,12 +141,12 @@ func dots(load string, names []string, rates map[string][]float64, dir string) e
 	return save(p, vg.Length(len(names)+4)*0.6*vg.Centimeter, dir, "peers-"+load)
 }
 
-// ours reports whether countmill is what a system counts with.
+// ours reports whether a system counts with countmill.
 func ours(name string) bool {
 	return len(name) > 9 && name[:9] == "countmill" || name == "http/ndjson"
 }
 
-// cost draws how it grows with the number of counters, and falls as messages grow.
+// cost draws how the cost grows with the number of counters, and falls as messages grow.
 func cost(text []byte, dir string) error {
 	var file struct {
 		Rows []struct {
@@ -182,7 +182,7 @@ func cost(text []byte, dir string) error {
 			return err
 		}
 		p.X.Tick.Marker, p.Y.Tick.Marker = decades{}, decades{}
-		p.Y.Min, p.Y.Max = 1, 6 // a million is what the classic counter writes
+		p.Y.Min, p.Y.Max = 1, 6 // the classic counter writes a million
 		p.Legend.Left, p.Legend.Top = true, d.name == "cost-counters"
 		if err := save(p, height, dir, d.name); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each plot is an SVG with its axes, units and legend in it, and nothing white behind.
+// Each plot is an SVG with its axes, units and legend, and without a white background.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: something white is in it", name)
 		}
 		if strings.Contains(string(text), "fill:#-") {
-			t.Errorf("%s: a colour that is none", name)
+			t.Errorf("%s: an invalid colour", name)
 		}
 	}
 }
@@ -83,6 +83,6 @@ func TestNothingToDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Run(t.Context(), []string{"-peers", quick}, t.Output(), t.Output()); err == nil || !strings.Contains(err.Error(), "quick") {
-		t.Errorf("a quick run: got %v, want an error that says so", err)
+		t.Errorf("a quick run: got %v, want an error about the quick run", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// scaling draws how the shards of one counter grow, by how many aggregators commit to it.
+// scaling draws how the shards of one counter grow, by the number of aggregators that commit to it.
 func scaling(text []byte, dir string) error {
 	var file struct {
 		Rows []struct {

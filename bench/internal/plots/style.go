@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// Pages are read on white and on black, so nothing is drawn behind a plot, and each of these
-// has contrast enough with both. The three colours are also told apart by the colour-blind.
+// Pages are read on white and on black. So a plot has no background, and each of these colours has
+// enough contrast with both. Colour-blind people can also distinguish the three colours.
 var (
 	grey   = color.RGBA{R: 0x7a, G: 0x7a, B: 0x7a, A: 0xff}
 	faint  = color.NRGBA{R: 0x7a, G: 0x7a, B: 0x7a, A: 0x40}
@@ -28,7 +28,7 @@ const (
 	height = 10 * vg.Centimeter
 )
 
-// newPlot is an empty plot in our style.
+// newPlot returns an empty plot in our style.
 func newPlot(title, x, y string) *plot.Plot {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	p := plot.New()
@@ -50,11 +50,11 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// decades are the ticks of an axis of decimal logarithms, written as 1, 10, 100, 1k. (The
-// library's own logarithmic axis leaves a quarter of the plot empty.)
+// decades are the ticks of an axis of decimal logarithms, written as 1, 10, 100, 1k. (The library's own
+// logarithmic axis leaves a quarter of the plot empty.)
 type decades struct{}
 
-// Ticks has one for each digit of a decade, and a label where it begins.
+// Ticks returns a tick for each digit of a decade, with a label at its beginning.
 func (decades) Ticks(least, most float64) []plot.Tick {
 	var ticks []plot.Tick
 	for decade := math.Floor(least); decade <= most; decade++ {
@@ -66,7 +66,7 @@ func (decades) Ticks(least, most float64) []plot.Tick {
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value < least || t.Value > most })
 }
 
-// lines adds a line for each series, by name, with points where they were measured.
+// lines adds a line for each series, by name, with points at the measurements.
 func lines(p *plot.Plot, points bool, series ...series) error {
 	for i, s := range series {
 		line, marks, err := plotter.NewLinePoints(s.xys)

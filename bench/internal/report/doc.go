@@ -1,3 +1,2 @@
-// Package report is how measurements are told: on which machine they were made, and
-// numbers as people read them.
+// Package report formats the results of measurements: the machine, and numbers in readable form.
 package report

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Head says when, how and on what something was measured.
+// A Head says when, how and on which machine something was measured.
 type Head struct {
 	When     time.Time `json:"when"`
 	Command  string    `json:"command"`
@@ -31,7 +31,7 @@ func NewHead(quick bool) Head {
 // Print writes it before the results.
 func (h Head) Print(w io.Writer) error {
 	if h.Quick {
-		if _, err := fmt.Fprintf(w, "A QUICK RUN: it shows that everything works. Its figures are of no use.\n\n"); err != nil {
+		if _, err := fmt.Fprintf(w, "A QUICK RUN: it shows that everything works. Its figures are useless.\n\n"); err != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func (h Head) Print(w io.Writer) error {
 	return err
 }
 
-// WriteJSON writes a file that plots are made from.
+// WriteJSON writes a file for plots.
 func WriteJSON(path string, results any) error {
 	text, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Machine is what this process runs on, as far as /proc tells.
+// Machine describes the machine of this process, as far as /proc does.
 func Machine() string {
 	kernel, _ := exec.Command("uname", "-sr").Output()
 	return fmt.Sprintf("%d CPUs, %s, %s of memory, %s, load %s", runtime.NumCPU(),
@@ -33,7 +33,7 @@ func loadAverage() string {
 	return first
 }
 
-// Revision is the commit of the tree that this is run in.
+// Revision is the commit of the working tree.
 func Revision() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*").Output()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Median is the middle of them, which must not be none.
+// Median is the middle of the numbers. There must be at least one.
 func Median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	if n := len(all); n%2 == 0 {
@@ -15,9 +15,9 @@ func Median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// Interval is a 95 % confidence interval of the median, for any distribution. Its ends
-// are two of the numbers, because the count of numbers below the median is binomial. ok is false
-// for fewer than 6 numbers.
+// Interval is a 95 % confidence interval of the median, for any distribution. Its ends are two of the
+// numbers, because the count of numbers below the median is binomial. ok is false for fewer than 6
+// numbers.
 func Interval(all []float64) (low, high float64, ok bool) {
 	all = slices.Sorted(slices.Values(all))
 	n, out := len(all), -1
@@ -41,7 +41,7 @@ func Spread(all []float64, format func(float64) string) string {
 	return fmt.Sprintf("%s (%s to %s)", format(Median(all)), format(slices.Min(all)), format(slices.Max(all)))
 }
 
-// Short writes a number with three digits that count.
+// Short writes a number with three significant digits.
 func Short(x float64) string {
 	for _, unit := range []struct {
 		size float64

@@ -7,13 +7,13 @@ import (
 	"github.com/countmill/countmill/internal/testing/loadsim"
 )
 
-// policies are what docs/adr/002-shards-follow-the-load.md compares.
+// policies are the policies that docs/adr/002-shards-follow-the-load.md compares.
 var policies = []policy{
 	{"today", func(*loadsim.Setup) {}},
 	{"doubling", doubling},
 }
 
-// variants are of doubling alone. The first is the one in policies.
+// variants are variants of doubling. The first is the one in policies.
 var variants = []policy{
 	{"doubling", doubling},
 	{"drawn shards", func(s *loadsim.Setup) { doubling(s); s.Choice = loadsim.DoublingDrawn }},
@@ -30,7 +30,7 @@ type policy struct {
 
 func doubling(s *loadsim.Setup) { s.Choice, s.Gap = loadsim.Doubling, loadsim.DoublingGap }
 
-// compared are the tables that hold today's policy and doubling side by side.
+// compared returns tables that compare today's policy with doubling.
 func compared(seeds uint64) []table {
 	fewer := (seeds + 1) / 2
 	others := beside(growth(fewer), variants)
@@ -60,7 +60,7 @@ func beside(t table, policies []policy) table {
 	return t
 }
 
-// crowds are many counters of which most need no more than one shard.
+// crowds are many counters, most of which need only one shard.
 func crowds(seeds uint64) table {
 	t := table{
 		title: "Many counters, at most 128 shards each",

@@ -1,5 +1,5 @@
-// Package scaling prints and keeps what internal/testing/loadsim simulates: how many shards counters get,
-// which choice of shards meets least, and what comes of loads beyond a machine.
+// Package scaling prints and keeps the simulations of internal/testing/loadsim: how many shards
+// counters get, which choice of shards contends least, and the results of loads beyond a machine.
 package scaling
 
 import (
@@ -22,7 +22,7 @@ type row struct {
 	loadsim.Figures
 }
 
-// A table is a title, what its columns are, and what is simulated for it.
+// A table is a title, columns, and simulations.
 type table struct {
 	title   string
 	columns string
@@ -38,7 +38,7 @@ type cell struct {
 // Run is the command.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := command.NewFlags("scaling", time.Hour, stderr)
-	seeds := f.Uint64("seeds", 5, "how often what depends on chance is simulated")
+	seeds := f.Uint64("seeds", 5, "number of simulations of a random case")
 	compare := f.Bool("doubling", false, "compare the policy with doubling on contention instead: docs/adr/002-shards-follow-the-load.md")
 	limit := f.Duration("limit", 20*time.Second, "end a run that takes longer")
 	if err := f.Parse(args, map[string]string{"seeds": "1", "limit": "1s"}); err != nil {
@@ -88,7 +88,7 @@ func growthLine(r *row) string {
 		float64(r.HotShards)/float64(r.Needed), r.enough(), r.Raises, 100*r.Aborted, r.Age.Seconds())
 }
 
-// enough is when the hot counter had as many shards as it needs at the end.
+// enough returns when the hot counter had the number of shards that it needs at the end.
 func (r *row) enough() string {
 	for _, g := range r.Grew {
 		if g.Shards >= r.Needed {
@@ -109,7 +109,7 @@ func growth(seeds uint64) table {
 	return t
 }
 
-// stores are the same with stores that take fewer at once, or let commits wait for longer.
+// stores is the same on stores that accept fewer concurrent commits, or let them wait longer.
 func stores(seeds uint64) table {
 	t := table{title: "The same on other stores", columns: grows, line: growthLine}
 	for _, s := range []struct {
@@ -130,7 +130,7 @@ func stores(seeds uint64) table {
 	return t
 }
 
-// choices compares ways to choose a shard where there are 1.5 times as many as needed.
+// choices compares ways to choose a shard when there are 1.5 times as many as needed.
 func choices() table {
 	t := table{
 		title:   "Commits lost to contention, by how shards are chosen; 1.5 times as many shards as needed",
@@ -182,7 +182,7 @@ func limits() table {
 	return t
 }
 
-// loads are everything between one counter and 10,000, and as many aggregators as one likes.
+// loads are loads of one to 10,000 counters, with the aggregators that each needs.
 func loads(quick bool) table {
 	t := table{
 		title: "Loads beyond one machine, default settings, at most 128 shards",

@@ -1,5 +1,5 @@
-// Package serve measures how many cached totals a second countmill serves over HTTP, beside
-// a bare net/http handler that answers with bytes of the same length.
+// Package serve measures how many cached totals a second countmill serves over HTTP. It compares them
+// with a bare net/http handler that answers with bytes of the same length.
 package serve
 
 import (
@@ -100,7 +100,7 @@ func (c *config) measure(ctx context.Context, site *command.Site, wrk string, lo
 	return results, nil
 }
 
-// lua asks for one counter after another.
+// lua requests one counter after another.
 func (c *config) lua() string {
 	return fmt.Sprintf(`local requests, at = {}, 0
 function init()
@@ -115,12 +115,12 @@ end
 `, c.counters, "/v1/totals?counter="+load.Prefix+"%012d&max_staleness="+staleness.String(), c.counters)
 }
 
-// staleness lets totals be served from the cache nearly always.
+// staleness lets nearly all totals be served from the cache.
 const staleness = time.Minute
 
 type running struct{ name, addr string }
 
-// start starts every server. stop ends those that were started, also after an error.
+// start starts every server. stop ends the started ones, also after an error.
 func (c *config) start(ctx context.Context, site *command.Site) (servers []running, stop func(), err error) {
 	var processes []*server.Process
 	stop = func() {
@@ -187,7 +187,7 @@ func memcachedArgs(addr, _ string) []string {
 	return args
 }
 
-// count is what every counter is.
+// count is the total of every counter.
 const count = 1000
 
 func (c *config) fill(ctx context.Context, addr string) error {
@@ -211,7 +211,7 @@ func (c *config) fill(ctx context.Context, addr string) error {
 	return nil
 }
 
-// check asks once more: the answer has to be right, and from the cache.
+// check makes one more request: the answer must be right, and from the cache.
 func (c *config) check(ctx context.Context, addr string) error {
 	name := load.Names(c.counters)[c.counters-1]
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/totals?counter=%s&max_staleness=%s", addr, name, staleness), nil)
@@ -238,7 +238,7 @@ func (c *config) check(ctx context.Context, addr string) error {
 	return nil
 }
 
-// printTable has ratios within rounds.
+// printTable prints ratios within rounds.
 func printTable(out io.Writer, results []result) {
 	fmt.Fprintf(out, "\n| server | totals/s: median (least to most) | times the bare handler |\n| --- | ---: | ---: |\n")
 	rates := make(map[string][]float64)

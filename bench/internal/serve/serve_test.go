@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
-// TestMain also is the bare handler, which the command starts from its own program.
+// TestMain also runs the bare handler, which the command starts from its own program.
 func TestMain(m *testing.M) {
 	if args := os.Args[1:]; len(args) == 3 && args[0] == "serve-http" {
 		if err := system.ServeHTTP(context.Background(), args[1], args[2]); err != nil {
@@ -46,7 +46,7 @@ func TestQuick(t *testing.T) {
 	t.Log(out.String())
 }
 
-// An answer that is wrong, or not from the cache, is an error.
+// A wrong answer, or one from the store instead of the cache, is an error.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]error{

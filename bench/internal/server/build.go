@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// TempDir makes a directory in parent (the system's temporary one where that is empty),
-// which is removed by remove, and when this process has ended in any way.
+// TempDir makes a directory in parent; "" means the system's temporary directory. It is removed by
+// remove, and when this process has ended in any way.
 func TempDir(parent string) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp(parent, "countmill-bench-"); err != nil {
 		return "", nil, err
@@ -32,8 +32,8 @@ func TempDir(parent string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// Build builds countmill in dir as its own module has it, not with what the peers' clients
-// make of its dependencies, and returns the program's path.
+// Build builds countmill in dir with the dependencies of its own module, not with the versions that the
+// clients of other systems need. It returns the program's path.
 func Build(ctx context.Context, dir string) (path string, err error) {
 	sources, err := Output(ctx, exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/countmill/countmill"))
 	if err != nil {

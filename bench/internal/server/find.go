@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Find is the path of a program: of the PATH, or the last match of the patterns.
+// Find returns the path of a program: from the PATH, or the last match of the patterns.
 func Find(name string, patterns ...string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -30,11 +30,11 @@ func Find(name string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, ErrMissing)
 }
 
-// Says is the first line that a program writes, for its version.
+// Says returns the first line of a program's output, for its version.
 func Says(path string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	// wrk ends with an error after it has told its version.
+	// wrk exits with an error after it has printed its version.
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if line == "" {
@@ -43,11 +43,11 @@ func Says(path string, args ...string) (string, error) {
 	return line, nil
 }
 
-// A User is whom a server runs as.
+// A User is the user that a server runs as.
 type User struct{ UID, GID uint32 }
 
-// Unprivileged is the user of that name where this process is root's, for servers that
-// refuse to be; nil where it is not.
+// Unprivileged returns the user of that name if this process runs as root, for servers that refuse to;
+// nil if it does not.
 func Unprivileged(name string) (*User, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -64,8 +64,7 @@ func Unprivileged(name string) (*User, error) {
 	return &User{uint32(uid), uint32(gid)}, err
 }
 
-// Jar finds a file of one of Google's emulators below the Cloud SDK whose gcloud is on the
-// PATH.
+// Jar finds a file of one of Google's emulators below the Cloud SDK whose gcloud is on the PATH.
 func Jar(pattern string) (string, error) {
 	root, err := sdk()
 	if err != nil {

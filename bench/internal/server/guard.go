@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// A guard kills a process group when this process has ended in any way: SIGKILL and a
-// panic run no cleanup. It is a shell that waits for the end of a pipe whose other end
-// only this process has.
+// A guard kills a process group when this process has ended in any way: SIGKILL and a panic run no
+// cleanup. It is a shell that waits for the end of a pipe. Only this process has the pipe's other end.
 type guard struct {
 	cmd  *exec.Cmd
 	hold io.Closer
@@ -23,7 +22,7 @@ func newGuard(group int) (*guard, error) {
 }
 
 func runGuard(then, arg string) (*guard, error) {
-	// A key that interrupts this process goes to the guard as well, which must stay.
+	// A key that interrupts this process also interrupts the guard, which must stay.
 	cmd := exec.Command("sh", "-c", "trap '' INT TERM HUP; read -r _; "+then, "sh", arg)
 	hold, err := cmd.StdinPipe()
 	if err == nil {
@@ -35,17 +34,16 @@ func runGuard(then, arg string) (*guard, error) {
 	return &guard{cmd, hold}, nil
 }
 
-// end ends the guard, which does nothing then. Call it before the number of the group may
-// be another's.
+// end ends the guard, which then does nothing. Call it before another process can get the group's
+// number.
 func (g *guard) end() {
 	_ = g.cmd.Process.Kill()
 	_ = g.hold.Close()
 	_ = g.cmd.Wait()
 }
 
-// GuardDir has a directory removed when this process has ended in any way, until the
-// function is called that it returns. What is in the directory has guards of its own and
-// ends a moment before.
+// GuardDir removes a directory when this process has ended in any way, unless end was called before.
+// The programs that use the directory have guards of their own and end a moment before.
 func GuardDir(dir string) (end func(), err error) {
 	g, err := runGuard(`sleep 2; rm -rf "$1"`, dir)
 	if err != nil {
@@ -54,8 +52,8 @@ func GuardDir(dir string) (end func(), err error) {
 	return g.end, nil
 }
 
-// Output runs a command to its end and returns what it wrote to its standard output. The
-// command ends with ctx, and with this process. The error has what it wrote besides.
+// Output runs a command to its end and returns its standard output. The command ends with ctx, and with
+// this process. An error contains the command's other output.
 func Output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -72,7 +70,7 @@ func Output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 		kill()
 		return nil, fmt.Errorf("%w: %w", err, cmd.Wait())
 	}
-	// kill may come a moment after the end: no system gives a number out again that soon.
+	// kill may come a moment after the end: no system reuses a number that soon.
 	stop := context.AfterFunc(ctx, kill)
 	err = cmd.Wait()
 	stop()

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// PID is the server's process.
+// PID is the server's process number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends the server as kill -9 does.
@@ -21,8 +21,8 @@ func (p *Process) Kill() {
 	p.guard.end()
 }
 
-// Memory is what /proc says of the server in bytes: VmRSS for what it has now, VmHWM for
-// the most it had. It is 0 where that is not known.
+// Memory returns a figure of /proc about the server in bytes: VmRSS for its present memory, VmHWM for
+// the most. It is 0 if that is unknown.
 func (p *Process) Memory(line string) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	for l := range strings.Lines(string(text)) {
@@ -34,8 +34,7 @@ func (p *Process) Memory(line string) int64 {
 	return 0
 }
 
-// DirSize is the bytes of the files below a directory whose names are counted. Files may
-// vanish meanwhile.
+// DirSize is the bytes of the files below a directory whose names count. Files may disappear meanwhile.
 func DirSize(dir string, counts func(name string) bool) (int64, error) {
 	var bytes int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

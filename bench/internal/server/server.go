@@ -19,13 +19,13 @@ import (
 // ErrMissing means that a server is not installed on this machine.
 var ErrMissing = errors.New("not installed")
 
-// A Spec says what to start.
+// A Spec describes a server to start.
 type Spec struct {
 	Name string // of the log file
 	Path string
 	Args []string
-	Dir  string   // where it stands and its log goes
-	Env  []string // beside this process's own
+	Dir  string   // the working directory, with the log
+	Env  []string // in addition to this process's own
 	User *User    // nil for the user of this process
 
 	// Ready returns nil when the server answers.
@@ -36,7 +36,7 @@ type Spec struct {
 	Signal syscall.Signal
 }
 
-// A Process is a server that runs.
+// A Process is a running server.
 type Process struct {
 	name   string
 	signal syscall.Signal
@@ -46,8 +46,8 @@ type Process struct {
 	guard  *guard
 }
 
-// Start starts a server and waits until it is ready. Stop it, though a guard kills it if
-// this process ends first, in whatever way.
+// Start starts a server and waits until it is ready. Call Stop in the end; if this process ends first,
+// in any way, a guard kills the server.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{name: s.Name, signal: s.Signal, log: filepath.Join(s.Dir, s.Name+".log"), exited: make(chan struct{})}
 	if p.signal == 0 {
@@ -61,8 +61,8 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	p.cmd = exec.Command(s.Path, s.Args...)
 	p.cmd.Dir, p.cmd.Env = s.Dir, append(os.Environ(), s.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// A group of its own: a key that interrupts this process must not reach the server
-	// before it is measured to its end or stopped in order.
+	// A group of its own: a key that interrupts this process must not reach the server before its
+	// measurement ends or Stop stops it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.User != nil {
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	go func() {
 		defer close(p.exited)
-		_ = p.cmd.Wait() // how it ended is in its log
+		_ = p.cmd.Wait() // its log says how it ended
 	}()
 	if p.guard, err = newGuard(p.cmd.Process.Pid); err != nil {
 		p.Stop()
@@ -109,7 +109,7 @@ func (p *Process) ready(ctx context.Context, s Spec) error {
 	}
 }
 
-// printed is the end of what the server wrote.
+// printed returns the end of the server's output.
 func (p *Process) printed() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *Process) printed() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Stop ends the server: by a signal, and by force where it is still there after 10 s.
+// Stop ends the server by a signal, and by force if it still runs after 10 s.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(p.signal)
 	select {
@@ -132,7 +132,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// FreeAddr is an address of loopback that nobody else is given until this process ends.
+// FreeAddr returns a loopback address that is reserved until this process ends.
 func FreeAddr() (addr, number string, err error) {
 	kept, err := freeport.Keep()
 	if err != nil {
@@ -141,7 +141,7 @@ func FreeAddr() (addr, number string, err error) {
 	return kept.Addr(), strconv.Itoa(kept.Port()), nil
 }
 
-// Dials is a Spec's Ready for what is ready as soon as it listens.
+// Dials is a Spec's Ready for a server that is ready as soon as it listens.
 func Dials(network, addr string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)

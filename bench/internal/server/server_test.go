@@ -24,11 +24,11 @@ func TestStartTellsWhatTheServerWrote(t *testing.T) {
 		Ready: func(context.Context) error { return errors.New("not yet") },
 	})
 	if err == nil || !strings.Contains(err.Error(), "no licence") {
-		t.Errorf("got %v, want what it wrote", err)
+		t.Errorf("got %v, want its output", err)
 	}
 }
 
-// A server that hears no signal, and what it has started, are gone after Stop.
+// A server that ignores signals, and its children, are gone after Stop.
 func TestStopEndsTheGroup(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -64,7 +64,7 @@ func TestOutputEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	// sleep holds the pipe of the shell that started it, which must not keep Output.
+	// sleep holds the pipe of the shell that started it. Output must not wait for it.
 	_, err := Output(ctx, exec.Command("sh", "-c", "sleep 60; true"))
 	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
 		t.Errorf("got %v after %s, want %v soon", err, took, context.DeadlineExceeded)

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A probe adds this much. What the load adds to a counter stays below it, so that a total
-// says how many probes are in it.
+// A probe adds this much. The load adds less than that to a counter, so a total shows how many probes
+// it contains.
 const probeDelta = 1 << 32
 
-// A pipeline is what is measured.
+// A pipeline is the measured system.
 type pipeline struct {
 	names []string
-	// add hands one increment of the load over, and does not wait.
+	// add hands over one increment of the load, and does not wait.
 	add func(name string) error
 	// publish returns when an increment is durable.
 	publish func(ctx context.Context, name string, delta int64) error
@@ -27,7 +27,7 @@ type pipeline struct {
 	totals func(ctx context.Context, names []string) ([]int64, error)
 }
 
-// A schedule is how a pipeline is loaded and probed.
+// A schedule says how a pipeline is loaded and probed.
 type schedule struct {
 	rate  int // increments a second
 	draw  func() uint32
@@ -38,15 +38,15 @@ type schedule struct {
 	wait  time.Duration // for the last probes
 }
 
-// A prober measures from the call of Publish to the end of the read that shows it. Probes
-// begin when it is their time, however long earlier ones take.
+// A prober measures from the call of Publish to the end of the read that shows it. Probes begin on
+// time, however long earlier ones take.
 type prober struct {
 	pipeline
 	schedule
 	random *rand.Rand
 
 	mu    sync.Mutex
-	open  map[string]time.Time // probes that no total has shown, and their begin
+	open  map[string]time.Time // probes that no total has shown, and their beginning
 	count map[string]int64     // probes so far
 	took  []time.Duration
 }
@@ -63,7 +63,7 @@ func measure(ctx context.Context, p pipeline, s schedule) ([]time.Duration, erro
 	probed := make(chan struct{})
 	group.Go(func() error { return m.load(loaded) })
 	group.Go(func() error {
-		defer loading() // the load goes on until the last probe is seen
+		defer loading() // the load continues until the last probe is seen
 		return m.watch(ctx, probed)
 	})
 	group.Go(func() error {
@@ -79,7 +79,7 @@ func measure(ctx context.Context, p pipeline, s schedule) ([]time.Duration, erro
 	return m.took, nil
 }
 
-// behind is how far the load may fall behind its rate before it is another load.
+// behind is how far the load may fall behind its rate before it counts as another load.
 const behind = 2 * time.Second
 
 // load adds at an even rate.
@@ -95,7 +95,7 @@ func (m *prober) load(ctx context.Context) error {
 		}
 		due := int(float64(m.rate) * time.Since(begin).Seconds())
 		if late := time.Duration(float64(due-n) / float64(m.rate) * float64(time.Second)); late > behind {
-			return fmt.Errorf("this machine does not make %d increments a second: %s behind", m.rate, late)
+			return fmt.Errorf("this machine cannot make %d increments a second: %s behind", m.rate, late)
 		}
 		for ; n < due; n++ {
 			if err := m.add(m.names[m.draw()]); err != nil {
@@ -114,7 +114,7 @@ func (m *prober) probe(ctx context.Context) error {
 	begin := time.Now()
 	for at := time.Duration(0); at < m.lasts; at += m.every {
 		if err := wait(ctx, time.Until(begin.Add(at))); err != nil {
-			break // the group knows better why
+			break // the group has the better error
 		}
 		name, err := m.begin()
 		if err != nil {
@@ -125,7 +125,7 @@ func (m *prober) probe(ctx context.Context) error {
 	return group.Wait()
 }
 
-// begin notes a probe of a counter that has none open.
+// begin records a probe of a counter without an open one.
 func (m *prober) begin() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +174,7 @@ func (m *prober) watch(ctx context.Context, probed <-chan struct{}) error {
 	}
 }
 
-// unseen is counters with open probes, the oldest first, as many as a call may ask for.
+// unseen returns counters with open probes, the oldest first, as many as a call may have.
 func (m *prober) unseen() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

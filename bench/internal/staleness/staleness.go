@@ -1,5 +1,5 @@
-// Package staleness measures how long it takes from the call of Publish until a read of the
-// total shows the increment.
+// Package staleness measures the time from the call of Publish until a read of the total shows the
+// increment.
 package staleness
 
 import (
@@ -125,7 +125,7 @@ func (m *measurement) keep(r result, took []time.Duration, err error) result {
 	return r
 }
 
-// embedded probes the parts of `countmill up`, at a quarter of what they reach flat out.
+// embedded probes the parts of `countmill up`, at a quarter of their top rate.
 func (m *measurement) embedded(ctx context.Context) error {
 	dir, err := m.site.Sub("embedded")
 	if err != nil {
@@ -156,8 +156,8 @@ func (m *measurement) embedded(ctx context.Context) error {
 	return err
 }
 
-// topRate is how many increments a second one goroutine gets counted: that is what makes
-// the load afterwards.
+// topRate returns how many increments a second are counted from one goroutine, which later makes the
+// load.
 func topRate(ctx context.Context, e *system.Embedded, names []string, draw func() uint32, lasts time.Duration) (int, error) {
 	begin, n := time.Now(), 0
 	for time.Since(begin) < lasts {
@@ -178,7 +178,7 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 	return int(float64(n) / time.Since(begin).Seconds()), nil
 }
 
-// emulators probes the roles apart, on Google's emulators.
+// emulators probes the roles as separate processes, on Google's emulators.
 func (m *measurement) emulators(ctx context.Context) error {
 	r := result{What: "emulators", Aggregators: 1, Counters: m.counters, Rate: m.rate, Seconds: m.lasts.Seconds()}
 	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.lasts, every: 50 * time.Millisecond, pause: 5 * time.Millisecond, wait: time.Minute})
@@ -186,7 +186,7 @@ func (m *measurement) emulators(ctx context.Context) error {
 	return err
 }
 
-// onGoogle runs a schedule on emulators that hold nothing yet but the counters.
+// onGoogle runs a schedule on emulators that contain only the counters.
 func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]time.Duration, error) {
 	dir, err := m.site.Sub("google")
 	if err != nil {
@@ -202,7 +202,7 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 		return nil, err
 	}
 	pub, names := g.Publishers[0], load.Names(r.Counters)
-	for _, name := range names { // counters that exist cost no record
+	for _, name := range names { // existing counters cost no record
 		if err := pub.Add(name, 1); err != nil {
 			return nil, err
 		}
@@ -228,13 +228,13 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 // bearable is the staleness up to which the search goes.
 const bearable = time.Second
 
-// search looks for the highest rate at which p99 stays bearable, for each number of
-// aggregators. Each rate has emulators of its own: one that was too high leaves a backlog.
+// search looks for the highest rate at which p99 stays bearable, for each number of aggregators. Each
+// rate has emulators of its own: one that was too high leaves a backlog.
 func (m *measurement) search(ctx context.Context) error {
 	for text := range strings.SplitSeq(m.aggregators, ",") {
 		aggregators, err := strconv.Atoi(text)
 		if err != nil || aggregators < 1 {
-			return fmt.Errorf("-aggregators: %q is no number of aggregators", text)
+			return fmt.Errorf("-aggregators: %q is not a number of aggregators", text)
 		}
 		good, bad, err := m.highest(func(rate int) (bool, error) { return m.bears(ctx, aggregators, rate) })
 		if err != nil {
@@ -249,7 +249,7 @@ func (m *measurement) search(ctx context.Context) error {
 	return nil
 }
 
-// highest is the highest rate found that is borne, and the lowest that is not: 0 for none.
+// highest returns the highest bearable rate, and the lowest that is not; 0 for none.
 func (m *measurement) highest(bears func(rate int) (bool, error)) (good, bad int, err error) {
 	for rate, halved := m.searchFrom, 0; ; {
 		ok, err := bears(rate)

@@ -49,8 +49,8 @@ func (l *late) pipeline(names ...string) pipeline {
 	}
 }
 
-// What is measured is the time until the total shows the probe, to a pause; probes begin at
-// their time though earlier ones are not seen yet, and the load shows none.
+// A measured time ends when the total shows the probe, to the precision of a pause. Probes begin on
+// time even if earlier ones are not seen yet. The load shows as no probe.
 func TestMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &late{by: 300 * time.Millisecond, totals: make(map[string]int64)}
@@ -72,7 +72,7 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// What is lost is an error, not a probe less.
+// A lost probe is an error; it is not left out.
 func TestLostProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &late{totals: make(map[string]int64)}

@@ -44,7 +44,7 @@ type classic struct {
 	writes atomic.Int64
 }
 
-// classicShard is one of the entities that a counter is spread over.
+// classicShard is one of the entities of a counter.
 type classicShard struct {
 	Counter string
 	Count   int64 `datastore:",noindex"`
@@ -99,8 +99,7 @@ func (c *classic) increment(ctx context.Context, name string) error {
 	}
 }
 
-// conflict reports whether a transaction lost against another one. Nothing of it was
-// written then.
+// conflict reports whether a transaction lost against another one. It wrote nothing then.
 func conflict(err error) bool {
 	return errors.Is(err, datastore.ErrConcurrentTransaction) || status.Code(err) == codes.Aborted
 }
@@ -125,8 +124,8 @@ func checkSums(ctx context.Context, r *load.Run, totals map[string]int64) error 
 	return r.Check(ctx, func(_ context.Context, names []string) ([]int64, error) { return inOrder(names, totals), nil })
 }
 
-// sums adds up all entities of a kind by the counter that they belong to. It is a single
-// query, as each query of the emulator reads the whole kind.
+// sums adds up all entities of a kind by their counter. It is a single query, because each query of the
+// emulator reads the whole kind.
 func sums(ctx context.Context, addr, kind, counter, count string) (map[string]int64, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))

@@ -15,7 +15,7 @@ import (
 const (
 	firestoreJar = "platform/cloud-firestore-emulator/*.jar"
 	pubsubJar    = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
-	emulatorHeap = "-Xmx6g" // all of their data is in there
+	emulatorHeap = "-Xmx6g" // room for all of their data
 )
 
 func googleVersion() (string, error) {
@@ -55,8 +55,8 @@ func startEmulator(ctx context.Context, dir, name string, args func(port string)
 	return p, addr, err
 }
 
-// Google is Google's emulators, with publishers in this process before them and
-// aggregators in their own behind.
+// Google is Google's emulators, with publishers in this process and aggregators in processes of their
+// own.
 type Google struct {
 	closers
 	Firestore   string // address of the emulator in Datastore mode
@@ -64,12 +64,12 @@ type Google struct {
 	Aggregators []*server.Process
 	Publishers  []*publisher.Publisher
 
-	metrics []string // addresses of the aggregators that serve them
+	metrics []string // addresses at which the aggregators serve them
 	at      Place
 	flags   []string
 }
 
-// OpenGoogle starts everything. flags are for aggregators, beside their defaults. Close it.
+// OpenGoogle starts everything. flags are for aggregators, in addition to their defaults. Close it.
 func OpenGoogle(ctx context.Context, at Place, aggregators, publishers int, flags ...string) (*Google, error) {
 	g := &Google{at: at, flags: flags}
 	if err := g.open(ctx, aggregators, publishers); err != nil {
@@ -167,7 +167,7 @@ func (g *Google) publisher(ctx context.Context) error {
 	return nil
 }
 
-// until waits until so many entries are folded.
+// until waits until that many entries are folded.
 func (g *Google) until(ctx context.Context, entries float64) error {
 	for {
 		done, err := g.folded(ctx)
@@ -180,7 +180,7 @@ func (g *Google) until(ctx context.Context, entries float64) error {
 	}
 }
 
-// A tally is what all aggregators together say of their work.
+// A tally is the sum of all aggregators' metrics.
 type tally struct{ messages, entries, written, commits float64 }
 
 func (g *Google) folded(ctx context.Context) (tally, error) {
@@ -191,13 +191,13 @@ func (g *Google) folded(ctx context.Context) (tally, error) {
 	}, err
 }
 
-// Folded waits until so many entries are folded.
+// Folded waits until that many entries are folded.
 func (g *Google) Folded(ctx context.Context, entries int) error {
 	return g.until(ctx, float64(entries))
 }
 
-// Taken waits until aggregators have taken so many messages, and returns how many entries
-// were folded then.
+// Taken waits until aggregators have received that many messages, and returns how many entries were
+// folded by then.
 func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error) {
 	for {
 		done, err := g.folded(ctx)
@@ -210,7 +210,7 @@ func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error
 	}
 }
 
-// CheckOnes returns an error unless the store has so many counters, of 1 each.
+// CheckOnes returns an error unless the store has that many counters, of 1 each.
 func (g *Google) CheckOnes(ctx context.Context, counters int) error {
 	totals, err := sums(ctx, g.Firestore, "CountmillShard", "counter", "count")
 	if err != nil {

@@ -38,7 +38,7 @@ func embeddedSystems() []System {
 
 func goVersion() (string, error) { return "countmill of this tree, " + runtime.Version(), nil }
 
-// Embedded is what `countmill up` is made of, without HTTP.
+// Embedded is the parts of `countmill up`, without HTTP.
 type Embedded struct {
 	closers
 	Store      *pebble.Store
@@ -47,7 +47,7 @@ type Embedded struct {
 	Reader     *reader.Reader
 }
 
-// embedded is one that counts.
+// embedded is an Embedded that counts.
 type embedded struct {
 	*Embedded
 	handles []*publisher.Counter // nil for increments by name
@@ -65,7 +65,7 @@ func openEmbedded(at Place, byHandle bool) (Instance, error) {
 	return opened(e, err)
 }
 
-// OpenEmbedded puts the parts together over a directory, as `countmill up` does. Close it.
+// OpenEmbedded connects the parts over a directory, as `countmill up` does. Close it.
 func OpenEmbedded(dir string) (*Embedded, error) {
 	e := &Embedded{}
 	if err := e.open(dir); err != nil {
@@ -82,7 +82,7 @@ func (e *Embedded) open(dir string) error {
 	}
 	e.add(func() {
 		_ = e.Store.Close()
-		debug.FreeOSMemory() // the next system measured has the machine as this one had
+		debug.FreeOSMemory() // the next system should find the machine as this one did
 	})
 	bus, err := inproc.New(inproc.Config{WaitForAck: true})
 	if err != nil {
@@ -98,7 +98,7 @@ func (e *Embedded) open(dir string) error {
 	go func() {
 		defer close(ended)
 		if e.Aggregator.Run(ctx) != nil {
-			_ = bus.Close() // or the publisher would wait for an aggregator that is gone
+			_ = bus.Close() // otherwise the publisher would wait for an aggregator that has ended
 		}
 	}()
 	e.add(func() {
@@ -154,10 +154,10 @@ func (e *embedded) Count(ctx context.Context, r *load.Run) error {
 	return nil
 }
 
-// addStep is how many increments a goroutine adds between two looks at the clock.
+// addStep is how many increments a goroutine adds between two readings of the clock.
 const addStep = 1000
 
-// addByName walks the run with as many goroutines as there are CPUs.
+// addByName walks the run with one goroutine for each CPU.
 func addByName(ctx context.Context, r *load.Run, pub *publisher.Publisher) error {
 	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
 		for _, n := range order {
@@ -171,8 +171,8 @@ func addByName(ctx context.Context, r *load.Run, pub *publisher.Publisher) error
 	})
 }
 
-// addByHandle is addByName by handle. The loops are apart because a call through a
-// function value would cost a good part of what an Add does.
+// addByHandle is addByName by handle. The two loops are separate because a call through a function
+// value would take much of the time of an Add.
 func addByHandle(ctx context.Context, r *load.Run, handles []*publisher.Counter) error {
 	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
 		for _, n := range order {
@@ -186,7 +186,7 @@ func addByHandle(ctx context.Context, r *load.Run, handles []*publisher.Counter)
 	})
 }
 
-// again repeats what was refused because the open batch is full.
+// again repeats an increment that was refused because the open batch is full.
 func again(ctx context.Context, err error, add func() error) error {
 	for ; err != nil; err = add() {
 		if !errors.Is(err, countmill.ErrOverloaded) {
@@ -210,7 +210,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Check reads every total from the store, by the reader that serves them over HTTP.
+// Check reads every total from the store, with the reader that serves them over HTTP.
 func (e *embedded) Check(ctx context.Context, r *load.Run) error {
 	return r.Check(ctx, e.Totals)
 }

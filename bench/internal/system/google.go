@@ -14,8 +14,8 @@ import (
 const (
 	project = "bench"
 	topic   = "increments"
-	// A step of distinct counters goes in a flush of its own; so many may be on their way
-	// to the store, enough to keep aggregators busy.
+	// A step of distinct counters goes in a flush of its own. So many may be on their way to the store,
+	// which is enough to keep aggregators busy.
 	distinctStep    = 10_000
 	distinctPending = 3 * distinctStep
 
@@ -24,7 +24,7 @@ const (
 )
 
 func googleSystems() []System {
-	const onBus = "on Pub/Sub durably (that the emulator keeps it in memory only is the emulator's); the clock stops when all is folded, exactly once"
+	const onBus = "on Pub/Sub durably (the emulator keeps it in memory only); the clock stops when all is folded, exactly once"
 	all := classicSystems()
 	for _, n := range []int{1, 2, 4} {
 		all = append(all, System{
@@ -58,7 +58,7 @@ func openGoogle(aggregators, publishers int, count func(*google, context.Context
 	}
 }
 
-// Count counts, and notes what it cost.
+// Count counts, and records the cost.
 func (g *google) Count(ctx context.Context, r *load.Run) error {
 	if err := g.count(g, ctx, r); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (g *google) Count(ctx context.Context, r *load.Run) error {
 	return nil
 }
 
-// countDistinct sends steps of counters that differ, as fast as they are folded.
+// countDistinct sends steps of distinct counters, as fast as they are folded.
 func (g *google) countDistinct(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
 	pub, sent := g.Publishers[0], 0.0
@@ -95,7 +95,7 @@ func (g *google) countDistinct(ctx context.Context, r *load.Run) error {
 	return g.until(ctx, sent)
 }
 
-// countPaced has every publisher add to one counter at an even rate.
+// countPaced makes every publisher add to one counter at an even rate.
 func (g *google) countPaced(ctx context.Context, r *load.Run) error {
 	const every = 10 * time.Millisecond
 	each := pacedRate / len(g.Publishers) * int(every/time.Millisecond) / 1000
@@ -112,7 +112,7 @@ func (g *google) countPaced(ctx context.Context, r *load.Run) error {
 					return adding.Err()
 				case <-tick.C:
 				}
-				for due := each * int(time.Since(begin)/every); n < due; n++ { // also what a late tick owes
+				for due := each * int(time.Since(begin)/every); n < due; n++ { // also the increments of a late tick
 					if err := pub.Add(r.Names[0], 1); err != nil {
 						return err
 					}
@@ -136,7 +136,7 @@ func (g *google) countPaced(ctx context.Context, r *load.Run) error {
 	return nil
 }
 
-// Check sums the shards past countmill.
+// Check sums the shards without using countmill.
 func (g *google) Check(ctx context.Context, r *load.Run) error {
 	totals, err := sums(ctx, g.Firestore, "CountmillShard", "counter", "count")
 	if err != nil {

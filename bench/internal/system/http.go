@@ -70,7 +70,7 @@ func openHTTP(kind string, conns, lines int) func(context.Context, Place) (Insta
 	}
 }
 
-// httpServer is a process that takes increments over HTTP.
+// httpServer is a process that accepts increments over HTTP.
 type httpServer struct {
 	closers
 	kind         string // bare, decode or up
@@ -103,7 +103,7 @@ func (h *httpServer) open(ctx context.Context, at Place) error {
 	return nil
 }
 
-// Answers is a server.Spec's Ready for what is ready when a URL answers 200.
+// Answers is a server.Spec's Ready for a server that is ready when a URL answers 200.
 func Answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return getHTTP(ctx, url, func(io.Reader) error { return nil })
@@ -130,8 +130,8 @@ func doHTTP(req *http.Request, read func(io.Reader) error) error {
 	return read(resp.Body)
 }
 
-// requests are whole HTTP requests, one for every lines increments of the order; a single
-// one where it has one increment.
+// requests returns whole HTTP requests, one for each lines increments of the order; with one increment
+// a request, a single one.
 func requests(l *load.Load, addr string, lines int) [][]byte {
 	if lines == 1 {
 		return [][]byte{request(addr, "application/json", []byte(object(l.Names[0])))}
@@ -155,7 +155,7 @@ func request(addr, contentType string, body []byte) []byte {
 	return append([]byte(head), body...)
 }
 
-// Count sends requests, each connection one after another.
+// Count sends requests, on each connection one after another.
 func (h *httpServer) Count(ctx context.Context, r *load.Run) error {
 	if h.lines == 1 {
 		if path, err := server.Find("wrk"); err == nil {
@@ -212,7 +212,7 @@ var (
 	wrkFailed = regexp.MustCompile(`(?m)^\s*(Socket errors|Non-2xx).*$`)
 )
 
-// wrk takes wrk's own word for the rate.
+// wrk uses wrk's own figure for the rate.
 func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
 	h.byWrk = true
 	script := filepath.Join(h.dir, "post.lua")
@@ -229,8 +229,8 @@ func (h *httpServer) wrk(ctx context.Context, path string, r *load.Run) error {
 	return nil
 }
 
-// Wrk has wrk send requests for so long, a second at least, and returns how many were
-// answered, and how many a second. An answer that is no success is an error.
+// Wrk makes wrk send requests for that time, at least a second. It returns how many were answered, and
+// how many a second. An answer without success is an error.
 func Wrk(ctx context.Context, path string, conns int, lasts time.Duration, script, url string) (requests int64, rate float64, err error) {
 	seconds := int(math.Ceil(max(1, lasts.Seconds())))
 	out, err := server.Output(ctx, exec.Command(path, "-t", "2", "-c", strconv.Itoa(conns), "-d", strconv.Itoa(seconds)+"s",
@@ -254,8 +254,8 @@ func Wrk(ctx context.Context, path string, conns int, lasts time.Duration, scrip
 	return requests, rate, nil
 }
 
-// Check asks the server. wrk leaves a request on each connection behind when its time is
-// up, which is counted and not reported.
+// Check reads the totals from the server. When wrk stops, each connection has a request that is counted
+// and not reported.
 func (h *httpServer) Check(ctx context.Context, r *load.Run) error {
 	totals := h.totals
 	if h.kind != "up" {
@@ -274,7 +274,7 @@ func (h *httpServer) Check(ctx context.Context, r *load.Run) error {
 	return nil
 }
 
-// seen is how many requests a server that counts nothing else has answered.
+// seen returns how many requests a server has answered that counts nothing else.
 func (h *httpServer) seen(ctx context.Context, names []string) ([]int64, error) {
 	if len(names) != 1 {
 		return nil, errors.New("it has one total")
@@ -288,7 +288,7 @@ func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error
 	return Totals(ctx, h.addr, names)
 }
 
-// Totals asks a server, which has to read its store for them.
+// Totals reads the totals from a server, which must read its store for them.
 func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
 	body, err := json.Marshal(map[string]any{"counters": names})
 	if err != nil {

@@ -66,7 +66,7 @@ func (m *memcached) open(ctx context.Context, at Place) error {
 	return zero(ctx, socket, at.Load.Names)
 }
 
-// zero makes the counters, which incr does not.
+// zero makes the counters, because incr does not.
 func zero(ctx context.Context, socket string, names []string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *memcached) Count(ctx context.Context, r *load.Run) error {
 	})
 }
 
-// Check reads every counter. One that was evicted is an error.
+// Check reads every counter. An evicted counter is an error.
 func (m *memcached) Check(ctx context.Context, r *load.Run) error {
 	return r.Check(ctx, func(_ context.Context, names []string) ([]int64, error) {
 		items, err := m.client.GetMulti(names)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Metrics are what a process of countmill serves at /metrics, by name and labels.
+// Metrics returns the metrics of a countmill process at /metrics, by name and labels.
 func Metrics(ctx context.Context, addr string) (map[string]float64, error) {
 	all := make(map[string]float64)
 	err := getHTTP(ctx, "http://"+addr+"/metrics", func(body io.Reader) error {
@@ -30,7 +30,7 @@ func Metrics(ctx context.Context, addr string) (map[string]float64, error) {
 	return all, err
 }
 
-// Metrics are those of all aggregators, added up.
+// Metrics returns the sums of all aggregators' metrics.
 func (g *Google) Metrics(ctx context.Context) (map[string]float64, error) {
 	sum := make(map[string]float64)
 	for _, addr := range g.metrics {

@@ -56,7 +56,7 @@ func ServeNATS(ctx context.Context, dir, port string) error {
 
 type natsCounters struct {
 	closers
-	streams []jetstream.JetStream // one a connection
+	streams []jetstream.JetStream // one for each connection
 	stream  jetstream.Stream
 	failed  atomic.Pointer[error]
 }
@@ -98,7 +98,7 @@ func (c *natsCounters) Count(ctx context.Context, r *load.Run) error {
 	header := nats.Header{"Nats-Incr": []string{"+1"}}
 	err := r.Walk(ctx, natsConns, 100, func(_ context.Context, worker, _ int, order []uint32) error {
 		for _, n := range order {
-			// Without another header of its own, no publish waits for more than a free place.
+			// Without another header of its own, a publish waits only for a free place.
 			_, err := c.streams[worker].PublishMsgAsync(&nats.Msg{Subject: natsStream + "." + r.Names[n], Header: header},
 				jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
 			if err != nil {

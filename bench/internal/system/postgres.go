@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	postgresConns = 16 // upserts at once, one a statement
+	postgresConns = 16 // concurrent upserts, one a statement
 	unnestConns   = 4
 	unnestRows    = 10_000
 )
@@ -113,8 +113,8 @@ func initDB(ctx context.Context, dir string, user *server.User) (data string, er
 	return data, err
 }
 
-// Those that add to several counters at once take their rows in one order, or they would
-// wait for each other in a ring.
+// Statements that add to several counters lock their rows in one order. Otherwise they would wait for
+// each other in a ring.
 const (
 	upsert = "INSERT INTO counters AS c (name, n) VALUES ($1, 1) ON CONFLICT (name) DO UPDATE SET n = c.n + 1"
 	unnest = `INSERT INTO counters AS c (name, n) SELECT name, count(*) FROM unnest($1::text[]) AS name GROUP BY name ORDER BY name

@@ -25,10 +25,10 @@ import (
 const (
 	everysec = "in the server's memory; on disk within a second or two (AOF everysec), a crash loses them; a repeat counts twice"
 	always   = "in the AOF, synced (appendfsync always); a repeat counts twice"
-	// redisConns is how many connections send one command at a time, redis-benchmark's
-	// own default.
+	// redisConns is the number of connections that send one command at a time, redis-benchmark's own
+	// default.
 	redisConns = 50
-	// pipelines is how many connections of go-redis have a pipeline under way.
+	// pipelines is the number of go-redis connections with a running pipeline.
 	pipelines = 8
 )
 
@@ -106,7 +106,7 @@ func redisVersion() (string, error) {
 	return server.Says(path, "--version")
 }
 
-// redisServer is a server and a client of it.
+// redisServer is a server and its client.
 type redisServer struct {
 	closers
 	socket string
@@ -180,15 +180,14 @@ func (c *redisClient) Count(ctx context.Context, r *load.Run) error {
 	})
 }
 
-// redisBenchmark measures with the program that comes with Redis, as often as the goal
-// takes.
+// redisBenchmark measures with the program that comes with Redis, as often as the goal requires.
 type redisBenchmark struct {
 	redisServer
 	depth int
 	sent  int64
 }
 
-// Count takes redis-benchmark's own word for the rate.
+// Count uses redis-benchmark's own figure for the rate.
 func (b *redisBenchmark) Count(ctx context.Context, r *load.Run) error {
 	path, err := server.Find("redis-benchmark")
 	if err != nil {
@@ -229,9 +228,9 @@ func (b *redisBenchmark) run(ctx context.Context, path string, l *load.Load, n i
 	return strconv.ParseFloat(rows[1][1], 64)
 }
 
-// Check compares the sum of all counters with what was asked for. redis-benchmark sends
-// whole pipelines on each connection, so it may send more than it was asked for and
-// counts in its rate; never less.
+// Check compares the sum of all counters with the requested number. redis-benchmark sends whole
+// pipelines on each connection, so it may send more than requested and than its rate includes, but
+// never less.
 func (b *redisBenchmark) Check(ctx context.Context, r *load.Run) error {
 	var sum int64
 	const some = 1000

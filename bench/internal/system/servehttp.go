@@ -12,10 +12,10 @@ import (
 	"github.com/countmill/countmill/publisher/ingest"
 )
 
-// ServeHTTP serves what countmill's HTTP is held against, until ctx ends: kind "bare" is a
-// handler that reads the body and answers, "decode" is countmill's ingest, which checks
-// everything and hands it to nobody; "total" answers each question for a total with the same
-// bytes. /seen tells how many increments, or questions, were answered.
+// ServeHTTP serves the handlers with which countmill's HTTP is compared, until ctx ends. Kind "bare" is
+// a handler that reads the body and answers. "decode" is countmill's ingest, which checks everything
+// and drops it. "total" answers each request for a total with the same bytes. /seen returns how many
+// increments, or requests, were answered.
 func ServeHTTP(ctx context.Context, kind, addr string) error {
 	var seen atomic.Int64
 	mux := http.NewServeMux()
@@ -54,11 +54,11 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 	return nil
 }
 
-// someTotal is as long as what countmill answers.
+// someTotal is as long as countmill's answer.
 const someTotal = `{"totals":[{"counter":"page:/u/000000000001","total":1000,"as_of":"2026-01-02T15:04:05.123456Z","source":"cache","shards":1,"exists":true}],"lag":0.000001}
 `
 
-// nowhere takes increments and counts how many they are.
+// nowhere accepts increments and counts them.
 type nowhere struct{ seen *atomic.Int64 }
 
 func (n nowhere) Publish(_ context.Context, incs ...countmill.Increment) error {

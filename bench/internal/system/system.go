@@ -1,5 +1,4 @@
-// Package system has every way to count that the benchmark compares: countmill, and what
-// people would use instead.
+// Package system has every way to count that the benchmark compares: countmill, and its alternatives.
 package system
 
 import (
@@ -8,39 +7,39 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 )
 
-// A System is one way to count. Each measurement has an instance of its own, with servers
-// of its own that hold nothing yet.
+// A System is one way to count. Each measurement has an instance of its own, with empty servers of its
+// own.
 type System struct {
 	Name string
-	// Ack is what is known when an increment is acknowledged.
+	// Ack is the promise when an increment is acknowledged.
 	Ack string
-	// How is what is run, with its settings.
+	// How names the programs, with their settings.
 	How string
-	// Loads names the loads that it is measured on.
+	// Loads names the loads on which it is measured.
 	Loads []string
-	// Family names systems that do the same in several ways: the fastest stands for all.
+	// Family names systems that do the same in several ways. The fastest one represents the family.
 	Family string
-	// Against is the family that ratios are taken to, or none.
+	// Against is the family to which ratios are taken, or "".
 	Against string
-	// Version says of what is run which one it is. The error matches server.ErrMissing
-	// where it is not installed.
+	// Version returns the version of the programs. Its error matches server.ErrMissing if one is not
+	// installed.
 	Version func() (string, error)
 	Open    func(ctx context.Context, at Place) (Instance, error)
 }
 
-// A Place is where an instance lives.
+// A Place is the environment of an instance.
 type Place struct {
 	Dir  string     // empty, and the instance's own
-	Load *load.Load // what it will count: names, bodies and handles may be made beforehand
+	Load *load.Load // the future load, so that names, bodies and handles can be made in advance
 	// Countmill and Self are the paths of a built countmill and of this program.
 	Countmill, Self string
 }
 
 // An Instance counts once.
 type Instance interface {
-	// Count walks the run and returns when all that was walked is acknowledged.
+	// Count walks the run and returns when everything that was walked is acknowledged.
 	Count(ctx context.Context, r *load.Run) error
-	// Check returns an error unless exactly what was sent has been counted.
+	// Check returns an error unless exactly the sent increments have been counted.
 	Check(ctx context.Context, r *load.Run) error
 	Close()
 }
@@ -63,7 +62,7 @@ func All() []System {
 	return all
 }
 
-// closers end what an instance has started, the last first.
+// closers end everything that an instance has started, the last first.
 type closers []func()
 
 func (c *closers) add(f func()) { *c = append(*c, f) }
@@ -76,8 +75,7 @@ func (c *closers) Close() {
 	*c = nil
 }
 
-// opened returns the instance, or closes what of it is open already where there was an
-// error.
+// opened returns the instance. If there was an error, it closes everything that is open already.
 func opened[I Instance](i I, err error) (Instance, error) {
 	if err != nil {
 		i.Close()

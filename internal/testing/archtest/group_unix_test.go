@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// inGroup makes cmd, before it is started, the head of a process group, and returns
-// what interrupts the whole group.
+// inGroup makes cmd, before it is started, the head of a process group. It returns a function that
+// interrupts the whole group.
 func inGroup(cmd *exec.Cmd) (interrupt func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

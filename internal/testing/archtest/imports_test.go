@@ -13,14 +13,14 @@ import (
 
 const module = "github.com/countmill/countmill"
 
-// An arrow that must not be: no package under from may depend on one under dep.
+// An arrow is a forbidden dependency: no package under from may depend on one under dep.
 //
-// from and dep are import paths; "/x" stands for module + "/x". A trailing "/..." of
-// from means the package and all below it; dep always means that.
+// from and dep are import paths; "/x" stands for module + "/x". A trailing "/..." of from means the
+// package and all below it; dep always means that.
 type arrow struct {
 	from, dep string
-	// direct is true where an import is forbidden but a dependency by way of another
-	// package is the right way.
+	// direct is true if only a direct import is forbidden, and a dependency through another package is
+	// right.
 	direct bool
 	why    string
 }
@@ -72,7 +72,7 @@ func forbidden() []arrow {
 	return arrows
 }
 
-// A listed is what `go list` says of a package. Imports and Deps leave tests out.
+// A listed is the output of `go list` for a package. Imports and Deps exclude tests.
 type listed struct {
 	ImportPath, Name, Doc string
 	Imports, Deps         []string
@@ -107,7 +107,7 @@ func TestImportArrows(t *testing.T) {
 	pkgs := list(t)
 	for _, a := range forbidden() {
 		if !slices.ContainsFunc(pkgs, func(p listed) bool { return under(p.ImportPath, a.from) }) {
-			t.Errorf("no package is under %s: mend the table", a.from)
+			t.Errorf("no package is under %s: correct the table", a.from)
 		}
 	}
 	for _, problem := range violations(pkgs, forbidden()) {
@@ -115,7 +115,7 @@ func TestImportArrows(t *testing.T) {
 	}
 }
 
-// violations is every arrow of pkgs that must not be, with the reason.
+// violations returns every forbidden arrow of pkgs, with the reason.
 func violations(pkgs []listed, arrows []arrow) []string {
 	var problems []string
 	complain := func(p listed, dep, why string) {
@@ -152,11 +152,11 @@ func servesTests(path string) bool {
 // forTests are packages that only tests import, and programs outside the module.
 var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/testing/loadsim/...", "/internal/testing/sim/..."}
 
-// broken says why from must not depend on dep, for the rules that no table holds.
+// broken returns why from must not depend on dep, for the rules that no table has.
 func broken(from, dep string) string {
 	switch {
 	case from == module && (strings.Contains(first(dep), ".")):
-		return "the root package holds words only: standard library, nothing else"
+		return "the root package has words only: it imports the standard library, nothing else"
 	case under(dep, "/cmd/...") || under(dep, "/examples/...") || under(dep, "/internal/testing/archtest/..."):
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
@@ -171,7 +171,7 @@ func broken(from, dep string) string {
 	return ""
 }
 
-// under reports whether path is pattern, or below it where it ends in "/...".
+// under reports whether path matches pattern, or is below it if pattern ends in "/...".
 func under(path, pattern string) bool {
 	if strings.HasPrefix(pattern, "/") {
 		pattern = module + pattern
@@ -184,7 +184,7 @@ func under(path, pattern string) bool {
 
 func first(path string) string { return strings.Split(path, "/")[0] }
 
-// backend is the X of module/backend/X and all below it.
+// backend returns the X of module/backend/X and everything below it.
 func backend(path string) string {
 	return first(strings.TrimPrefix(strings.TrimPrefix(path, module+"/backend"), "/"))
 }

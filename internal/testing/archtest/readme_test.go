@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// up is the command that README starts; everything else is run against it.
+	// up is the command that README starts; all other commands run against it.
 	up = "go run ./cmd/countmill up"
 	// documented is the address that the documents' commands name.
 	documented = app.DefaultListen
@@ -218,7 +218,7 @@ func (w *watcher) await(t *testing.T, what string, done func(text string) bool) 
 	}
 }
 
-// keep is an address that nobody else is given while countmill is built, and starts.
+// keep reserves an address while countmill is built and starts.
 func keep(t *testing.T) string {
 	t.Helper()
 	kept, err := freeport.Keep()
@@ -292,7 +292,7 @@ func shell(t *testing.T, dir string, env []string, command string) string {
 	return string(out)
 }
 
-// masks are what differs from run to run.
+// masks match text that differs from run to run.
 var masks = []struct{ what, with string }{
 	{`cmtok_[\w.-]+`, "cmtok_TOKEN"},
 	{`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`, `"TIME"`},
@@ -306,7 +306,7 @@ func mask(text string) []string {
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// The configuration table is the flags of `up` with their defaults, in their order.
+// The configuration table has the flags of `up` with their defaults, in their order.
 func TestConfigurationTable(t *testing.T) {
 	t.Parallel()
 	_, settings, err := app.Parse(app.Up, nil, func(string) (string, bool) { return "", false })

@@ -31,7 +31,7 @@ func (s source) at(p token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.name, s.set.Position(p).Line)
 }
 
-// sources parses every Go file of the repository but generated ones.
+// sources parses every Go file of the repository except generated ones.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -79,7 +79,7 @@ func TestHouseRules(t *testing.T) {
 	}
 }
 
-// breaches is what production code must not have and no linter of ours reports.
+// breaches returns faults of production code that no linter here reports.
 func breaches(s source) []string {
 	var problems []string
 	complain := func(p token.Pos, what string) {
@@ -89,7 +89,7 @@ func breaches(s source) []string {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && n.Sel.Name == "Sleep" {
-				complain(n.Pos(), "time.Sleep cannot be told to stop: use a timer and a context")
+				complain(n.Pos(), "time.Sleep cannot be stopped: use a timer and a context")
 			}
 		case *ast.FuncDecl:
 			if n.Name.Name == "init" && n.Recv == nil {
@@ -146,7 +146,7 @@ type sized struct {
 	name  string
 }
 
-// checkSizes reports the largest things where more than one in ten is over limit.
+// checkSizes reports the largest things if more than one in ten is over limit.
 func checkSizes(what string, things []sized, limit int) error {
 	slices.SortFunc(things, func(a, b sized) int { return b.lines - a.lines })
 	if len(things) == 0 || things[len(things)/10].lines <= limit {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Without memcached the reader answers, right, and stays ready; it takes it again by
-// itself.
+// Without memcached the reader answers correctly and stays ready. It uses memcached again by itself.
 func TestMemcachedStopped(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// A caller posts increments on a connection of its own, one request after the other. It is
-// no HTTP client but the least that does: whatever it took of the machine, the process that
-// it calls would lack.
+// A caller posts increments on a connection of its own, one request after the other. It is the smallest
+// possible HTTP client: any CPU time that it uses is missing for the process under test.
 type caller struct {
 	conn     net.Conn
 	in       *bufio.Reader
 	answered time.Time
 }
 
-// A reply is what callers want to know of an answer.
+// A reply is the part of an answer that callers need.
 type reply struct {
 	status int
-	again  bool // it says when to come again
+	again  bool // it has a Retry-After
 	last   bool // on its connection
 }
 
-// posting is the bytes that post body to the process at url.
+// posting returns the bytes of a request that posts body to the process at url.
 func posting(url, body string) []byte { return postingAs(url, "", body) }
 
 // postingAs is posting with a token, unless that is empty.
@@ -49,8 +48,8 @@ func call(url string) (*caller, error) {
 	return &caller{conn: conn, in: bufio.NewReaderSize(conn, 1<<10)}, nil
 }
 
-// post sends a request and waits for its answer. After an error the caller is of no use, and
-// nobody knows what became of the request.
+// post sends a request and waits for its answer. After an error the caller is unusable, and the outcome
+// of the request is unknown.
 func (c *caller) post(request []byte) (reply, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return reply{}, err
@@ -63,7 +62,7 @@ func (c *caller) post(request []byte) (reply, error) {
 	return a, err
 }
 
-// readReply reads one answer to its end. It has to say how long it is, as countmill's do.
+// readReply reads one answer to its end. The answer must have a length, as countmill's answers do.
 func readReply(in *bufio.Reader) (a reply, err error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {

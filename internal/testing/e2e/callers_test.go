@@ -24,12 +24,12 @@ type callers struct {
 	pace       time.Duration // between two requests of a caller
 
 	stop    chan struct{}
-	quit    chan struct{} // closed when the test is over, whatever has no outcome then
+	quit    chan struct{} // closed when the test is over, even if requests have no outcome
 	ended   sync.Once
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	statuses map[int]int // of increments; 0 is no answer
+	statuses map[int]int // of increments; 0 means no answer
 	asked    map[int]int // of totals
 	counts   callCounts
 }
@@ -37,9 +37,9 @@ type callers struct {
 type callCounts struct {
 	increments int64 // acknowledged
 	requests   int   // acknowledged
-	unknown    int   // requests that will never be known
-	again      int   // repeats of what may have been counted
-	absorbed   int   // repeats of what was acknowledged, all of which were again
+	unknown    int   // requests whose outcome stays unknown
+	again      int   // repeats of requests that may have been counted
+	absorbed   int   // repeats of acknowledged requests, all of which were acknowledged again
 }
 
 const (
@@ -63,13 +63,13 @@ func startCallers(t *testing.T, l *ledger, seed uint64, publishers, readers []*m
 	return c
 }
 
-// timeouts of callers: some lose patience before countmill does, some after.
+// timeouts are the clients of callers: some give up before countmill does, some later.
 var timeouts = []*http.Client{
 	{Timeout: 3 * time.Second, Transport: client.Transport},
 	{Timeout: 15 * time.Second, Transport: client.Transport},
 }
 
-// end ends the callers. Every request has its outcome then.
+// end ends the callers. Every request then has its outcome.
 func (c *callers) end() {
 	c.ended.Do(func() { close(c.stop) })
 	c.running.Wait()
@@ -109,10 +109,10 @@ func (c *callers) send(r *rand.Rand, name string, with *http.Client) {
 	}
 }
 
-// giveUp is how long a caller repeats what may have been counted.
+// giveUp is how long a caller repeats a request that may have been counted.
 const giveUp = 3 * time.Minute
 
-// deliver sends a request until it is acknowledged, or nobody may send it again.
+// deliver sends a request until it is acknowledged, or must not be sent again.
 func (c *callers) deliver(r *rand.Rand, q *request, with *http.Client) (acked bool) {
 	for began := time.Now(); time.Since(began) < giveUp; <-time.After(20 * time.Millisecond) {
 		select {
@@ -132,7 +132,7 @@ func (c *callers) deliver(r *rand.Rand, q *request, with *http.Client) (acked bo
 			continue // certainly not counted
 		}
 		if !sent {
-			continue // nor what nobody was there to hear
+			continue // not counted either, because there was no connection
 		}
 		if !q.repeats {
 			return false
@@ -142,8 +142,8 @@ func (c *callers) deliver(r *rand.Rand, q *request, with *http.Client) (acked bo
 	return false
 }
 
-// send posts NDJSON. The status is 0 where there was no answer; sent is false where there
-// was not even a connection.
+// send posts NDJSON. The status is 0 if there was no answer; sent is false if there was not even a
+// connection.
 func send(with *http.Client, url, body, key string) (status int, sent bool) {
 	req, err := http.NewRequest(http.MethodPost, url+"/v1/increments", strings.NewReader(body))
 	if err != nil {
@@ -163,7 +163,7 @@ func send(with *http.Client, url, body, key string) (status int, sent bool) {
 	return resp.StatusCode, true
 }
 
-// askOn asks for totals; half of the time fresh ones, else some that may be old.
+// askOn asks for totals, half of the time for fresh ones, otherwise for totals that may be old.
 func (c *callers) askOn(r *rand.Rand) {
 	for !c.stopping() {
 		staleness := time.Duration(r.IntN(2)*r.IntN(2000)) * time.Millisecond
@@ -190,8 +190,8 @@ func (c *callers) ask(p *process, q *question) {
 	}
 }
 
-// seek asks for the totals that lack what was acknowledged before a time, and reports how
-// much they still lack.
+// seek asks for the totals that lack increments acknowledged before a time. It reports how many they
+// still lack.
 func (c *callers) seek(r *rand.Rand, before time.Duration) (lacking int) {
 	of, n := c.ledger.lacking(before)
 	if n == 0 {
@@ -222,7 +222,7 @@ func (c *callers) counted() callCounts {
 	return c.counts
 }
 
-// only wants no other answers than these, and none (0).
+// only checks that all answers have one of these statuses; 0 means no answer.
 func (c *callers) only(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()

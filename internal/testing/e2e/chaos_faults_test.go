@@ -7,23 +7,23 @@ import (
 	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
-// A strike is a kind of fault and whom it hits.
+// A strike is a kind of fault and its victim.
 type strike struct{ fault, victim string }
 
-// chaosFaults are the kinds, each as often as it is drawn. Half-open connections are rare, as
-// it takes a minute and more until one is given up.
+// chaosFaults has each kind as often as it should be drawn. Half-open connections are rare, because it
+// takes a minute or more until a process gives one up.
 var chaosFaults = slices.Concat(
 	slices.Repeat([]string{"killed"}, 20), slices.Repeat([]string{"stopped"}, 8),
 	slices.Repeat([]string{"cut off", "cut in answers", "delayed", "hung"}, 5), []string{"half-open"},
 )
 
-// An ending ends a fault, or what it is at first.
+// An ending ends a fault, at first or for good.
 type ending struct {
 	at  time.Time
 	end func()
 }
 
-// strike begins a fault that is drawn, for a time that is drawn.
+// strike begins a random fault for a random time.
 func (c *chaos) strike() {
 	c.t.Helper()
 	fault, v := chaosFaults[c.rand.IntN(len(chaosFaults))], c.victims[c.rand.IntN(len(c.victims))]
@@ -40,7 +40,7 @@ func (c *chaos) strike() {
 		end = v.member.pause()
 	default:
 		end = c.strikeWay(fault, v.ways[c.rand.IntN(len(v.ways))])
-		length += 4 * time.Second // a third of them longer than calls may take
+		length += 4 * time.Second // a third of the faults last longer than calls may take
 	}
 	c.struck[strike{fault, v.name}]++
 	if end != nil {
@@ -48,13 +48,13 @@ func (c *chaos) strike() {
 	}
 }
 
-// strikeWay does something to the connections of one process to one server. Where faults
-// overlap, the way heals with the last of them.
+// strikeWay disturbs the connections of one process to one server. If faults overlap, the connections
+// recover with the last of them.
 func (c *chaos) strikeWay(fault string, way *faultproxy.Proxy) (end func()) {
 	switch fault {
 	case "cut off":
 		way.Cut()
-	case "cut in answers": // many a call has done its work by then, and nobody hears of it
+	case "cut in answers": // by then many calls have taken effect, and their answers are lost
 		delay := time.Duration(100+c.rand.IntN(400)) * time.Millisecond
 		way.Delay(delay)
 		c.endings = append(c.endings, ending{time.Now().Add(4 * delay), way.Cut})
@@ -62,7 +62,7 @@ func (c *chaos) strikeWay(fault string, way *faultproxy.Proxy) (end func()) {
 		way.Delay(time.Duration(50+c.rand.IntN(1500)) * time.Millisecond)
 	case "hung":
 		way.Hang()
-	case "half-open": // for good: these connections cannot be mended, new ones can be made
+	case "half-open": // for good: these connections stay broken, and new ones can be made
 		way.Orphan()
 		c.orphaned = true
 		return nil
@@ -75,7 +75,7 @@ func (c *chaos) strikeWay(fault string, way *faultproxy.Proxy) (end func()) {
 	}
 }
 
-// strikeCache kills memcached, which loses all it has, or has it stand still; one at a time.
+// strikeCache kills memcached, which loses all its data, or suspends it; one at a time.
 func (c *chaos) strikeCache(fault string) (what string, end func()) {
 	if c.cacheAway {
 		return "", nil
@@ -89,7 +89,7 @@ func (c *chaos) strikeCache(fault string) (what string, end func()) {
 	return "killed", func() { c.d.cache.Start(c.t); c.cacheAway = false }
 }
 
-// end ends the faults whose time has come.
+// end ends the faults that are due.
 func (c *chaos) end(at time.Time) {
 	var due []ending
 	c.endings = slices.DeleteFunc(c.endings, func(e ending) bool {

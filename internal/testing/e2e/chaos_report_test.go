@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// What aggregators say about repeats. What a process says is lost when it is killed, so it is
-// asked again and again.
+// Metrics of aggregators about repeats. A killed process loses its metrics, so they are read again and
+// again.
 var repeatMetrics = []string{"countmill_duplicate_parts_total", "countmill_pubsub_redeliveries_total"}
 
-// kills is how many of the faults were SIGKILL.
+// kills returns how many of the faults were SIGKILL.
 func (c *chaos) kills() (kills, all int) {
 	for s, n := range c.struck {
 		if all += n; s.fault == "killed" {
@@ -31,8 +31,7 @@ func (c *chaos) progress() string {
 	return text + "; seconds to recover: " + seconds(c.took) + "; with half-open connections: " + seconds(c.silent)
 }
 
-// report compares every total with the ledger, prints what happened, and fails where
-// something is not as it must be.
+// report compares every total with the ledger, prints a summary, and fails if something is wrong.
 func (c *chaos) report(length time.Duration) {
 	t := c.t
 	t.Helper()
@@ -61,7 +60,7 @@ func (c *chaos) report(length time.Duration) {
 	}
 }
 
-// ended wants nobody to have ended without being killed, once it was there.
+// ended checks that no process that had started ended without being killed.
 func (c *chaos) ended() {
 	early := 0
 	for _, m := range c.members {
@@ -75,7 +74,7 @@ func (c *chaos) ended() {
 	c.t.Logf("processes that gave up while they started, their servers out of reach: %d", early)
 }
 
-// reportOf is what every run against a ledger reports.
+// reportOf returns the rows that every run against a ledger reports.
 func reportOf(c *callers, d drift, took []time.Duration) [][2]string {
 	n := c.counted()
 	return [][2]string{
@@ -92,7 +91,7 @@ func reportOf(c *callers, d drift, took []time.Duration) [][2]string {
 	}
 }
 
-// seconds are the median and the maximum.
+// seconds returns the median and the maximum.
 func seconds(took []time.Duration) string {
 	if len(took) == 0 {
 		return "none"
@@ -111,7 +110,7 @@ func rows(table [][2]string) string {
 	return text.String()
 }
 
-// faultTable says how often each fault hit whom.
+// faultTable returns how often each fault hit each victim.
 func (c *chaos) faultTable() string {
 	victims, faults := make(map[string]bool), make(map[string]bool)
 	for s := range c.struck {

@@ -16,11 +16,11 @@ import (
 	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
-// Whatever is killed, stopped, cut off, delayed or half-open, and however much of that at
-// once: every increment that was acknowledged is counted once, none that was not sent is, and
-// every total that is read on the way is one that countmill may show.
+// Faults kill, stop, cut off or delay processes and connections, many at once. Every acknowledged
+// increment is counted once. No increment is counted that was not sent. Every total that is read
+// meanwhile is one that countmill may show.
 //
-// COUNTMILL_TEST_CHAOS is for how long faults strike (20s), COUNTMILL_TEST_SEED which.
+// COUNTMILL_TEST_CHAOS is how long faults strike (20s), COUNTMILL_TEST_SEED decides which.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	length := 20 * time.Second
@@ -30,7 +30,7 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("COUNTMILL_TEST_CHAOS must be a duration of at least 1s, got %q", text)
 		}
 	}
-	// Emulators keep all in memory: a longer run sends no more, but slower.
+	// Emulators keep everything in memory, so a longer run sends more slowly instead of more.
 	c := newChaos(t, seed(t), max(1, length/(15*time.Minute))*100*time.Millisecond)
 	began := time.Now()
 	for rounds := 1; time.Since(began) < length; rounds++ {
@@ -41,7 +41,7 @@ func TestChaos(t *testing.T) {
 	c.report(time.Since(began))
 }
 
-// seed is COUNTMILL_TEST_SEED, or one that nobody chose.
+// seed is COUNTMILL_TEST_SEED, or a random seed.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	var b [8]byte
@@ -53,12 +53,12 @@ func seed(t *testing.T) uint64 {
 			t.Fatalf("COUNTMILL_TEST_SEED must be a number, got %q", text)
 		}
 	}
-	t.Logf("SEED=%d", n) // it decides which faults strike and what is sent, not how fast processes are
+	t.Logf("SEED=%d", n) // decides the faults and the requests, but not the speed of processes
 	return n
 }
 
-// A chaos is a deployment of two publishers, three aggregators and two readers, of which
-// each has a way of its own to each of its servers.
+// A chaos is a deployment of two publishers, three aggregators and two readers. Each process has a
+// proxy of its own to each of its servers.
 type chaos struct {
 	t       *testing.T
 	d       *ownDeployment
@@ -73,12 +73,12 @@ type chaos struct {
 	endings   []ending
 	cacheAway bool
 	orphaned  bool                      // in this round
-	faults    map[*faultproxy.Proxy]int // that have not ended, of each way
-	took      []time.Duration           // to recover, of each round
-	silent    []time.Duration           // the same of rounds with a half-open connection
+	faults    map[*faultproxy.Proxy]int // faults that have not ended, by proxy
+	took      []time.Duration           // recovery time of each round
+	silent    []time.Duration           // the same for rounds with a half-open connection
 }
 
-// A victim is a process, or memcached (member is nil), and its ways to servers.
+// A victim is a process, or memcached (member is nil), and its proxies to servers.
 type victim struct {
 	name   string
 	member *member
@@ -92,9 +92,8 @@ func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
 		struck: make(map[strike]int), faults: make(map[*faultproxy.Proxy]int),
 	}
 	c.ledger = newLedger("chaos", false)
-	// The emulator shows commits some milliseconds late to reads of the present moment, more
-	// where it has little of the machine, and in time to those that ask a little later for one
-	// that is past.
+	// The emulator shows commits some milliseconds late to reads of the present moment, or more on a
+	// busy machine. Reads of a past moment, a little later, see them.
 	c.ledger.apart = time.Second
 	var publishers, readers []*member
 	for range 2 {
@@ -115,7 +114,7 @@ func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
 	return c
 }
 
-// look asks all members for their metrics, again and again until the test ends.
+// look reads the metrics of all members, again and again until the test ends.
 func (c *chaos) look() {
 	var looking sync.WaitGroup
 	over := make(chan struct{})
@@ -134,7 +133,7 @@ func (c *chaos) look() {
 	c.t.Cleanup(func() { close(over); looking.Wait() })
 }
 
-// add starts a member with ways of its own.
+// add starts a member with proxies of its own.
 func (c *chaos) add(role string, flags ...string) *member {
 	c.t.Helper()
 	v := victim{name: role}
@@ -158,8 +157,8 @@ func (c *chaos) add(role string, flags ...string) *member {
 	return v.member
 }
 
-// round has faults strike for a time, some at once, then ends all of them and waits until
-// everything is well.
+// round applies faults for a time, some at once. Then it ends all of them and waits until everything
+// has recovered.
 func (c *chaos) round(length time.Duration) {
 	c.t.Helper()
 	over := time.Now().Add(length)
@@ -194,7 +193,7 @@ func (c *chaos) round(length time.Duration) {
 	c.fail()
 }
 
-// pause waits, unless there is no reason any more to go on.
+// pause waits d, or until the test should stop.
 func (c *chaos) pause(d time.Duration) {
 	c.t.Helper()
 	c.fail()
@@ -204,7 +203,7 @@ func (c *chaos) pause(d time.Duration) {
 	<-time.After(d)
 }
 
-// fail ends the test where something was wrong.
+// fail ends the test if something was wrong.
 func (c *chaos) fail() {
 	c.t.Helper()
 	if err := c.ledger.problems(); err != nil {
@@ -212,7 +211,7 @@ func (c *chaos) fail() {
 	}
 }
 
-// unready says who is not and why, empty where all are.
+// unready names the members that are not ready, and the reasons; "" if all are.
 func (c *chaos) unready() string {
 	var who strings.Builder
 	for _, m := range c.members {

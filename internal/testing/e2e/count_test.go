@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// The reader's totals are what an independent program finds in the shard entities.
+// An independent program that sums the shard entities finds the reader's totals.
 func TestShardsSumToTotals(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -44,7 +44,7 @@ func TestShardsSumToTotals(t *testing.T) {
 		l.accepted(), len(want), shards, took.Round(time.Millisecond))
 }
 
-// sumShards reads CountmillShard with Google's client and nothing of countmill.
+// sumShards reads CountmillShard with Google's client, without any code of countmill.
 func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) {
 	t.Helper()
 	c := d.client(t)
@@ -64,7 +64,7 @@ func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) 
 	return len(entities), sums
 }
 
-// client is Google's own, on the deployment's Datastore.
+// client is Google's own client, on the deployment's Datastore.
 func (d *deployment) client(t *testing.T) *datastore.Client {
 	t.Helper()
 	c, err := datastore.NewClient(t.Context(), d.project, option.WithEndpoint(d.datastore), option.WithoutAuthentication(),
@@ -76,7 +76,7 @@ func (d *deployment) client(t *testing.T) *datastore.Client {
 	return c
 }
 
-// Any language counts with JSON over plain HTTP, put on the topic.
+// Any language can count by publishing JSON on the topic over plain HTTP.
 func TestJSONOnTheTopic(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)

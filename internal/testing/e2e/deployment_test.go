@@ -22,7 +22,7 @@ type deployment struct {
 	cache             *emulator.MemcachedServer
 }
 
-// deploy is a deployment on the emulators that all tests share.
+// deploy makes a deployment on the emulators that all tests share.
 func deploy(t *testing.T) *deployment {
 	t.Helper()
 	if testing.Short() {
@@ -32,8 +32,8 @@ func deploy(t *testing.T) *deployment {
 	return newDeployment(t, pubsub, datastore, pubsub, datastore)
 }
 
-// newDeployment is on two emulators, whose processes know them by other addresses where
-// there is something in between.
+// newDeployment makes a deployment on two emulators. Its processes use other addresses for them if
+// there is a proxy in between.
 func newDeployment(t *testing.T, pubsub, datastore, pubsubAs, datastoreAs string) *deployment {
 	t.Helper()
 	d := &deployment{
@@ -44,8 +44,8 @@ func newDeployment(t *testing.T, pubsub, datastore, pubsubAs, datastoreAs string
 	return d
 }
 
-// provide makes topic and subscription with a dead-letter policy, which is what has
-// Pub/Sub count deliveries.
+// provide makes topic and subscription with a dead-letter policy. Because of that policy Pub/Sub counts
+// deliveries.
 func (d *deployment) provide(t *testing.T) {
 	t.Helper()
 	d.rest(t, http.MethodPut, "topics/increments", map[string]any{})
@@ -61,7 +61,7 @@ const ackDeadline = 10 * time.Second
 
 func (d *deployment) name(of string) string { return "projects/" + d.project + "/" + of }
 
-// rest is a call of the Pub/Sub emulator's REST interface.
+// rest makes a call of the Pub/Sub emulator's REST interface.
 func (d *deployment) rest(t *testing.T, method, path string, body any) []byte {
 	t.Helper()
 	data, err := json.Marshal(body)
@@ -85,7 +85,7 @@ func (d *deployment) rest(t *testing.T, method, path string, body any) []byte {
 	return answer
 }
 
-// noDeadLetters wants nothing in Pub/Sub's own dead letters.
+// noDeadLetters checks that Pub/Sub's own dead letters are empty.
 func (d *deployment) noDeadLetters(t *testing.T) {
 	t.Helper()
 	got := d.rest(t, http.MethodPost, "subscriptions/dead:pull", map[string]any{"maxMessages": 10, "returnImmediately": true})
@@ -114,7 +114,7 @@ func (d *deployment) reader(t *testing.T, flags ...string) *process {
 	return start(t, d.env, "reader", append([]string{"--store", d.store(), "--cache", "memcached://" + d.cache.Host()}, flags...)...).ready(t)
 }
 
-// An answer is what a reader says of counters.
+// An answer is a reader's answer about counters.
 type answer struct {
 	Totals []answerTotal
 	Lag    *float64
@@ -146,8 +146,8 @@ func (p *process) ask(staleness string, counters ...string) (answer, error) {
 	return a, json.NewDecoder(resp.Body).Decode(&a)
 }
 
-// exact waits until the reader's totals are what is wanted, and returns how long that
-// took. One that is too large fails at once.
+// exact waits until the reader's totals are as wanted, and returns how long that took. A total that is
+// too large fails at once.
 func (p *process) exact(t *testing.T, limit time.Duration, want map[string]int64) time.Duration {
 	t.Helper()
 	var counters []string
@@ -169,7 +169,7 @@ func (p *process) exact(t *testing.T, limit time.Duration, want map[string]int64
 	}
 }
 
-// short says which totals are too small; empty where none is.
+// short names the totals that are too small; "" if there are none.
 func (p *process) short(t *testing.T, counters []string, want map[string]int64) string {
 	t.Helper()
 	got, err := p.ask("0s", counters...)

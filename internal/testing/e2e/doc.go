@@ -1,19 +1,23 @@
-// Package e2e holds the built countmill to its promises where its roles are processes
-// of their own, on Google's emulators and a real memcached: kills, pauses, outages and
-// restarts, with every increment of every load accounted for. It has tests only.
+// Package e2e tests the built countmill with its roles as separate processes, on Google's emulators and
+// a real memcached. It kills and suspends processes, and stops and restarts servers. Every increment of
+// every load is accounted for. It contains tests only.
 //
-// Emulators come from [github.com/countmill/countmill/internal/testing/emulator], which says how
-// to have them; without them the tests are skipped. The tests mostly wait, so they run at
-// once, as many as there are processors; each has a project of its own, and those that
-// stop emulators have emulators of their own.
+// Emulators come from [github.com/countmill/countmill/internal/testing/emulator], which says how to
+// install them; without them the tests are skipped. The tests mostly wait, so as many run at once as
+// there are processors. Each has a project of its own. Tests that stop emulators have emulators of
+// their own.
 //
-// Variables make them longer than every day needs: COUNTMILL_TEST_OUTAGE, how long servers
-// are away (20s); COUNTMILL_TEST_KILLS, how often an aggregator is killed (3);
-// COUNTMILL_TEST_OVERLOAD, for how long processes are offered too much (3s), and
-// COUNTMILL_TEST_OVERLOAD_TIMES, how many times what they take that has to be;
-// COUNTMILL_TEST_CHAOS, for how long all of that happens at once (20s); and COUNTMILL_TEST_UP_KILLS,
-// how often countmill up is (20). COUNTMILL_TEST_SEED repeats what the last two have drawn,
-// which is not all: how fast processes are is nobody's choice. COUNTMILL_TEST_OVERLAY builds
-// countmill with a mistake in it, and COUNTMILL_TEST_PLANTED does so with some that chaos and
-// kills have to find, each within that many runs.
+// Variables make the tests longer than a daily run needs:
+//
+//	COUNTMILL_TEST_OUTAGE           how long servers are unavailable (20s)
+//	COUNTMILL_TEST_KILLS            how often an aggregator is killed (3)
+//	COUNTMILL_TEST_OVERLOAD         how long processes are overloaded (3s)
+//	COUNTMILL_TEST_OVERLOAD_TIMES   the required ratio of offered to accepted load
+//	COUNTMILL_TEST_CHAOS            how long all of that happens at once (20s)
+//	COUNTMILL_TEST_UP_KILLS         how often countmill up is killed (20)
+//	COUNTMILL_TEST_SEED             repeats the random draws of the last two; the speed of processes
+//	                                still varies
+//	COUNTMILL_TEST_OVERLAY          builds countmill with a bug in it
+//	COUNTMILL_TEST_PLANTED          does so with several bugs, each of which chaos and kills must find
+//	                                within that many runs
 package e2e

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// A drift is how far all totals are from the ledger, in increments; of hot counters, in
-// what they add.
+// A drift is the difference between all totals and the ledger, in increments; for hot counters, in the
+// sum of deltas.
 type drift struct {
-	counters, acked, unknown int // how many were compared, and what was sent to them
-	unknownCounted           int // of unknown, those that are in a total
+	counters, acked, unknown int // compared counters, and the increments that were sent to them
+	unknownCounted           int // those of unknown that are in a total
 	lost, doubled, foreign   int64
 	example                  string
 }
@@ -22,7 +22,7 @@ func (d *drift) differs(counter string, total int64, why string) {
 	}
 }
 
-// place compares the total of a history with what it must hold.
+// place compares the total of a history with the ledger.
 func (d *drift) place(v verdict, total int64) {
 	d.counters, d.acked, d.unknown = d.counters+1, d.acked+bits.OnesCount64(v.must), d.unknown+bits.OnesCount64(v.may)
 	if total < 0 {
@@ -49,7 +49,7 @@ func (d *drift) place(v verdict, total int64) {
 	}
 }
 
-// sum compares the total of a hot counter.
+// sum compares the total of a hot counter with the ledger.
 func (d *drift) sum(counter string, s sum, total int64) {
 	d.counters++
 	if total < s.acked {
@@ -62,9 +62,9 @@ func (d *drift) sum(counter string, s sum, total int64) {
 	}
 }
 
-// drift reads every total, with no cache between, and compares. Nothing is under way.
+// drift reads every total from the store, without a cache, and compares. No request may be running.
 func (l *ledger) drift(ask func(counters []string) (answer, error)) (d drift, err error) {
-	const most = 1000 // of a call
+	const most = 1000 // counters of one call
 	for from := 0; from < len(l.checked); from += most {
 		verdicts := l.checked[from:min(from+most, len(l.checked))]
 		var counters []string

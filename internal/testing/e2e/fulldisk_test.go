@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// The disk of `countmill up` becomes full again and again under load, and has room again. A
-// process that goes on answers 503; one that ends says why. What was acknowledged is in the
-// next total and in every later one, once.
+// The disk of `countmill up` becomes full again and again under load, and then has room again. A
+// process that continues answers 503; a process that ends says why. Each acknowledged increment is in
+// the next total and in every later one, once.
 //
-// COUNTMILL_TEST_FULL_DISKS is how often it becomes full (2), COUNTMILL_TEST_SEED when.
+// COUNTMILL_TEST_FULL_DISKS is how often the disk becomes full (2), COUNTMILL_TEST_SEED decides when.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -53,8 +53,8 @@ func TestFullDisk(t *testing.T) {
 // diskSize is small enough to be filled at once, and has room for Pebble's logs.
 const diskSize = 400 << 20
 
-// smallDisk is a directory on a disk of its own, in memory. The disk belongs to a process
-// that has its own view of what is mounted, and is gone with it.
+// smallDisk returns a directory on a disk of its own, in memory. The disk belongs to the mount
+// namespace of a process, and ends with that process.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -63,7 +63,7 @@ func smallDisk(t *testing.T, size int) string {
 	at := t.TempDir()
 	script := fmt.Sprintf("mount -t tmpfs -o size=%d none %s && echo mounted && exec cat", size, at)
 	holder := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
-	in, err := holder.StdinPipe() // closed when the tests are gone: cat ends then
+	in, err := holder.StdinPipe() // closed at the end of the tests, which ends cat
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func smallDisk(t *testing.T, size int) string {
 	return fmt.Sprintf("/proc/%d/root%s", holder.Process.Pid, at)
 }
 
-// fill fills the disk until that shows, and for a second or two more, and waits until an
+// fill fills the disk until a failure shows, and for a second or two more. Then it waits until an
 // increment is acknowledged that was sent after there was room again.
 func (k *kills) fill(name string) {
 	k.t.Helper()
@@ -109,7 +109,7 @@ func (k *kills) fill(name string) {
 	k.counting("a full disk", now())
 }
 
-// occupy takes all space that there is, and what others give up, for a time or until done.
+// occupy takes all free space, and the space that others release, for a time or until done.
 func (k *kills) occupy(f *os.File, limit time.Duration, done func() bool) {
 	k.t.Helper()
 	for began := time.Now(); time.Since(began) < limit && !done(); {
@@ -123,7 +123,7 @@ func (k *kills) occupy(f *os.File, limit time.Duration, done func() bool) {
 	}
 }
 
-// shown is how often a full disk has shown itself: processes that ended, answers of 503.
+// shown counts the failures because of a full disk: ended processes, and answers of 503.
 func (k *kills) shown() int {
 	k.callers.mu.Lock()
 	refused := k.callers.statuses[http.StatusServiceUnavailable]
@@ -133,8 +133,8 @@ func (k *kills) shown() int {
 	return refused + len(k.up.ends) + len(k.up.early)
 }
 
-// flood counts names that nobody has seen until it is ended: log files are reserved ahead,
-// and what the callers send would not use them up while the disk is full.
+// flood counts new names until it is ended. Log files are reserved in advance, so the callers' requests
+// alone would not fill them while the disk is full.
 func (k *kills) flood() (end func()) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
@@ -158,7 +158,7 @@ func (k *kills) flood() (end func()) {
 	return sync.OnceFunc(func() { close(stop); running.Wait() })
 }
 
-// saidWhy wants of each process that ended by itself that it said why, and forgets it.
+// saidWhy wants a reason from each process that ended by itself, and forgets the process.
 func (k *kills) saidWhy() (ended, early int) {
 	k.t.Helper()
 	k.up.mu.Lock()

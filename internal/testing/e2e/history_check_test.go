@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Histories that are right pass, and each way of being wrong is found.
+// Correct histories pass, and each kind of error is found.
 func TestHistoryCheck(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
@@ -28,8 +28,8 @@ func TestHistoryCheck(t *testing.T) {
 	for name, tt := range map[string]struct {
 		adds        []add
 		reads       []read
-		up, apart   string // part of what is wrong; empty for nothing
-		showProblem string // what the read itself shows
+		up, apart   string // a part of the error; "" if there is none
+		showProblem string // an error that the read itself shows
 	}{
 		"read after":                 {adds: []add{a(1, 2), a(1, 3)}, reads: []read{r(4, 5, at(4), 1+4)}},
 		"read between":               {adds: []add{a(1, 5), a(1, 5)}, reads: []read{r(2, 3, at(2), 4), r(6, 7, at(6), 5)}},
@@ -62,7 +62,7 @@ func TestHistoryCheck(t *testing.T) {
 	}
 }
 
-// What orders totals only when it is some time apart is not held to more.
+// Totals need the right order only if they are more than apart from each other.
 func TestHistoryOrderApart(t *testing.T) {
 	t.Parallel()
 	h := &history{counter: "a", adds: []add{{call: 1, acked: 2, done: true}}}
@@ -83,8 +83,7 @@ func says(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// model is a counter, as Porcupine wants to have it told. An input is a power of 4 to add, or
-// 0 for a read.
+// model describes a counter to Porcupine. An input is a power of 4 to add, or 0 for a read.
 var model = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
@@ -95,9 +94,9 @@ var model = porcupine.Model{
 	},
 }
 
-// The check says the same as Porcupine, which tries every order and knows nothing of what
-// totals hold. That takes minutes where twenty increments are on a bus: so the histories here
-// are short. Half of them are drawn from an order, and half of those then lie.
+// The check agrees with Porcupine, which tries every order and does not know the structure of totals.
+// Porcupine takes minutes if twenty increments are on a bus, so the histories here are short. Half of
+// them are drawn from a correct order, and half of those are then falsified.
 func TestHistoryCheckAgreesWithPorcupine(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -132,7 +131,7 @@ func TestHistoryCheckAgreesWithPorcupine(t *testing.T) {
 	}
 }
 
-// drawn is a history of at most 6 adds and 6 reads.
+// drawn returns a history of at most 6 adds and 6 reads.
 func drawn(r *rand.Rand) *history {
 	h := &history{counter: "a"}
 	lies := r.IntN(2) == 0

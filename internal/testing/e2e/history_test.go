@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// places is how many increments a counter with a history gets: increment i adds 4^i, so
-// that each total says of each increment how often it is in there. 4^26 is the last power of
-// 4 that a delta may be.
+// places is the number of increments of a counter with a history. Increment i adds 4^i, so each total
+// shows how often it contains each increment. 4^26 is the largest power of 4 that a delta may be.
 const places = 26
 
-// A history is what was done with one counter. Times are since the start of the run.
+// A history is everything that was done with one counter. Times are since the start of the run.
 type history struct {
 	counter string
 	adds    []add // by their places
@@ -22,13 +21,13 @@ type history struct {
 	seen    uint64 // the places that some read has shown
 }
 
-// An add is an increment, from its first attempt to the first answer that it is counted.
+// An add is an increment, from its first attempt to the first answer that acknowledges it.
 type add struct {
-	call, acked time.Duration // acked is never where there was no such answer
-	done        bool          // nobody sends it any more
+	call, acked time.Duration // acked is never if there was no such answer
+	done        bool          // it is not sent any more
 }
 
-// A read is a total as it was answered to one call.
+// A read is a total in the answer to one call.
 type read struct {
 	call, ret time.Duration
 	staleness time.Duration // as the caller permitted
@@ -38,8 +37,8 @@ type read struct {
 
 const never = time.Duration(math.MaxInt64)
 
-// ones are the places that are 1 in a total, packed: bit i is place i. It is an error if
-// something was counted more than once, or nothing that was ever sent.
+// ones returns the places that are 1 in a total, packed: bit i is place i. The error says that
+// something was counted more than once, or was never sent.
 func (h *history) ones(total int64) (uint64, error) {
 	var ones uint64
 	for rest, i := uint64(total), 0; rest > 0; rest, i = rest/4, i+1 {
@@ -65,13 +64,12 @@ func (h *history) show(r read) error {
 	return nil
 }
 
-// full reports whether there is no place for another increment, and no call under way.
+// full reports whether no place is left and no call is running.
 func (h *history) full() bool {
 	return len(h.adds) == places && !slices.ContainsFunc(h.adds, func(a add) bool { return !a.done })
 }
 
-// missing is how many of the increments that were acknowledged before a time no read has
-// shown.
+// missing counts the increments that were acknowledged before a time and that no read has shown.
 func (h *history) missing(before time.Duration) (n int) {
 	for i, a := range h.adds {
 		if a.acked < before && h.seen&(1<<i) == 0 {
@@ -81,19 +79,19 @@ func (h *history) missing(before time.Duration) (n int) {
 	return n
 }
 
-// check holds the history against what a counter promises:
+// check compares the history with the promises for a counter:
 //
-//   - It is linearizable. A read has its moment after as long before its call as its caller
-//     permitted it to be old, and before its answer; it shows the sum of the increments that
-//     have had theirs. An increment has its moment after its first attempt; where a 202 means
-//     that it is counted (counted is true), before that answer, else at any time.
-//   - as_of orders reads by what they show, where it is more than apart later, and is no
+//   - It is linearizable. A read takes effect before its answer, and after its call, or earlier by as
+//     much staleness as its caller permitted. It shows the sum of the increments that took effect before
+//     it. An increment takes effect after its first attempt. If a 202 means that it is counted (counted is
+//     true), it takes effect before that answer, otherwise at any time.
+//   - as_of orders reads by the increments that they show, if the two differ by more than apart. It is not
 //     older than permitted.
 func (h *history) check(counted bool, apart time.Duration) error {
 	return errors.Join(h.checkOrder(apart), h.checkAges(), h.linearizable(counted))
 }
 
-// checkOrder wants later totals to hold all that earlier ones hold.
+// checkOrder wants later totals to contain all increments of earlier ones.
 func (h *history) checkOrder(apart time.Duration) error {
 	for _, a := range h.reads {
 		before, _ := h.ones(a.total)
@@ -116,17 +114,16 @@ func (h *history) checkAges() error {
 	return nil
 }
 
-// An op is an add or a read, which had its moment between two times.
+// An op is an add or a read that took effect between two times.
 type op struct {
 	from, to time.Duration
 	what     string
 }
 
-// linearizable looks for an order. There is little to choose, as each read shows which
-// increments came before it: those of the smallest total, the reads of that total, those
-// that the next larger one has beside them, its reads, and so on. So an order exists if the
-// totals contain one another, and no operation was over before one began that has to come
-// before it.
+// linearizable looks for an order. There is little choice, because each read shows which increments
+// came before it. The order begins with the increments of the smallest total, then the reads of that
+// total, then the further increments of the next larger total, its reads, and so on. So an order exists
+// if the totals contain one another, and no operation ended before one began that must precede it.
 func (h *history) linearizable(counted bool) error {
 	reads := slices.Clone(h.reads)
 	slices.SortFunc(reads, func(a, b read) int { return cmp.Compare(a.total, b.total) })
@@ -147,7 +144,7 @@ func (h *history) linearizable(counted bool) error {
 		order[len(order)-1] = append(order[len(order)-1], op{r.call - r.staleness, r.ret, "read " + r.String()})
 	}
 	order = append(order, h.ops((1<<len(h.adds)-1)&^before, counted))
-	var latest op // of all that comes before, what began last
+	var latest op // of all earlier operations, the one that began last
 	for _, ops := range order {
 		for _, o := range ops {
 			if o.to < latest.from {
@@ -163,7 +160,7 @@ func (h *history) linearizable(counted bool) error {
 	return nil
 }
 
-// ops are the adds of some places.
+// ops returns the adds of some places.
 func (h *history) ops(of uint64, counted bool) (ops []op) {
 	for i, a := range h.adds {
 		if of&(1<<i) == 0 {
@@ -182,7 +179,7 @@ func (r read) String() string {
 	return fmt.Sprintf("{%s to %s, as of %s: %d}", r.call-r.staleness, r.ret, r.asOf.Sub(epoch), r.total)
 }
 
-// epoch is what the times of histories count from.
+// epoch is the zero of the times of histories.
 var epoch = time.Now()
 
 func now() time.Duration { return time.Since(epoch) }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A siege is a `countmill up` that some clients maltreat while a good one, with a connection
-// of its own for each request, counts and reads.
+// A siege is a `countmill up` that hostile clients attack. Meanwhile a good client, with a new
+// connection for each request, counts and reads.
 type siege struct {
 	*process
 	t     *testing.T
@@ -27,7 +27,7 @@ type siege struct {
 	stop   chan struct{}
 	done   chan error // of the good clients
 	good   *goodClient
-	beside *goodClient // of another `countmill up` that nobody maltreats
+	beside *goodClient // of another `countmill up` that nobody attacks
 }
 
 // A goodClient counts and reads.
@@ -64,7 +64,7 @@ func besiege(t *testing.T, flags ...string) *siege {
 	return s
 }
 
-// begin has the good clients count and read until end.
+// begin starts the good clients, which count and read until end.
 func (s *siege) begin() {
 	s.stop, s.done = make(chan struct{}), make(chan error, 2)
 	for _, c := range []*goodClient{s.good, s.beside} {
@@ -77,7 +77,7 @@ func (s *siege) end() error {
 	return errors.Join(<-s.done, <-s.done)
 }
 
-// run counts and reads until it is stopped, and returns what went wrong.
+// run counts and reads until it is stopped, and returns the first error.
 func (c *goodClient) run(stop chan struct{}) error {
 	for {
 		select {
@@ -119,8 +119,8 @@ func (s *siege) leave() {
 	s.conns = nil
 }
 
-// lift ends the siege: the good client was served all the time, bounds were kept, and
-// nothing stays behind.
+// lift ends the siege. The good client was served all the time, limits were kept, and nothing is left
+// behind.
 func (s *siege) lift() {
 	t := s.t
 	t.Helper()
@@ -162,7 +162,7 @@ const postHead = "POST /v1/increments HTTP/1.1\r\nHost: localhost\r\nContent-Typ
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
-	const body = 30 * time.Second // may take so long
+	const body = 30 * time.Second // a body may take so long
 	began := time.Now()
 	for range 500 {
 		s.open(postHead + "Content-Length: 1000\r\n\r\n")
@@ -195,7 +195,7 @@ func TestManyIdleConnections(t *testing.T) {
 			t.Fatalf("a request before the connection was idle: %v", err)
 		}
 	}
-	<-time.After(3 * time.Second) // in which they are idle, and good clients come
+	<-time.After(3 * time.Second) // meanwhile they are idle, and good clients call
 	for _, conn := range s.conns {
 		if over(t, conn) {
 			ended++
@@ -212,7 +212,7 @@ func TestManyIdleConnections(t *testing.T) {
 	s.lift()
 }
 
-// over reports whether the other side has closed a connection from which everything was read.
+// over reports whether the other side has closed a connection whose data was all read.
 func over(t *testing.T, conn net.Conn) (over bool) {
 	t.Helper()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
@@ -285,8 +285,8 @@ func TestHugeHeadersAndEndlessBodies(t *testing.T) {
 	s.lift()
 }
 
-// Requests that are cut off count nothing, whatever of them had come; those that are whole
-// count once, whatever follows.
+// Interrupted requests count nothing, however much of them had arrived. Complete ones count once,
+// whatever follows.
 func TestCutAndGarbledRequests(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
@@ -319,8 +319,7 @@ func TestCutAndGarbledRequests(t *testing.T) {
 	}
 }
 
-// pipe sends text at once and wants that many acknowledgements, then an error of 400 to 599
-// or the end.
+// pipe sends text at once and wants that many acknowledgements, then an error of 400 to 599 or the end.
 func (s *siege) pipe(text string, accepted int) {
 	s.t.Helper()
 	conn := s.open(text)
@@ -340,7 +339,7 @@ func (s *siege) pipe(text string, accepted int) {
 	}
 }
 
-// Readers who all want the same at once, which no cache has yet, share reads of the store.
+// Many readers ask at once for the same totals, which are in no cache. They share reads of the store.
 func TestThunderingHerd(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
@@ -361,7 +360,7 @@ func TestThunderingHerd(t *testing.T) {
 		for reader := range n {
 			ready.Add(1)
 			readers.Go(func() {
-				conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://")) // so that all come at once
+				conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://")) // so that all requests arrive at once
 				ready.Done()
 				if err != nil {
 					t.Error(err)

@@ -13,10 +13,10 @@ import (
 	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
-// `countmill up`, killed again and again under load: what was acknowledged is in the next
-// total and in every later one, once. Some kills hit a process that is just starting.
+// `countmill up` is killed again and again under load. Each acknowledged increment is in the next total
+// and in every later one, once. Some kills hit a process that is just starting.
 //
-// COUNTMILL_TEST_UP_KILLS is how often it is killed (20), COUNTMILL_TEST_SEED when.
+// COUNTMILL_TEST_UP_KILLS is how often it is killed (20), COUNTMILL_TEST_SEED decides when.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -56,7 +56,7 @@ type kills struct {
 func newKills(t *testing.T, seed uint64) *kills {
 	t.Helper()
 	dir := t.TempDir()
-	g, err := reaper.Dirs(filepath.Dir(dir)) // what TempDir makes, with all in it
+	g, err := reaper.Dirs(filepath.Dir(dir)) // the directory of TempDir with all its content
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,7 @@ func newKills(t *testing.T, seed uint64) *kills {
 	return k
 }
 
-// kill waits for a moment that is drawn, kills, and waits until an increment is acknowledged
-// that was sent after that.
+// kill kills at a random moment, and waits until an increment is acknowledged that was sent after that.
 func (k *kills) kill(n int) {
 	k.t.Helper()
 	<-time.After(time.Duration(k.rand.IntN(400)) * time.Millisecond)
@@ -85,8 +84,8 @@ func (k *kills) kill(n int) {
 	k.counting(fmt.Sprintf("%d kills", n), before)
 }
 
-// counting waits until an increment is acknowledged that was sent after then, and notes how
-// long that took.
+// counting waits until an increment is acknowledged that was sent after then, and records how long that
+// took.
 func (k *kills) counting(what string, then time.Duration) {
 	k.t.Helper()
 	began := time.Now()
@@ -102,7 +101,7 @@ func (k *kills) counting(what string, then time.Duration) {
 	k.took = append(k.took, time.Since(began))
 }
 
-// report compares every total with the ledger and prints what happened: first what struck.
+// report compares every total with the ledger and prints a summary, which begins with struck.
 func (k *kills) report(length time.Duration, struck ...[2]string) {
 	t := k.t
 	t.Helper()

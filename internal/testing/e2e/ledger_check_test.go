@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every way in which a total can differ from the ledger is drift, and of the right kind.
+// Every difference between a total and the ledger is drift, of the right kind.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	const must, may = 0b0011, 0b0100 // increments 0 and 1 were acknowledged, 2 is unknown, 3 was never sent
@@ -45,12 +45,12 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Hot counters have no history: their totals must lie between what was there before the call
-// and what was sent before the answer.
+// Hot counters have no history. Their totals must be between the acknowledged sum before the call and
+// the sent sum before the answer.
 func TestLedgerHoldsHotCounters(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		total int64 // of each hot counter, beyond what is in there
+		total int64 // of each hot counter, beyond its present sum
 		want  string
 	}{"right": {0, ""}, "more than was sent": {1, "were sent"}, "less than was acknowledged": {-1, "before"}} {
 		l := newLedger("test", true)

@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// A ledger knows every increment that was sent: what became of it, and which totals may
-// therefore be. It shares no code with countmill.
+// A ledger knows every increment that was sent, its outcome, and so the totals that are right. It
+// shares no code with countmill.
 //
-// Most increments go to a few hot counters, of which only the sums are known. A quarter
-// are places of counters that have a history; as these fill up, new ones begin.
+// Most increments go to a few hot counters, for which it knows only the sums. A quarter are places of
+// counters that have a history; when these are full, new ones begin.
 type ledger struct {
 	prefix  string
-	counted bool          // a 202 means that the next total holds the increment, not only that it is safe
+	counted bool          // a 202 means that the next total contains the increment, not only that it is safe
 	apart   time.Duration // how far as_of must be apart to order totals
 
 	mu       sync.Mutex
 	open     []*history // with places left
-	recent   []*history // those not checked yet, the open ones included
+	recent   []*history // histories that are not checked yet, including the open ones
 	checked  []verdict
 	hot      []sum
 	wrong    []error
 	reads    int64         // totals that were shown
-	lastCall time.Duration // of the requests that were acknowledged, the latest
+	lastCall time.Duration // of the acknowledged requests, the latest
 }
 
-// A verdict is what remains of a history once it was found right: what its total must be.
+// A verdict is the result of a checked history: its total.
 type verdict struct {
 	counter   string
 	must, may uint64 // places
 }
 
-// A sum is a hot counter: what was acknowledged, what was sent, and the most that was read.
+// A sum is a hot counter: the acknowledged sum, the sent sum, and the largest total that was read.
 type sum struct{ acked, sent, read int64 }
 
 const (
@@ -62,7 +62,7 @@ func (l *ledger) hotName(i int) string { return fmt.Sprintf("%s:hot-%d", l.prefi
 
 // A request is increments that were drawn from the ledger.
 type request struct {
-	key     string // empty where increments have ids, or nothing
+	key     string // empty if increments have ids, or if a repeat is not harmless
 	body    string
 	repeats bool // a repeat is harmless
 
@@ -76,7 +76,7 @@ type place struct {
 	i  int
 }
 
-// draw makes up a request: a third has a key, a third ids, a third neither.
+// draw makes a random request: a third has a key, a third has ids, a third neither.
 func (l *ledger) draw(r *rand.Rand, name string) *request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *ledger) draw(r *rand.Rand, name string) *request {
 	return q
 }
 
-// settle says that nobody sends the request any more, and whether it was acknowledged.
+// settle records that the request is not sent any more, and whether it was acknowledged.
 func (l *ledger) settle(q *request, acked bool) {
 	at := now()
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *ledger) settle(q *request, acked bool) {
 	}
 }
 
-// A question is a call for totals, and what hot counters could be when it was sent.
+// A question is a call for totals, with the range of hot counters when it was sent.
 type question struct {
 	counters  []string
 	staleness time.Duration
@@ -143,8 +143,8 @@ type question struct {
 	least     []int64    // of the hot ones, which follow
 }
 
-// ask makes up a call for totals of hot counters and of histories: some that changed just
-// now, and one that may have changed a while ago.
+// ask makes a call for totals of hot counters and of histories: some that have just changed, and one
+// that may have changed a while ago.
 func (l *ledger) ask(r *rand.Rand, staleness time.Duration) *question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +158,7 @@ func (l *ledger) ask(r *rand.Rand, staleness time.Duration) *question {
 	return l.question(of, staleness)
 }
 
-// askFor makes up a call for fresh totals of some histories.
+// askFor makes a call for fresh totals of some histories.
 func (l *ledger) askFor(of []*history) *question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *ledger) question(of []*history, staleness time.Duration) *question {
 	return q
 }
 
-// answered holds the totals against the ledger at once, as far as that can be.
+// answered compares the totals with the ledger at once, as far as possible.
 func (l *ledger) answered(q *question, a answer) {
 	ret := now()
 	l.mu.Lock()
@@ -204,7 +204,7 @@ func (l *ledger) answered(q *question, a answer) {
 		switch {
 		case total.Total > s.sent:
 			l.wrong = append(l.wrong, fmt.Errorf("%s: total is %d, %d were sent", total.Counter, total.Total, s.sent))
-		case q.staleness > 0: // what it may lack was not noted
+		case q.staleness > 0: // an older total may lack increments, and their number is not known
 		case total.Total < q.least[i]:
 			l.wrong = append(l.wrong, fmt.Errorf("%s: total is %d, it was %d before", total.Counter, total.Total, q.least[i]))
 		default:
@@ -213,8 +213,8 @@ func (l *ledger) answered(q *question, a answer) {
 	}
 }
 
-// lacking lists histories in which no read has shown something that was acknowledged
-// before a time, and how many increments these are.
+// lacking lists histories with increments that were acknowledged before a time and that no read has
+// shown. It also returns their number.
 func (l *ledger) lacking(before time.Duration) (of []*history, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,8 +226,8 @@ func (l *ledger) lacking(before time.Duration) (of []*history, n int) {
 	return of, n
 }
 
-// check judges the histories that are full and of which all that was acknowledged was
-// seen, and keeps only verdicts of them. In the end it judges all.
+// check judges the histories that are full and whose acknowledged increments were all seen, and keeps
+// only their verdicts. With all it judges every history.
 func (l *ledger) check(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,22 +251,21 @@ func (l *ledger) check(all bool) {
 	})
 }
 
-// shown is how many totals were read.
+// shown returns how many totals were read.
 func (l *ledger) shown() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reads
 }
 
-// acknowledged is when the request that was sent last was sent, of those that were
-// acknowledged.
+// acknowledged returns when the latest of the acknowledged requests was sent.
 func (l *ledger) acknowledged() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lastCall
 }
 
-// problems returns what was wrong so far.
+// problems returns the errors so far.
 func (l *ledger) problems() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

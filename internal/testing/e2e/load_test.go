@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// A load posts increments to a publisher until it is ended. Each request has an
-// Idempotency-Key and is repeated until it is accepted, so that what must be counted is
-// known exactly, whatever happens in between.
+// A load posts increments to a publisher until it is ended. Each request has an Idempotency-Key and is
+// repeated until it is accepted. So the right totals are known exactly, whatever faults happen.
 type load struct {
 	publisher *process
 	counters  int
@@ -25,10 +24,10 @@ type load struct {
 	mu       sync.Mutex
 	counted  map[string]int64
 	total    int64
-	statuses map[int]int // of all answers; 0 is none
+	statuses map[int]int // of all answers; 0 means no answer
 }
 
-// perRequest is how many increments a request of a load has.
+// perRequest is the number of increments of a request.
 const perRequest = 20
 
 func startLoad(t *testing.T, publisher *process, workers, counters int) *load {
@@ -42,7 +41,7 @@ func startPacedLoad(t *testing.T, publisher *process, workers, counters int, pac
 		publisher: publisher, counters: counters, pace: pace, stop: make(chan struct{}),
 		counted: make(map[string]int64), statuses: make(map[int]int),
 	}
-	name := rand.Text() // keys must not be those of another load
+	name := rand.Text() // keys must differ from those of other loads
 	for worker := range workers {
 		l.workers.Go(func() { l.run(name, worker) })
 	}
@@ -70,8 +69,7 @@ func (l *load) run(name string, worker int) {
 	}
 }
 
-// deliver repeats the request until it is accepted: also after the end, because it may
-// have been counted.
+// deliver repeats the request until it is accepted, even after the end: it may have been counted.
 func (l *load) deliver(key, body string, deltas map[string]int64) {
 	for {
 		status := post(l.publisher, body, key)
@@ -93,7 +91,7 @@ func (l *load) deliver(key, body string, deltas map[string]int64) {
 	}
 }
 
-// post sends NDJSON and returns the status, 0 where there was no answer.
+// post sends NDJSON and returns the status; 0 means no answer.
 func post(p *process, body, key string) int {
 	status, _ := send(client, p.url, body, key)
 	return status
@@ -112,7 +110,7 @@ func (l *load) wait(t *testing.T, n int64) {
 	until(t, time.Minute, "increments to be accepted", func() bool { return l.accepted() >= before+n })
 }
 
-// end ends the load and returns what every counter must stand at.
+// end ends the load and returns the right total of every counter.
 func (l *load) end() map[string]int64 {
 	l.once.Do(func() { close(l.stop) })
 	l.workers.Wait()

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A member is a role that is started again whenever its process has ended, as a supervisor
-// does.
+// A member is a role that is started again whenever its process has ended, as a supervisor does.
 type member struct {
 	role  string
 	env   []string
@@ -21,13 +20,13 @@ type member struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	process *process // the last that was started
-	killed  bool     // it was killed by us
+	process *process // the last one started
+	killed  bool     // whether the test killed it
 	starts  int
-	ends    []string           // of processes that listened and ended by themselves, what they said
-	early   []string           // of those that ended by themselves before
-	before  map[string]float64 // metrics of processes that have ended, as last seen
-	last    map[string]float64 // metrics of this one
+	ends    []string           // last output of processes that listened and then ended by themselves
+	early   []string           // last output of those that ended by themselves before that
+	before  map[string]float64 // metrics of ended processes, as last read
+	last    map[string]float64 // metrics of this process
 }
 
 // keep starts the role and keeps it running until the test ends.
@@ -85,7 +84,7 @@ func (m *member) supervise(p *process) {
 	}
 }
 
-// ended notes how the process ended, and reports whether it was killed.
+// ended records how the process ended, and reports whether the test killed it.
 func (m *member) ended(p *process) (killed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +101,7 @@ func (m *member) ended(p *process) (killed bool) {
 	return false
 }
 
-// stop ends the member. It may be stopped before.
+// stop ends the member. A second call does nothing.
 func (m *member) stop() {
 	select {
 	case <-m.stopped:
@@ -111,7 +110,7 @@ func (m *member) stop() {
 	}
 	m.current().kill()
 	m.running.Wait()
-	m.current().kill() // one that was started meanwhile
+	m.current().kill() // a process that was started in the meantime
 }
 
 func (m *member) current() *process {
@@ -120,7 +119,7 @@ func (m *member) current() *process {
 	return m.process
 }
 
-// kill ends the process by SIGKILL, also one that is just starting.
+// kill ends the process by SIGKILL, even while it starts.
 func (m *member) kill() {
 	m.mu.Lock()
 	m.killed = true
@@ -129,15 +128,14 @@ func (m *member) kill() {
 	p.kill()
 }
 
-// pause has the process stand still until the returned function is called. It may have
-// ended by then.
+// pause suspends the process until the returned function is called. It may have ended by then.
 func (m *member) pause() (resume func()) {
 	p := m.current()
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	return func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 }
 
-// up is the process, or nil while it starts.
+// up returns the process, or nil while it starts.
 func (m *member) up() *process {
 	p := m.current()
 	select {
@@ -153,10 +151,10 @@ func (m *member) ready() bool {
 	return p != nil && p.status() == http.StatusOK
 }
 
-// oneOf is the process of one of them, or nil where that one has none.
+// oneOf returns the process of a random member, or nil if that one has none.
 func oneOf(r *rand.Rand, members []*member) *process { return members[r.IntN(len(members))].up() }
 
-// look notes the named metrics.
+// look reads the named metrics.
 func (m *member) look(names ...string) {
 	p := m.up()
 	if p == nil {
@@ -177,7 +175,7 @@ func (m *member) look(names ...string) {
 	}
 }
 
-// saw is a metric over all lives, without what happened after each last look.
+// saw returns a metric's sum over all processes of the member, up to the last reading of each.
 func (m *member) saw(name string) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

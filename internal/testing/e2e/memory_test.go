@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A memory is what a process has of the machine's, in bytes, and how many files it has open.
+// A memory is a process's memory in bytes, and the number of its open files.
 type memory struct {
 	now, most int
 	files     int
 }
 
-// memoryOf reads what Linux says of a process.
+// memoryOf reads Linux's figures of a process.
 func memoryOf(pid int) (m memory, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -35,8 +35,8 @@ func memoryOf(pid int) (m memory, err error) {
 	return m, err
 }
 
-// watchMemory looks at a process until the returned function is called, which returns the
-// most files there were. Of memory Linux itself keeps the most.
+// watchMemory watches a process until the returned function is called, which returns the most open
+// files so far. Linux itself records the most memory.
 func watchMemory(pid int) (most func() memory) {
 	stop, result := make(chan struct{}), make(chan memory)
 	go func() {
@@ -59,7 +59,7 @@ func watchMemory(pid int) (most func() memory) {
 	return func() memory { close(stop); return <-result }
 }
 
-// openFiles is how many files a process may have open. Go has raised it to what may be.
+// openFiles returns the limit of open files of a process. Go has raised it to the hard limit.
 func openFiles() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Increments of new counters fill the disk of `countmill up --min-free`. They are refused
-// before it is full, the process goes on, and counts again when there is space.
+// Increments of new counters fill the disk of `countmill up --min-free`. They are refused before it is
+// full. The process continues, and counts again when there is space.
 func TestMinFreeKeepsTheProcessAlive(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -24,7 +24,7 @@ func TestMinFreeKeepsTheProcessAlive(t *testing.T) {
 	if status := post(up, `{"counter":"before"}`, ""); status != http.StatusAccepted {
 		t.Fatalf("an increment on an empty disk was answered with %d", status)
 	}
-	filler := filepath.Join(dir, "filler") // beside it there is room for Pebble's logs, some 300 MiB
+	filler := filepath.Join(dir, "filler") // the rest is for Pebble's logs, some 300 MiB
 	if err := os.WriteFile(filler, make([]byte, size/2), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func TestMinFreeKeepsTheProcessAlive(t *testing.T) {
 	}
 	t.Logf("answers %v in %s", statuses, time.Since(began).Round(time.Second))
 	for status := range statuses {
-		// 0: the answer came before the body was written, and the connection closed meanwhile.
-		// 504: it was accepted, and folding stopped before its turn.
+		// 0: the answer came before the body was written, and the connection closed meanwhile. 504: the
+		// request was accepted, and folding stopped before its turn.
 		if status != 0 && status != http.StatusGatewayTimeout && status != http.StatusAccepted && status != http.StatusInsufficientStorage && status != http.StatusTooManyRequests {
 			t.Errorf("got answers %v, want 202, 429, 504 and 507 only", statuses)
 		}

@@ -11,32 +11,31 @@ import (
 	"time"
 )
 
-// floodOpen is how many requests are under way, at most.
+// floodOpen is the most running requests.
 const floodOpen = 4000
 
-// An offer sends requests, each with one of a few bodies, and knows how often each body was
-// accepted.
+// An offer sends requests with a few different bodies, and knows how often each body was accepted.
 type offer struct {
 	up         *process
 	increments int // of a request
 	requests   [][]byte
 
-	open     atomic.Int64 // requests under way
+	open     atomic.Int64 // running requests
 	mostOpen int64
 
 	mu       sync.Mutex
 	idle     []*caller
-	counted  []int64 // accepted, ever, by body
+	counted  []int64 // accepted so far, by body
 	statuses map[int]int
-	lost     error // why the last one without an answer has none
-	silent   int   // refusals that do not say when to come again
+	lost     error // the error of the last request without an answer
+	silent   int   // refusals without Retry-After
 	answered int
 	accepted int64
 	waits    []time.Duration
 	after    time.Duration
 }
 
-// newOffer has every increment of every body count another counter.
+// newOffer gives every increment of every body a counter of its own.
 func newOffer(t *testing.T, up *process, bodies, increments int) *offer {
 	o := &offer{up: up, increments: increments, counted: make([]int64, bodies), statuses: make(map[int]int)}
 	for n := range bodies {
@@ -81,7 +80,7 @@ func (o *offer) post(n int) {
 	o.answered++
 }
 
-// send returns the status 0 where there was no answer.
+// send returns the status 0 if there was no answer.
 func (o *offer) send(request []byte) (reply, error) {
 	c, err := o.caller()
 	if err != nil {
@@ -102,8 +101,8 @@ func (o *offer) send(request []byte) (reply, error) {
 	return a, nil
 }
 
-// caller returns the one that has been idle for the shortest time, or a new one. up closes
-// connections that are idle for two minutes.
+// caller returns the caller that was used last, or a new one. up closes connections that are idle for
+// two minutes.
 func (o *offer) caller() (*caller, error) {
 	o.mu.Lock()
 	if n := len(o.idle); n > 0 && time.Since(o.idle[n-1].answered) > time.Minute {
@@ -137,8 +136,8 @@ func (o *offer) one(counter string) (status int) {
 	return a.status
 }
 
-// taken is how many requests a second are accepted where nobody offers more: of callers who
-// wait for each answer, as many of them as it is best with.
+// taken returns how many requests a second up accepts without overload. The callers wait for each
+// answer, and their number is the one with the best result.
 func (o *offer) taken(t *testing.T, length time.Duration) (best float64) {
 	o.takenOf(128, length) // all counters are new to it
 	for _, callers := range []int{64, 128, 256, 512} {
@@ -164,8 +163,8 @@ func (o *offer) takenOf(callers int, length time.Duration) float64 {
 	return float64(o.accepted) / time.Since(began).Seconds()
 }
 
-// flood begins that many requests a second, whatever becomes of them, and returns how many
-// were answered in that time.
+// flood begins that many requests a second, whatever their outcome. It returns how many were answered
+// in that time.
 func (o *offer) flood(rate float64, length time.Duration) (answered int) {
 	var requests sync.WaitGroup
 	most := int64(min(floodOpen, openFiles()/2))
@@ -181,7 +180,7 @@ func (o *offer) flood(rate float64, length time.Duration) (answered int) {
 				o.post(n % len(o.requests))
 			})
 		}
-		n = max(n, due) // what could not be begun is not made up for
+		n = max(n, due) // requests that could not be begun in time are dropped
 	}
 	o.mu.Lock()
 	answered = o.answered
@@ -190,11 +189,11 @@ func (o *offer) flood(rate float64, length time.Duration) (answered int) {
 	return answered
 }
 
-// overwhelm floods for a time, and on a machine that is slow until something is refused. It
-// returns how many were answered, and how long that was.
+// overwhelm floods for a time; on a slow machine it continues until something is refused. It returns
+// the number of answers and the duration.
 func (o *offer) overwhelm(rate float64, length time.Duration) (answered int, lasted time.Duration) {
 	for lasted == 0 || o.refused() == 0 && lasted < busy {
-		answered = o.flood(rate, length) // with those of the flood before
+		answered = o.flood(rate, length) // including answers to the flood before
 		lasted += length
 	}
 	return answered, lasted
@@ -214,9 +213,9 @@ func (o *offer) latency(t *testing.T, n int) time.Duration {
 	return quantile(took, 0.5)
 }
 
-// recover waits until an increment takes no more than three times what it did, and a little, or
-// than it takes at the same time where there was no overload: other work of the machine's is
-// not what it has to recover from.
+// recover waits until an increment takes at most three times as long as before, and a little more. It
+// also accepts the present latency of a process without overload, because other work on the machine is
+// not a part of the recovery.
 func (o *offer) recover(t *testing.T, quiet time.Duration, calm *offer) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -229,14 +228,14 @@ func (o *offer) recover(t *testing.T, quiet time.Duration, calm *offer) time.Dur
 	return time.Since(began)
 }
 
-// refused is how many requests were told to come again later.
+// refused returns the number of requests that got a Retry-After.
 func (o *offer) refused() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.statuses[http.StatusTooManyRequests]
 }
 
-// exact holds each total against how often its body was accepted.
+// exact compares each total with the number of its accepted bodies.
 func (o *offer) exact(t *testing.T) {
 	t.Helper()
 	const asked = 1000 // at once
@@ -259,7 +258,7 @@ func (o *offer) exact(t *testing.T) {
 	}
 }
 
-// floodCounter and floodDelta are increment i of body n.
+// floodCounter and floodDelta are the counter and the delta of increment i of body n.
 func floodCounter(n, i int) string { return fmt.Sprintf("flood:%d:%d", n, i) }
 func floodDelta(i int) int64       { return 1 + int64(i%7) }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
-// An ownDeployment is on emulators of the test's own, which it may maltreat, and with a
-// proxy before each of them.
+// An ownDeployment uses emulators of the test's own, with a proxy in front of each. The test may break
+// them.
 type ownDeployment struct {
 	*deployment
 	pubsubServer, datastoreServer *emulator.Instance
@@ -31,8 +31,8 @@ func own(t *testing.T) *ownDeployment {
 	return d
 }
 
-// away is how long a server is away: longer than leases, the time-outs of calls and the
-// time of a request. COUNTMILL_TEST_OUTAGE says another time.
+// away is how long a server is unavailable: longer than leases, the time-outs of calls and the time of
+// a request. COUNTMILL_TEST_OUTAGE sets another time.
 func away(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("COUNTMILL_TEST_OUTAGE")
@@ -46,7 +46,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// A fault is a way of being away.
+// A fault is a way in which a server is unavailable.
 type fault struct {
 	name       string
 	begin, end func(*emulator.Instance, *faultproxy.Proxy)
@@ -59,13 +59,13 @@ var faults = []fault{
 	{"cut off", // connections are reset and refused
 		func(_ *emulator.Instance, p *faultproxy.Proxy) { p.Cut() },
 		func(_ *emulator.Instance, p *faultproxy.Proxy) { p.Heal() }},
-	{"half-open", // connections are open and made, and nothing passes
+	{"half-open", // connections stay open and can be made, but nothing passes
 		func(_ *emulator.Instance, p *faultproxy.Proxy) { p.Hang() },
 		func(_ *emulator.Instance, p *faultproxy.Proxy) { p.Heal() }},
 }
 
-// While Pub/Sub is away nothing is accepted as if it were there, and everybody says so;
-// afterwards all goes on without a restart, and nothing is lost or counted twice.
+// While Pub/Sub is unavailable nothing is accepted as usual, and every role reports it. Afterwards all
+// roles continue without a restart, and nothing is lost or counted twice.
 func TestPubSubAway(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -83,7 +83,7 @@ func TestPubSubAway(t *testing.T) {
 				if status != http.StatusServiceUnavailable && status != http.StatusGatewayTimeout {
 					t.Errorf("an increment without Pub/Sub: got status %d, want 503 or 504", status)
 				}
-				if status == http.StatusGatewayTimeout { // may count: sent again, it counts once
+				if status == http.StatusGatewayTimeout { // may count: if it is sent again it counts once
 					o.extra = map[string]int64{"c-1": 1}
 				}
 			}
@@ -100,8 +100,7 @@ func TestPubSubAway(t *testing.T) {
 	}
 }
 
-// While Datastore is away increments are accepted, and no total is answered that might
-// be wrong.
+// While Datastore is unavailable increments are accepted, and no total is answered that might be wrong.
 func TestDatastoreAway(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
@@ -127,7 +126,7 @@ func TestDatastoreAway(t *testing.T) {
 	}
 }
 
-// An outage is a server that is away, and those who cannot work then.
+// An outage is an unavailable server, and the roles that cannot work without it.
 type outage struct {
 	d                 *ownDeployment
 	fault             fault
@@ -136,8 +135,8 @@ type outage struct {
 	publisher, reader *process
 	aggregators       []*process
 	loses             []*process
-	during, after     func()           // what else must hold
-	extra             map[string]int64 // what counts beside the load
+	during, after     func()           // further conditions
+	extra             map[string]int64 // counts besides the load's
 
 	load *load
 }
@@ -198,7 +197,7 @@ func (o *outage) recovers(t *testing.T, back time.Time, length time.Duration) {
 		length, ready.Round(time.Millisecond), o.load.accepted(), took.Round(time.Millisecond), o.load.answers())
 }
 
-// calls is what was tried on a server that is away.
+// calls counts the attempted calls on an unavailable server.
 type calls map[string]int
 
 func (o *outage) calls(t *testing.T) calls {
@@ -214,8 +213,8 @@ func (o *outage) calls(t *testing.T) calls {
 	return c
 }
 
-// bounded wants few tries in an outage: everybody backs off. The bounds are some three
-// times what was seen; without back-off there would be thousands in any of them.
+// bounded wants few attempts in an outage, because every role backs off. The limits are about three
+// times the measured numbers; without back-off each would be in the thousands.
 func (c calls) bounded(t *testing.T, after calls, length time.Duration) {
 	t.Helper()
 	made := make(calls)
@@ -228,7 +227,7 @@ func (c calls) bounded(t *testing.T, after calls, length time.Duration) {
 	t.Logf("tries in %s: %v", length, made)
 }
 
-// status is that of /readyz.
+// status is the status of /readyz.
 func (p *process) status() int {
 	status, _ := p.get("/readyz")
 	return status

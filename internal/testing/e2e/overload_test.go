@@ -14,15 +14,14 @@ import (
 	"github.com/countmill/countmill/internal/testing/faultproxy"
 )
 
-// `countmill up` is offered ten times what it takes: its memory stays under a bound, whom it
-// does not take it tells so, what it takes it counts, and afterwards it is as quick as before.
+// The test offers `countmill up` ten times the load that it accepts. Its memory stays below a limit, it
+// says so to callers that it refuses, it counts everything that it accepts, and it recovers its speed.
 //
-// Offered is what was sent and answered. What it takes is the most that it was seen to accept,
-// of the same requests from the same callers on the same machine: alone, or of the flood. How
-// many times that is hangs on how much of the machine the callers get: who runs this on a machine
-// without much else to do may ask for a factor.
+// Offered requests are those that were sent and answered. The accepted rate is the highest rate seen
+// with the same requests, callers and machine, alone or during the flood. The ratio depends on the
+// callers' share of the machine; on an otherwise idle machine you may require a factor.
 //
-// COUNTMILL_TEST_OVERLOAD is for how long (3s), COUNTMILL_TEST_OVERLOAD_TIMES the factor (none).
+// COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_OVERLOAD_TIMES the factor (none).
 func TestOverload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and keeps the machine busy for many seconds")
@@ -94,19 +93,19 @@ func TestOverload(t *testing.T) {
 const (
 	// overloadMemory is what docs/evidence/simulation.md states.
 	overloadMemory = 1024 << 20
-	// largeMemory is for bodies of 8 MiB.
+	// largeMemory is the limit for bodies of 8 MiB.
 	largeMemory = 1536 << 20
-	// awayMemory is for a publisher that may gather 32 MiB.
+	// awayMemory is the limit for a publisher that may gather 32 MiB.
 	awayMemory = 768 << 20
 	// overloadRecovery is how long after the load it may be slower than before.
 	overloadRecovery = 15 * time.Second
 
-	// overloadPace times what it took alone is begun.
+	// overloadPace is the started load, as a multiple of the rate that it accepted alone.
 	overloadPace = 13
 )
 
-// overloadTimes is how many times what is taken has to be offered. `make overload` asks for ten
-// times. Where nobody asks it need only be so much that something is refused.
+// overloadTimes is the required ratio of offered to accepted requests. `make overload` requires ten. By
+// default it is enough that something is refused.
 func overloadTimes(t *testing.T) float64 {
 	t.Helper()
 	text := os.Getenv("COUNTMILL_TEST_OVERLOAD_TIMES")
@@ -133,8 +132,8 @@ func overloadLength(t *testing.T) time.Duration {
 	return d
 }
 
-// The largest bodies there may be, of the shortest increments: what is held of them, read and
-// decoded, is bounded too.
+// Bodies have the largest allowed size and the shortest increments. The memory for reading and decoding
+// them is limited too.
 func TestOverloadOfLargeBodies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and keeps the machine busy for many seconds")
@@ -173,7 +172,7 @@ func TestOverloadOfLargeBodies(t *testing.T) {
 		switch status {
 		case http.StatusAccepted, http.StatusTooManyRequests:
 		case http.StatusGatewayTimeout: // half a million increments may take a busy machine too long
-		case 0: // net/http waits half a second for a client that goes on sending what was refused
+		case 0: // net/http waits half a second for a client that continues to send a refused body
 		default:
 			t.Errorf("%d answers of %d, want 202, 429 and 504 only", n, status)
 		}
@@ -186,9 +185,8 @@ func TestOverloadOfLargeBodies(t *testing.T) {
 	}
 }
 
-// A publisher in a process of its own, with Pub/Sub away, is flooded: it keeps within its
-// bounds, acknowledges nothing, and says of each request that it was not counted, or that
-// nobody knows.
+// A publisher in a process of its own is flooded while Pub/Sub is unavailable. It stays within its
+// limits and acknowledges nothing. It answers each request with "not counted" or "unknown".
 func TestOverloadWithoutPubSub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stops emulators for many seconds")

@@ -21,9 +21,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A library's publisher whose bus is away, and then takes far less than is added: Add says
-// ErrOverloaded, memory stays under a bound, and what it has taken arrives. It runs in a
-// process of its own, whose memory is that of nothing else.
+// A publisher library adds far more increments than its bus takes; at first the bus is unavailable. Add
+// returns ErrOverloaded, memory stays below a limit, and every accepted increment arrives. The
+// publisher runs in a process of its own, so that its memory can be measured.
 func TestOverloadedPublisher(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		overloadedChild(t)
@@ -96,16 +96,16 @@ type overloadedResult struct {
 	Wrong             string
 }
 
-// times is how often what was accepted was offered.
+// times returns the ratio of offered to accepted increments.
 func (r *overloadedResult) times(phase int) float64 {
 	return float64(r.Offered[phase]) / float64(max(r.Accepted[phase], 1))
 }
 
-// A slowBus is away until it is told to take a message every so often, and then all.
+// A slowBus is unavailable at first. Then it takes a message every so often, and in the end all.
 type slowBus struct {
 	slow, fast chan struct{}
 	seed       maphash.Seed
-	one        sync.Mutex // takes a message
+	one        sync.Mutex // takes one message
 
 	mu   sync.Mutex
 	sent [buckets]int64
@@ -181,8 +181,8 @@ func overloadedChild(t *testing.T) {
 	fmt.Printf("%s%s\n", childMark, text)
 }
 
-// add adds names that are drawn from many, as fast as two goroutines can, on a slow machine
-// until it is too much.
+// add adds random names from many, as fast as two goroutines can. On a slow machine it continues until
+// something is refused.
 func (r *overloadedResult) add(p *publisher.Publisher, seed maphash.Seed, phase int, length time.Duration) {
 	var adders sync.WaitGroup
 	var mu sync.Mutex

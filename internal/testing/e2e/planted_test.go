@@ -12,10 +12,10 @@ import (
 	"github.com/countmill/countmill/internal/testing/bugtest"
 )
 
-// These must be able to fail: countmill is built with a bug of the simulator's in it, and
-// they run on that until something is wrong. COUNTMILL_TEST_PLANTED is how many runs there
-// may be for each bug. Not every bug can be found here: a fresh marker on a retry, say, is hidden
-// by the look-up before it, but for a moment that only the simulator can aim at.
+// Chaos and kills must be able to fail. The test builds countmill with a bug of the simulator's and
+// runs them until something is wrong. COUNTMILL_TEST_PLANTED is the most runs for each bug. Not every
+// bug can be found here. For example, the look-up before a retry hides a fresh marker on it, except in
+// a moment that only the simulator can aim at.
 func TestPlanted(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
 	if err != nil {
@@ -49,11 +49,11 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// foundBy is what these tests say where totals are wrong, and not only slow.
+// foundBy matches the messages of these tests about wrong totals, as opposed to slow ones.
 var foundBy = regexp.MustCompile(`(?m)^.*(holds increment|holds what nobody sent|must come after|which lacks some of it|no order has both` +
 	`|it was \d+ before|\d+ were sent|that had been acknowledged are in no total|totals are not what the ledger says).*$`)
 
-// findPlanted runs a test on countmill with the bug in it, and returns what is wrong.
+// findPlanted runs a test on a countmill with the bug, and returns the message about wrong totals.
 func findPlanted(t *testing.T, test, overlay string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+test+"$", "-test.v", "-test.timeout", "20m")

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(builds{m})) }
 
-// builds runs tests and removes what they built.
+// builds runs the tests and removes the binaries that they built.
 type builds struct{ m *testing.M }
 
 func (b builds) Run() int {
@@ -40,14 +40,14 @@ func (b builds) Run() int {
 	return b.m.Run()
 }
 
-// binaryDir is where the built command lies; binaryGuard is nil where no test needed it.
+// binaryDir contains the built command. binaryGuard is nil if no test needed it.
 var (
 	binaryDir   string
 	binaryGuard *reaper.Guard
 )
 
-// buildOnce builds the command as people run it, once for all tests. COUNTMILL_TEST_OVERLAY
-// names a file for go build -overlay: countmill with a mistake in it, which tests must find.
+// buildOnce builds the command as users run it, once for all tests. COUNTMILL_TEST_OVERLAY names a file
+// for go build -overlay: a countmill with a bug, which tests must find.
 var buildOnce = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "countmill-e2e-")
 	if err != nil {
@@ -71,17 +71,17 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 // A process is a countmill that runs one role.
 type process struct {
 	role      string
-	url       string // once listening is closed
+	url       string // valid when listening is closed
 	cmd       *exec.Cmd
 	guard     *reaper.Guard
 	unguard   sync.Once
 	log       *logged
 	listening chan struct{}
 	exited    chan struct{}
-	err       error // how it ended, once exited is closed
+	err       error // how it ended; valid when exited is closed
 }
 
-// start runs a role on a free port and waits for its line. It ends with the test.
+// start runs a role on a free port and waits for its address line. It ends with the test.
 func start(t *testing.T, env []string, role string, flags ...string) *process {
 	t.Helper()
 	p, err := spawn(env, role, flags...)
@@ -102,7 +102,7 @@ func start(t *testing.T, env []string, role string, flags ...string) *process {
 	return p
 }
 
-// spawn runs a role on a free port. It ends with that of the tests, however this does.
+// spawn runs a role on a free port. It ends with the tests' process, however that ends.
 func spawn(env []string, role string, flags ...string) (*process, error) {
 	binary, err := buildOnce()
 	if err != nil {
@@ -112,7 +112,7 @@ func spawn(env []string, role string, flags ...string) (*process, error) {
 	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p.log
-	// A key that stops or interrupts the tests is not for it, which may stand still.
+	// A key that stops or interrupts the tests must not reach the process, which may be suspended.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -130,7 +130,7 @@ func spawn(env []string, role string, flags ...string) (*process, error) {
 	return p, nil
 }
 
-// follow waits for the line that names the address, and then for the end.
+// follow waits for the line with the address, and then for the end.
 func (p *process) follow(out io.Reader) {
 	defer close(p.exited)
 	lines := bufio.NewReader(out)
@@ -145,7 +145,7 @@ func (p *process) follow(out io.Reader) {
 
 // kill ends the process by SIGKILL, unless it has ended.
 func (p *process) kill() {
-	p.unguard.Do(p.guard.End) // first: it must not outlive the process whose number it knows
+	p.unguard.Do(p.guard.End) // first: the guard must end before another process can get the number
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
@@ -156,7 +156,7 @@ func (p *process) stop(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(busy): // it ends itself before, but not with exit 0
+	case <-time.After(busy): // the process gives up before that, but not with exit 0
 		t.Fatalf("the %s goes on after SIGTERM", p.role)
 	}
 	if p.err != nil {
@@ -165,7 +165,7 @@ func (p *process) stop(t *testing.T) {
 	p.kill()
 }
 
-// pause has the process stand still until resume, with its connections open.
+// pause suspends the process until resume. Its connections stay open.
 func (p *process) pause(t *testing.T) { p.signal(t, syscall.SIGSTOP) }
 
 func (p *process) resume(t *testing.T) { p.signal(t, syscall.SIGCONT) }
@@ -177,7 +177,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// A logged is what a process prints, its end if it is much.
+// A logged keeps a process's output, or its last part if it is long.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -198,10 +198,10 @@ func (l *logged) String() string {
 	return l.buf.String()
 }
 
-// client keeps no connections: processes end under it.
+// client keeps no connections, because processes end under it.
 var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// get returns the status and the body, 0 where there was no answer.
+// get returns the status and the body; status 0 means no answer.
 func (p *process) get(path string) (int, string) {
 	resp, err := client.Get(p.url + path)
 	if err != nil {
@@ -215,7 +215,7 @@ func (p *process) get(path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// metric is the sum of a metric over its labels, 0 where it is absent.
+// metric returns the sum of a metric over its labels, or 0 if it is absent.
 func (p *process) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	status, body := p.get("/metrics")
@@ -229,7 +229,7 @@ func (p *process) metric(t *testing.T, name string) float64 {
 	return sum
 }
 
-// sumOf finds the metric in what /metrics says.
+// sumOf finds the metric in the text of /metrics.
 func sumOf(body, name string) (sum float64, err error) {
 	for line := range strings.Lines(body) {
 		fields := strings.Fields(line)
@@ -245,12 +245,11 @@ func sumOf(body, name string) (sum float64, err error) {
 	return sum, nil
 }
 
-// busy is what a machine that is slow, or busy with other tests, gets beside what an idle one
-// needs for something that must happen.
+// busy is extra time for a machine that is slow, or busy with other tests, compared with an idle one.
 const busy = 3 * time.Minute
 
-// until waits for done, and fails the test after a time that is enough on any machine: limit is
-// that of an idle one. Those who promise how long something takes look at what is returned.
+// until waits for done, and fails the test after a time that is enough on any machine. limit is enough
+// for an idle one. A test that promises a duration checks the returned one.
 func until(t *testing.T, limit time.Duration, what string, done func() bool) time.Duration {
 	t.Helper()
 	limit += busy

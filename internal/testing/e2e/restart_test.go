@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A server that was restarted empty is another one: everybody says so, and nobody
-// counts or answers as if nothing were.
+// A server that was restarted empty counts as another server: every role reports it, and no role counts
+// or answers as usual.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	d := own(t)

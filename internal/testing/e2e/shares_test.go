@@ -22,12 +22,11 @@ const (
 	smallCallers    = 4
 )
 
-// A caller of single increments keeps its share beside two bulk senders, which send as much as
-// they can: none of its requests is refused. On a machine without other work it waits for less
-// than a second.
+// A caller of single increments keeps its share while two bulk senders send as much as they can. None
+// of its requests is refused. On an otherwise idle machine it waits for less than a second.
 //
-// COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_SHARES_P99 the limit for the
-// 99th percentile of the caller's latency (8s: the tests' neighbours share the machine).
+// COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_SHARES_P99 the limit for the 99th
+// percentile of the caller's latency (8s: other tests share the machine).
 func TestOverloadByBulkSenders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and keeps the machine busy for many seconds")
@@ -63,7 +62,7 @@ func TestOverloadByBulkSenders(t *testing.T) {
 					all.Go(func() { bulk[i].sendUntil(stop) })
 				}
 			}
-			<-time.After(5 * time.Second) // it has learnt how fast it is
+			<-time.After(5 * time.Second) // by then up has measured its speed
 			small := newSender(up.url, tc.tokens[bulkSenders], 1)
 			small.run(smallCallers, overloadLength(t))
 			close(stop)
@@ -85,8 +84,8 @@ func TestOverloadByBulkSenders(t *testing.T) {
 	}
 }
 
-// A sender has connections that send one request after the other, all of them counters that
-// nobody has counted before: the dearest there are.
+// A sender has connections that send one request after the other. All increments are for new counters,
+// which are the most expensive ones.
 type sender struct {
 	url, token string
 	increments int // of a request
@@ -100,10 +99,10 @@ func newSender(url, token string, increments int) *sender {
 	return &sender{url: url, token: token, increments: increments, statuses: make(map[int]int)}
 }
 
-// newName is where the digits of a name are, which are others in each request.
+// newName is where the digits of a name are. Each request has other digits.
 const newName = "bulk:a-name-of-the-length-that-names-have:"
 
-// request has room for the names.
+// request returns a request with room for the names.
 func (s *sender) request() (request []byte, names []int) {
 	line := `{"counter":"` + newName + "0000000000000000\"}\n"
 	request = postingAs(s.url, s.token, strings.Repeat(line, s.increments))
@@ -117,7 +116,7 @@ func (s *sender) request() (request []byte, names []int) {
 	}
 }
 
-// run has a number of connections send for a time.
+// run sends on a number of connections for a time.
 func (s *sender) run(connections int, length time.Duration) {
 	stop := make(chan struct{})
 	time.AfterFunc(length, func() { close(stop) })

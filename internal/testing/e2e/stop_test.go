@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// SIGTERM of an aggregator under load hands everything over: nothing that it folded
-// comes again, beyond what Pub/Sub delivers twice by itself.
+// An aggregator that gets SIGTERM under load settles everything. No message that it folded is delivered
+// again, except for those that Pub/Sub repeats by itself.
 func TestTermMakesNoDuplicates(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -36,15 +36,16 @@ func TestTermMakesNoDuplicates(t *testing.T) {
 	if duplicates > 0 {
 		t.Errorf("%v parts that were folded came again", duplicates)
 	}
-	// Not taken yet when the signal came: a few. With SIGKILL instead it is all that was held.
+	// Some messages are not received yet when the signal comes: a few. With SIGKILL instead, all held
+	// messages would be delivered again.
 	if redeliveries > messages/4 {
 		t.Errorf("Pub/Sub delivered %v of %v messages again: stops did not finish what had been taken", redeliveries, messages)
 	}
 	d.noDeadLetters(t)
 }
 
-// kill -9 of one of three aggregators: the totals are exact an ack deadline and a little later
-// than they are without. COUNTMILL_TEST_KILLS says how often, 3 times by itself.
+// After kill -9 of one of three aggregators, the totals are exact with the delay of an ack deadline and
+// a little more. COUNTMILL_TEST_KILLS is the number of kills, 3 by default.
 func TestKillOneOfThree(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -58,7 +59,7 @@ func TestKillOneOfThree(t *testing.T) {
 	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
 	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
 	want := make(map[string]int64)
-	// counted is how long it takes from now on until everything is.
+	// counted returns how long it takes from now on until everything is counted.
 	counted := func(l *load) time.Duration {
 		began := time.Now()
 		for name, n := range l.end() {
@@ -88,8 +89,8 @@ func TestKillOneOfThree(t *testing.T) {
 	d.noDeadLetters(t)
 }
 
-// lag is the age of the oldest increment that is held, right within 5s where the machine is not
-// busy and never too much, and null when nobody is there to know it.
+// lag is the age of the oldest held increment. On an idle machine it is right within 5s and never too
+// large. It is null when no aggregator runs.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -119,7 +120,7 @@ func TestLag(t *testing.T) {
 
 	aggregator.stop(t)
 	stopped := until(t, 30*time.Second, "a lag of null", func() bool { return reader.lag(t) == nil })
-	if stopped > 10*time.Second { // the least it takes where one goes without a word
+	if stopped > 10*time.Second { // the shortest time after an end without notice
 		t.Errorf("null came %s after the last aggregator had stopped, want 5s or so", stopped)
 	}
 	again := d.aggregator(t)
@@ -129,9 +130,9 @@ func TestLag(t *testing.T) {
 	t.Logf("0 %s after the total; null %s after SIGTERM and %s after SIGKILL; a number %s after a start", zero, stopped, killed, back)
 }
 
-// An aggregator that stands still is not asked for long: its lag grows while it can say
-// so, then is that of the others, and null when there is none. What it holds goes to
-// another, and counts once when it is back.
+// A suspended aggregator is not waited for. Its lag grows while it can still report; then the lag is
+// that of the others, or null if there are none. Another aggregator gets its messages. They count once
+// when it is back.
 func TestLagOfStopped(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -155,12 +156,12 @@ func TestLagOfStopped(t *testing.T) {
 	second.resume(t)
 	reader.exact(t, time.Minute, map[string]int64{"a": 1})
 	until(t, 30*time.Second, "a lag of 0", func() bool { lag := reader.lag(t); return lag != nil && *lag < 1 })
-	<-time.After(ackDeadline) // for what the first held
+	<-time.After(ackDeadline) // for the messages of the first
 	reader.exact(t, time.Second, map[string]int64{"a": 1})
 	t.Logf("null %s after the only one stood still; another's lag grew %s after its start", null, taken)
 }
 
-// lagGrows waits until the lag has been two numbers above 0, the second the larger.
+// lagGrows waits until the lag has had two positive values, the second one larger.
 func (p *process) lagGrows(t *testing.T, what string) time.Duration {
 	t.Helper()
 	var seen float64
@@ -176,7 +177,7 @@ func (p *process) lagGrows(t *testing.T, what string) time.Duration {
 	})
 }
 
-// lag is what an answer says, nil for null.
+// lag is the lag of an answer; nil for null.
 func (p *process) lag(t *testing.T) *float64 {
 	t.Helper()
 	a, err := p.ask("0s", "a")

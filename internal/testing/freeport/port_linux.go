@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// keep binds a socket that never listens. Linux gives the port of such a one to no bind of
-// port 0 and to no connect, and lets another socket bind it by its number where both say
-// SO_REUSEADDR, as servers do.
+// keep binds a socket that never listens. Linux then gives the port to no bind of port 0 and to no
+// connect. Another socket can bind the port by its number if both set SO_REUSEADDR, as servers do.
 func keep() (*Kept, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

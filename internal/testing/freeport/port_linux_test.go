@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// localPortRange is IP_LOCAL_PORT_RANGE, which Linux has since 6.3: between which ports a
-// socket is given one.
+// localPortRange is IP_LOCAL_PORT_RANGE, which Linux has since 6.3: the range from which a socket gets
+// any port.
 const localPortRange = 51
 
-// Who asks for any port is not given it: here by sockets that may be given no other.
+// A socket that asks for any port does not get the reserved one, even if its range allows no other.
 func TestNobodyIsGivenIt(t *testing.T) {
 	t.Parallel()
 	k, other := kept(t), kept(t)
@@ -33,7 +33,7 @@ func TestNobodyIsGivenIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := ask(fd); !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
-			t.Errorf("%s that asks for any port: got %v, want that there is none", name, err)
+			t.Errorf("%s that asks for any port: got %v, want an error", name, err)
 		}
 	}
 }

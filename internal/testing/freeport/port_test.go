@@ -21,7 +21,8 @@ func kept(t *testing.T) *Kept {
 	return k
 }
 
-// Whoever is started on the port can listen there, also again; in between nobody answers.
+// A server that is started on the port can listen there, also a second time. In between connections are
+// refused.
 func TestServersTakeIt(t *testing.T) {
 	t.Parallel()
 	k := kept(t)

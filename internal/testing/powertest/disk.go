@@ -1,5 +1,5 @@
-// Package powertest is the disk of a machine that loses power. A killed process does not show
-// what was never synced, as the system still has it; here it is gone.
+// Package powertest simulates the disk of a machine that loses power. Killing a process does not lose
+// unsynced data, because the operating system still has it. This disk loses it.
 package powertest
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A Disk is a file system in memory. When the power is cut it keeps all that was synced, and
-// a share of what was not, by blocks of 4 KiB and by directory entries.
+// A Disk is a file system in memory. When the power is cut it keeps all synced data, and a share of the
+// rest, by blocks of 4 KiB and by directory entries.
 type Disk struct {
 	vfs.FS
 	files *vfs.MemFS
 
 	mu     sync.Mutex
-	writes int // until the cut; 0 when none is to come
+	writes int // until the cut; 0 if none is planned
 	cut    func()
 	share  int
 	random *rand.Rand
 	after  *Disk
 }
 
-// syncYields is how often others may come first before a sync. A guess that finds bugs.
+// syncYields is how often other goroutines may run before a sync. A guess that finds bugs.
 const syncYields = 50
 
-// NewDisk is an empty disk.
+// NewDisk returns an empty disk.
 func NewDisk() *Disk { return newDisk(vfs.NewCrashableMem()) }
 
 func newDisk(files *vfs.MemFS) *Disk {
@@ -37,40 +37,39 @@ func newDisk(files *vfs.MemFS) *Disk {
 	return d
 }
 
-// CutBefore cuts the power right before the n-th operation from now on that changes
-// something. Each block and each entry that was not synced survives with a chance of share
-// percent. At that moment it calls at, while nothing changes on the disk, and at must return
-// soon. Whoever uses the disk goes on as if nothing had happened: what the machine is like
-// afterwards is another Disk.
+// CutBefore cuts the power right before the n-th changing operation from now on. Each unsynced block
+// and entry survives with a chance of share percent. At that moment it calls at, while nothing changes
+// on the disk; at must return soon. Users of this disk continue as if nothing had happened: AfterCut
+// returns the disk of the machine after the cut.
 func (d *Disk) CutBefore(n, share int, random *rand.Rand, at func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.writes, d.share, d.random, d.cut = n, share, random, at
 }
 
-// AfterCut is the disk that the machine starts with again, nil before the cut.
+// AfterCut returns the disk with which the machine starts again, or nil before the cut.
 func (d *Disk) AfterCut() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.after
 }
 
-// Save copies a directory of the disk to this machine, for a person to look at.
+// Save copies a directory of the disk to this machine, so that a person can examine it.
 func (d *Disk) Save(from, to string) error {
 	_, err := vfs.Clone(d.files, vfs.Default, from, to)
 	return err
 }
 
-// before runs before every operation. It holds the lock while it clones, so that all
-// operations of others wait outside.
+// before runs before every operation. It holds the lock while it clones, so that other operations wait
+// for it.
 func (d *Disk) before(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 		return nil
 	}
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-		// A disk takes its time for this. What others do meanwhile is what tells a promise
-		// that was given too early.
+		// A real disk takes time for a sync. Operations of others in that time show whether a promise
+		// was given too early.
 		for range syncYields {
 			runtime.Gosched()
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Full is a file system that has no space left after a number of operations that is drawn,
-// for a while or for good, and then refuses all that takes space or a share of it. In one
-// half of the draws logs still have room.
+// Full returns a file system that is full after a random number of operations, for a while or for good.
+// It then refuses all operations that need space, or a share of them. In half of the draws logs still
+// have room.
 func Full(below vfs.FS, random *rand.Rand) vfs.FS {
 	var mu sync.Mutex
 	until := random.IntN([]int{60, 400}[random.IntN(2)])
@@ -22,7 +22,7 @@ func Full(below vfs.FS, random *rand.Rand) vfs.FS {
 		room = 1 << 40
 	}
 	share := []int{100, 1 + random.IntN(100)}[random.IntN(2)]
-	spared := random.IntN(2) == 0 // logs, which Pebble reserves ahead and uses again
+	spared := random.IntN(2) == 0 // Pebble reserves space for logs in advance and uses it again
 	n := 0
 	return errorfs.Wrap(below, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {

@@ -17,11 +17,10 @@ import (
 
 const guardedVariable = "COUNTMILL_TEST_GUARDED"
 
-// patience is how long a guard may take on a busy machine; what it guards would go on for
-// longer.
+// patience is how long a guard may take on a busy machine. The guarded processes run for longer.
 const patience = 2 * time.Minute
 
-// TestMainOfAGuarded is no test: it is the process that TestGuard kills.
+// TestMainOfAGuarded is not a test: it is the process that TestGuard kills.
 func TestMainOfAGuarded(t *testing.T) {
 	dir := os.Getenv(guardedVariable)
 	if dir == "" {
@@ -42,7 +41,7 @@ func TestMainOfAGuarded(t *testing.T) {
 	time.Sleep(10 * time.Minute)
 }
 
-// What a program started does not outlive it, however it ends; nor do its directories.
+// However a program ends, its guarded processes and directories go with it.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
@@ -81,12 +80,12 @@ func guarded(t *testing.T, s os.Signal) {
 	if err != nil || string(line) != "guarded\n" {
 		t.Fatalf("the process said %q, error %v", line, err)
 	}
-	// The pipe ends when both it and what it started have.
+	// The pipe ends when both the process and its children have ended.
 	if err := out.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, out); err != nil {
-		t.Errorf("what it started still runs %s after it ended: %v", patience, err)
+		t.Errorf("its child still runs %s after it ended: %v", patience, err)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		gone(t, filepath.Join(dir, name))
@@ -121,7 +120,8 @@ func TestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.End()
-	// A process that was killed takes a signal until it is waited for: what it ended by tells.
+	// A killed process accepts a signal until it is waited for. So the test looks at the signal that
+	// ended it.
 	if err := sleep.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the process has ended: %v", err)
 	}

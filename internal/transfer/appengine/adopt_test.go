@@ -22,7 +22,7 @@ import (
 	"github.com/countmill/countmill/internal/transfer/appengine/gaetest"
 )
 
-// fill writes counters in every layout, and what is none of them.
+// fill writes counters in every layout, and entities that fit none of them.
 func fill(t *testing.T, host, project, namespace string) {
 	t.Helper()
 	w := gaetest.New(t, host, project, namespace)
@@ -35,7 +35,7 @@ func fill(t *testing.T, host, project, namespace string) {
 	w.Java("same", 100)
 	w.JDO("same", 10, 1, 1)
 	w.Go(50, 60)
-	w.GoMended("mended", 8, 9)
+	w.GoCorrected("mended", 8, 9)
 	w.Simple(1000, 200, 30)
 	w.Put("CounterShards", "0", 0, datastore.Property{Name: "count", Value: int64(1)})
 	w.Put("Task", "0", 0, datastore.Property{Name: "count", Value: int64(1)})
@@ -122,11 +122,11 @@ func TestShardOf(t *testing.T) {
 	key, p = general("shard-a-x", "count", int64(3))
 	check(key, p, errUnknown.Error())
 	key, p = general("shard-a-1", "count", nil)
-	check(key, p, "no integer but <nil>")
+	check(key, p, "not an integer but <nil>")
 	key, p = general("shard-a-1", "count", 1.5)
-	check(key, p, "no integer but 1.5")
+	check(key, p, "not an integer but 1.5")
 	key, p = general("shard-a-1")
-	check(key, p, "no integer")
+	check(key, p, "not an integer")
 	key, p = general("a12", "name", "a", "count", int64(3))
 	check(key, p, `db "a" 3`)
 	key, p = general("a12", "name", "a1", "count", int64(3))
@@ -196,9 +196,9 @@ func TestASilentServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // accepts, and never says anything
+	defer l.Close() // accepts connections and never answers
 	_, err = Read(t.Context(), Config{Project: "p", Emulator: l.Addr().String(), Silence: 200 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "Datastore sent nothing for 200ms") {
-		t.Errorf("got %v, want that it sent nothing", err)
+		t.Errorf("got %v, want an error that it sent nothing", err)
 	}
 }

@@ -13,11 +13,11 @@ const (
 	// maxTotals bounds memory: some 200 bytes each.
 	maxTotals = 5_000_000
 
-	// unknownShown is how many entities that are no shards are named.
+	// unknownShown is the most entities that are named although they are not shards.
 	unknownShown = 10
 )
 
-// A counter is one of the source. name is empty for a grand total.
+// A counter is a counter of the source. Its name is empty for a grand total.
 type counter struct {
 	layout Layout
 	name   string
@@ -31,16 +31,15 @@ type Total struct {
 	Sum    int64
 }
 
-// Found is what a source holds.
+// Found is the content of a source.
 type Found struct {
 	Began, Ended time.Time
 
-	// Unknown says of entities among the shards why they are none; the first ones of
-	// UnknownCount.
+	// Unknown says why the first of the UnknownCount entities are not shards.
 	Unknown      []string
 	UnknownCount int
 
-	mu     sync.Mutex // shards are added by several goroutines
+	mu     sync.Mutex // several goroutines add shards
 	totals map[counter]*Total
 }
 
@@ -51,7 +50,7 @@ func (f *Found) add(s shard) error {
 	t := f.totals[c]
 	if t == nil {
 		if len(f.totals) == maxTotals {
-			return fmt.Errorf("there are more counters than fit (limit: %d in one namespace)", maxTotals)
+			return fmt.Errorf("there are too many counters (limit: %d in one namespace)", maxTotals)
 		}
 		t = &Total{Layout: s.layout, Name: s.name}
 		f.totals[c] = t
@@ -73,7 +72,7 @@ func (f *Found) unknown(why string) {
 	}
 }
 
-// Totals are what was found, ordered by name and layout.
+// Totals returns the totals, ordered by name and layout.
 func (f *Found) Totals() []Total {
 	all := make([]Total, 0, len(f.totals))
 	for t := range maps.Values(f.totals) {

@@ -9,7 +9,7 @@ import (
 	"cloud.google.com/go/datastore"
 )
 
-// A Layout is how one version of the code keeps its shards. See the package comment.
+// A Layout is how one version of the code stores its shards. See the package comment.
 type Layout string
 
 // The layouts.
@@ -26,10 +26,10 @@ const (
 const (
 	kindSimple  = "SimpleCounterShard"
 	kindGeneral = "GeneralCounterShard"
-	kindJava    = "CounterShard_" // and the counter's name
+	kindJava    = "CounterShard_" // followed by the counter's name
 )
 
-// A shard is what one entity says. name is empty where the counter has none.
+// A shard is the content of one entity. name is empty if the entity names no counter.
 type shard struct {
 	layout Layout
 	name   string
@@ -44,7 +44,7 @@ var (
 
 var errUnknown = errors.New("is in no layout of the article")
 
-// shardOf tells what an entity of a kind of shards is. An error says why it is none.
+// shardOf decodes an entity of a kind of shards. The error says why it is not a shard.
 func shardOf(key *datastore.Key, properties datastore.PropertyList) (shard, error) {
 	p := make(map[string]any, len(properties))
 	for _, property := range properties {
@@ -68,7 +68,7 @@ func shardOf(key *datastore.Key, properties datastore.PropertyList) (shard, erro
 	return counted(Java, name, p["count"])
 }
 
-// generalShard tells the five layouts apart that share a kind.
+// generalShard distinguishes the five layouts that share a kind.
 func generalShard(key string, p map[string]any) (shard, error) {
 	if name, ok := p["counterName"].(string); ok {
 		return counted(JDO, name, p["count"])
@@ -97,7 +97,7 @@ func generalShard(key string, p map[string]any) (shard, error) {
 func counted(layout Layout, name string, count any) (shard, error) {
 	n, ok := count.(int64)
 	if !ok {
-		return shard{}, fmt.Errorf("its count is no integer but %v", count)
+		return shard{}, fmt.Errorf("its count is not an integer but %v", count)
 	}
 	return shard{layout, name, n}, nil
 }

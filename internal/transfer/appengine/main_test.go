@@ -10,5 +10,5 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(emulator.Around(m),
-		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start")) // begun by Google's libraries as they load
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start")) // started by Google's libraries at load time
 }

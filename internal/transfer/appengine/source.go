@@ -17,29 +17,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config says which database is read.
+// Config says which database to read.
 type Config struct {
 	// Project is the id of the Google Cloud project. Required.
 	Project string
 	// Database is the id of the database. Default "", the project's default database.
 	Database string
-	// Namespace is that of the counters. Default "".
+	// Namespace is the namespace of the counters. Default "".
 	Namespace string
-	// JavaNames are the counters of the layout java. Default nil: all that there are, which
-	// takes a query of kinds.
+	// JavaNames are the counters of the layout java. Default nil: all counters, which requires a query
+	// of kinds.
 	JavaNames []string
 	// Emulator is HOST:PORT of an emulator. Default "", Google's service.
 	Emulator string
 	// Silence is the longest wait for more of an answer. Default 1m.
 	Silence time.Duration
-	// Read is called with the number of entities that were read since the last call, by
-	// several goroutines. Default nothing.
+	// Read is called by several goroutines, with the number of entities since its last call. Default
+	// nothing.
 	Read func(entities int)
 
-	options []option.ClientOption // of tests
+	options []option.ClientOption // for tests
 }
 
-// parallel is how many kinds are read at once: in the layout java every counter is one.
+// parallel is the number of kinds that are read at once: in the layout java every counter is a kind.
 const parallel = 8
 
 // Read reads all counters of the database.
@@ -85,7 +85,7 @@ func open(ctx context.Context, cfg Config) (*source, error) {
 	return &source{client, cfg}, nil
 }
 
-// kinds are those that hold shards.
+// kinds returns the kinds that contain shards.
 func (s *source) kinds(ctx context.Context) ([]string, error) {
 	all := []string{kindGeneral, kindSimple}
 	if s.cfg.JavaNames != nil {
@@ -110,8 +110,8 @@ func (s *source) kinds(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// ErrNoKinds means that the server answers no query of kinds, so that the counters of the
-// layout java have to be named.
+// ErrNoKinds means that the server answers no query of kinds. Name the counters of the layout java
+// instead.
 var ErrNoKinds = errors.New("the server does not list its kinds")
 
 var errEnough = errors.New("enough")
@@ -131,7 +131,7 @@ func (s *source) shards(ctx context.Context, kind string, found *Found) error {
 	})
 }
 
-// each calls do with all that a query answers, until errEnough.
+// each calls do with all results of a query, until errEnough.
 func (s *source) each(ctx context.Context, query *datastore.Query, do func(*datastore.Key, datastore.PropertyList) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -7,27 +7,26 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// An Answer is what a call returns, and whether it was done.
+// An Answer is the result of a call, and whether the call was applied.
 type Answer int
 
-// The answers. Those that make no sense for a call count as OK.
+// The answers. An answer that does not fit a call counts as OK.
 const (
-	// OK does what was asked; a fold still gets ErrMarkerExists where a marker exists.
+	// OK applies the call. A fold still gets ErrMarkerExists if a marker exists.
 	OK Answer = iota
-	// MarkerExists refuses a fold with ErrMarkerExists, whether or not a marker is there.
+	// MarkerExists refuses a fold with ErrMarkerExists, whether or not a marker exists.
 	MarkerExists
-	// Refused and Deployment do nothing and return the error of that name.
+	// Refused and Deployment apply nothing and return the error of that name.
 	Refused
 	Deployment
-	// NotCounted inserts a fold's markers and drops its adds, as the older Datastore
-	// emulator does, and returns ErrNotCounted.
+	// NotCounted inserts a fold's markers and drops its adds, as the older Datastore emulator does, and
+	// returns ErrNotCounted.
 	NotCounted
-	// UnknownApplied and UnknownNotApplied return an error like a deadline of the
-	// server: the caller cannot know.
+	// UnknownApplied and UnknownNotApplied return an error like a deadline of the server: the caller
+	// cannot know which of the two happened.
 	UnknownApplied
 	UnknownNotApplied
-	// ContendedApplied and ContendedNotApplied return ErrContended: the caller cannot know
-	// either.
+	// ContendedApplied and ContendedNotApplied return ErrContended: again the caller cannot know.
 	ContendedApplied
 	ContendedNotApplied
 	// NotApplied refuses a fold with ErrNotApplied: it never began.
@@ -35,8 +34,8 @@ const (
 	// SlowApplied and SlowNotApplied return when the caller's context ends.
 	SlowApplied
 	SlowNotApplied
-	// Blank makes Applied find nothing and Shards find no records, and is OK elsewhere:
-	// a look-up is only a hint.
+	// Blank makes Applied find no markers and Shards find no records, because a look-up is only a hint.
+	// For other calls it is OK.
 	Blank
 )
 
@@ -67,15 +66,15 @@ const (
 	fold Op = "Fold"
 )
 
-// OnFold sets what is asked before each fold. n counts folds from 1; the hook must not
-// keep c. nil answers OK.
+// OnFold sets a hook that is called before each fold. n counts folds from 1. The hook must not keep c.
+// A nil hook answers OK.
 func (s *Store) OnFold(hook func(n int, c *store.Commit) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onFold = hook
 }
 
-// On sets what is asked before each call of op. n counts the calls from 1. nil answers
+// On sets a hook that is called before each call of op. n counts the calls from 1. A nil hook answers
 // OK.
 func (s *Store) On(op Op, hook func(n int) Answer) {
 	s.mu.Lock()
@@ -99,7 +98,7 @@ func FoldScript(answers ...Answer) func(n int, c *store.Commit) Answer {
 	return func(n int, _ *store.Commit) Answer { return script(n) }
 }
 
-// begin numbers the call and asks its hook, without the lock.
+// begin numbers the call and calls its hook, without the lock.
 func (s *Store) begin(ctx context.Context, op Op, c *store.Commit) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return OK, fmt.Errorf("fakestore: %w", err)
@@ -121,7 +120,7 @@ func (s *Store) begin(ctx context.Context, op Op, c *store.Commit) (Answer, erro
 	return OK, nil
 }
 
-// do runs a call as the answer says. run takes the lock itself.
+// do runs a call as the answer demands. run takes the lock itself.
 func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 	if err := s.wait(ctx); err != nil {
 		return err
@@ -134,7 +133,7 @@ func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 	case NotApplied:
 		return fmt.Errorf("fakestore: %w: it never began", store.ErrNotApplied)
 	case UnknownApplied, SlowApplied, ContendedApplied:
-		_ = run() // whatever it says, the answer is lost
+		_ = run() // its result does not matter: the answer is lost
 	}
 	switch answer {
 	case UnknownApplied, UnknownNotApplied:

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A record is a version of a counter's record. One that was swept does not exist.
+// A record is a version of a counter's record. After a sweep it does not exist.
 type record struct {
 	exists bool
 	shards int64
@@ -24,7 +24,7 @@ func (r record) reset() store.ResetState {
 
 var _ store.Store = (*Store)(nil)
 
-// GrowCounter raises one record.
+// GrowCounter grows one record.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	answer, err := s.begin(ctx, GrowCounter, nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 			named = int(r.shards)
 			return nil
 		}
-		s.raiseLocked([]store.Growth{{Counter: counter, Shards: shards}}, s.commitTimeLocked())
+		s.growLocked([]store.Growth{{Counter: counter, Shards: shards}}, s.commitTimeLocked())
 		named = shards
 		return nil
 	})
@@ -64,7 +64,7 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 
 func (s *Store) resetLocked(r *store.ResetRequest) (store.ResetResult, error) {
 	if r.ID.Class() != wire.ResetClass {
-		return store.ResetResult{}, s.mistake("%s is no id of a reset", r.ID)
+		return store.ResetResult{}, s.mistake("%s is not the id of a reset", r.ID)
 	}
 	if _, ok := s.markers[r.ID]; ok {
 		return s.resets[r.ID], nil
@@ -109,8 +109,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	return removed, err
 }
 
-// sweepLocked removes a counter that was deleted, or makes it one again if something was
-// counted since.
+// sweepLocked removes a deleted counter. If it has counted something since, it exists again.
 func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	keep := s.oldestLocked()
 	sum := int64(0)
@@ -127,14 +126,14 @@ func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 		key := shardKey{counter, n}
 		if _, ok := s.shards[key]; ok {
 			s.shards[key] = s.shards[key].set(at, 0, keep)
-			delete(s.told, key)
+			delete(s.shardStats, key)
 		}
 	}
 	s.records[counter] = s.records[counter].set(at, record{}, keep)
 	return true
 }
 
-// undone marks errors after which nothing was done.
+// undone marks errors after which nothing was applied.
 func undone(err error) error {
 	if errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)

@@ -1,10 +1,9 @@
-// Package fakestore is a store in memory for tests. It enforces the limits that
-// Firestore in Datastore mode has in production and its emulators have not, and gives
-// each of the store's answers on demand, "maybe applied" included.
+// Package fakestore is a store in memory for tests. It enforces the production limits of Firestore in
+// Datastore mode, which its emulators do not have. It gives each of the store's answers on demand,
+// including "maybe applied".
 //
-// It starts no goroutines and knows no time but its Clock, so it can be used inside a
-// testing/synctest bubble. Hooks are called without locks held: they may block, and
-// they may call the store.
+// It starts no goroutines and uses no clock but Options.Clock, so it works inside a testing/synctest
+// bubble. Hooks are called without locks held: they may block, and they may call the store.
 package fakestore
 
 import (
@@ -23,56 +22,53 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Options fit the fake to a test. The zero value is Datastore mode as it is.
+// Options fit the fake to a test. The zero value behaves like Datastore mode.
 type Options struct {
-	// Entities is the most entities of one commit; a larger one is refused.
-	// Default 400.
+	// Entities is the most entities of one commit; a larger one is refused. Default 400.
 	Entities int
-	// Keys is the most keys of one look-up and the most records of one Raise.
-	// Default 1000.
+	// Keys is the most keys of one look-up and the most records of one Grow. Default 1000.
 	Keys int
 	// Transforms is the most adds of one commit. Default 500.
 	Transforms int
-	// Commits and Shards are what Limits returns. Default 4 and 1.
+	// Commits and Shards are values that Limits returns. Default 4 and 1.
 	Commits, Shards int
-	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake, and
-	// with it nobody gains from more shards, as in Pebble. Default off, as in Datastore.
+	// GrowsInFold is a value that Limits returns. If it is false, a fold with growths is a mistake. If
+	// it is true, more shards make no counter faster, as in Pebble. Default false, as in Datastore.
 	GrowsInFold bool
 	// CertainOutcome is what Limits returns.
 	CertainOutcome bool
 
-	// Window is that of the settings at first. Default countmill.DefaultDedupWindow.
+	// Window is the initial window of the settings. Default countmill.DefaultDedupWindow.
 	Window time.Duration
 
 	// ClockOffset is how far the store's clock is ahead of the machine's. Default 0.
 	ClockOffset time.Duration
 	// Clock is the store's clock, before ClockOffset. Default time.Now.
 	Clock func() time.Time
-	// Age is how long the process has run. With it the store goes by the machine's clock, as
-	// Pebble does: ForgetBefore moves by the time that has run (Settings.Advance), Check returns no time,
-	// and Forget goes by ForgetBefore. Default nil, as in Datastore.
+	// Age is how long the process has run. If it is set the store uses the machine's clock, as Pebble
+	// does: ForgetBefore advances with Age (Settings.Advance), Check returns no time, and Forget uses
+	// ForgetBefore. Default nil, as in Datastore.
 	Age func() time.Duration
 	// Latency is how long every call takes. Default 0.
 	Latency time.Duration
 
-	// Defer says whether look-up n, from 1, defers a key. Default never. See DeferSome.
+	// Defer reports whether look-up n, from 1, defers a key. Default never. See DeferSome.
 	Defer func(n int, key store.Key) bool
-	// Unpinned is a defect: every call of a view reads the newest state. A test of
-	// pinned reads must fail with it. Default off.
+	// Unpinned is a defect: every call of a view reads the newest state. A test of pinned reads must
+	// fail with it. Default false.
 	Unpinned bool
-	// History keeps every version of everything, for ViewAt. Default off: what no open
-	// view can see is dropped.
+	// History keeps every version of all data, for ViewAt. Default false: versions that no open view
+	// can see are dropped.
 	History bool
 
-	// NeedRecords takes a fold to a shard that the counter's record does not name for a
-	// mistake. Default off.
+	// NeedRecords makes a fold a mistake if the counter's record does not name its shard. Default
+	// false.
 	NeedRecords bool
-	// Exclusive takes two open folds with a shard or a marker in common for a mistake.
-	// Default off.
+	// Exclusive makes two open folds with a common shard or marker a mistake. Default false.
 	Exclusive bool
-	// Errorf is told of mistakes in the calling program: a shard or marker twice in a
-	// commit, adds out of order, a wrong hash. Tests give t.Errorf. Such a call is
-	// refused in any case. Default nobody is told.
+	// Errorf gets the mistakes of the calling program: a shard or marker twice in a commit, adds out of
+	// order, a wrong hash. Tests pass t.Errorf. The store refuses such a call in any case. Default nil:
+	// mistakes are not reported.
 	Errorf func(format string, args ...any)
 }
 
@@ -111,29 +107,29 @@ type shardKey struct {
 	shard   int
 }
 
-// A Store keeps everything in memory. All methods may be called at once.
+// A Store keeps all data in memory. All methods are safe for concurrent use.
 type Store struct {
 	opts Options
 
-	mu       sync.Mutex
-	closed   bool
-	last     time.Time // the newest commit or read time given out
-	settings store.Settings
-	moved    time.Duration // Options.Age when ForgetBefore was moved
-	cacheKey [32]byte
-	shards   map[shardKey]history[int64]
-	told     map[shardKey]store.ShardStats
-	records  map[string]history[record]
-	markers  map[wire.PartID]store.Marker
-	resets   map[wire.PartID]store.ResetResult // what those of resets say
-	dead     map[string]store.DeadLetter
-	workers  map[string]store.Worker
-	views    map[*View]struct{}
-	counts   Counts
-	calls    map[Op]int
-	hooks    map[Op]func(n int) Answer
-	onFold   func(n int, c *store.Commit) Answer
-	open     map[any]struct{} // shards and markers of folds under way, for Exclusive
+	mu         sync.Mutex
+	closed     bool
+	last       time.Time // the latest commit or read time so far
+	settings   store.Settings
+	moved      time.Duration // Options.Age when ForgetBefore last advanced
+	cacheKey   [32]byte
+	shards     map[shardKey]history[int64]
+	shardStats map[shardKey]store.ShardStats
+	records    map[string]history[record]
+	markers    map[wire.PartID]store.Marker
+	resets     map[wire.PartID]store.ResetResult // the content of reset markers
+	dead       map[string]store.DeadLetter
+	workers    map[string]store.Worker
+	views      map[*View]struct{}
+	counts     Counts
+	calls      map[Op]int
+	hooks      map[Op]func(n int) Answer
+	onFold     func(n int, c *store.Commit) Answer
+	open       map[any]struct{} // shards and markers of running folds, for Exclusive
 }
 
 // New returns an empty store.
@@ -142,30 +138,30 @@ func New(opts Options) *Store {
 	settings := store.NewSettings(opts.Window, opts.now())
 	settings.ForgetBefore = opts.now().Add(-opts.Window) // also in a bubble, whose time begins in 2000
 	s := &Store{
-		opts:     opts,
-		settings: settings,
-		shards:   make(map[shardKey]history[int64]),
-		told:     make(map[shardKey]store.ShardStats),
-		records:  make(map[string]history[record]),
-		markers:  make(map[wire.PartID]store.Marker),
-		resets:   make(map[wire.PartID]store.ResetResult),
-		dead:     make(map[string]store.DeadLetter),
-		workers:  make(map[string]store.Worker),
-		views:    make(map[*View]struct{}),
-		calls:    make(map[Op]int),
-		hooks:    make(map[Op]func(int) Answer),
-		open:     make(map[any]struct{}),
+		opts:       opts,
+		settings:   settings,
+		shards:     make(map[shardKey]history[int64]),
+		shardStats: make(map[shardKey]store.ShardStats),
+		records:    make(map[string]history[record]),
+		markers:    make(map[wire.PartID]store.Marker),
+		resets:     make(map[wire.PartID]store.ResetResult),
+		dead:       make(map[string]store.DeadLetter),
+		workers:    make(map[string]store.Worker),
+		views:      make(map[*View]struct{}),
+		calls:      make(map[Op]int),
+		hooks:      make(map[Op]func(int) Answer),
+		open:       make(map[any]struct{}),
 	}
 	_, _ = crand.Read(s.cacheKey[:])
 	return s
 }
 
-// CacheIdentity is drawn by New.
+// CacheIdentity returns a random identity that New draws.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 	return "cm:" + hex.EncodeToString(s.cacheKey[:8]) + ":", s.cacheKey
 }
 
-// Limits returns what the options say.
+// Limits returns the limits of the options.
 func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
@@ -177,10 +173,10 @@ func (s *Store) Limits() store.Limits {
 	return limits
 }
 
-// Keys returns what the options say.
+// Keys returns Options.Keys.
 func (s *Store) Keys() int { return s.opts.Keys }
 
-// Close makes every later call fail. It may be called twice.
+// Close makes every later call fail. A second Close does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +186,7 @@ func (s *Store) Close() error {
 
 var errClosed = errors.New("fakestore: closed")
 
-// mistake refuses a call that no correct program makes, and tells the test.
+// mistake refuses a call that no correct program makes, and reports it to the test.
 func (s *Store) mistake(format string, args ...any) error {
 	err := fmt.Errorf("%w: mistake in the caller: %s", store.ErrRefused, fmt.Sprintf(format, args...))
 	s.mu.Lock()
@@ -200,7 +196,7 @@ func (s *Store) mistake(format string, args ...any) error {
 	return err
 }
 
-// overLimit refuses as Datastore does: InvalidArgument.
+// overLimit refuses a call as Datastore does: InvalidArgument.
 func (s *Store) overLimit(what string, got, limit int) error {
 	s.mu.Lock()
 	s.counts.OverLimit++
@@ -210,7 +206,7 @@ func (s *Store) overLimit(what string, got, limit int) error {
 
 func (o *Options) now() time.Time { return o.Clock().Add(o.ClockOffset).Truncate(time.Microsecond) }
 
-// commitTimeLocked is later than every time given out before, as Datastore's is.
+// commitTimeLocked returns a time later than all before, as Datastore does.
 func (s *Store) commitTimeLocked() time.Time {
 	now := s.opts.now()
 	if !now.After(s.last) {
@@ -220,8 +216,7 @@ func (s *Store) commitTimeLocked() time.Time {
 	return now
 }
 
-// readTimeLocked is not earlier than any commit made so far; every later commit is
-// later than it.
+// readTimeLocked returns a time that is not before any commit so far, and before every later one.
 func (s *Store) readTimeLocked() time.Time {
 	now := s.opts.now()
 	if now.After(s.last) {
@@ -230,7 +225,7 @@ func (s *Store) readTimeLocked() time.Time {
 	return s.last
 }
 
-// wait takes the time that a call takes.
+// wait takes as long as a call.
 func (s *Store) wait(ctx context.Context) error {
 	if s.opts.Latency > 0 {
 		timer := time.NewTimer(s.opts.Latency)

@@ -20,7 +20,7 @@ var _ store.Store = (*fakestore.Store)(nil)
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for _, o := range []fakestore.Options{{Entities: 400}, {Entities: 25}, {Entities: 400, GrowsInFold: true}} {
-		t.Run(fmt.Sprintf("%d entities, raises %t", o.Entities, o.GrowsInFold), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d entities, growths %t", o.Entities, o.GrowsInFold), func(t *testing.T) {
 			t.Parallel()
 			open := func(t *testing.T, o fakestore.Options) store.Store {
 				s := &clocked{}
@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// clocked is a store whose clock can be set.
+// clocked is a store whose clock a test can set.
 type clocked struct {
 	*fakestore.Store
 	off atomic.Int64
@@ -61,7 +61,7 @@ func marker(b byte) store.Marker {
 	return store.Marker{ID: wire.PartID{b}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
 }
 
-// Each answer, what the caller is told, and what is there afterwards.
+// For each answer: the caller's error, and the store's content afterwards.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -125,18 +125,18 @@ func TestRefusesWhatIsWrong(t *testing.T) {
 		"no expiry":     {store.Commit{Markers: []store.Marker{{}}}, true},
 		"reserved name": {store.Commit{Adds: []store.ShardDelta{add("__a__", 0, 1)}}, true},
 	} {
-		told := 0
-		s := fakestore.New(fakestore.Options{Entities: 25, NeedRecords: true, Errorf: func(string, ...any) { told++ }})
+		reported := 0
+		s := fakestore.New(fakestore.Options{Entities: 25, NeedRecords: true, Errorf: func(string, ...any) { reported++ }})
 		if _, err := s.Fold(t.Context(), &c.commit); !errors.Is(err, store.ErrRefused) {
 			t.Errorf("%s: got error %v, want ErrRefused", name, err)
 		}
-		if counts := s.Counts(); (told == 1) != c.mistake || counts.Mistakes != told || counts.Folds != 0 {
-			t.Errorf("%s: told %d times, counts %+v", name, told, counts)
+		if counts := s.Counts(); (reported == 1) != c.mistake || counts.Mistakes != reported || counts.Folds != 0 {
+			t.Errorf("%s: reported %d times, counts %+v", name, reported, counts)
 		}
 	}
 }
 
-func TestRefusesWrongRaisesInFolds(t *testing.T) {
+func TestRefusesWrongGrowthsInFolds(t *testing.T) {
 	t.Parallel()
 	for name, growths := range map[string][]store.Growth{
 		"none":         nil,

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Fold applies the commit, unless the hook of OnFold says otherwise.
+// Fold applies the commit, unless the hook of OnFold answers otherwise.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	answer, err := s.begin(ctx, fold, c)
 	if err != nil {
@@ -57,28 +57,28 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrNotCounted)
 	}
 	keep := s.oldestLocked()
-	told := make([]store.ShardStats, len(c.Adds))
+	reported := make([]store.ShardStats, len(c.Adds))
 	for i, a := range c.Adds {
 		key := shardKey{a.Counter, a.Shard}
 		sum, _ := s.shards[key].newest()
 		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
-		told[i] = s.told[key]
-		told[i].Tally = max(told[i].Tally, c.Tally) + 1
-		told[i].KnownShards = max(told[i].KnownShards, a.Shard+1)
+		reported[i] = s.shardStats[key]
+		reported[i].Tally = max(reported[i].Tally, c.Tally) + 1
+		reported[i].KnownShards = max(reported[i].KnownShards, a.Shard+1)
 		if c.KnownShards != nil {
-			told[i].KnownShards = max(told[i].KnownShards, c.KnownShards[i])
+			reported[i].KnownShards = max(reported[i].KnownShards, c.KnownShards[i])
 		}
-		s.told[key] = told[i]
+		s.shardStats[key] = reported[i]
 	}
-	s.raiseLocked(c.Growths, at)
+	s.growLocked(c.Growths, at)
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()
 	s.counts.LargestFold = max(s.counts.LargestFold, c.Entities())
 	if s.opts.GrowsInFold {
-		told = nil
+		reported = nil
 	}
-	return store.CommitResult{At: at, Shards: told}, nil
+	return store.CommitResult{At: at, Shards: reported}, nil
 }
 
 // saturatingAdd stops at the ends of int64, as Datastore's Increment does.
@@ -93,7 +93,7 @@ func saturatingAdd(a, b int64) int64 {
 	}
 }
 
-// checkCommit refuses what Datastore refuses, and what no aggregator should send.
+// checkCommit refuses commits that Datastore refuses, and commits that no aggregator should send.
 func (s *Store) checkCommit(c *store.Commit) error {
 	switch {
 	case c.Entities() > s.opts.Entities:
@@ -114,7 +114,7 @@ func (s *Store) checkCommit(c *store.Commit) error {
 		seen[m.ID] = true
 	}
 	if c.KnownShards != nil && len(c.KnownShards) != len(c.Adds) {
-		return s.mistake("%d numbers of shards known for %d adds", len(c.KnownShards), len(c.Adds))
+		return s.mistake("%d known numbers of shards for %d adds", len(c.KnownShards), len(c.Adds))
 	}
 	for i := range c.Adds {
 		if err := s.checkAdd(c.Adds, i); err != nil {
@@ -129,14 +129,14 @@ func (s *Store) checkCommit(c *store.Commit) error {
 
 func (s *Store) checkGrowths(growths []store.Growth) error {
 	if len(growths) > 0 && !s.opts.GrowsInFold {
-		return s.mistake("%d raises in a fold", len(growths))
+		return s.mistake("%d growths in a fold", len(growths))
 	}
 	for i, r := range growths {
 		if err := s.checkGrowth(r); err != nil {
 			return err
 		}
 		if i > 0 && growths[i-1].Counter >= r.Counter {
-			return s.mistake("raise %d (%q) is out of order, or stands twice", i, r.Counter)
+			return s.mistake("growth %d (%q) is out of order, or is listed twice", i, r.Counter)
 		}
 	}
 	return nil
@@ -176,15 +176,15 @@ func (s *Store) checkRecords(c *store.Commit) error {
 	if !s.opts.NeedRecords {
 		return nil
 	}
-	raised := make(map[string]int64, len(c.Growths))
+	grown := make(map[string]int64, len(c.Growths))
 	for _, r := range c.Growths {
-		raised[r.Counter] = int64(r.Shards)
+		grown[r.Counter] = int64(r.Shards)
 	}
 	for _, a := range c.Adds {
 		s.mu.Lock()
 		r, _ := s.records[a.Counter].newest()
 		s.mu.Unlock()
-		shards := max(r.shards, raised[a.Counter])
+		shards := max(r.shards, grown[a.Counter])
 		if int64(a.Shard) >= shards {
 			return s.mistake("a fold to shard %d of %q, whose record names %d", a.Shard, a.Counter, shards)
 		}
@@ -192,7 +192,7 @@ func (s *Store) checkRecords(c *store.Commit) error {
 	return nil
 }
 
-// claim notes what an open fold touches.
+// claim records the shards and markers of an open fold.
 func (s *Store) claim(c *store.Commit) error {
 	if !s.opts.Exclusive {
 		return nil

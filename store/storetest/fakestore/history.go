@@ -17,7 +17,7 @@ func (h history[T]) newest() (value T, ok bool) {
 	return h[len(h)-1].value, true
 }
 
-// at is the value as it was at a moment.
+// at returns the value at that moment.
 func (h history[T]) at(moment time.Time) (value T, ok bool) {
 	for i := len(h) - 1; i >= 0; i-- {
 		if !h[i].at.After(moment) {
@@ -27,7 +27,7 @@ func (h history[T]) at(moment time.Time) (value T, ok bool) {
 	return value, false
 }
 
-// set adds a version and drops those that nobody who reads at keep or later can see.
+// set adds a version, and drops versions that no reader at keep or later can see.
 func (h history[T]) set(at time.Time, value T, keep time.Time) history[T] {
 	h = append(h, version[T]{at, value})
 	first := 0
@@ -39,7 +39,7 @@ func (h history[T]) set(at time.Time, value T, keep time.Time) history[T] {
 	return append(h[:0], h[first:]...)
 }
 
-// oldestLocked is the earliest moment that somebody may still read at.
+// oldestLocked is the earliest moment at which a view may still read.
 func (s *Store) oldestLocked() time.Time {
 	if s.opts.History {
 		return time.Time{}

@@ -9,13 +9,12 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Counts are what was done so far. A call whose answer was lost counts when it was
-// applied.
+// Counts counts the applied calls so far, including those whose answer was lost.
 type Counts struct {
 	Folds, Entities, Markers, Adds int
 	LargestFold                    int // in entities
 	Collisions                     int // folds that got ErrMarkerExists
-	OverLimit, Mistakes            int // calls refused for the caller's fault
+	OverLimit, Mistakes            int // calls refused because of the caller
 	Raises, Raised                 int // calls and records
 	MarkersRead, RecordsRead       int
 	Lookups, KeysRead, Lists       int
@@ -23,21 +22,21 @@ type Counts struct {
 	Resets                         int
 }
 
-// Counts returns what was done so far.
+// Counts returns the counts so far.
 func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// Calls is how often op was called, whatever came of it.
+// Calls returns how often op was called, with any result.
 func (s *Store) Calls(op Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[op]
 }
 
-// FoldCalls is how often Fold was called, whatever came of it.
+// FoldCalls returns how often Fold was called, with any result.
 func (s *Store) FoldCalls() int { return s.Calls(fold) }
 
 // Totals sums the shards of every counter.
@@ -55,8 +54,8 @@ func (s *Store) Totals() map[string]int64 {
 // Total sums the shards of one counter.
 func (s *Store) Total(counter string) int64 { return s.Totals()[counter] }
 
-// TotalAt sums the shards of one counter as they were at a moment, whatever its record
-// says. It needs Options.History.
+// TotalAt sums all shards of one counter at a moment, including those that its record does not name. It
+// needs Options.History.
 func (s *Store) TotalAt(counter string, at time.Time) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,9 +69,8 @@ func (s *Store) TotalAt(counter string, at time.Time) int64 {
 	return total
 }
 
-// ServedAt is what a reader has to show of a counter as it was at a moment: all that its
-// shards held, whatever its record says of their number, less its baseline. It needs
-// Options.History.
+// ServedAt returns the total that a reader should show of a counter at a moment: the sum of all its
+// shards, including those that its record does not name, less its baseline. It needs Options.History.
 func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool) {
 	sum := s.TotalAt(counter, at)
 	s.mu.Lock()
@@ -90,7 +88,7 @@ func (s *Store) Left(counter string) int64 {
 	return s.Total(counter) - r.Baseline
 }
 
-// Recorded reports whether the counter has a record, also where it was deleted.
+// Recorded reports whether the counter has a record, even if the counter is deleted.
 func (s *Store) Recorded(counter string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +99,8 @@ func (s *Store) Recorded(counter string) bool {
 // Now is the store's time.
 func (s *Store) Now() time.Time { return s.opts.now() }
 
-// Ahead makes a counter's last reset one whose clock was ahead, and reports whether there was
-// one.
+// Ahead changes a counter's last reset to one whose clock was ahead, and reports whether there was a
+// reset.
 func (s *Store) Ahead(counter string, by time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +113,7 @@ func (s *Store) Ahead(counter string, by time.Duration) bool {
 	return true
 }
 
-// Marker returns the marker of a part, if there is one.
+// Marker returns the marker of a part, if it exists.
 func (s *Store) Marker(id wire.PartID) (store.Marker, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +132,7 @@ func (s *Store) Letters() []store.DeadLetter {
 	return letters
 }
 
-// OpenViews is how many views have been read from and not closed.
+// OpenViews returns the number of views that have been read from and not closed.
 func (s *Store) OpenViews() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // maxEntity is the most bytes of an entity in Datastore.
 const maxEntity = 1<<20 - 4
 
-// Applied looks markers up.
+// Applied returns the markers that exist.
 func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
 	answer, err := s.begin(ctx, Applied, nil)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker,
 	return found, err
 }
 
-// Shards reads records, always the newest.
+// Shards reads the newest records.
 func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	answer, err := s.begin(ctx, Shards, nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 		return err
 	}
 	if len(growths) > s.opts.Keys {
-		return s.overLimit("records in a raise", len(growths), s.opts.Keys)
+		return s.overLimit("records in a Grow", len(growths), s.opts.Keys)
 	}
 	for _, r := range growths {
 		if err := s.checkGrowth(r); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	return s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.raiseLocked(growths, s.commitTimeLocked())
+		s.growLocked(growths, s.commitTimeLocked())
 		s.counts.Raises++
 		return nil
 	})
@@ -87,12 +87,12 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 
 func (s *Store) checkGrowth(r store.Growth) error {
 	if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
-		return s.mistake("raise of %q to %d shards", r.Counter, r.Shards)
+		return s.mistake("growth of %q to %d shards", r.Counter, r.Shards)
 	}
 	return nil
 }
 
-func (s *Store) raiseLocked(growths []store.Growth, at time.Time) {
+func (s *Store) growLocked(growths []store.Growth, at time.Time) {
 	keep := s.oldestLocked()
 	for _, r := range growths {
 		if rec, _ := s.records[r.Counter].newest(); int64(r.Shards) > rec.shards || !rec.DeletedAt.IsZero() {
@@ -103,7 +103,7 @@ func (s *Store) raiseLocked(growths []store.Growth, at time.Time) {
 	s.counts.Raised += len(growths)
 }
 
-// PutDeadLetters writes dead letters. One that is larger than an entity may be is refused.
+// PutDeadLetters writes dead letters. It refuses a letter that is larger than an entity may be.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	answer, err := s.begin(ctx, PutDeadLetters, nil)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	})
 }
 
-// ListDeadLetters returns dead letters in the order of their keys.
+// ListDeadLetters returns up to limit dead letters in the order of their keys, after the key after.
 func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([]store.DeadLetter, error) {
 	answer, err := s.begin(ctx, ListDeadLetters, nil)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([
 	return letters, err
 }
 
-// GetDeadLetters looks dead letters up.
+// GetDeadLetters returns the dead letters with these keys. It omits keys without a letter.
 func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
 	answer, err := s.begin(ctx, GetDeadLetters, nil)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	})
 }
 
-// Workers returns all workers' records in the order of their ids.
+// Workers returns the records of all workers in the order of their ids.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	answer, err := s.begin(ctx, Workers, nil)
 	if err != nil {

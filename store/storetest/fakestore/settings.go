@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Check returns the store's time and its settings as of then, unless a hook says otherwise.
+// Check returns the store's time and its settings at that time, unless a hook answers otherwise.
 func (s *Store) Check(ctx context.Context) (checked store.Checked, err error) {
 	answer, err := s.begin(ctx, Check, nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Check(ctx context.Context) (checked store.Checked, err error) {
 	return checked, err
 }
 
-// settingsLocked moves ForgetBefore to where it belongs; now is the store's time.
+// settingsLocked advances ForgetBefore; now is the store's time.
 func (s *Store) settingsLocked(now time.Time) store.Settings {
 	if s.opts.Age == nil {
 		s.settings = s.settings.At(now)
@@ -66,14 +66,14 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 	return set, err
 }
 
-// Expire forgets the markers that have expired by now, as early as a TTL policy may.
+// Expire removes the markers that have expired by now, as early as a TTL policy may.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.markers, func(_ wire.PartID, m store.Marker) bool { return !m.ExpireAt.After(now) })
 }
 
-// Forget forgets all markers that the store may forget now.
+// Forget removes all markers that the store may remove now.
 func (s *Store) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,7 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, 
 	return s.survey(ctx, func(name string) bool { return name == counter }, "", math.MaxInt)
 }
 
-// ShardPage returns shards in the order of counters and numbers. A page's Next is its last
-// shard.
+// ShardPage returns shards in the order of counters and numbers. A page's Next is its last shard.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	return s.survey(ctx, func(name string) bool { return strings.HasPrefix(name, prefix) }, from, limit)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A View reads the store as it was at one moment.
+// A View reads the store at one moment.
 type View struct {
 	store *Store
 	at    time.Time // guarded by store.mu
@@ -24,7 +24,7 @@ func (s *Store) View() store.View { return &View{store: s} }
 // ViewAt opens a view of an old moment. It needs Options.History.
 func (s *Store) ViewAt(at time.Time) store.View { return &View{store: s, at: at} }
 
-// Lookup answers the keys as of the view's moment.
+// Lookup answers the keys at the view's moment.
 func (v *View) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	s := v.store
 	answer, err := s.begin(ctx, Lookup, nil)
@@ -75,7 +75,7 @@ func (s *Store) valueLocked(key store.Key, at time.Time) store.Value {
 	return store.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
 }
 
-// List returns records as of the view's moment.
+// List returns records at the view's moment.
 func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	s := v.store
 	answer, err := s.begin(ctx, List, nil)
@@ -101,7 +101,7 @@ func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	return records, err
 }
 
-// pinLocked fixes the view's moment at the first call and returns where to read.
+// pinLocked sets the view's moment at the first call, and returns it.
 func (v *View) pinLocked() time.Time {
 	s := v.store
 	if v.at.IsZero() {
@@ -114,14 +114,14 @@ func (v *View) pinLocked() time.Time {
 	return v.at
 }
 
-// ReadTime is the view's moment, zero before the first call.
+// ReadTime returns the view's moment, or zero before the first call.
 func (v *View) ReadTime() time.Time {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()
 	return v.at
 }
 
-// Close lets the store forget what only this view could see.
+// Close lets the store drop versions that only this view could see.
 func (v *View) Close() {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package gaetest writes counters to Datastore as the code of Google's article on sharding
-// counters does, in each of its languages: the same kinds, keys and properties.
+// Package gaetest writes counters to Datastore as the code of Google's article on sharding counters
+// does, in each of its languages: with the same kinds, keys and properties.
 package gaetest
 
 import (
@@ -31,7 +31,7 @@ func New(t testing.TB, host, project, namespace string) *Writer {
 	return &Writer{t, client, namespace}
 }
 
-// Put writes one entity: under name, or under id where name is empty.
+// Put writes one entity: under name, or under id if name is empty.
 func (w *Writer) Put(kind, name string, id int64, properties ...datastore.Property) {
 	w.t.Helper()
 	key := &datastore.Key{Kind: kind, Name: name, ID: id, Namespace: w.namespace}
@@ -41,7 +41,7 @@ func (w *Writer) Put(kind, name string, id int64, properties ...datastore.Proper
 	}
 }
 
-// indexed and unindexed are properties as the languages' libraries write them.
+// indexed and unindexed return properties as the languages' libraries write them.
 func indexed(name string, value any) datastore.Property {
 	return datastore.Property{Name: name, Value: value}
 }
@@ -50,7 +50,7 @@ func unindexed(name string, value any) datastore.Property {
 	return datastore.Property{Name: name, Value: value, NoIndex: true}
 }
 
-// Python is increment(name) of the article, with what its shards got to.
+// Python writes the result of the article's increment(name): a shard for each count.
 func (w *Writer) Python(name string, counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", name, 0, indexed("num_shards", int64(20)))
@@ -59,7 +59,7 @@ func (w *Writer) Python(name string, counts ...int64) {
 	}
 }
 
-// DB is the article's first version, on google.appengine.ext.db.
+// DB writes the result of the article's first version, on google.appengine.ext.db.
 func (w *Writer) DB(name string, counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", name, 0, indexed("name", name), indexed("num_shards", int64(20)))
@@ -68,8 +68,8 @@ func (w *Writer) DB(name string, counts ...int64) {
 	}
 }
 
-// Java is new ShardedCounter(name).increment() on the low-level API. The record with the
-// number of shards is there only once shards were added.
+// Java writes the result of new ShardedCounter(name).increment() on the low-level API. The record with
+// the number of shards exists only after shards were added.
 func (w *Writer) Java(name string, counts ...int64) {
 	w.t.Helper()
 	if len(counts) > 5 {
@@ -80,7 +80,7 @@ func (w *Writer) Java(name string, counts ...int64) {
 	}
 }
 
-// JDO is the same on JDO, whose keys are numbers that Datastore chose.
+// JDO writes the same on JDO, with keys whose numbers Datastore chose.
 func (w *Writer) JDO(name string, firstID int64, counts ...int64) {
 	w.t.Helper()
 	w.Put("Counter", "", firstID, indexed("counterName", name), indexed("shardCount", int64(len(counts))))
@@ -89,7 +89,7 @@ func (w *Writer) JDO(name string, firstID int64, counts ...int64) {
 	}
 }
 
-// Go is Increment of the article as printed, for any names.
+// Go writes the result of the article's Increment as printed, for any names.
 func (w *Writer) Go(counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", "votes", 0, indexed("Shards", int64(20)))
@@ -98,15 +98,15 @@ func (w *Writer) Go(counts ...int64) {
 	}
 }
 
-// GoMended is the same with the name in key and property.
-func (w *Writer) GoMended(name string, counts ...int64) {
+// GoCorrected writes the same with the name in key and property.
+func (w *Writer) GoCorrected(name string, counts ...int64) {
 	w.t.Helper()
 	for i, n := range counts {
 		w.Put("GeneralCounterShard", fmt.Sprintf("%s-shard%d", name, i), 0, indexed("Name", name), indexed("Count", n))
 	}
 }
 
-// Simple is the first version of the languages: Python and Java, Go, JDO.
+// Simple writes the first version of the languages: Python and Java, Go, JDO.
 func (w *Writer) Simple(python, golang, jdo int64) {
 	w.t.Helper()
 	w.Put("SimpleCounterShard", "0", 0, indexed("count", python))

@@ -1,0 +1,237 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/countmill/countmill/store"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The commit count makes lost commits visible. Pebble takes damage near the end of its manifest, or of
+// its newest log, for a write that a loss of power interrupted. It then opens the state before it: days
+// of folds can be gone without an error. So each synced commit adds 1 to a key, and a file beside
+// Pebble's has their number and the last moment (see moments). Check writes that file, as do Open and
+// Close. A directory with fewer commits than the file says has lost synced commits.
+//
+// It does not protect from anyone who removes the file too.
+const (
+	commitCountFile = "countmill.seal"
+	commitCountTemp = commitCountFile + ".tmp"
+)
+
+// commitCountEvery is the shortest time between two writes by Check: /readyz may be called often.
+const commitCountEvery = time.Second
+
+// mostAhead is how far moments may be ahead of the clock before the store logs it, once.
+const mostAhead = time.Minute
+
+var (
+	commitsKey = []byte("\x00countmill-commits")
+	oneCommit  = binary.BigEndian.AppendUint64(nil, 1)
+)
+
+// commits has the number of synced commits, and the values that were last written to the file.
+type commits struct {
+	synced atomic.Int64
+
+	mu      sync.Mutex
+	written int64
+	moment  time.Time // the moment in the file
+	at      time.Time
+	warned  bool // whether it was logged that moments are ahead of the clock
+}
+
+// commit syncs a batch and counts it. It begins nothing while the directory is missing.
+func (s *Store) commit(b *pebbledb.Batch) error {
+	if err := s.atHome(); err != nil {
+		return err
+	}
+	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
+		return err
+	}
+	if err := s.syncs.commit(b); err != nil {
+		return err
+	}
+	s.commits.synced.Add(1)
+	return nil
+}
+
+// atHome returns an error that means "not applied" if the directory is missing.
+func (s *Store) atHome() error {
+	if err := s.home.check(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
+	}
+	return nil
+}
+
+func getCommits(from pebbledb.Reader) (int64, error) {
+	sum, _, err := getSum(from, commitsKey)
+	n, _ := sum.total()
+	return n, err
+}
+
+// keepCommitCount writes the number of commits and the last moment, unless the file has them already.
+func (s *Store) keepCommitCount() error {
+	s.commits.mu.Lock()
+	defer s.commits.mu.Unlock()
+	n, last := s.commits.synced.Load(), s.moments.newest()
+	if n == s.commits.written && last.Equal(s.commits.moment) {
+		return nil
+	}
+	if err := s.home.check(); err != nil { // the path may name another database's file now
+		return err
+	}
+	if err := writeCommitCount(s.fs, s.cfg.Dir, commitCount{s.id, n, last}); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.commits.written, s.commits.moment, s.commits.at = n, last, time.Now()
+	if ahead := last.Sub(s.cfg.clock()); ahead > mostAhead && !s.commits.warned {
+		s.commits.warned = true
+		s.cfg.Logger.Warn("the times of totals are ahead of the machine's clock, which was further ahead before: they never go back",
+			"dir", s.cfg.Dir, "last", last, "ahead", ahead.Round(time.Second))
+	}
+	return nil
+}
+
+func (s *Store) keepCommitCountNowAndThen() error {
+	s.commits.mu.Lock()
+	soon := time.Since(s.commits.at) < commitCountEvery
+	s.commits.mu.Unlock()
+	if soon {
+		return nil
+	}
+	return s.keepCommitCount()
+}
+
+// A commitCount is the content of the file.
+type commitCount struct {
+	id      string // the database's id
+	commits int64
+	moment  time.Time // the last moment of a view or a reset
+}
+
+func (x commitCount) encode() string {
+	text := fmt.Sprintf("%s %d %d", x.id, x.commits, x.moment.UnixMicro())
+	return fmt.Sprintf("%s %08x\n", text, crc32.ChecksumIEEE([]byte(text)))
+}
+
+// writeCommitCount replaces the file in one step, so that a loss of power leaves the old or the new
+// one.
+func writeCommitCount(files vfs.FS, dir string, x commitCount) error {
+	temp := files.PathJoin(dir, commitCountTemp)
+	f, err := files.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, x.encode())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := files.Rename(temp, files.PathJoin(dir, commitCountFile)); err != nil {
+		return err
+	}
+	return syncDir(files, dir)
+}
+
+// readCommitCount finds no file in a new directory.
+func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err error) {
+	name := files.PathJoin(dir, commitCountFile)
+	f, err := files.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, false, nil
+	}
+	if err != nil {
+		return x, false, explain(dir, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return x, false, explain(dir, err)
+	}
+	var moment int64
+	_, err = fmt.Sscanf(string(text), "%s %d %d", &x.id, &x.commits, &moment)
+	x.moment = time.UnixMicro(moment).UTC()
+	if err != nil || x.encode() != string(text) {
+		return x, false, fmt.Errorf("data directory %s is damaged: %s contains %.100q: restore a backup, or remove that file if nothing else is damaged", dir, commitCountFile, text)
+	}
+	return x, true, nil
+}
+
+// look opens a directory for reading, and refuses a directory that has lost commits. It changes
+// nothing: opening for writing would remove the files that a damaged manifest no longer lists.
+func look(cfg Config, files vfs.FS) error {
+	kept, found, err := readCommitCount(files, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	desc, err := pebbledb.Peek(cfg.Dir, files)
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	if !desc.Exists {
+		if found {
+			return lost(cfg.Dir, kept, "the file that names its manifest is missing")
+		}
+		return nil
+	}
+	opts := options(cfg, files, quiet{}, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
+	opts.ReadOnly = true
+	// The replayed log is read once and dropped. At this size a memtable's list fits a CPU's cache, and
+	// Pebble keeps a larger batch as it is instead of copying it into the list.
+	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
+	db, err := pebbledb.Open(cfg.Dir, opts)
+	if err != nil && found && otherOptions(err.Error()) {
+		return lost(cfg.Dir, kept, err.Error())
+	}
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	return errors.Join(compare(cfg, db, kept, found), db.Close())
+}
+
+func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
+	n, err := getCommits(db)
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	m, err := getMeta(cfg.Dir, db)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found && m.ID != kept.id:
+		return lost(cfg.Dir, kept, fmt.Sprintf("its files are of database %q", m.ID))
+	case n < kept.commits:
+		return lost(cfg.Dir, kept, fmt.Sprintf("%d of %d commits that were on disk are gone", kept.commits-n, kept.commits))
+	case !found && n > 0:
+		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no commit count: the loss of commits would not be noticed",
+			slog.String("dir", cfg.Dir), slog.String("file", commitCountFile))
+	}
+	return nil
+}
+
+func lost(dir string, kept commitCount, what string) error {
+	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to continue with the remaining data",
+		dir, commitCountFile, kept.id, kept.commits, what)
+}
+
+// quiet discards Pebble's messages while look reads: errors come back to the caller, and the opening
+// that follows logs the rest.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+
+// Fatalf must not return. Pebble never calls it on a database that is opened for reading.
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
