@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// curl returns a directory for the front of PATH. It is empty where there is a curl; else it holds a stand-in, which is this test program itself: on a
-// machine that has only Go, the commands of documents are run all the same.
+// curl returns a directory for the front of PATH. The directory is empty if the machine has curl.
+// Otherwise this test program is there under the name curl, so the commands of documents run on a
+// machine with Go alone.
 func curl(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

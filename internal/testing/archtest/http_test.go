@@ -21,7 +21,7 @@ const (
 
 var update = flag.Bool("update", false, "write the generated documents anew")
 
-// The page of the HTTP API is what the OpenAPI document says. `go test ./internal/testing/archtest
+// The page of the HTTP API equals the OpenAPI document. `go test ./internal/testing/archtest
 // -run TestHTTPReference -update` writes it.
 func TestHTTPReference(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func (d *apiDocument) operation(b *strings.Builder, call string, op apiOperation
 	fmt.Fprintf(b, "- Errors: %s.\n", strings.Join(failures, ", "))
 }
 
-// holds says what the body is.
+// holds names the type of the body.
 func (r apiResponse) holds() string {
 	for _, media := range r.Content.names {
 		if media == "application/json" {

@@ -72,7 +72,7 @@ func anchors(markdown string) map[string]bool {
 	return all
 }
 
-// A path of a document in a comment, a message or the Makefile is one that exists.
+// Each document that a comment, a message or the Makefile names exists.
 func TestPointers(t *testing.T) {
 	t.Parallel()
 	pointers := regexp.MustCompile(`\bdocs/[a-z0-9/_-]+\.(md|svg)\b`)

@@ -72,8 +72,8 @@ func documents(t *testing.T, patterns ...string) []string {
 	return all
 }
 
-// A reader types the commands of a document one after the other. What the document shows after a
-// command is what the command writes, apart from times. README's commands are typed in a checkout,
+// A reader types the commands of a document one after the other. Each command writes the output that
+// the document shows after it, apart from times. README's commands are typed in a checkout,
 // those of other pages elsewhere, with countmill installed.
 func TestDocumentCommands(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ type typist struct {
 	listen, dir string
 	env         []string
 	stop        func()              // ends the countmill that runs; nil where none does
-	watching    map[string]*watcher // second terminals, by what they must show before the next up, or at the end
+	watching    map[string]*watcher // second terminals, by the text that they must show before the next up, or at the end
 }
 
 func (r *typist) typeAll(t *testing.T, all []block) {
@@ -135,7 +135,7 @@ func (r *typist) typeAll(t *testing.T, all []block) {
 	r.finish(t)
 }
 
-// finish waits until second terminals show what they must have shown by now.
+// finish waits until second terminals show their text.
 func (r *typist) finish(t *testing.T) {
 	t.Helper()
 	for want, w := range r.watching {
@@ -155,7 +155,7 @@ func (r *typist) run(t *testing.T, document, command string, shown *string) {
 	}
 }
 
-// up starts a countmill, after the one that runs has stopped.
+// up stops the running countmill and starts another.
 func (r *typist) up(t *testing.T, command string) {
 	t.Helper()
 	r.finish(t)
@@ -229,7 +229,7 @@ func keep(t *testing.T) string {
 	return kept.Addr()
 }
 
-// start runs a command that runs a server, as it stands, until stop is called or the test ends.
+// start runs the command of a server, unchanged, until stop is called or the test ends.
 func start(t *testing.T, dir string, env []string, listen, command string) (stop func()) {
 	t.Helper()
 	// go run hands no signal on, so its group is stopped as a whole, as by Ctrl-C.
