@@ -41,8 +41,9 @@ func (w *World) operate() {
 	default:
 		o := w.newOp("delete")
 		o.names = []string{counter}
-		w.ask(o, p, func(ctx context.Context) (err error) {
-			o.done, err = p.adm.Delete(ctx, counter)
+		w.ask(o, p, func(ctx context.Context) error {
+			done, err := p.adm.Delete(ctx, counter)
+			o.done = done.ResetResult
 			return err
 		})
 	}
@@ -92,8 +93,9 @@ func (w *World) resetLast() bool {
 func (w *World) askReset(p *proc, counter, id string) *op {
 	o := w.newOp("reset")
 	o.names, o.id = []string{counter}, id
-	w.ask(o, p, func(ctx context.Context) (err error) {
-		o.done, err = p.adm.Reset(ctx, counter, o.id)
+	w.ask(o, p, func(ctx context.Context) error {
+		done, err := p.adm.Reset(ctx, counter, o.id)
+		o.done = done.ResetResult
 		return err
 	})
 	return o
