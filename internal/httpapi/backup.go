@@ -48,7 +48,7 @@ func BackupFailedError(reason string) error {
 }
 
 // backup answers when the copy is whole.
-func (a *API) backup(c *call) (any, error) {
+func (a *API) backup(c call) (any, error) {
 	request := c.body.(*backupRequest)
 	if !request.Dir.given {
 		return nil, backupBody.missing("dir")

@@ -37,7 +37,7 @@ type grown struct {
 	Shards  int    `json:"shards"`
 }
 
-func (a *API) grow(c *call) (any, error) {
+func (a *API) grow(c call) (any, error) {
 	request := c.body.(*growRequest)
 	if !request.Shards.given {
 		return nil, growBody.missing("shards")
@@ -75,7 +75,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-func (a *API) delete(c *call) (any, error) {
+func (a *API) delete(c call) (any, error) {
 	quoted, err := asString(c.params)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ type resetRequest struct {
 	ID      text `json:"id"`
 }
 
-func (a *API) reset(c *call) (any, error) {
+func (a *API) reset(c call) (any, error) {
 	quoted, err := asString(c.params)
 	if err != nil {
 		return nil, err

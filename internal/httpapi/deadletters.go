@@ -18,7 +18,7 @@ const (
 	maxKey = 200
 )
 
-func (a *API) listDeadLetters(c *call) (any, error) {
+func (a *API) listDeadLetters(c call) (any, error) {
 	limit, err := c.params.Limit(defaultLimit, admin.MaxDeadLetterPage)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (a *API) listDeadLetters(c *call) (any, error) {
 	return deadPageOf(p), nil
 }
 
-func (a *API) showDeadLetter(c *call) (any, error) {
+func (a *API) showDeadLetter(c call) (any, error) {
 	key := c.name()
 	if err := checkKey("name", key); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ type replayRequest struct {
 	AsNew flag  `json:"as_new"`
 }
 
-func (a *API) replay(c *call) (any, error) {
+func (a *API) replay(c call) (any, error) {
 	request := c.body.(*replayRequest)
 	if err := checkKeys(request.Keys, replayBody); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ type discardRequest struct {
 	Keys texts `json:"keys"`
 }
 
-func (a *API) discard(c *call) (any, error) {
+func (a *API) discard(c call) (any, error) {
 	request := c.body.(*discardRequest)
 	if err := checkKeys(request.Keys, discardBody); err != nil {
 		return nil, err

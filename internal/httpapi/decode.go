@@ -30,7 +30,7 @@ const (
 )
 
 // readObject reads the request's body, which h accounts for.
-func (a *API) readObject(c *call, b *body, h *hold) (any, error) {
+func (a *API) readObject(c call, b *body, h *hold) (any, error) {
 	if _, err := api.ContentType(c.r, typeJSON); err != nil {
 		return nil, err
 	}

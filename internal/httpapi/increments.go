@@ -103,7 +103,7 @@ func positiveOr[T int | time.Duration](v, otherwise T) T {
 
 // increments answers POST /v1/increments. When the client goes away, its context ends the work
 // that is under way; the outcome is then unknown, as after any time-out.
-func (a *API) increments(c *call) error {
+func (a *API) increments(c call) error {
 	if !a.gate.enter() {
 		c.w.Header().Set("Connection", "close")
 		return errStopping

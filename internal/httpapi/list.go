@@ -19,7 +19,7 @@ type page struct {
 	Lag           *float64 `json:"lag"`
 }
 
-func (a *API) list(c *call) (any, error) {
+func (a *API) list(c call) (any, error) {
 	limit, err := c.params.Limit(defaultLimit, reader.MaxPage)
 	if err != nil {
 		return nil, err

@@ -20,10 +20,10 @@ type status struct {
 
 // healthz says that the process answers; it looks at nothing outside, so that an outage
 // elsewhere restarts nothing here.
-func (a *API) healthz(*call) (any, error) { return status{Status: "ok"}, nil }
+func (a *API) healthz(call) (any, error) { return status{Status: "ok"}, nil }
 
 // readyz says whether the roles can do their work.
-func (a *API) readyz(c *call) (any, error) {
+func (a *API) readyz(c call) (any, error) {
 	if a.services.Ready == nil {
 		return status{Status: "ready"}, nil
 	}
@@ -39,7 +39,7 @@ func (a *API) readyz(c *call) (any, error) {
 
 // reasonFor is the whole reason for callers that are known. Others are told the part that
 // is at fault: the rest names addresses, projects and files.
-func (a *API) reasonFor(c *call, reason string) string {
+func (a *API) reasonFor(c call, reason string) string {
 	if !a.cfg.KnownCallers || c.caller().Name != "" {
 		return reason
 	}
@@ -49,12 +49,12 @@ func (a *API) reasonFor(c *call, reason string) string {
 
 var openAPI = api.OpenAPI()
 
-func (a *API) openAPI(c *call) error {
+func (a *API) openAPI(c call) error {
 	openAPI.ServeHTTP(c.w, c.r)
 	return nil
 }
 
-func (a *API) metrics(c *call) error {
+func (a *API) metrics(c call) error {
 	a.services.Metrics.ServeHTTP(c.w, c.r)
 	return nil
 }

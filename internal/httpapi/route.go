@@ -27,10 +27,10 @@ type route struct {
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
 	// answer returns the value of a 200, or the error of a problem.
-	answer func(*API, *call) (any, error)
+	answer func(*API, call) (any, error)
 	// writes is there in place of answer where the answer is no JSON value. It has written
 	// nothing if it returns an error.
-	writes func(*API, *call) error
+	writes func(*API, call) error
 }
 
 const forever = -1
@@ -41,7 +41,8 @@ type home struct {
 	here  func(*Services) bool
 }
 
-// A call is a request as far as its route has read it.
+// A call is a request as far as its route has read it. It is passed by value: a pointer would
+// cost an allocation for each request.
 type call struct {
 	ctx    context.Context // of the request, bounded by the route's time
 	w      http.ResponseWriter
@@ -50,10 +51,10 @@ type call struct {
 	body   any // what body.empty returned, filled in
 }
 
-func (c *call) caller() access.Caller { return access.From(c.ctx) }
+func (c call) caller() access.Caller { return access.From(c.ctx) }
 
 // name is the last segment of a path that ends in {name}.
-func (c *call) name() string { return c.r.PathValue("name") }
+func (c call) name() string { return c.r.PathValue("name") }
 
 // Register adds every route to a router, also those of other roles.
 func (a *API) Register(rt *api.Router) {
@@ -74,7 +75,7 @@ func (a *API) handler(to *route) http.Handler {
 			defer cancel()
 			c.ctx = ctx
 		}
-		v, err := a.serve(to, &c)
+		v, err := a.serve(to, c)
 		switch {
 		case err != nil:
 			api.WriteError(w, r, a.cfg.Logger, err)
@@ -92,7 +93,7 @@ func (a *API) timeOf(to *route) time.Duration {
 }
 
 // serve checks a request from the outside in: parameters, body, and then what they say.
-func (a *API) serve(to *route, c *call) (v any, err error) {
+func (a *API) serve(to *route, c call) (v any, err error) {
 	if !to.free {
 		if c.params, err = api.Query(c.r, to.once, to.often); err != nil {
 			return nil, err
@@ -113,7 +114,7 @@ func (a *API) serve(to *route, c *call) (v any, err error) {
 
 // sharesAs is the caller among whom bounds are shared: the token's name or, without tokens,
 // the connection.
-func sharesAs(c *call) string {
+func sharesAs(c call) string {
 	if name := c.caller().Name; name != "" {
 		return name
 	}

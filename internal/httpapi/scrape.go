@@ -49,7 +49,7 @@ type scrape struct {
 }
 
 // scrapeCounters answers with totals as Prometheus text.
-func (a *API) scrapeCounters(c *call) error {
+func (a *API) scrapeCounters(c call) error {
 	text, truncated, err := a.gather(c)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *API) scrapeCounters(c *call) error {
 
 // gather makes the answer. Few are made at once; how long a client takes to read one does not
 // count, or clients that do not read would keep others from asking.
-func (a *API) gather(c *call) (text []byte, truncated bool, err error) {
+func (a *API) gather(c call) (text []byte, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, a.cfg.Timeout)
 	defer cancel()
 	defer a.scrapes.Add(-1)
@@ -86,7 +86,7 @@ func (a *API) gather(c *call) (text []byte, truncated bool, err error) {
 	return s.text(a.services.Reader.Pipeline(ctx)), s.truncated, nil
 }
 
-func (a *API) scrape(ctx context.Context, c *call) (*scrape, error) {
+func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 	maxStaleness, err := staleness(c.params)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ type totalsRequest struct {
 	Counters texts `json:"counters"`
 }
 
-func (a *API) totals(c *call) (any, error) {
+func (a *API) totals(c call) (any, error) {
 	counters := c.params.All("counter")
 	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
 		return nil, err
@@ -13,7 +13,7 @@ func (a *API) totals(c *call) (any, error) {
 	return a.readTotals(c, counters)
 }
 
-func (a *API) manyTotals(c *call) (any, error) {
+func (a *API) manyTotals(c call) (any, error) {
 	counters := c.body.(*totalsRequest).Counters
 	if err := checkCount("counters", len(counters), MaxBodyCounters); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (a *API) manyTotals(c *call) (any, error) {
 	return a.readTotals(c, counters)
 }
 
-func (a *API) counter(c *call) (any, error) {
+func (a *API) counter(c call) (any, error) {
 	answer, err := a.readTotals(c, []string{c.name()})
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (a *API) counter(c *call) (any, error) {
 	return (*counter)(answer), nil
 }
 
-func (a *API) readTotals(c *call, counters []string) (*totals, error) {
+func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	maxStaleness, err := staleness(c.params)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 // has to act.
 const refusedPause = time.Minute
 
-func (a *API) shards(c *call) (any, error) {
+func (a *API) shards(c call) (any, error) {
 	counter := c.params.Get("counter")
 	if err := countmill.CheckCounter(counter); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (a *API) shards(c *call) (any, error) {
 	return shardsOf(counter, page), nil
 }
 
-func (a *API) verify(c *call) (any, error) {
+func (a *API) verify(c call) (any, error) {
 	limit, err := c.params.Limit(store.MaxSurveyPage, store.MaxSurveyPage)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ type verifyRequest struct {
 	Limit     integer `json:"limit"`
 }
 
-func (a *API) repair(c *call) (_ any, err error) {
+func (a *API) repair(c call) (_ any, err error) {
 	request := c.body.(*verifyRequest)
 	limit := store.MaxSurveyPage
 	if request.Limit.given {
@@ -67,7 +67,7 @@ func (a *API) repair(c *call) (_ any, err error) {
 // anyToken leaves the check to the verifier, whose own format a page token is.
 func anyToken(string) error { return nil }
 
-func (a *API) verifyPage(c *call, prefix, from string, limit int, repair bool) (any, error) {
+func (a *API) verifyPage(c call, prefix, from string, limit int, repair bool) (any, error) {
 	if len(prefix) > countmill.MaxCounterName || !utf8.ValidString(prefix) {
 		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
 	}

@@ -54,7 +54,7 @@ type watcher struct {
 
 // watch streams an event at once and one whenever something has changed. A writer
 // without deadlines is refused: there a slow client could not be dropped.
-func (a *API) watch(c *call) error {
+func (a *API) watch(c call) error {
 	wa, err := a.newWatcher(c)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (a *API) watch(c *call) error {
 }
 
 // newWatcher takes a place, which the caller gives back.
-func (a *API) newWatcher(c *call) (_ *watcher, err error) {
+func (a *API) newWatcher(c call) (_ *watcher, err error) {
 	wa := &watcher{a: a, caller: c.caller(), counters: c.params.All("counter"), w: c.w}
 	if err := checkCount("counter", len(wa.counters), MaxQuery); err != nil {
 		return nil, err
