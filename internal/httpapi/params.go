@@ -50,7 +50,7 @@ func checkCount(field string, n, most int) error {
 	case n == 0:
 		return &countmill.FieldError{Field: field, Problem: "is missing", Limit: fmt.Sprintf("1 to %d", most)}
 	case n > most:
-		return &countmill.FieldError{Field: field, Problem: fmt.Sprintf("stands %d times", n), Limit: fmt.Sprintf("1 to %d", most)}
+		return &countmill.FieldError{Field: field, Problem: fmt.Sprintf("is given %d times", n), Limit: fmt.Sprintf("1 to %d", most)}
 	}
 	return nil
 }

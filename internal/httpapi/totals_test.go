@@ -294,7 +294,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/v1/totals?counter=a&max_staleness=2", "", 400, "max_staleness is not a duration"},
 		{"GET", "/v1/totals?counter=a&max_staleness=-2s", "", 400, "max_staleness is negative"},
 		{"GET", "/v1/totals?counter=a&max_staleness=", "", 400, `"field":"max_staleness"`},
-		{"GET", "/v1/totals?counter=a&max_staleness=1s&max_staleness=2s", "", 400, "stands twice"},
+		{"GET", "/v1/totals?counter=a&max_staleness=1s&max_staleness=2s", "", 400, "is given more than once"},
 		{"GET", "/v1/totals?counter=a&format=hex", "", 400, "number, string"},
 		{"GET", "/v1/totals?counter=%zz", "", 400, `"field":"query"`},
 		{"PUT", "/v1/totals", "", 405, "method"},

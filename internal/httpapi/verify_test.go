@@ -95,7 +95,7 @@ func TestShardsOverHTTP(t *testing.T) {
 	s.want(t, "GET", "/v1/shards?counter=a/b", "", 200, `"exists":true,"shards":2,"counts":[{"shard":0,"count":1},{"shard":1,"count":2},{"shard":2,"count":3,"problem":"beyond"}]}`)
 	s.want(t, "GET", "/v1/shards?counter=nobody", "", 200, `"exists":false,"shards":0,"counts":[]}`)
 	s.want(t, "GET", "/v1/shards", "", 400, "counter is empty")
-	s.want(t, "GET", "/v1/shards?counter=a&counter=b", "", 400, "counter stands twice")
+	s.want(t, "GET", "/v1/shards?counter=a&counter=b", "", 400, "counter is given more than once")
 	odd := onePage{store.ShardPage{At: asOf, Records: map[string]int{"a": 9}, Shards: []store.Shard{
 		{Counter: "a", Overflow: true, Count: 1, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
 	}}}
