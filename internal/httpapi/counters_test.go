@@ -83,6 +83,18 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// The answer says whether the name was known.
+func TestChangesOfAnUnknownName(t *testing.T) {
+	t.Parallel()
+	doc := apitest.Load(t)
+	for _, r := range [][3]string{{"DELETE", "/v1/counters/nobody", ""}, {"POST", "/v1/reset", `{"counter":"nobody"}`}} {
+		f := &fakeAdmin{done: admin.Done{ResetResult: store.ResetResult{At: asOf}}}
+		if rec := change(t, f, doc, r[0], r[1], jsonType, r[2]); rec.Code != 200 || !strings.Contains(rec.Body.String(), `"exists":false}`) {
+			t.Errorf("%s %s: got %d %s, want that it does not exist", r[0], r[1], rec.Code, rec.Body)
+		}
+	}
+}
+
 // What is refused is refused before anything is asked for, and the problem says what to mend.
 func TestRefusedChanges(t *testing.T) {
 	t.Parallel()

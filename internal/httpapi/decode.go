@@ -71,14 +71,14 @@ func (b *body) decode(text []byte, v any) error {
 		}
 		return b.wrong("body", "is not an object")
 	}
-	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)
-	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return b.wrong(cmp.Or(firstOf(syntactic.JSONPointer), "body"), "is given more than once")
-	case ok:
-		return b.wrong("body", fmt.Sprintf("is not JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err))
+	problem := "is not JSON"
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return b.wrong(cmp.Or(firstOf(syntactic.JSONPointer), "body"), "is given more than once")
+		}
+		problem += fmt.Sprintf(" at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
 	}
-	return b.wrong("body", "is not JSON")
+	return b.wrong("body", problem)
 }
 
 func (b *body) wrong(field, problem string) error {
