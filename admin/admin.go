@@ -118,21 +118,29 @@ func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 	return nil
 }
 
+// A Done is the effect of a reset or a delete.
+type Done struct {
+	store.ResetResult
+	// Existed is false for a counter that nobody had incremented, since its delete if there was
+	// one. Its name may be mistyped.
+	Existed bool
+}
+
 // Reset sets the counter's total back to 0, and says what it was. With an id, 1 to 128 bytes,
 // a repeat within the deduplication window changes nothing and returns the same; an empty one is none.
 // Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
 // countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
-func (a *Admin) Reset(ctx context.Context, counter, id string) (store.ResetResult, error) {
+func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
 	key := a.randomID()
 	if id != "" {
 		if err := countmill.CheckID("id", id); err != nil {
-			return store.ResetResult{}, err
+			return Done{}, err
 		}
 		key = wire.ResetID(counter, id)
 	}
 	done, err := a.reset(ctx, store.ResetRequest{ID: key, Counter: counter})
 	if err != nil {
-		return store.ResetResult{}, fmt.Errorf("reset counter %q: %w", counter, err)
+		return Done{}, fmt.Errorf("reset counter %q: %w", counter, err)
 	}
 	a.stats.resets.Add(1)
 	a.log(ctx, "counter reset", counter, done)
@@ -141,17 +149,17 @@ func (a *Admin) Reset(ctx context.Context, counter, id string) (store.ResetResul
 
 // Delete sets the counter's total back to 0 and hides it until it is incremented again.
 // Errors are those of Reset; it may always be repeated.
-func (a *Admin) Delete(ctx context.Context, counter string) (store.ResetResult, error) {
+func (a *Admin) Delete(ctx context.Context, counter string) (Done, error) {
 	done, err := a.reset(ctx, store.ResetRequest{ID: a.randomID(), Counter: counter, Delete: true})
 	if err != nil {
-		return store.ResetResult{}, fmt.Errorf("delete counter %q: %w", counter, err)
+		return Done{}, fmt.Errorf("delete counter %q: %w", counter, err)
 	}
 	a.stats.deletes.Add(1)
 	a.log(ctx, "counter deleted", counter, done)
 	return done, nil
 }
 
-func (a *Admin) log(ctx context.Context, message, counter string, done store.ResetResult) {
+func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, message, slog.String("counter", counter),
 		slog.Int64("removed", done.Removed), slog.Time("as_of", done.At))
 }
@@ -163,9 +171,9 @@ func (a *Admin) randomID() wire.PartID {
 	return id[0]
 }
 
-func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
+func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done Done, err error) {
 	if err := countmill.CheckCounter(r.Counter); err != nil {
-		return store.ResetResult{}, err
+		return Done{}, err
 	}
 	var first time.Time
 	err = a.retry(ctx, func(ctx context.Context) (err error) {
@@ -174,6 +182,7 @@ func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done store.Res
 		if r.Look, err = a.sums.Sum(ctx, r.Counter); err != nil {
 			return undone{err}
 		}
+		done.Existed = done.Existed || exists(&r.Look) // at the first look: a try that was lost may have deleted it
 		// The settings are younger than the look-up, which is not applied when it is old.
 		checked, err := a.store.Check(ctx)
 		if err != nil {
@@ -187,10 +196,16 @@ func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done store.Res
 		}
 		r.At, r.ExpireAt = r.Look.At, checked.Settings.Expiry(r.Look.At, r.Look.At)
 		// Each try has the same id: the marker shows whether an earlier try was applied.
-		done, err = a.store.ResetCounter(ctx, r)
+		done.ResetResult, err = a.store.ResetCounter(ctx, r)
 		return err
 	})
 	return done, err
+}
+
+// exists reports whether a counter exists for readers: a deleted one exists again when it is
+// incremented.
+func exists(look *store.Sum) bool {
+	return look.Exists && (look.DeletedAt.IsZero() || look.Sum != look.Baseline)
 }
 
 // errForgotten ends a reset whose first try may have been applied, and whose marker may be

@@ -128,28 +128,29 @@ func TestResetAndDelete(t *testing.T) {
 	t.Parallel()
 	a, c := newAdmin(t)
 	steps := []struct {
-		add    int64
-		do     func() (store.ResetResult, error)
-		what   string
-		remove int64
-		left   int64
+		add     int64
+		do      func() (admin.Done, error)
+		what    string
+		remove  int64
+		left    int64
+		existed bool
 	}{
-		{5, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "") }, "reset", 5, 0},
-		{0, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "") }, "reset again", 0, 0},
-		{-2, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x", -2, 0},
-		{7, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x again", -2, 7},
-		{1, func() (store.ResetResult, error) { return a.Delete(t.Context(), "a") }, "delete", 8, 0},
-		{0, func() (store.ResetResult, error) { return a.Delete(t.Context(), "a") }, "delete again", 0, 0},
-		{3, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "x") }, "reset x at last", -2, 3},
-		{0, func() (store.ResetResult, error) { return a.Reset(t.Context(), "a", "y") }, "reset y", 3, 0},
+		{5, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset", 5, 0, true},
+		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "") }, "reset again", 0, 0, true},
+		{-2, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x", -2, 0, true},
+		{7, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x again", -2, 7, true},
+		{1, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete", 8, 0, true},
+		{0, func() (admin.Done, error) { return a.Delete(t.Context(), "a") }, "delete again", 0, 0, false},
+		{3, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "x") }, "reset x at last", -2, 3, true},
+		{0, func() (admin.Done, error) { return a.Reset(t.Context(), "a", "y") }, "reset y", 3, 0, true},
 	}
 	for _, step := range steps {
 		if step.add != 0 {
 			c.add(t, "a", step.add)
 		}
 		done, err := step.do()
-		if err != nil || done.Removed != step.remove || done.At.IsZero() {
-			t.Errorf("%s: got %+v, %v, want %d removed", step.what, done, err, step.remove)
+		if err != nil || done.Removed != step.remove || done.At.IsZero() || done.Existed != step.existed {
+			t.Errorf("%s: got %+v, %v, want %d removed, existed: %t", step.what, done, err, step.remove, step.existed)
 		}
 		if got := c.total(t, "a"); got != step.left {
 			t.Errorf("%s: leaves %d, want %d", step.what, got, step.left)
@@ -158,7 +159,7 @@ func TestResetAndDelete(t *testing.T) {
 	if got, want := a.Stats(), (admin.Stats{Resets: 6, Deletes: 2}); got != want {
 		t.Errorf("stats: got %+v, want %+v", got, want)
 	}
-	if done, err := a.Delete(t.Context(), "nobody's"); done.Removed != 0 || err != nil {
+	if done, err := a.Delete(t.Context(), "nobody's"); done.Removed != 0 || done.Existed || err != nil {
 		t.Errorf("delete of no counter: got %+v, %v", done, err)
 	}
 	for id, wrong := range map[string]string{
@@ -222,6 +223,19 @@ func TestResetIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A delete whose answer was lost finds no counter at its second try. It existed all the same.
+func TestADeleteThatIsTriedAgainSaysThatItExisted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAdmin(t)
+		c.add(t, "a", 5)
+		c.On(fakestore.Reset, fakestore.Script(fakestore.UnknownApplied))
+		if done, err := a.Delete(t.Context(), "a"); err != nil || !done.Existed || done.Removed != 5 {
+			t.Errorf("got %+v, %v, want 5 removed of a counter that existed", done, err)
+		}
+	})
 }
 
 // Resets that meet look again, and all of them end. Together they remove every increment

@@ -1,7 +1,8 @@
-// Package admin looks after counters: it raises their number of shards, sets their totals
-// back to 0, and deletes them.
+// Package admin looks after a store. An [Admin] grows counters (gives them more shards), sets
+// their totals back to 0, and deletes them. [DeadLetters] shows dead letters, replays and discards
+// them. A [Verifier] finds stored data that is wrong, and repairs some of it.
 //
-//	      Raise           Reset, Delete
+//	      Grow            Reset, Delete
 //	        |                   |
 //	        |      look up: record and shards at one moment t
 //	        |                   |

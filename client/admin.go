@@ -17,6 +17,8 @@ type Removed struct {
 	// AsOf is the moment: every commit until then was subtracted, by this reset or an earlier
 	// one.
 	AsOf time.Time `json:"as_of"`
+	// Exists is false for a counter that nobody had incremented. Its name may be mistyped.
+	Exists bool `json:"exists"`
 }
 
 // Grow gives the counter that many shards, 1 to 999. It never takes shards away. It may be

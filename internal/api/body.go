@@ -160,7 +160,7 @@ func ContentType(r *http.Request, accepted ...string) (string, error) {
 	if len(values) != 1 {
 		problem := "Content-Type is missing"
 		if len(values) > 1 {
-			problem = "Content-Type stands twice"
+			problem = "Content-Type is given more than once"
 		}
 		return "", unsupported("Content-Type", problem, list).with("Accept", list)
 	}

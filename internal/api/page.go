@@ -46,7 +46,7 @@ func ParsePageToken(token string, check func(after string) error) (string, error
 	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	after, ok := strings.CutPrefix(string(text), tokenVersion)
 	if err != nil || !ok || after == "" || check(after) != nil {
-		return "", &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave", Limit: "the next_page_token of the page before"}
+		return "", &countmill.FieldError{Field: "page_token", Problem: "is not a page token of this endpoint", Limit: "the next_page_token of the page before"}
 	}
 	return after, nil
 }

@@ -72,7 +72,7 @@ func Query(r *http.Request, single, multiple []string) (Params, error) {
 		case !slices.Contains(single, param.Name):
 			return nil, unknownParameter(param.Name, slices.Concat(single, multiple))
 		case params.Has(param.Name):
-			return nil, &countmill.FieldError{Field: param.Name, Problem: "stands twice", Limit: "once"}
+			return nil, &countmill.FieldError{Field: param.Name, Problem: "is given more than once", Limit: "once"}
 		}
 		params = append(params, param)
 	}

@@ -40,7 +40,7 @@ func TestQueryRefuses(t *testing.T) {
 		{"max_stalenes=2s", "max_stalenes", "is not a parameter", "counter, format, max_staleness"},
 		{"Format=string", "Format", "is not a parameter", "counter, format, max_staleness"},
 		{"=x", "", "is not a parameter", "counter, format, max_staleness"},
-		{"format=a&format=a", "format", "stands twice", "once"},
+		{"format=a&format=a", "format", "is given more than once", "once"},
 		{"format=%zz", "query", "is not well formed", ""},
 		{"counter=a;format=b", "query", "is not well formed", ""},
 		{"counter=a&format=%zz&format=a&format=a", "query", "is not well formed", ""}, // the first thing that is wrong

@@ -2,9 +2,7 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -66,20 +64,4 @@ func encode(body *bytes.Buffer, v any) {
 	if err := enc.Encode(v); err != nil {
 		panic(err) // a value that can never be JSON; Recover logs it and answers
 	}
-}
-
-// Answer makes a handler of a function that returns what to answer with: 200, or the problem
-// that its error is. The context of its request ends after that time; log gets what clients
-// are not told.
-func Answer(timeout time.Duration, log *slog.Logger, f func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), timeout)
-		defer cancel()
-		v, err := f(w, r.WithContext(ctx))
-		if err != nil {
-			WriteError(w, r, log, err)
-			return
-		}
-		WriteJSON(w, http.StatusOK, v)
-	})
 }

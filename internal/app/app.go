@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
@@ -39,12 +39,9 @@ type App struct {
 	tokens   *access.Tokens // nil: anybody may call
 	refused  api.Refusals
 	metrics  *metrics
-	ingest   *gate
+	http     *httpapi.API
 	stopping atomic.Bool
 	ran      atomic.Bool
-
-	// endStreams ends those requests whose answers have no end.
-	endStreams func()
 
 	// aggregating is closed when the aggregator has ended, with its error in
 	// aggregatorErr.
@@ -72,8 +69,7 @@ func New(cfg Config) (*App, error) {
 // newApp lets tests bring backends that fail or are shared.
 func newApp(cfg Config, open func(Config) (*backends, error)) (*App, error) {
 	cfg = cfg.withDefaults().resolve()
-	a := &App{cfg: cfg, log: cfg.Logger, aggregating: make(chan struct{}), endStreams: func() {}}
-	a.ingest = newGate(a.refuseStopping)
+	a := &App{cfg: cfg, log: cfg.Logger, aggregating: make(chan struct{})}
 	if err := a.open(open); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -107,13 +103,12 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 		return err
 	}
 	a.metrics.collect(a)
-	routes, err := a.routes()
-	if err != nil {
+	if a.http, err = a.newHTTP(); err != nil {
 		return err
 	}
-	h, err := a.guardPages(routes)
+	h, err := api.GuardPages(a.routes(), api.PagesConfig{Origins: a.cfg.CORSOrigins, OnlyLocal: a.tokens == nil && !a.cfg.Insecure, Log: a.log})
 	if err != nil {
-		return err
+		return fmt.Errorf("--cors-origin: %w", err)
 	}
 	a.server, err = newServer(h, a.cfg)
 	return err
@@ -148,7 +143,9 @@ func (a *App) Close() error {
 	if a.ran.Swap(true) {
 		return nil
 	}
-	a.endStreams()
+	if a.http != nil {
+		a.http.CloseStreams()
+	}
 	var errs []error
 	if a.listener != nil {
 		errs = append(errs, a.listener.Close())
@@ -256,10 +253,4 @@ func (a *App) startIntake(ctx context.Context) {
 			a.log.LogAttrs(ctx, slog.LevelError, "messages that the bus gives up are not taken in any more", slog.Any("err", err))
 		}
 	})
-}
-
-// refuseStopping answers what comes after the signal.
-func (a *App) refuseStopping(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Connection", "close")
-	api.WriteError(w, r, a.log, errStopping)
 }

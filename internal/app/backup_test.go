@@ -117,9 +117,10 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	}
 	unset := start(t, t.TempDir())
 	check(unset, `{"dir":"/copy"}`, 501, "--backup-root DIR or COUNTMILL_BACKUP_ROOT")
-	check(r, `{"dir":""}`, 400, "names no directory")
-	check(r, `{"directory":"/tmp"}`, 400, "names no directory")
-	check(r, ``, 400, "names no directory")
+	check(r, `{"dir":""}`, 400, "dir is empty")
+	check(r, `{"directory":"/tmp"}`, 400, "directory is not a field")
+	check(r, `{}`, 400, "dir is missing")
+	check(r, ``, 400, "body is not JSON")
 	for err, want := range map[error]struct {
 		status int
 		says   string

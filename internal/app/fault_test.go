@@ -99,9 +99,7 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 		return r.metric(t, "countmill_messages_in_flight") == 8 && r.metric(t, "countmill_open_entries") > 0
 	})
 	r.poll(t, "all requests inside", func() bool { // one that comes later is rightly told that it was not counted
-		r.ingest.mu.Lock()
-		defer r.ingest.mu.Unlock()
-		return r.ingest.inside == sent
+		return r.http.Sending() == sent
 	})
 	f.broken.Store(true)
 	close(f.gate)

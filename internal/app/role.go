@@ -22,11 +22,19 @@ func (r Roles) String() string {
 	if r == Up {
 		return "up"
 	}
+	return strings.Join(r.Names(), "+")
+}
+
+// Names are the names of the roles.
+func (r Roles) Names() []string {
 	var names []string
-	for role, name := range map[Roles]string{Publisher: "publisher", Aggregator: "aggregator", Reader: "reader"} {
-		if r.Has(role) {
-			names = append(names, name)
+	for _, role := range []struct {
+		role Roles
+		name string
+	}{{Publisher, "publisher"}, {Aggregator, "aggregator"}, {Reader, "reader"}} {
+		if r.Has(role.role) {
+			names = append(names, role.name)
 		}
 	}
-	return strings.Join(names, "+")
+	return names
 }

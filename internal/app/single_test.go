@@ -133,9 +133,17 @@ func TestSingleRolesTogether(t *testing.T) {
 	if got := roles[Aggregator].metric(t, "countmill_entities_written_total"); got < 3 {
 		t.Errorf("the aggregator wrote %v entities, want a record, a marker and a shard", got)
 	}
-	for role, path := range map[Roles]string{Publisher: "/v1/totals?counter=a", Aggregator: "/v1/increments", Reader: "/v1/increments"} {
-		if status, text := roles[role].call(t, "GET", path, ""); status != 404 || !strings.Contains(text, "not-found") {
-			t.Errorf("%s: GET %s: got %d %s, want 404", role, path, status, text)
+	for role, tc := range map[Roles]struct{ method, path, says string }{
+		Publisher:  {"GET", "/v1/totals?counter=a", "this process runs the role publisher; GET /v1/totals is served by the role reader"},
+		Aggregator: {"POST", "/v1/increments", "this process runs the role aggregator; POST /v1/increments is served by the role publisher"},
+		Reader:     {"POST", "/v1/increments", "this process runs the role reader; POST /v1/increments is served by the role publisher"},
+	} {
+		status, text := roles[role].call(t, tc.method, tc.path, `{"counter":"a"}`)
+		if status != 404 || !strings.Contains(text, ":not-found") || !strings.Contains(text, tc.says) {
+			t.Errorf("%s: %s %s: got %d %s, want 404 and %s", role, tc.method, tc.path, status, text, tc.says)
 		}
+	}
+	if status, text := roles[Publisher].call(t, "GET", "/v1/dead-letters", ""); status != 404 || !strings.Contains(text, "served by the role reader or aggregator") {
+		t.Errorf("publisher: got %d %s", status, text)
 	}
 }

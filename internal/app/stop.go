@@ -56,7 +56,7 @@ func (a *App) stop() error {
 // stopIngest does not fail: what is still inside, such as a body that trickles in, is
 // refused by the publisher, which is closed next.
 func (a *App) stopIngest(ctx context.Context) error {
-	if left := a.ingest.shut(ctx); left > 0 {
+	if left := a.http.StopIncrements(ctx); left > 0 {
 		a.log.LogAttrs(ctx, slog.LevelWarn, "requests for increments were not done in time", slog.Int("requests", left))
 	}
 	return nil
@@ -90,7 +90,7 @@ func (a *App) drainAggregator(ctx context.Context) error {
 
 // stopServer does not fail either: nothing that was accepted depends on it.
 func (a *App) stopServer(ctx context.Context) error {
-	a.endStreams()
+	a.http.CloseStreams()
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut", slog.Any("err", err))
 	}

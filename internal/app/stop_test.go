@@ -51,9 +51,7 @@ func TestStopWaitsForRequestsInside(t *testing.T) {
 	}()
 	io.WriteString(rest, `{"counter":`)
 	r.poll(t, "inside", func() bool {
-		r.ingest.mu.Lock()
-		defer r.ingest.mu.Unlock()
-		return r.ingest.inside == 1
+		return r.http.Sending() == 1
 	})
 	r.cancel()
 	r.poll(t, "refusing others", func() bool {

@@ -2,32 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/verify"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
-
-// A surveyed store answers a page token that it cannot read as an error of the request.
-type surveyed struct{ store.Survey }
-
-func (s surveyed) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
-	page, err := s.Survey.ShardPage(ctx, prefix, from, limit)
-	if from != "" && errors.Is(err, store.ErrRefused) {
-		err = &countmill.FieldError{Field: "page_token", Problem: "is not one that this call gave: " + err.Error(), Limit: "the next_page_token of the page before, with the same prefix"}
-	}
-	return page, err
-}
-
-// A recorder raises records as an aggregator does.
-type recorder struct{ store store.Records }
-
-func (r recorder) Grow(ctx context.Context, counter string, shards int) error {
-	return forbidden(r.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}}))
-}
 
 // A droppable cache forgets what it is told to.
 type droppable interface {
@@ -52,11 +32,11 @@ func (p past) Counters(ctx context.Context, prefix, after string, limit int) ([]
 	return names, err
 }
 
-func (p past) Cached(ctx context.Context, counters []string) ([]verify.Cached, error) {
+func (p past) Cached(ctx context.Context, counters []string) ([]admin.Cached, error) {
 	found, err := p.cache.Get(ctx, counters)
-	cached := make([]verify.Cached, len(found))
+	cached := make([]admin.Cached, len(found))
 	for i, c := range found {
-		cached[i] = verify.Cached{Counter: c.Counter, Total: c.Total, AsOf: c.AsOf}
+		cached[i] = admin.Cached{Counter: c.Counter, Total: c.Total, AsOf: c.AsOf}
 	}
 	return cached, err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // wrappers are the functions that only add text to an error.
-var wrappers = []string{"away", "atIndex"}
+var wrappers = []string{"away", "unavailable", "atIndex"}
 
 // onlyErrors reports whether the statements between two places only make or return an error.
 func onlyErrors(fn *ast.FuncDecl, from, to token.Pos) bool {

@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/publisher/ingest"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // ServeHTTP serves the handlers with which countmill's HTTP is compared, until ctx ends. Kind "bare" is
-// a handler that reads the body and answers. "decode" is countmill's ingest, which checks everything
+// a handler that reads the body and answers. "decode" is countmill's HTTP API, which checks everything
 // and drops it. "total" answers each request for a total with the same bytes. /seen returns how many
 // increments, or requests, were answered.
 func ServeHTTP(ctx context.Context, kind, addr string) error {
@@ -31,7 +32,13 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 			_, _ = io.WriteString(w, "{\"accepted\":1}\n")
 		})
 	case "decode":
-		mux.Handle("POST /v1/increments", ingest.New(nowhere{&seen}, ingest.Config{}))
+		decode, err := httpapi.New(httpapi.Services{Sender: nowhere{&seen}}, httpapi.Config{})
+		if err != nil {
+			return err
+		}
+		router := api.NewRouter(nil)
+		decode.Register(router)
+		mux.Handle("POST /v1/increments", router)
 	case "total":
 		mux.HandleFunc("GET /v1/totals", func(w http.ResponseWriter, _ *http.Request) {
 			seen.Add(1)

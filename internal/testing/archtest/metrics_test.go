@@ -98,7 +98,7 @@ func metrics(t *testing.T) map[string][]metric {
 				continue
 			}
 			section := f.Name.Name
-			if strings.Contains(s.name, "query") {
+			if strings.Contains(s.name, "httpapi/scrape") {
 				section = "counterMetrics"
 			}
 			for _, m := range metricsOf(f) {
@@ -245,7 +245,7 @@ func metricLiterals(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, s := range metricSources(t) {
-		if !strings.HasPrefix(s.name, "internal/") && !strings.HasPrefix(s.name, "reader/query") {
+		if !strings.HasPrefix(s.name, "internal/") {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cespare/xxhash/v2"
+
 	"github.com/countmill/countmill"
 )
 

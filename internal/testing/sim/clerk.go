@@ -5,8 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/countmill/countmill/admin/letters"
-	"github.com/countmill/countmill/internal/morgue"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 )
@@ -56,31 +55,39 @@ func (d personStore) Check(ctx context.Context) (checked store.Checked, err erro
 
 // A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
 type clerk struct {
-	morgue.Morgue
+	personStore
 	settings store.Settings
-	found    letters.Letter
+	found    store.DeadLetter
 }
+
+var _ admin.DeadLetterStore = (*clerk)(nil)
 
 var errMaybeTwice = errors.New("sim: it may count twice")
 
-func (c *clerk) Find(ctx context.Context, keys []string) ([]letters.Letter, error) {
-	found, err := c.Morgue.Find(ctx, keys)
+// GetDeadLetters notes the dead letter that it finds.
+func (c *clerk) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
+	found, err := c.personStore.GetDeadLetters(ctx, keys)
 	if len(found) > 0 {
-		c.found = found[0]
+		if _, asked := store.ReplayOf(found[0].Key); !asked {
+			c.found = found[0]
+		}
 	}
 	return found, err
 }
 
-func (c *clerk) Settings(ctx context.Context) (_ store.Settings, err error) {
-	c.settings, err = c.Morgue.Settings(ctx)
-	return c.settings, err
+// Check notes the settings.
+func (c *clerk) Check(ctx context.Context) (checked store.Checked, err error) {
+	checked, err = c.personStore.Check(ctx)
+	c.settings = checked.Settings
+	return checked, err
 }
 
-func (c *clerk) Ask(ctx context.Context, l letters.Letter) error {
+// PutDeadLetters asks for a replay.
+func (c *clerk) PutDeadLetters(ctx context.Context, requests []store.DeadLetter) error {
 	if c.settings.Refuses(c.found.Time) {
 		return errMaybeTwice
 	}
-	return c.Morgue.Ask(ctx, l)
+	return c.personStore.PutDeadLetters(ctx, requests)
 }
 
 // The kinds of ops of a person who looks after letters.
@@ -107,10 +114,10 @@ func (opr *operator) lookAfter(kind string) bool {
 		s.discarded = s.discarded || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: personStore{&simStore{opr.db, p, nil}}}}
-	l := letters.New(c, letters.Config{Env: &sysenv.Env{Wall: p.wall}})
+	c := &clerk{personStore: personStore{&simStore{opr.db, p, nil}}}
+	l := admin.NewDeadLetters(c, admin.DeadLettersConfig{Env: &sysenv.Env{Wall: p.wall}})
 	opr.ask(o, p, func(ctx context.Context) error {
-		var done []letters.Outcome
+		var done []admin.DeadLetterOutcome
 		var err error
 		if kind == discardOp {
 			done, err = l.Discard(ctx, []string{d.Key})
@@ -131,7 +138,7 @@ func (opr *operator) finishLetter(o *op) {
 	case o.err != nil || o.p.dead:
 	case o.became.Twice:
 		opr.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
-	case o.became.Result == letters.Discarded:
+	case o.became.Result == admin.ResultDiscarded:
 		opr.oracles.forbid(&o.letter)
 	}
 }

@@ -48,8 +48,9 @@ func (opr *operator) operate() {
 	default:
 		o := opr.newOp("delete", opr.oracles.totals.checkChange)
 		o.names = []string{counter}
-		opr.ask(o, p, func(ctx context.Context) (err error) {
-			o.done, err = p.adm.Delete(ctx, counter)
+		opr.ask(o, p, func(ctx context.Context) error {
+			done, err := p.adm.Delete(ctx, counter)
+			o.done = done.ResetResult
 			return err
 		})
 	}
@@ -92,8 +93,9 @@ func (opr *operator) resetLast() bool {
 func (opr *operator) askReset(p *proc, counter, id string) *op {
 	o := opr.newOp("reset", opr.oracles.totals.checkChange)
 	o.names, o.id = []string{counter}, id
-	opr.ask(o, p, func(ctx context.Context) (err error) {
-		o.done, err = p.adm.Reset(ctx, counter, o.id)
+	opr.ask(o, p, func(ctx context.Context) error {
+		done, err := p.adm.Reset(ctx, counter, o.id)
+		o.done = done.ResetResult
 		return err
 	})
 	return o

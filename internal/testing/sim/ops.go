@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin/letters"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -58,7 +58,7 @@ type op struct {
 	id        string         // of a reset
 	done      store.ResetResult
 	letter    store.DeadLetter // that a person looks after
-	became    letters.Outcome
+	became    admin.DeadLetterOutcome
 }
 
 func (cl *callers) newOp(kind string, finish func(*op)) *op {

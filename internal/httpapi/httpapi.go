@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
+)
+
+// Services are the things that routes call. A route whose service is nil answers 404 and names
+// the role that has the route.
+type Services struct {
+	Sender      Sender             // of role publisher
+	Reader      Reader             // of role reader
+	Admin       Admin              // of role reader
+	DeadLetters *admin.DeadLetters // of each role with a store
+	Verifier    *admin.Verifier    // of each role with a store
+
+	// Ready returns why the process cannot do its work, or what it does without. Nil: it
+	// always can.
+	Ready func(ctx context.Context) (degraded string, err error)
+
+	// Backup copies the store to a directory below its backup root, and returns the directory.
+	// Nil: the store cannot be copied.
+	Backup func(ctx context.Context, to string) (dir string, err error)
+
+	// Metrics are those of the process. Nil: there are none.
+	Metrics http.Handler
+}
+
+// A Reader gives totals. *reader.Reader is one; its methods have the promises.
+type Reader interface {
+	Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error)
+	List(ctx context.Context, prefix, after string, limit int) (reader.Page, error)
+	Pipeline(ctx context.Context) reader.Pipeline
+}
+
+// An Admin looks after counters. *admin.Admin is one; its methods have the promises.
+type Admin interface {
+	Grow(ctx context.Context, counter string, shards int) error
+	Reset(ctx context.Context, counter, id string) (admin.Done, error)
+	Delete(ctx context.Context, counter string) (admin.Done, error)
+}
+
+// Config bounds requests. Its zero value works.
+type Config struct {
+	// Roles are the names of the roles that this process runs. A request for another role's
+	// path is told them.
+	Roles []string
+
+	// Increments bounds POST /v1/increments.
+	Increments IncrementsConfig
+
+	// Timeout bounds the reads of one request. Default 30s.
+	Timeout time.Duration
+
+	// MaxPending bounds the bodies held at once, in bytes over 4 KiB each: a request that
+	// would exceed it is refused with 429. Bodies of increments have a bound of their own, so
+	// that a backlog of them refuses no reads. One caller has at most eight ninths of it, and
+	// less beside others. Never below the 8 MiB of one. Default 64 MiB.
+	MaxPending int
+
+	// MaxWatchers is how many watchers are served at once. Default 1000.
+	MaxWatchers int
+
+	// KeepAlive is the longest silence that a watcher gets. Default 15s.
+	KeepAlive time.Duration
+
+	// WriteTimeout is how long a watcher may take to read an event before it is
+	// dropped. Default 10s.
+	WriteTimeout time.Duration
+
+	// KnownCallers is set where callers have tokens: others are not told why the process is
+	// not ready.
+	KnownCallers bool
+
+	// Logger gets what clients are not told. Default: discarded.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MaxPending = cmp.Or(c.MaxPending, 64<<20)
+	c.MaxWatchers = cmp.Or(c.MaxWatchers, 1000)
+	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Increments = c.Increments.withDefaults()
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	for _, v := range []struct {
+		name string
+		bad  bool
+		val  any
+	}{
+		{"Timeout", c.Timeout < 0, c.Timeout}, {"MaxPending", c.MaxPending < 0, c.MaxPending},
+		{"MaxWatchers", c.MaxWatchers < 0, c.MaxWatchers}, {"KeepAlive", c.KeepAlive < 0, c.KeepAlive},
+		{"WriteTimeout", c.WriteTimeout < 0, c.WriteTimeout},
+	} {
+		if v.bad {
+			errs = append(errs, fmt.Errorf("%s must not be negative, got %v", v.name, v.val))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// An API answers requests with services.
+type API struct {
+	services Services
+	cfg      Config
+
+	buffers sync.Pool // of *[pooled]byte: small bodies
+	sending *budget   // of bodies of increments
+	asking  *budget   // of all other bodies
+
+	gate  *gate // before POST /v1/increments
+	queue queue // of increments
+
+	watchers atomic.Int64
+	scrapes  atomic.Int64
+	unread   atomic.Int64    // bytes of metrics that clients have not read
+	closing  context.Context // ends all watchers
+	close    context.CancelFunc
+}
+
+// New returns the API of what s holds. The error reports all that is wrong with the config.
+func New(s Services, cfg Config) (*API, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("httpapi: %w", err)
+	}
+	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate()}
+	in := a.cfg.Increments
+	a.sending, a.asking = newBudget(in.MaxPending, in.MaxBody), newBudget(a.cfg.MaxPending, api.MaxBody)
+	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus
+	a.buffers.New = func() any { return new([pooled]byte) }
+	a.closing, a.close = context.WithCancel(context.Background())
+	return a, nil
+}
+
+// CloseStreams ends all watchers and refuses new ones. Other requests are still answered. It
+// does not wait. A server that is shut down must call it, because nothing else ends streams.
+func (a *API) CloseStreams() { a.close() }
+
+// StopIncrements refuses requests for increments from now on, waits until those that are being
+// served are done or ctx ends, and returns how many are left. Call it once.
+func (a *API) StopIncrements(ctx context.Context) (left int) { return a.gate.shut(ctx) }
+
+// Sending is how many requests for increments are being served.
+func (a *API) Sending() int { return a.gate.count() }
+
+// Watchers is how many there are.
+func (a *API) Watchers() int { return int(a.watchers.Load()) }

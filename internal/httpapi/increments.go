@@ -1,0 +1,277 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/wire"
+)
+
+// The accepted types of a body.
+const (
+	typeJSON   = "application/json"
+	typeNDJSON = "application/x-ndjson"
+)
+
+// keyHeader names a request for its repeats.
+const keyHeader = "Idempotency-Key"
+
+// A Sender puts increments on the bus. Concurrent calls are allowed. After nil, all increments
+// are durable. Errors match the sentinels of package countmill. After an error that matches
+// ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed, none of the increments was
+// or will be counted. An error that matches ErrIDsReused names the increments that were not
+// counted; all others were. A *countmill.FieldError has the Index in incs.
+type Sender interface {
+	Publish(ctx context.Context, incs ...countmill.Increment) error
+
+	// PublishKeyed sends increments that a caller may send again under the same key.
+	PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error
+}
+
+// IncrementsConfig bounds POST /v1/increments. Its zero value works; values below zero are as
+// good as zero.
+type IncrementsConfig struct {
+	// Timeout is how long the bus may take to have a request's increments. Default 10s.
+	Timeout time.Duration
+
+	// BodyTimeout is how long a request's body may take to arrive. Default 30s.
+	BodyTimeout time.Duration
+
+	// DedupWindowFunc says how old the time of an increment may be, as the publisher's does.
+	// Default countmill.DefaultDedupWindow, always.
+	DedupWindowFunc func() time.Duration
+
+	// MaxBody is the most bytes of a body. Default 8 MiB.
+	MaxBody int
+
+	// MaxPending bounds what requests hold while they are read and sent, in bytes of
+	// bodies over 4 KiB: what would go over it is refused with 429. With the increments
+	// decoded from them, bodies need up to six times their size. One caller has at most eight
+	// ninths of it, and less beside others. Never below the need of one body. Default 64 MiB.
+	MaxPending int
+
+	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
+	// speed: after a longer estimate, or after twice that wait, the answer is 429. The Sender
+	// has at most a tenth of MaxWait of work; callers take turns with the rest. Default a
+	// quarter of Timeout.
+	MaxWait time.Duration
+
+	// MaxSending bounds the increments that the Sender has at once, so that it refuses none. It
+	// may have a quarter more, and one request. Default 600,000, which suits the defaults of
+	// publisher.Config.
+	MaxSending int
+
+	// Bus is how long the Sender takes for a single increment: its linger, and a bus on
+	// another machine. Default 0.
+	Bus time.Duration
+
+	// Admit is asked before a body is read. Its error is the answer. Default admits all.
+	Admit func() error
+}
+
+func (c IncrementsConfig) withDefaults() IncrementsConfig {
+	c.Timeout = positiveOr(c.Timeout, 10*time.Second)
+	c.BodyTimeout = positiveOr(c.BodyTimeout, 30*time.Second)
+	if c.DedupWindowFunc == nil {
+		c.DedupWindowFunc = func() time.Duration { return countmill.DefaultDedupWindow }
+	}
+	c.MaxBody = positiveOr(c.MaxBody, api.MaxBody)
+	c.MaxPending = positiveOr(c.MaxPending, 64<<20)
+	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
+	c.MaxSending = positiveOr(c.MaxSending, 600_000)
+	c.Bus = max(c.Bus, 0)
+	if c.Admit == nil {
+		c.Admit = func() error { return nil }
+	}
+	return c
+}
+
+func positiveOr[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// increments answers POST /v1/increments. When the client goes away, its context ends the work
+// that is under way; the outcome is then unknown, as after any time-out.
+func (a *API) increments(c call) error {
+	if !a.gate.enter() {
+		c.w.Header().Set("Connection", "close")
+		return errStopping
+	}
+	defer a.gate.leave()
+	n, err := a.accept(c.w, c.r)
+	if err == nil {
+		api.WriteJSON(c.w, http.StatusAccepted, accepted(n))
+	}
+	return err
+}
+
+// accepted is the answer {"accepted": n}.
+type accepted int
+
+// AppendJSON makes it an api.Appender.
+func (n accepted) AppendJSON(b []byte) []byte {
+	b = append(b, `{"accepted":`...)
+	return append(strconv.AppendInt(b, int64(n), 10), '}')
+}
+
+// accept returns how many increments of the request are durable: all of them.
+func (a *API) accept(w http.ResponseWriter, r *http.Request) (int, error) {
+	contentType, err := api.ContentType(r, typeJSON, typeNDJSON)
+	if err != nil {
+		return 0, err
+	}
+	key, keyed, err := idempotencyKey(r)
+	if err != nil {
+		return 0, err
+	}
+	form := wire.JSON
+	if contentType == typeNDJSON {
+		form = wire.NDJSON
+	}
+	// Before the times in its body are compared with the clock, and called wrong.
+	if err := sysenv.CheckClock(time.Now()); err != nil {
+		return 0, err
+	}
+	q := &incoming{caller: access.From(r.Context()), form: form, key: key, keyed: keyed}
+	q.hold.caller = cmp.Or(q.caller.Name, r.RemoteAddr)
+	if err := a.admit(q, r.ContentLength); err != nil {
+		return 0, err
+	}
+	defer a.sending.release(&q.hold)
+	if err := a.readIncrements(w, r, q); err != nil {
+		return 0, err
+	}
+	if err := checkCounters(q.caller, q.incs, form); err != nil {
+		return 0, err
+	}
+	return len(q.incs), place(a.send(r.Context(), q), form, len(q.incs))
+}
+
+// An incoming is a request as far as it was read.
+type incoming struct {
+	caller access.Caller
+	hold   hold
+	form   wire.Form
+	key    string
+	keyed  bool
+
+	incs  []countmill.Increment
+	bytes int // of the body
+}
+
+// admit refuses a request before its body costs anything: a process that is offered far more
+// than it takes must not spend itself on refusals. It reads small bodies and bodies of unknown
+// length first: their callers may pass the lines.
+func (a *API) admit(q *incoming, length int64) error {
+	if err := a.cfg.Increments.Admit(); err != nil {
+		return err
+	}
+	if err := q.caller.Open(); err != nil {
+		return err
+	}
+	if length <= pooled || length > int64(a.cfg.Increments.MaxBody) {
+		return nil
+	}
+	if err := a.queue.full(q.hold.caller, cost(1, int(length)), time.Now()); err != nil {
+		return err
+	}
+	return a.sending.fits(q.hold.caller, int(length)-pooled)
+}
+
+// send waits until the bus has the increments, if that will be soon.
+func (a *API) send(ctx context.Context, q *incoming) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Increments.Timeout)
+	defer cancel()
+	t, err := a.queue.enter(ctx, q.hold.caller, cost(len(q.incs), q.bytes), time.Now())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		a.queue.leave(t, err == nil || errors.Is(err, countmill.ErrIDsReused), time.Now())
+	}()
+	if err := q.caller.Charge(q.incs, q.bytes); err != nil {
+		return err
+	}
+	if q.keyed {
+		return a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
+	}
+	return a.services.Sender.Publish(ctx, q.incs...)
+}
+
+// idempotencyKey returns the request's key, if it has one.
+func idempotencyKey(r *http.Request) (key string, keyed bool, err error) {
+	values := r.Header[keyHeader]
+	switch len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, countmill.CheckID(keyHeader, values[0])
+	}
+	return "", false, &countmill.FieldError{Field: keyHeader, Problem: "is given " + strconv.Itoa(len(values)) + " times", Limit: "once"}
+}
+
+// readIncrements reads the increments of the body. The body itself is not kept.
+func (a *API) readIncrements(w http.ResponseWriter, r *http.Request, q *incoming) error {
+	small := a.buffers.Get().(*[pooled]byte)
+	defer a.buffers.Put(small)
+	body := api.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.sending.reserve(&q.hold, n) }}
+	buf, err := body.Read(w, r, small[:])
+	if err != nil {
+		return err
+	}
+	q.bytes = len(buf)
+	q.incs, err = wire.DecodeJSON(buf, q.form, time.Now(), a.cfg.Increments.DedupWindowFunc())
+	return err
+}
+
+// place turns the Index of the sender's error into the place in the request: in NDJSON
+// line n holds increment n-1, and a single object has no place.
+func place(err error, form wire.Form, n int) error {
+	ferr, ok := errors.AsType[*countmill.FieldError](err)
+	if !ok || ferr.Index == nil || errors.Is(err, countmill.ErrOutcomeUnknown) {
+		return err
+	}
+	placed := *ferr
+	switch {
+	case form == wire.NDJSON:
+		line := *ferr.Index + 1
+		placed.Index, placed.Line = nil, &line
+	case n == 1:
+		placed.Index = nil
+	}
+	return &placed
+}
+
+// checkCounters refuses a request that holds a counter which is not the caller's, and
+// says where it stands.
+func checkCounters(caller access.Caller, incs []countmill.Increment, form wire.Form) error {
+	if !caller.Limited() {
+		return nil
+	}
+	for i, inc := range incs {
+		err := caller.Check(inc.Counter)
+		outside, ok := errors.AsType[*access.OutsideError](err)
+		switch {
+		case err == nil:
+			continue
+		case ok && form == wire.NDJSON:
+			line := i + 1
+			outside.Line = &line
+		case ok && len(incs) > 1:
+			outside.Index = &i
+		}
+		return err
+	}
+	return nil
+}

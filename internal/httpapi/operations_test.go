@@ -1,0 +1,131 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/store"
+)
+
+// ask is a surface of services.
+func ask(t *testing.T, s httpapi.Services, cfg httpapi.Config) surface {
+	t.Helper()
+	return surface{serve(t, s, cfg), apitest.Load(t)}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	var degraded string
+	var err error
+	s := httpapi.Services{Ready: func(context.Context) (string, error) { return degraded, err }}
+	known, open := ask(t, s, httpapi.Config{KnownCallers: true}), ask(t, s, httpapi.Config{})
+	known.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
+	known.want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
+	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "GET", "/readyz?verbose", "", 200, `{"status":"ready"}`)
+	degraded = "store: 10.0.0.7 is slow"
+	known.want(t, "GET", "/readyz", "", 200, `"degraded","reason":"store: ask with a token for the reason"`)
+	open.want(t, "GET", "/readyz", "", 200, `"degraded","reason":"store: 10.0.0.7 is slow"`)
+	err = errors.New("bus: 10.0.0.8 is away")
+	known.want(t, "GET", "/readyz", "", 503, `"detail":"bus: ask with a token for the reason"`)
+	open.want(t, "GET", "/readyz", "", 503, `"detail":"bus: 10.0.0.8 is away"`)
+	open.want(t, "GET", "/openapi.json", "", 200, `"openapi": "3.1.0"`)
+}
+
+func TestMetricsOfTheProcess(t *testing.T) {
+	t.Parallel()
+	a := serve(t, httpapi.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, httpapi.Config{})
+	rec := httptest.NewRecorder()
+	a.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics?collect=go", nil))
+	if rec.Code != 200 || rec.Body.String() != "up 1" {
+		t.Errorf("got %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	const path = "/v1/backup"
+	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "POST", path, `{"dir":"a"}`, 501, "backup copies a pebble: store")
+	var err error
+	var asked []string
+	s := ask(t, httpapi.Services{Backup: func(_ context.Context, to string) (string, error) {
+		asked = append(asked, to)
+		return "/backups/" + to, err
+	}}, httpapi.Config{})
+	s.want(t, "POST", path, `{"dir":"a"}`, 200, `{"dir":"/backups/a"}`)
+	s.want(t, "POST", path, `{"dir":""}`, 400, "dir is empty")
+	s.want(t, "POST", path, `{}`, 400, "dir is missing")
+	s.want(t, "POST", path+"?x=1", `{"dir":"a"}`, 400, "x is not a parameter")
+	if len(asked) != 1 {
+		t.Errorf("asked for %q, want one backup", asked)
+	}
+	for _, tc := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{httpapi.ErrNoBackupRoot, 501, "--backup-root"},
+		{httpapi.BackupDirError("is not empty"), 400, `"field":"dir"`},
+		{httpapi.BackupBusyError(errors.New("one is made")), 409, "one is made"},
+		{httpapi.BackupFailedError("disk full"), 500, "it could not be written: disk full"},
+		{context.DeadlineExceeded, 503, "/backups/a was not written within 10m0s"},
+		{fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.DeadlineExceeded), 503, ":unavailable"},
+	} {
+		err = tc.err
+		s.want(t, "POST", path, `{"dir":"a"}`, tc.status, tc.says)
+	}
+}
+
+// A path of another role names that role, and those of this process.
+func TestPathsOfOtherRoles(t *testing.T) {
+	t.Parallel()
+	const totals = "; GET /v1/totals is served by the role reader"
+	ask(t, httpapi.Services{}, httpapi.Config{Roles: []string{"publisher"}}).want(t, "GET", "/v1/totals?counter=a", "", 404, "this process runs the role publisher"+totals)
+	ask(t, httpapi.Services{}, httpapi.Config{Roles: []string{"publisher", "aggregator"}}).want(t, "GET", "/v1/totals", "", 404, "this process runs the roles publisher, aggregator"+totals)
+	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "POST", "/v1/verify", `{}`, 404, "POST /v1/verify is served by the role reader or aggregator")
+}
+
+// A store that refuses this process says who has to act.
+func TestAStoreThatRefusesTheProcess(t *testing.T) {
+	t.Parallel()
+	f := newStore(t, store.DeadLetter{Key: "a", Payload: []byte("x")})
+	f.err = store.ErrDeployment
+	s := ask(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f, admin.DeadLettersConfig{})}, httpapi.Config{})
+	for _, r := range [][3]string{{"GET", "/v1/dead-letters", ""}, {"GET", "/v1/dead-letters/a", ""}, {"POST", "/v1/dead-letters/replay", `{"keys":["a"]}`}, {"POST", "/v1/dead-letters/discard", `{"keys":["a"]}`}} {
+		s.want(t, r[0], r[1], r[2], 503, "give it the right to write")
+	}
+}
+
+// After StopIncrements a request for increments is refused, and the connection closed.
+func TestStoppedIncrements(t *testing.T) {
+	t.Parallel()
+	a := serve(t, httpapi.Services{Sender: failing{}}, httpapi.Config{})
+	if left := a.StopIncrements(t.Context()); left != 0 || a.Sending() != 0 {
+		t.Errorf("%d requests are left, want none", left)
+	}
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest("POST", "/v1/increments", strings.NewReader(`{"counter":"a"}`))
+	req.Header.Set("Content-Type", "application/json")
+	a.ServeHTTP(rec, req)
+	if rec.Code != 503 || rec.Header().Get("Connection") != "close" || !strings.Contains(rec.Body.String(), ":closed") {
+		t.Errorf("got %d %v %s, want 503 closed", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+// A flag is true or false, and nothing else.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t, newStore(t))
+	for _, value := range []string{"null", "1", `"true"`, "[]"} {
+		s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":`+value+`}`, 400, "as_new is not true or false")
+	}
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":false}`, 200, "gone")
+}

@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+)
+
+const (
+	// MaxQuery and MaxBodyCounters are the most counters in a query and in a body.
+	MaxQuery        = 100
+	MaxBodyCounters = 1000
+
+	defaultLimit = 100
+)
+
+// staleness is the reader's maxStaleness: below 0, its default, where none is asked.
+func staleness(query api.Params) (time.Duration, error) {
+	if !query.Has("max_staleness") {
+		return -1, nil
+	}
+	const limit = "a duration such as 2s or 500ms, not negative"
+	d, err := time.ParseDuration(query.Get("max_staleness"))
+	if err != nil {
+		return 0, &countmill.FieldError{Field: "max_staleness", Problem: "is not a duration", Limit: limit}
+	}
+	if d < 0 {
+		return 0, &countmill.FieldError{Field: "max_staleness", Problem: "is negative", Limit: limit}
+	}
+	return d, nil
+}
+
+// asString reports whether totals are to be strings.
+func asString(query api.Params) (bool, error) {
+	switch format := query.Get("format"); {
+	case !query.Has("format") || format == "number":
+		return false, nil
+	case format == "string":
+		return true, nil
+	}
+	return false, &countmill.FieldError{Field: "format", Problem: "is not known", Limit: "number, string"}
+}
+
+// checkCount is about the number of counters; the reader checks their names.
+func checkCount(field string, n, most int) error {
+	switch {
+	case n == 0:
+		return &countmill.FieldError{Field: field, Problem: "is missing", Limit: fmt.Sprintf("1 to %d", most)}
+	case n > most:
+		return &countmill.FieldError{Field: field, Problem: fmt.Sprintf("is given %d times", n), Limit: fmt.Sprintf("1 to %d", most)}
+	}
+	return nil
+}
+
+// sayWhichCounter puts the position of a bad name into words: the reader's error counts
+// increments.
+func sayWhichCounter(err error) error {
+	field, ok := errors.AsType[*countmill.FieldError](err)
+	if !ok || field.Index == nil {
+		return err
+	}
+	plain := *field
+	plain.Index = nil
+	p := api.AsProblem(&plain)
+	p.Detail = fmt.Sprintf("counter %d (from 0): %s", *field.Index, plain.Error())
+	p.Index = field.Index
+	return p
+}

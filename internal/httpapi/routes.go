@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/api"
+)
+
+var (
+	everywhere  = &home{"any", func(*Services) bool { return true }}
+	onPublisher = &home{"publisher", func(s *Services) bool { return s.Sender != nil }}
+	onReader    = &home{"reader", func(s *Services) bool { return s.Reader != nil }}
+	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
+	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
+	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
+	onMetrics   = &home{"any", func(s *Services) bool { return s.Metrics != nil }}
+)
+
+// The needs of callers.
+var (
+	publish = access.PerCounter(access.Publish)
+	read    = access.PerCounter(access.Read)
+	change  = access.PerCounter(access.Admin)
+	whole   = access.Whole(access.Admin)        // the answer may hold any counter
+	metrics = access.PerCounter(access.Metrics) // they name no counter: PerCounter has nothing to ask
+)
+
+// Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
+const long = 30 * time.Second
+
+// smallBody is the most bytes of a body with a name: one of 500 bytes may be escaped.
+const smallBody = 64 << 10
+
+var (
+	totalsBody = &body{
+		empty: func() any { return new(totalsRequest) }, max: api.MaxBody,
+		want: `{"counters": [...]}, 1 to 1000 strings`,
+	}
+	growBody = &body{
+		empty: func() any { return new(growRequest) }, max: smallBody,
+		want: `{"shards": N}`, fields: map[string]string{"shards": "1 to 999"},
+	}
+	resetBody = &body{
+		empty: func() any { return new(resetRequest) }, max: smallBody,
+		want: `{"counter": "...", "id": "..."}, the id only if wanted`, fields: map[string]string{"counter": "1 to 500 bytes"},
+	}
+	replayBody = &body{
+		empty: func() any { return new(replayRequest) }, max: smallBody,
+		want: `{"keys": [...], "as_new": false}, 1 to 100 keys`,
+	}
+	discardBody = &body{
+		empty: func() any { return new(discardRequest) }, max: smallBody,
+		want: `{"keys": [...]}, 1 to 100 keys`,
+	}
+	verifyBody = &body{
+		empty: func() any { return new(verifyRequest) }, max: smallBody,
+		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
+	}
+	backupBody = &body{
+		empty: func() any { return new(backupRequest) }, max: smallBody,
+		want: `{"dir": "monday"}, a directory below the server's --backup-root that is new or empty`,
+	}
+)
+
+// routes is every route. /openapi.json describes the same ones.
+var routes = []route{
+	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, writes: (*API).increments},
+
+	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, often: []string{"counter"}, answer: (*API).totals},
+	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, body: totalsBody, answer: (*API).manyTotals},
+	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "format"}, answer: (*API).list},
+	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: []string{"max_staleness", "format"}, answer: (*API).counter},
+	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"max_staleness", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
+
+	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
+	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
+	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
+
+	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
+	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, home: onStore, within: long, answer: (*API).showDeadLetter},
+	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, home: onStore, within: long, body: replayBody, answer: (*API).replay},
+	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
+
+	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
+	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: long, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
+	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: long, body: verifyBody, answer: (*API).repair},
+
+	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
+	// Supervisors and scrapers add parameters of their own, and a refusal would restart the process.
+	{method: http.MethodGet, path: "/healthz", need: access.Anyone, home: everywhere, free: true, answer: (*API).healthz},
+	{method: http.MethodGet, path: "/readyz", need: access.Anyone, home: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},
+	{method: http.MethodGet, path: "/openapi.json", need: access.Anyone, home: everywhere, free: true, within: forever, writes: (*API).openAPI},
+	{method: http.MethodGet, path: "/metrics", need: metrics, home: onMetrics, free: true, within: forever, writes: (*API).metrics},
+}
