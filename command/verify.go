@@ -1,0 +1,187 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+var verifyCommand = command{
+	name:  "verify",
+	args:  "[PREFIX]",
+	short: "hold what is stored against what must be",
+	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
+and the totals in the server's cache, while counting goes on. A line is printed for each
+thing that must not be:
+
+  orphan      a shard of a counter that has no record: no total has it
+  beyond      a shard whose number the record does not cover: no total has it
+  unreadable  a shard that stands under a wrong key, or has no count
+  cached      a cached total that was not the total at the moment that it names. That it is
+              old, and the counter has moved on, is no problem. Where the store shows no past,
+              as with pebble:, only a moment that is to come is found
+
+--fix raises records to cover the shards that there are, which adds to totals what had been
+counted, and drops wrong cached totals. The rest is for a person.
+
+Exit code 3: something is wrong, and was not fixed.
+`,
+	flags: func() string {
+		return `  --fix
+      Mend what is safe to mend.
+  --server URL
+      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
+  --timeout DURATION
+      How long to wait for each page. Default 1m. [COUNTMILL_TIMEOUT]
+  --json
+      Write the server's answers as they are, a page a line.
+` + tokenHelp
+	},
+	run: runVerify,
+}
+
+// verifyTimeout is above what the server allows itself for a page.
+const verifyTimeout = time.Minute
+
+// A verified page is the answer of /v1/verify.
+type verified struct {
+	Problems []struct {
+		Kind    string `json:"kind"`
+		Counter string `json:"counter"`
+		Shard   *int   `json:"shard"`
+		Detail  string `json:"detail"`
+		Fixed   bool   `json:"fixed"`
+	} `json:"problems"`
+	Shards    int    `json:"shards"`
+	Cached    int    `json:"cached"`
+	Unchecked int    `json:"unchecked"`
+	Next      string `json:"next_page_token"`
+}
+
+// A verification is one run through all pages.
+type verification struct {
+	call
+	*verbFlags
+	client *client
+	prefix string
+	fix    bool
+
+	shards, cached, unchecked, problems, fixed int
+}
+
+func runVerify(ctx context.Context, c call) error {
+	v := &verification{call: c, verbFlags: newVerbFlags("verify", verifyTimeout)}
+	v.set.BoolVar(&v.fix, "fix", false, "")
+	args, err := v.parse(c)
+	if err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		return app.Usagef("too many arguments: %q (quote a prefix that holds spaces)", args[1])
+	}
+	if len(args) == 1 {
+		v.prefix = args[0]
+	}
+	if v.client, err = v.verbFlags.client(); err != nil {
+		return err
+	}
+	if err := v.run(ctx); err != nil {
+		return err
+	}
+	if left := v.problems - v.fixed; left > 0 {
+		return &inconsistent{fmt.Sprintf("%d problems, %d fixed", v.problems, v.fixed)}
+	}
+	return nil
+}
+
+// An inconsistent error says that what was asked for worked, and found something wrong.
+type inconsistent struct{ text string }
+
+func (e *inconsistent) Error() string { return e.text }
+
+func (v *verification) run(ctx context.Context) error {
+	progress := isTerminal(v.stderr)
+	for token, again := "", true; again; again = token != "" {
+		answer, err := v.page(ctx, token)
+		if err != nil {
+			return err
+		}
+		var page verified
+		if err := json.Unmarshal(answer, &page); err != nil || page.Problems == nil {
+			return fmt.Errorf("the server answered with something else than problems; is that a countmill?")
+		}
+		if progress {
+			fmt.Fprint(v.stderr, "\r\x1b[K")
+		}
+		if err := v.print(answer, &page); err != nil {
+			return err
+		}
+		if progress {
+			fmt.Fprint(v.stderr, v.seen())
+		}
+		token = page.Next
+	}
+	if progress {
+		fmt.Fprintln(v.stderr)
+	} else {
+		fmt.Fprintln(v.stderr, v.seen())
+	}
+	return nil
+}
+
+func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
+	if v.fix {
+		ctx, cancel := context.WithTimeout(ctx, v.timeout)
+		defer cancel()
+		return v.client.post(ctx, "/v1/verify", nil, map[string]string{"prefix": v.prefix, "page_token": token})
+	}
+	query := url.Values{}
+	if v.prefix != "" {
+		query.Set("prefix", v.prefix)
+	}
+	if token != "" {
+		query.Set("page_token", token)
+	}
+	return v.client.get(ctx, v.timeout, "/v1/verify?"+query.Encode())
+}
+
+func (v *verification) print(answer []byte, page *verified) error {
+	v.shards, v.cached, v.unchecked = v.shards+page.Shards, v.cached+page.Cached, v.unchecked+page.Unchecked
+	v.problems += len(page.Problems)
+	for _, p := range page.Problems {
+		if p.Fixed {
+			v.fixed++
+		}
+		if v.json {
+			continue
+		}
+		line := plain(p.Kind) + "\t" + plain(p.Counter)
+		if p.Shard != nil {
+			line += fmt.Sprintf("\tshard %d", *p.Shard)
+		}
+		line += "\t" + plain(p.Detail)
+		if p.Fixed {
+			line += "\tfixed"
+		}
+		if _, err := fmt.Fprintln(v.stdout, line); err != nil {
+			return err
+		}
+	}
+	if v.json {
+		_, err := v.stdout.Write(answer)
+		return err
+	}
+	return nil
+}
+
+func (v *verification) seen() string {
+	text := fmt.Sprintf("%d shards and %d cached totals looked at", v.shards, v.cached)
+	if v.unchecked > 0 {
+		text += fmt.Sprintf(" (%d of these could not be held against the past)", v.unchecked)
+	}
+	return text
+}
