@@ -7,17 +7,24 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
+	"text/tabwriter"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
-	"github.com/countmill/countmill/internal/transfer/appengine"
+	"github.com/countmill/countmill/internal/transfer/adopt"
 )
 
-var adoptCommand = command{
-	name:  "adopt",
+var adoptFamily = command{
+	path:  "adopt",
+	group: "move",
 	args:  "gae --project PROJECT",
+	short: "import the counters of other systems",
+}
+
+var adoptCommand = command{
+	path:  "adopt gae",
+	args:  "--project PROJECT",
 	short: "import the sharded counters of App Engine code",
 	long: `Imports the counters that the code of Google's article "Sharding counters" (App Engine)
 keeps in Datastore, in any of its languages: Python (ndb and db), Java, JDO, Go, and the
@@ -45,103 +52,37 @@ never sets their Name: only their grand total can be told. It goes to the counte
 --go-total names. The simple versions have one counter without a name: --simple.
 Two layouts with a counter of one name add up in it; --dry-run shows which.
 `,
-	flags: func() string {
-		return `  --project PROJECT
-      Id of the Google Cloud project. DATASTORE_EMULATOR_HOST works as everywhere.
-  --database DATABASE
-      Id of the database. Default: the project's default database.
-  --namespace NAMESPACE
-      Namespace of the old counters. Default: the default namespace.
-  --java NAME
-      A counter of Java's low-level code; may stand several times. Default: all that
-      there are, found by a query of kinds, which the Firestore emulator has not: name
-      them there, or say --java "" for none.
-  --prefix PREFIX
-      Put before every name. Default: nothing.
-  --go-total NAME
-      Counter for the grand total of Go's shards. Default GeneralCounterShard.
-  --simple NAME
-      Counter for the total of the simple versions. Default SimpleCounterShard.
-  --skip-unknown
-      Leave out entities of the shards' kinds that are in no layout of the article, and
-      counters whose names or totals (beyond 2^53-1) one increment cannot have. Default:
-      import nothing then.
-  --dry-run
-      Print what would be imported, and do not.
-  --snapshot SNAPSHOT
-      File of what is imported. Default countmill-adopt-PROJECT[-DATABASE][-NAMESPACE].ndjson.
-  --since SNAPSHOT
-      Import only what the counters grew by since this snapshot; may stand several times,
-      once for each that was imported. Needs --snapshot.
-  --dedup-window DURATION
-      The server's --dedup-window. Default 192h. [COUNTMILL_DEDUP_WINDOW]
-  --server URL
-      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
-  --timeout DURATION
-      How long one block may take, repeats included, and how long Datastore may be silent.
-      Default 2m. [COUNTMILL_TIMEOUT]
-  --json
-      Write what was done, or would be, as JSON.
-` + tokenHelp
-	},
 	run: runAdopt,
 }
 
-// An adopter imports the counters of one source.
-type adopter struct {
-	call
-	source              appengine.Config
-	client              *client
-	timeout, window     time.Duration
-	prefix              string
-	goTotal, simple     string
-	skipUnknown, dryRun bool
-	snapshot            string
-	since               []string
-	json                bool
-}
-
 func runAdopt(ctx context.Context, c call) error {
-	v := newVerbFlags("adopt", importTimeout)
-	a := &adopter{call: c}
-	a.flags(v)
-	window := v.set.Duration("dedup-window", countmill.DefaultDedupWindow, "")
-	args, err := v.parse(c)
+	if len(c.args) > 0 {
+		return errArguments(c.args[0])
+	}
+	a := &adopt.Adoption{Source: c.source, Prefix: c.prefix, GoTotal: c.goTotal, Simple: c.simple, SkipUnknown: c.skipUnknown,
+		Snapshot: c.snapshot, Since: c.since, Progress: c.showProgress, Log: c.stderr}
+	a.Source.Silence = c.silence
+	a.Source.Emulator, _ = c.lookup("DATASTORE_EMULATOR_HOST")
+	if c.given("java") {
+		a.Source.JavaNames = withoutEmpty(a.Source.JavaNames)
+	}
+	if err := checkAdoption(a); err != nil {
+		return err
+	}
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	if len(args) != 1 || args[0] != "gae" {
-		return app.Usagef("name what to adopt (limit: gae), got %s", quoted(args))
-	}
-	if err := windowFlag(v, c, *window); err != nil {
+	if err := c.take(ctx, a); err != nil || c.dryRun {
 		return err
 	}
-	a.timeout, a.window, a.json, a.source.Silence = v.timeout, *window, v.json, v.timeout
-	a.source.Emulator, _ = c.lookup("DATASTORE_EMULATOR_HOST")
-	if v.set.Changed("java") {
-		a.source.JavaNames = withoutEmpty(a.source.JavaNames)
-	}
-	if err := a.check(); err != nil {
+	done, err := transfer.Import{Client: cl, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Format: transfer.NDJSON,
+		SameCaller: true, // all rows have ids, which no caller owns
+		Stderr:     c.stderr, Progress: c.showProgress}.Run(ctx)
+	if err != nil {
 		return err
 	}
-	if a.client, err = v.client(); err != nil {
-		return err
-	}
-	return a.run(ctx)
-}
-
-func (a *adopter) flags(v *verbFlags) {
-	v.set.StringVar(&a.source.Project, "project", "", "")
-	v.set.StringVar(&a.source.Database, "database", "", "")
-	v.set.StringVar(&a.source.Namespace, "namespace", "", "")
-	v.set.StringArrayVar(&a.source.JavaNames, "java", nil, "")
-	v.set.StringVar(&a.prefix, "prefix", "", "")
-	v.set.StringVar(&a.goTotal, "go-total", "GeneralCounterShard", "")
-	v.set.StringVar(&a.simple, "simple", "SimpleCounterShard", "")
-	v.set.BoolVar(&a.skipUnknown, "skip-unknown", false, "")
-	v.set.BoolVar(&a.dryRun, "dry-run", false, "")
-	v.set.StringVar(&a.snapshot, "snapshot", "", "")
-	v.set.StringArrayVar(&a.since, "since", nil, "")
+	return c.printImported(done)
 }
 
 // withoutEmpty is never nil.
@@ -155,49 +96,59 @@ func withoutEmpty(names []string) []string {
 	return all
 }
 
-func (a *adopter) check() error {
-	if a.source.Project == "" {
+// checkAdoption refuses flags that do not fit, and names the snapshot.
+func checkAdoption(a *adopt.Adoption) error {
+	if a.Source.Project == "" {
 		return app.Usagef("--project is missing")
 	}
-	for flag, name := range map[string]string{"--go-total": a.goTotal, "--simple": a.simple} {
-		if err := countmill.CheckCounter(a.prefix + name); err != nil {
-			return app.Usagef("%s %q: %s", flag, a.prefix+name, err)
+	for flag, name := range map[string]string{"--go-total": a.GoTotal, "--simple": a.Simple} {
+		if err := countmill.CheckCounter(a.Prefix + name); err != nil {
+			return app.Usagef("%s %q: %s", flag, a.Prefix+name, err)
 		}
 	}
-	if len(a.since) > 0 && a.snapshot == "" {
-		return app.Usagef("--since needs --snapshot: a file of its own for what is imported now")
+	if len(a.Since) > 0 && a.Snapshot == "" {
+		return app.Usagef("--since needs --snapshot: a file of its own for the new rows")
 	}
-	if a.snapshot == "" {
-		parts := []string{"countmill-adopt", a.source.Project}
-		for _, part := range []string{a.source.Database, a.source.Namespace} {
+	if a.Snapshot == "" {
+		parts := []string{"countmill-adopt", a.Source.Project}
+		for _, part := range []string{a.Source.Database, a.Source.Namespace} {
 			if part != "" {
 				parts = append(parts, part)
 			}
 		}
-		a.snapshot = strings.NewReplacer(":", "_", "/", "_").Replace(strings.Join(parts, "-")) + ".ndjson"
+		a.Snapshot = strings.NewReplacer(":", "_", "/", "_").Replace(strings.Join(parts, "-")) + ".ndjson"
 	}
 	return nil
 }
 
-func (a *adopter) run(ctx context.Context) error {
-	_, err := os.Stat(a.snapshot)
+// take makes the snapshot unless it is there, and shows it if nothing is to be imported.
+func (c call) take(ctx context.Context, a *adopt.Adoption) error {
+	var all []*adopt.Counter
+	_, err := os.Stat(a.Snapshot)
 	switch {
 	case err == nil:
-		fmt.Fprintf(a.stderr, "countmill: %s is there, so Datastore is not read again\n", a.snapshot)
-		if a.dryRun {
-			err = a.showSnapshot()
+		fmt.Fprintf(c.stderr, "countmill: %s is there, so Datastore is not read again\n", a.Snapshot)
+		if c.dryRun {
+			all, err = a.Taken()
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		err = a.take(ctx)
+		all, err = a.Take(ctx, c.dryRun)
 	}
-	if err != nil || a.dryRun {
-		return err
+	if c.dryRun && (err == nil || len(all) > 0) {
+		err = errors.Join(c.showAdopted(all), err)
 	}
-	im := &importer{call: a.call, client: a.client, timeout: a.timeout, window: a.window, name: a.snapshot, format: transfer.NDJSON}
-	im.sameCaller = true // all rows have ids, which are nobody's
-	done, err := im.run(ctx)
-	if err != nil {
-		return err
+	return err
+}
+
+// showAdopted prints what would be imported.
+func (c call) showAdopted(all []*adopt.Counter) error {
+	if c.json {
+		return writeJSON(c.stdout, all)
 	}
-	return done.print(a.call, a.json)
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "COUNTER\tLAYOUT\tSHARDS\tTOTAL\tIMPORT")
+	for _, a := range all {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", a.Counter, strings.Join(a.Layouts, ", "), a.Shards, a.Total, a.Delta)
+	}
+	return w.Flush()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/appengine/gaetest"
 )
 
@@ -82,7 +83,7 @@ func TestAdopt(t *testing.T) {
 	if err := os.Remove(a.snapshot); err != nil {
 		t.Fatal(err)
 	}
-	os.Remove(a.snapshot + stateSuffix)
+	os.Remove(a.snapshot + transfer.StateSuffix)
 	a.adopt(t, "--snapshot", a.snapshot)
 	a.want(t, totals, names...)
 }
@@ -152,8 +153,8 @@ func TestAdoptLeavesNothingOutSilently(t *testing.T) {
 
 func TestAdoptArguments(t *testing.T) {
 	t.Parallel()
-	cli(t, nil, "adopt").wantError(t, 2, "name what to adopt (limit: gae), got none")
-	cli(t, nil, "adopt", "redis").wantError(t, 2, `name what to adopt (limit: gae), got "redis"`)
+	cli(t, nil, "adopt").wantError(t, 2, "say what to do: gae")
+	cli(t, nil, "adopt", "redis").wantError(t, 2, `unknown "redis" (try one of: gae)`)
 	cli(t, nil, "adopt", "gae").wantError(t, 2, "--project is missing")
 	cli(t, nil, "adopt", "gae", "--project", "p", "--simple", " x").wantError(t, 2, "--simple")
 	cli(t, nil, "adopt", "gae", "--project", "p", "--since", "x").wantError(t, 2, "--since needs --snapshot")

@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/countmill/countmill/internal/app"
 )
 
-// backupTimeout is the server's own.
-const backupTimeout = 10 * time.Minute
-
 var backupCommand = command{
-	name:  "backup",
+	path:  "backup",
+	group: "look",
 	args:  "DIR",
 	short: "copy the counters of a running countmill to DIR",
 	long: `Copies all of a running countmill's pebble: store to the directory DIR, which is new or
@@ -36,38 +33,25 @@ On the disk of the counters a backup costs next to nothing, as files are shared,
 with that disk: copy it to another one. A kill or a loss of power leaves DIR.partial-...
 behind, which is no backup.
 `,
-	flags: func() string {
-		return `  --server URL
-      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
-  --timeout DURATION
-      How long to wait; without an answer there is no backup. Default 10m. [COUNTMILL_TIMEOUT]
-  --json
-      Write the server's answer as it is.
-` + tokenHelp
-	},
 	run: runBackup,
 }
 
 func runBackup(ctx context.Context, c call) error {
-	v := newVerbFlags("backup", backupTimeout)
-	args, err := v.parse(c)
-	if err != nil {
-		return err
-	}
+	args := c.args
 	if len(args) != 1 {
 		return app.Usagef("name one DIR, got %s", quoted(args))
 	}
-	cl, err := v.client()
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	answer, err := cl.post(ctx, "/v1/backup", nil, map[string]string{"dir": args[0]})
+	answer, err := cl.Post(ctx, "/v1/backup", nil, map[string]string{"dir": args[0]})
 	if err != nil {
 		return err
 	}
-	if v.json {
+	if c.json {
 		_, err = c.stdout.Write(answer)
 		return err
 	}

@@ -3,33 +3,29 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/internal/app"
 )
 
 var configCommand = command{
-	name:  "config",
+	path:  "config",
+	group: "set",
+	roles: app.Up,
 	short: "show every setting in force and where it comes from",
 	long: `Shows what "countmill up" would run with, given the same flags and variables: each
 setting, its value, and whether it comes from a flag, a variable (env) or the default.
 It starts and opens nothing.
 `,
-	flags: func() string { return "  --json\n      Write one JSON array.\n" + app.FlagHelp(app.Up) },
-	run:   runConfig,
+	run: runConfig,
 }
 
 func runConfig(_ context.Context, c call) error {
-	flags := slices.DeleteFunc(slices.Clone(c.args), func(arg string) bool { return arg == "--json" })
-	cfg, settings, err := app.Parse(app.Up, flags, c.lookup)
-	if err != nil {
+	if err := c.roles.Check(); err != nil {
 		return err
 	}
-	if err := cfg.Check(); err != nil {
-		return err
-	}
-	if len(flags) < len(c.args) {
+	settings := c.settings()
+	if c.json {
 		return writeJSON(c.stdout, settings)
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)

@@ -10,47 +10,64 @@ import (
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
 )
 
-var deadCommand = command{
-	name:  "dead",
+var deadFamily = command{
+	path:  "dead",
+	group: "look",
 	args:  "VERB [KEY...]",
-	short: "list, show, replay or discard what could not be counted",
+	short: "list, show, replay or discard dead letters",
 	long: `A part or message that can never be counted as it is becomes a dead letter: it is out of
 the totals, and kept until it is replayed or discarded.
+`,
+}
 
-  countmill dead list                     all of them, and why
-  countmill dead show KEY                 what one holds
-  countmill dead replay KEY...            count it after all; --all for every letter
-  countmill dead discard KEY...           remove it uncounted; --all for every letter
+var deadListCommand = command{
+	path:  "dead list",
+	short: "list dead letters, and why they could not be counted",
+	run:   func(ctx context.Context, c call) error { return runDead(ctx, c, (*dead).list) },
+}
 
-A replayed letter is counted by an aggregator within half a minute or so, and goes then; one
+var deadShowCommand = command{
+	path:  "dead show",
+	args:  "KEY",
+	short: "show the contents of a dead letter",
+	run: func(ctx context.Context, c call) error {
+		if len(c.args) != 1 {
+			return app.Usagef("name one KEY, got %s", quoted(c.args))
+		}
+		return runDead(ctx, c, (*dead).show)
+	},
+}
+
+var deadReplayCommand = command{
+	path:  "dead replay",
+	args:  "KEY...",
+	short: "count dead letters after all",
+	long: `An aggregator counts a replayed dead letter within about half a minute, and removes it. One
 that cannot be counted stays. It keeps its ids and its time: replayed twice, or counted
 before, it counts once.
 
---as-new is for letters that cannot count as they are any more: beyond the deduplication window, with
-a time that is a day ahead, with an id that was used for something else, or from another
-language by way of Pub/Sub's dead letters. All others count as without it. A letter that is
-asked for in both ways, or again, counts once. Where nothing remembers whether it was counted
-before, the output says that it would count a second time.
+--as-new is for dead letters that cannot count as they are any more: beyond the
+deduplication window, with a time that is a day ahead, with an id that was used for something
+else, or from another language by way of Pub/Sub's dead letters. All others count as without
+it. A dead letter that is asked for in both ways, or again, counts once. If nothing remembers
+whether it was counted before, the output says that it would count a second time.
 
-A discarded letter is never counted, whoever had asked for it. One that is only removed had
-been taken by an aggregator: it was counted, or may be within the next minute.
-
-Exit code 1: a letter could not be replayed, and the output says why.
+Exit code 1: a dead letter could not be replayed, and the output says why.
 `,
-	flags: func() string {
-		return `  --all
-      replay, discard: every letter there is.
-  --as-new
-      replay: count letters as new whose ids are forgotten, lost or taken.
-  --yes
-      Do not ask. Needed for --all, --as-new and discard where nobody can be asked.
-  --limit N
-      list: stop after N letters. Default 0: all.
-` + verbHelp
-	},
-	run: runDead,
+	run: func(ctx context.Context, c call) error { return runKeys(ctx, c, (*dead).replay) },
+}
+
+var deadDiscardCommand = command{
+	path:  "dead discard",
+	args:  "KEY...",
+	short: "remove dead letters uncounted",
+	long: `A discarded dead letter is never counted, even if a replay was asked for. "removed" says that
+an aggregator had already taken it: it was counted, or may be within the next minute.
+`,
+	run: func(ctx context.Context, c call) error { return runKeys(ctx, c, (*dead).discard) },
 }
 
 // A deadLetter is a letter as GET /v1/dead-letters has it.
@@ -65,64 +82,29 @@ type deadLetter struct {
 	Asked   bool   `json:"replay_asked"`
 }
 
-// dead is one call of the command.
+// dead is one call of a command on dead letters.
 type dead struct {
 	call
-	*verbFlags
-	client          *client
-	all, asNew, yes bool
-	limit           int
+	client *client.Client
 }
 
-func runDead(ctx context.Context, c call) error {
-	d := &dead{call: c, verbFlags: newVerbFlags("dead", defaultTimeout)}
-	d.set.BoolVar(&d.all, "all", false, "")
-	d.set.BoolVar(&d.asNew, "as-new", false, "")
-	d.set.BoolVar(&d.yes, "yes", false, "")
-	d.set.IntVar(&d.limit, "limit", 0, "")
-	args, err := d.parse(c)
+func runDead(ctx context.Context, c call, run func(*dead, context.Context, []string) error) error {
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
-		return app.Usagef("say what to do: list, show, replay or discard")
-	}
-	run, ok := map[string]func(context.Context, []string) error{
-		"list": d.list, "show": d.show, "replay": d.replay, "discard": d.discard,
-	}[args[0]]
-	if !ok {
-		return app.Usagef("unknown %q (try one of: list, show, replay, discard)", args[0])
-	}
-	if err := d.check(args[0], args[1:]); err != nil {
-		return err
-	}
-	if d.client, err = d.verbFlags.client(); err != nil {
-		return err
-	}
-	return run(ctx, args[1:])
+	return run(&dead{call: c, client: cl}, ctx, c.args)
 }
 
-// check refuses flags that the verb does not have, and the wrong number of keys.
-func (d *dead) check(verb string, keys []string) error {
-	acts := verb == "replay" || verb == "discard"
-	for flag, has := range map[string]bool{"all": acts, "as-new": verb == "replay", "yes": acts, "limit": verb == "list"} {
-		if d.set.Changed(flag) && !has {
-			return app.Usagef("dead %s has no --%s", verb, flag)
-		}
-	}
+// runKeys is runDead for keys or --all.
+func runKeys(ctx context.Context, c call, run func(*dead, context.Context, []string) error) error {
 	switch {
-	case d.limit < 0:
-		return app.Usagef("--limit: must not be negative, got %d", d.limit)
-	case verb == "list" && len(keys) > 0:
-		return app.Usagef("dead list takes no KEY, got %q", keys[0])
-	case verb == "show" && len(keys) != 1:
-		return app.Usagef("name one KEY, got %s", quoted(keys))
-	case acts && d.all && len(keys) > 0:
-		return app.Usagef("--all takes no KEY, got %q", keys[0])
-	case acts && !d.all && len(keys) == 0:
-		return app.Usagef("KEY is missing; --all for every letter")
+	case c.all && len(c.args) > 0:
+		return app.Usagef("--all takes no KEY, got %q", c.args[0])
+	case !c.all && len(c.args) == 0:
+		return app.Usagef("KEY is missing; --all for every dead letter")
 	}
-	return nil
+	return runDead(ctx, c, run)
 }
 
 // pages calls visit with each page of letters, as it came too, until limit of them have
@@ -137,7 +119,7 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 		if token != "" {
 			query.Set("page_token", token)
 		}
-		raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters?"+query.Encode())
+		raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters?"+query.Encode())
 		if err != nil {
 			return err
 		}
@@ -198,7 +180,7 @@ func shortTime(t string) string {
 }
 
 func (d *dead) show(ctx context.Context, keys []string) error {
-	raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(keys[0]))
+	raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(keys[0]))
 	if err != nil {
 		return err
 	}

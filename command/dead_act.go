@@ -118,7 +118,7 @@ func (d *dead) countLetters(ctx context.Context, keys []string, count func([]dea
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
 	for _, key := range keys {
-		raw, err := d.client.get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(key))
+		raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(key))
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
@@ -173,7 +173,7 @@ func (d *dead) act(ctx context.Context, keys []string, path string, body map[str
 func (d *dead) post(ctx context.Context, path string, body any, t *deadTally) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	answer, err := d.client.post(ctx, path, nil, body)
+	answer, err := d.client.Post(ctx, path, nil, body)
 	if err != nil {
 		return err
 	}

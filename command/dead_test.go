@@ -140,19 +140,19 @@ func TestDeadInLots(t *testing.T) {
 func TestDeadArguments(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"":                    "say what to do: list, show, replay or discard",
-		"lst":                 `unknown "lst"`,
-		"list k":              "dead list takes no KEY",
-		"list --all":          "dead list has no --all",
-		"list --limit -1":     "--limit: must not be negative",
-		"show":                "name one KEY",
-		"show a b":            "name one KEY",
-		"replay":              "KEY is missing; --all for every letter",
-		"replay k --all":      "--all takes no KEY",
-		"replay k --limit 3":  "dead replay has no --limit",
-		"discard k --as-new":  "dead discard has no --as-new",
-		"discard k --colour":  "unknown flag: --colour",
-		"discard k --limit x": "--limit: must be",
+		"":                   "say what to do: discard, list, replay, show",
+		"lst":                `unknown "lst"; did you mean list?`,
+		"list k":             `the command takes no arguments, got "k" (see countmill help dead list)`,
+		"list --all":         "unknown flag: --all",
+		"list --limit -1":    "--limit: must be an integer from 0 to",
+		"show":               "name one KEY",
+		"show a b":           "name one KEY",
+		"replay":             "KEY is missing; --all for every dead letter",
+		"replay k --all":     "--all takes no KEY",
+		"replay k --limit 3": "unknown flag: --limit",
+		"discard k --as-new": "unknown flag: --as-new",
+		"discard k --colour": "unknown flag: --colour",
+		"list --limit x":     "--limit: must be",
 	} {
 		cli(t, nil, append([]string{"dead"}, strings.Fields(args)...)...).wantError(t, 2, want)
 	}

@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"net/url"
 	"time"
-
-	"github.com/spf13/pflag"
-
-	"github.com/countmill/countmill/internal/app"
 )
 
 // maxNames is the most counters of one POST /v1/totals.
 const maxNames = 1000
 
 var getCommand = command{
-	name:  "get",
+	path:  "get",
+	group: "count",
 	args:  "NAME...",
 	short: "print totals",
 	long: `Prints the total of the counter NAME. With several names it prints a line for each, the
@@ -27,11 +24,6 @@ and how far the aggregators are behind (lag).
   countmill get page:/home
   countmill get page:/home page:/about --json
 `,
-	flags: func() string {
-		return `  --max-staleness DURATION
-      How old a total may be; 0s reads the store. Default: the server's.
-` + verbHelp
-	},
 	run: runGet,
 }
 
@@ -42,36 +34,33 @@ type total struct {
 }
 
 func runGet(ctx context.Context, c call) error {
-	v := newVerbFlags("get", defaultTimeout)
-	stale := v.set.Duration("max-staleness", -1, "")
-	names, err := v.parse(c)
-	if err != nil {
-		return err
-	}
+	names := c.args
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}
-	query, err := stalenessQuery(v.set, *stale)
+	query := ""
+	if c.given("max-staleness") {
+		query = "?max_staleness=" + url.QueryEscape(c.maxStaleness.String())
+	}
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	cl, err := v.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, v.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	answer, err := cl.post(ctx, "/v1/totals"+query, nil, map[string]any{"counters": names})
+	answer, err := cl.Post(ctx, "/v1/totals"+query, nil, map[string]any{"counters": names})
 	if err != nil {
 		return err
 	}
-	if v.json {
+	if c.json {
+		c.sayMissing(answer)
 		_, err = c.stdout.Write(answer)
 		return err
 	}
 	if err := printTotals(c, answer, len(names)); err != nil {
 		return err
 	}
+	c.sayMissing(answer)
 	if isTerminal(c.stdout) {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
@@ -95,16 +84,6 @@ func ageOf(answer []byte, now time.Time) string {
 		return line + "; lag unknown: no aggregator has reported lately"
 	}
 	return line + fmt.Sprintf("; lag %.1fs", *got.Lag)
-}
-
-func stalenessQuery(set *pflag.FlagSet, stale time.Duration) (string, error) {
-	if !set.Changed("max-staleness") {
-		return "", nil
-	}
-	if stale < 0 {
-		return "", app.Usagef("--max-staleness: must not be negative, got %s", stale)
-	}
-	return "?max_staleness=" + url.QueryEscape(stale.String()), nil
 }
 
 func printTotals(c call, answer []byte, want int) error {

@@ -8,10 +8,12 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
 )
 
 var growCommand = command{
-	name:  "grow",
+	path:  "grow",
+	group: "change",
 	args:  "NAME SHARDS",
 	short: "give a counter more shards",
 	long: `Grows the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
@@ -21,16 +23,11 @@ the new shards when they hear of them, within the hour; totals are right all the
 
   countmill grow page:/home 40
 `,
-	flags: func() string { return verbHelp },
-	run:   runGrow,
+	run: runGrow,
 }
 
 func runGrow(ctx context.Context, c call) error {
-	v := newVerbFlags("grow", defaultTimeout)
-	args, err := v.parse(c)
-	if err != nil {
-		return err
-	}
+	args := c.args
 	if len(args) != 2 {
 		return app.Usagef("name one NAME and its SHARDS, got %s", quoted(args))
 	}
@@ -41,25 +38,14 @@ func runGrow(ctx context.Context, c call) error {
 	if err != nil || shards < 1 || shards > countmill.MaxShards {
 		return app.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
 	}
-	answer, err := v.ask(ctx, http.MethodPatch, counterPath(args[0]), map[string]int{"shards": shards})
+	answer, err := c.ask(ctx, http.MethodPatch, client.CounterPath(args[0]), map[string]int{"shards": shards})
 	if err != nil {
 		return err
 	}
-	if v.json {
+	if c.json {
 		_, err = c.stdout.Write(answer)
 		return err
 	}
 	fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
 	return nil
-}
-
-// ask gets one answer of the server.
-func (v *verbFlags) ask(ctx context.Context, method, path string, body any) ([]byte, error) {
-	cl, err := v.client()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, v.timeout)
-	defer cancel()
-	return cl.send(ctx, method, path, nil, body)
 }

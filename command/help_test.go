@@ -5,23 +5,29 @@ import (
 	"testing"
 )
 
-// The overview has each command once, and what they do begins in one column.
+// The overview has each command once, in its group, and short texts begin in one column.
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	all := strings.Split(overview(), "\n\n")[2]
-	rows := strings.Split(all, "\n")
-	if len(rows) != len(commands()) {
-		t.Fatalf("got %d rows for %d commands:\n%s", len(rows), len(commands()), all)
+	text := cli(t, nil, "help").out
+	for _, cmd := range append(commands(), families...) {
+		if strings.Contains(cmd.path, " ") {
+			continue
+		}
+		row := "\n  " + strings.TrimSpace(cmd.path+" "+cmd.args)
+		row += strings.Repeat(" ", column+1-len(row)) + cmd.short + "\n"
+		if strings.Count(text, row) != 1 {
+			t.Errorf("the overview does not have once: %q", row)
+		}
 	}
-	seen := map[string]bool{}
-	column := strings.Index(rows[0], commands()[0].short)
-	for i, cmd := range commands() {
-		if seen[cmd.name] {
-			t.Errorf("%s stands twice", cmd.name)
+	for _, group := range groups {
+		if !strings.Contains(text, "\n"+group.Title+":\n\n  ") {
+			t.Errorf("no commands below %q", group.Title)
 		}
-		seen[cmd.name] = true
-		if rows[i][column:] != cmd.short {
-			t.Errorf("%q does not have what it does in column %d", rows[i], column)
-		}
+	}
+	if strings.Contains(text, "  dead list") {
+		t.Error("the overview has the commands of a family, which its own help has")
+	}
+	if dead := cli(t, nil, "help", "dead").out; !strings.Contains(dead, "\n  dead replay KEY... ") {
+		t.Errorf("help dead has no dead replay:\n%s", dead)
 	}
 }

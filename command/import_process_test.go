@@ -194,14 +194,7 @@ func TestImportIsRefusedByTheServerToo(t *testing.T) {
 	if got := cli(t, nil, "import", path, "--server", p.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
-	state, _, err := loadState(path+stateSuffix, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	state.Began = time.Now().Add(-2 * time.Hour).UTC().Truncate(time.Second)
-	if err := state.save(path + stateSuffix); err != nil {
-		t.Fatal(err)
-	}
+	beganAt(t, path, time.Now().Add(-2*time.Hour))
 	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of lines 2 to 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
 	if got := totalOf(t, p, "a"); got != 1 {
 		t.Errorf("a is %d, want 1", got)

@@ -5,17 +5,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
 )
 
 var incrCommand = command{
-	name:  "incr",
+	path:  "incr",
+	group: "count",
 	args:  "NAME [DELTA]",
 	short: "add DELTA, or 1, to a counter",
 	long: `Adds DELTA, or 1, to the counter NAME and returns when that is durable.
@@ -28,15 +29,6 @@ It repeats by itself for a while when the server is away or does not answer, and
 once all the same: without --id it sends an Idempotency-Key of its own.
 A name that begins with - is written after --.
 `,
-	flags: func() string {
-		return `  --id ID
-      Name of the event: the same ID on the same counter counts once.
-  --key KEY
-      Idempotency-Key of the request: the same KEY with the same request counts once.
-  --time TIME
-      When it happened, as 2006-01-02T15:04:05Z. Default now.
-` + verbHelp
-	},
 	run: runIncr,
 }
 
@@ -49,37 +41,29 @@ type increment struct {
 }
 
 func runIncr(ctx context.Context, c call) error {
-	v := newVerbFlags("incr", defaultTimeout)
-	id := v.set.String("id", "", "")
-	key := v.set.String("key", "", "")
-	at := v.set.String("time", "", "")
-	args, err := v.parse(c)
+	inc, err := parseIncrement(c.args, c.at)
 	if err != nil {
 		return err
 	}
-	inc, err := parseIncrement(args, *at)
-	if err != nil {
-		return err
-	}
-	for flag, text := range map[string]string{"id": *id, "key": *key} {
-		if err := checkOptionalID(v, flag, text); err != nil {
+	for flag, text := range map[string]string{"id": c.id, "key": c.key} {
+		if err := c.checkID(flag, text); err != nil {
 			return err
 		}
 	}
-	inc.ID = *id
-	cl, err := v.client()
+	inc.ID = c.id
+	key, own := c.key, c.key == "" && c.id == ""
+	if own {
+		key = rand.Text()
+	}
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	own := *key == "" && *id == ""
-	if own {
-		*key = rand.Text()
-	}
-	answer, err := sendSafely(ctx, cl, v.timeout, *key, inc)
+	answer, err := sendSafely(ctx, cl, c.timeout, key, inc)
 	if err != nil {
-		return outcome(err, *key, own)
+		return outcome(err, key, own)
 	}
-	if v.json {
+	if c.json {
 		_, err = c.stdout.Write(answer)
 		return err
 	}
@@ -87,8 +71,9 @@ func runIncr(ctx context.Context, c call) error {
 	return nil
 }
 
-func checkOptionalID(v *verbFlags, flag, text string) error {
-	if !v.set.Changed(flag) {
+// checkID refuses an empty or bad id that a flag gave.
+func (c call) checkID(flag, text string) error {
+	if !c.given(flag) {
 		return nil
 	}
 	if err := countmill.CheckID("--"+flag, text); err != nil {
@@ -136,13 +121,6 @@ func parseDelta(text string) (int64, error) {
 	return delta, nil
 }
 
-func checkCounter(name string) error {
-	if err := countmill.CheckCounter(name); err != nil {
-		return app.Usagef("NAME %q: %s", name, err)
-	}
-	return nil
-}
-
 // A sendError is the last error of sendSafely.
 type sendError struct {
 	cause error
@@ -152,16 +130,12 @@ type sendError struct {
 func (e *sendError) Error() string { return e.cause.Error() }
 func (e *sendError) Unwrap() error { return e.cause }
 
-// Tries of one increment. A guess: a restart takes a second or two, and whoever runs
-// the command waits for it.
-const (
-	maxTries   = 6
-	firstPause = 100 * time.Millisecond
-)
+// maxTries of one increment.
+const maxTries = 6
 
 // sendSafely sends an increment that has an id or a key, and repeats it while a repeat
 // may help. Every error is a *sendError.
-func sendSafely(ctx context.Context, cl *client, timeout time.Duration, key string, inc increment) ([]byte, error) {
+func sendSafely(ctx context.Context, cl *client.Client, timeout time.Duration, key string, inc increment) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	header := http.Header{}
@@ -172,55 +146,17 @@ func sendSafely(ctx context.Context, cl *client, timeout time.Duration, key stri
 	for try := 0; ; try++ {
 		// A try that hangs must leave time for another.
 		once, end := context.WithTimeout(ctx, max(timeout/2, time.Millisecond))
-		answer, err := cl.post(once, "/v1/increments", header, inc)
+		answer, err := cl.Post(once, "/v1/increments", header, inc)
 		end()
 		if err == nil {
 			return answer, nil
 		}
-		again, applied := classify(err)
+		again, applied := client.Classify(err)
 		// Another delta has the id, so no earlier try was counted either.
-		maybe = (maybe || applied) && idsReused(err) == nil
-		if !again || try+1 == maxTries || !pause(ctx, try, err) {
+		maybe = (maybe || applied) && client.IDsReused(err) == nil
+		if !again || try+1 == maxTries || !client.Pause(ctx, try, err) {
 			return nil, &sendError{err, maybe}
 		}
-	}
-}
-
-// classify says whether a repeat may help, and whether the try may have been counted.
-func classify(err error) (again, maybe bool) {
-	var problem *apiError
-	var away *unreachable
-	switch {
-	case errors.As(err, &away):
-		return true, false
-	case !errors.As(err, &problem):
-		return true, true // the connection broke, or no answer came
-	case problem.Status == http.StatusTooManyRequests || problem.Status == http.StatusServiceUnavailable ||
-		problem.Status == http.StatusInsufficientStorage:
-		return true, false
-	}
-	// 504 is countmill's outcome unknown; 500 and 502 are not known to be anything.
-	return problem.Status == http.StatusGatewayTimeout, problem.Status >= 500
-}
-
-// pause waits before the next try and reports whether there is time for one.
-func pause(ctx context.Context, try int, err error) bool {
-	wait := firstPause << try
-	wait = wait/2 + mathrand.N(wait/2)
-	var problem *apiError
-	if errors.As(err, &problem) {
-		wait = max(wait, problem.retryAfter)
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-		return false
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

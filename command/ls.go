@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-
-	"github.com/countmill/countmill/internal/app"
 )
 
 var lsCommand = command{
-	name:  "ls",
+	path:  "ls",
+	group: "count",
 	args:  "[PREFIX]",
 	short: "print the totals of all counters that begin with PREFIX",
 	long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
@@ -22,17 +21,6 @@ that a terminal would not print are written as \u202E; --json has names as they 
   countmill ls page:
   countmill ls page: --limit 20
 `,
-	flags: func() string {
-		return `  --limit N
-      Stop after N counters. Default 0: all.
-  --server URL
-      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
-  --timeout DURATION
-      How long to wait for each page. Default 15s. [COUNTMILL_TIMEOUT]
-  --json
-      Write the server's answers as they are, a page a line.
-` + tokenHelp
-	},
 	run: runLs,
 }
 
@@ -40,37 +28,29 @@ that a terminal would not print are written as \u202E; --json has names as they 
 const lsPage = 1000
 
 func runLs(ctx context.Context, c call) error {
-	v := newVerbFlags("ls", defaultTimeout)
-	limit := v.set.Int("limit", 0, "")
-	args, err := v.parse(c)
+	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
-	}
-	if len(args) > 1 {
-		return app.Usagef("too many arguments: %q (quote a prefix that holds spaces)", args[1])
-	}
-	if *limit < 0 {
-		return app.Usagef("--limit: must not be negative, got %d", *limit)
 	}
 	query := url.Values{}
-	if len(args) == 1 {
-		query.Set("prefix", args[0])
+	if len(c.args) > 0 {
+		query.Set("prefix", prefix)
 	}
-	cl, err := v.client()
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	for left := *limit; ; {
+	for left := c.limit; ; {
 		query.Set("limit", strconv.Itoa(lsPage))
-		if *limit > 0 {
+		if c.limit > 0 {
 			query.Set("limit", strconv.Itoa(min(left, lsPage)))
 		}
-		answer, err := cl.get(ctx, v.timeout, "/v1/counters?"+query.Encode())
+		answer, err := cl.Get(ctx, c.timeout, "/v1/counters?"+query.Encode())
 		if err != nil {
 			return err
 		}
-		n, next, err := printPage(c, answer, v.json)
-		if left -= n; err != nil || next == "" || *limit > 0 && left <= 0 {
+		n, next, err := printPage(c, answer, c.json)
+		if left -= n; err != nil || next == "" || c.limit > 0 && left <= 0 {
 			return err
 		}
 		query.Set("page_token", next)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
@@ -60,26 +61,26 @@ func TestUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"incrr"}, `unknown command "incrr" (try one of: up, `},
-		{[]string{"help", "incrr"}, `unknown command "incrr"`},
+		{[]string{"incrr"}, `unknown command "incrr"; did you mean incr? (see countmill help)`},
+		{[]string{"help", "frobnicate"}, `unknown command "frobnicate" (try one of: adopt, `},
 		{[]string{"up", "--colour"}, "unknown flag: --colour (see countmill help up)"},
 		{[]string{"up", "extra"}, `takes no arguments, got "extra"`},
 		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{[]string{"up", "--store", "pebble:x?mode=1"}, `unknown parameter "mode" of pebble: (valid: namespace)`},
-		{[]string{"up", "--data", "a", "--store", "pebble:b"}, "--data DIR is short for"},
+		{[]string{"up", "--data", "a", "--store", "pebble:b"}, "--data DIR is short for --store pebble:DIR"},
 		{[]string{"up", "--listen", "nowhere"}, "--listen: must be HOST:PORT"},
 		{[]string{"publisher"}, "use `countmill up`"},
 		{[]string{"aggregator"}, "use `countmill up`"},
 		{[]string{"reader"}, "use `countmill up`"},
 		{[]string{"config", "--shards", "x"}, "--shards: must be an integer"},
 		{[]string{"config", "--bus", "x:"}, "--bus: unknown scheme"},
-		{[]string{"version", "x"}, "version takes no argument"},
+		{[]string{"version", "x"}, `the command takes no arguments, got "x"`},
 		{[]string{"config", "extra"}, `the command takes no arguments, got "extra" (see countmill help config)`},
 		{[]string{"up", "--commits", "x", "--log-level", "y"}, `got "x"; --log-level: must be`},
-		{[]string{"get", "a", "--timeout", "x"}, `--timeout: must be a duration such as 15s, got "x"`},
+		{[]string{"get", "a", "--timeout", "x"}, `--timeout: must be a duration such as 250ms, 2h or 8d from 1ms to 720h, got "x"`},
 		{[]string{"get", "a", "--json=x"}, `--json: must be true or false, got "x"`},
 		{[]string{"incr"}, "NAME is missing"},
-		{[]string{"incr", "-3"}, "stands where NAME is expected"},
+		{[]string{"incr", "-3"}, "is given where NAME is expected"},
 		{[]string{"incr", ""}, `NAME "": counter is empty`},
 		{[]string{"incr", long}, "is too long (limit: 1 to 500 bytes)"},
 		{[]string{"incr", "__x__"}, "reserved form"},
@@ -92,12 +93,12 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"incr", "a", "--id", ""}, "--id is empty"},
 		{[]string{"incr", "a", "--key", strings.Repeat("k", 129)}, "--key is too long"},
 		{[]string{"incr", "a", "--time", "yesterday"}, "--time: must be like"},
-		{[]string{"incr", "a", "--timeout", "0s"}, "--timeout: must be more than 0s"},
+		{[]string{"incr", "a", "--timeout", "0s"}, "--timeout: must be a duration"},
 		{[]string{"incr", "a", "--server", "ftp://x"}, "--server: must be http://HOST:PORT"},
 		{[]string{"incr", "a", "--colour"}, "unknown flag: --colour"},
 		{[]string{"get"}, "NAME is missing"},
 		{[]string{"get", "a", "b "}, `NAME "b "`},
-		{[]string{"get", "a", "--max-staleness", "-1s"}, "--max-staleness: must not be negative"},
+		{[]string{"get", "a", "--max-staleness", "-1s"}, "--max-staleness: must be a duration such as 250ms, 2h or 8d from 0s to 1h"},
 		{append([]string{"get"}, strings.Split(strings.Repeat("a,", 1001), ",")[:1001]...), "1001 names are too many (limit: 1000)"},
 		{[]string{"watch"}, "NAME is missing"},
 		{[]string{"grow", "a"}, "name one NAME and its SHARDS"},
@@ -133,13 +134,11 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%q: got exit %d and %q, want the overview", args, got.code, got.out)
 		}
 	}
-	for _, cmd := range commands() {
-		for _, args := range [][]string{{"help", cmd.name}, {cmd.name, "--help"}} {
-			if cmd.name == "help" && args[1] == "--help" {
-				continue
-			}
+	for _, cmd := range append(commands(), families...) {
+		words := strings.Fields(cmd.path)
+		for _, args := range [][]string{append([]string{"help"}, words...), append(words, "--help")} {
 			got := cli(t, nil, args...)
-			if got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill "+cmd.name) || got.errOut != "" {
+			if got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill "+cmd.path) || got.errOut != "" {
 				t.Errorf("%q: got exit %d, %q, %q; want help", args, got.code, got.out, got.errOut)
 			}
 		}
@@ -195,9 +194,9 @@ func TestSplitArgs(t *testing.T) {
 		{"a -x", "-x", "a"},
 		{"a --id", "--id", "a"},
 	} {
-		v := newVerbFlags("x", defaultTimeout)
-		v.set.String("id", "", "")
-		flags, rest, err := splitArgs(v.set, strings.Fields(test.args))
+		set := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		newParser("incr", 0).bind(set)
+		flags, rest, err := splitArgs(set, strings.Fields(test.args))
 		if err != nil || strings.Join(flags, " ") != test.flags || strings.Join(rest, " ") != test.rest {
 			t.Errorf("%q: got flags %q, rest %q, error %v; want %q, %q", test.args, flags, rest, err, test.flags, test.rest)
 		}

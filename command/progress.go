@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // How often a terminal is drawn anew, and a log gets a line.
@@ -34,14 +36,19 @@ type progress struct {
 	wg      sync.WaitGroup
 }
 
+// showProgress shows a transfer's progress on standard error.
+func (c call) showProgress(verb, what string, total int64) transfer.Progress {
+	return startProgress(c.stderr, verb, what, total)
+}
+
 func startProgress(out io.Writer, verb, what string, total int64) *progress {
 	p := &progress{out: out, live: isTerminal(out), verb: verb, what: what, total: total, began: time.Now(), stopped: make(chan struct{})}
 	p.wg.Go(p.run)
 	return p
 }
 
-// add says that more is done: of total, and of what is counted.
-func (p *progress) add(done, count int64) {
+// Add says that more is done: of total, and of what is counted.
+func (p *progress) Add(done, count int64) {
 	p.done.Add(done)
 	p.count.Add(count)
 	p.mu.Lock()
@@ -49,8 +56,8 @@ func (p *progress) add(done, count int64) {
 	p.mu.Unlock()
 }
 
-// wait says why there is none. A log is told once, until there is progress again.
-func (p *progress) wait(why string) {
+// Wait says why there is none. A log is told once, until there is progress again.
+func (p *progress) Wait(why string) {
 	p.mu.Lock()
 	first := p.waiting == ""
 	p.waiting = why
@@ -60,8 +67,8 @@ func (p *progress) wait(why string) {
 	}
 }
 
-// stop ends it and clears its line. It is called once.
-func (p *progress) stop() {
+// Stop ends it and clears its line. It is called once.
+func (p *progress) Stop() {
 	close(p.stopped)
 	p.wg.Wait()
 	if p.live {

@@ -11,7 +11,8 @@ import (
 )
 
 var shardsCommand = command{
-	name:  "shards",
+	path:  "shards",
+	group: "look",
 	args:  "NAME",
 	short: "print what each shard of a counter holds",
 	long: `Prints a line for each shard of the counter NAME that was written: its number, its count,
@@ -23,8 +24,7 @@ Counts differ, as commits do. A shard that was never written is not shown. Shard
 later have less. Aggregators give a counter more of them when it needs more. A reset or delete
 changes no shard: the total is the sum of the counts, less what was taken off.
 `,
-	flags: func() string { return verbHelp },
-	run:   runShards,
+	run: runShards,
 }
 
 // A shardCount is one of a counter's shards.
@@ -39,34 +39,32 @@ type shardCount struct {
 type shardList struct {
 	Counter string       `json:"counter"`
 	AsOf    string       `json:"as_of"`
-	Exists  bool         `json:"exists"`
+	Exists  *bool        `json:"exists"`
 	Shards  int          `json:"shards"`
 	Counts  []shardCount `json:"counts"`
 }
 
 func runShards(ctx context.Context, c call) error {
-	v := newVerbFlags("shards", defaultTimeout)
-	names, err := v.parse(c)
+	name, err := c.oneName()
 	if err != nil {
 		return err
 	}
-	if err := checkNames(names, 1); err != nil {
-		return err
-	}
-	cl, err := v.client()
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	answer, err := cl.get(ctx, v.timeout, "/v1/shards?counter="+url.QueryEscape(names[0]))
+	answer, err := cl.Get(ctx, c.timeout, "/v1/shards?counter="+url.QueryEscape(name))
 	if err != nil {
-		return err
-	}
-	if v.json {
-		_, err = c.stdout.Write(answer)
 		return err
 	}
 	var got shardList
-	if err := json.Unmarshal(answer, &got); err != nil || got.Counts == nil {
+	err = json.Unmarshal(answer, &got)
+	c.sayMissingOne(name, got.Exists)
+	if c.json {
+		_, err = c.stdout.Write(answer)
+		return err
+	}
+	if err != nil || got.Counts == nil {
 		return fmt.Errorf("the server answered with something else than shards; is that a countmill?")
 	}
 	return got.print(c, isTerminal(c.stdout))

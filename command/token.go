@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/units"
 )
 
-var tokenCommand = command{
-	name:  "token",
+var tokenFamily = command{
+	path:  "token",
+	group: "set",
 	args:  "new NAME",
+	short: "make a bearer token for a server's --tokens file",
+}
+
+var tokenCommand = command{
+	path:  "token new",
+	args:  "NAME",
 	short: "make a bearer token for a server's --tokens file",
 	long: `Makes a token, without asking a server. It prints two lines: the token, which is kept
 nowhere and cannot be shown again, and the line for the file that the server reads
@@ -34,64 +37,23 @@ NAME says who it is, in logs and in the ids of requests with an Idempotency-Key.
 token of the same NAME is another one of the same caller: add it, hand it out, and take the
 first out of the file. Under another NAME, a request that is repeated counts again.
 `,
-	flags: func() string {
-		return `  --scope SCOPES
-      What it may do, one or more with commas between: publish (count), read (totals),
-      metrics (/metrics), admin (change, copy and correct). None implies another.
-  --prefix PREFIX
-      Only counters whose names begin so; may stand several times. backup, dead and
-      verify, which are about all counters, are refused then. Default: all.
-  --expires WHEN
-      A time such as 2027-01-02T15:04:05Z, or how long from now, such as 720h or 90d.
-      Default: never.
-  --increments-per-second N, --bytes-per-second N, --new-counters-per-hour N
-      The most that the token may count in one process: increments, bytes of requests'
-      bodies, and counters that it has not named within the last hour. A request is
-      admitted while no limit is reached, however large it is; later ones are
-      refused with 429 until that is made up for. Default: 0, no limit.
-  --file FILE
-      Append the line to FILE, which is made if missing, and print the token only.
-`
-	},
 	run: runToken,
 }
 
 func runToken(_ context.Context, c call) error {
-	set := pflag.NewFlagSet("token", pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
-	scopes := set.StringSlice("scope", nil, "")
-	prefixes := set.StringArray("prefix", nil, "")
-	expires := set.String("expires", "", "")
-	var limits access.Limits
-	set.Int64Var(&limits.Increments, "increments-per-second", 0, "")
-	set.Int64Var(&limits.Bytes, "bytes-per-second", 0, "")
-	set.Int64Var(&limits.NewCounters, "new-counters-per-hour", 0, "")
-	file := set.String("file", "", "")
-	flags, args, err := splitArgs(set, c.args)
-	if err != nil {
-		return err
-	}
-	if err := app.FlagError(set.Parse(flags)); err != nil {
-		return err
-	}
-	if len(args) != 2 || args[0] != "new" {
+	if len(c.args) != 1 {
 		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
-	token := access.Token{Name: args[1], Limits: limits}
-	for _, s := range *scopes {
+	token := access.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
+	for _, s := range c.scopes {
 		token.Scopes = append(token.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
-	if set.Changed("prefix") {
-		token.Prefixes = *prefixes
-	}
-	if token.Expires, err = parseExpiry(*expires, time.Now()); err != nil {
+	var err error
+	if token.Expires, err = parseExpiry(c.expires, time.Now()); err != nil {
 		return err
 	}
-	return makeToken(c, token, *file)
+	return makeToken(c, token, c.file)
 }
-
-var days = regexp.MustCompile(`^[1-9][0-9]{0,4}d$`)
 
 func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
@@ -100,11 +62,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil && at.After(now) {
 		return at.UTC(), nil
 	}
-	if days.MatchString(text) {
-		n, _ := strconv.Atoi(strings.TrimSuffix(text, "d")) // the pattern holds digits only
-		return now.UTC().AddDate(0, 0, n).Truncate(time.Second), nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= time.Second {
+	if d, err := units.ParseDuration(text); err == nil && d >= time.Second {
 		return now.UTC().Add(d).Truncate(time.Second), nil
 	}
 	return time.Time{}, app.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)

@@ -123,7 +123,7 @@ func TestTokenFlagsRefuse(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, "--token a --token-file b", 2, "--token and --token-file: give one of them"},
+		{nil, "--token a --token-file b", 2, "--token and --token-file: give one of them: both name"},
 		{[]string{"COUNTMILL_TOKEN=a", "COUNTMILL_TOKEN_FILE=b"}, "", 2, "COUNTMILL_TOKEN and COUNTMILL_TOKEN_FILE: set one of them"},
 		{nil, "--token=", 2, "--token: is no token"},
 		{[]string{"COUNTMILL_TOKEN=a secret"}, "", 2, "--token: is no token"},

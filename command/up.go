@@ -11,7 +11,9 @@ import (
 )
 
 var upCommand = command{
-	name:  "up",
+	path:  "up",
+	group: "run",
+	roles: app.Up,
 	short: "run everything in one process",
 	long: `Runs publisher, aggregator and reader in one process and serves HTTP. Without flags
 it needs nothing else: counters are kept in ./countmill-data.
@@ -26,18 +28,47 @@ after SIGKILL.
 
 /openapi.json describes what it serves.
 `,
-	flags: func() string { return app.FlagHelp(app.Up) },
-	run:   func(ctx context.Context, c call) error { return runRoles(ctx, c, app.Up) },
+	run: runRoles,
 }
 
-// runRoles runs roles until ctx ends or one of them fails.
-func runRoles(ctx context.Context, c call, roles app.Roles) error {
-	cfg, _, err := app.Parse(roles, c.args, c.lookup)
-	if err != nil {
-		return err
-	}
+var publisherCommand = command{
+	path:  "publisher",
+	group: "run",
+	roles: app.Publisher,
+	short: "run only a publisher: takes increments, sends batches",
+	long: `Takes increments over HTTP, coalesces them and sends them as batches over a bus that
+reaches other processes. On one machine use "countmill up" instead.
+`,
+	run: runRoles,
+}
+
+var aggregatorCommand = command{
+	path:  "aggregator",
+	group: "run",
+	roles: app.Aggregator,
+	short: "run only an aggregator: folds batches into the store",
+	long: `Takes batches from a bus and folds each exactly once into a store. Other processes have to
+reach both. On one machine use "countmill up" instead.
+`,
+	run: runRoles,
+}
+
+var readerCommand = command{
+	path:  "reader",
+	group: "run",
+	roles: app.Reader,
+	short: "run only a reader: serves totals",
+	long: `Serves totals over HTTP from a store that other processes write. On one machine use
+"countmill up" instead.
+`,
+	run: runRoles,
+}
+
+// runRoles runs the roles of the command until ctx ends or one of them fails.
+func runRoles(ctx context.Context, c call) error {
+	cfg := c.roles
 	cfg.Logger = app.NewLogger(cfg, c.stderr)
-	if unknown := app.UnknownEnv(c.environ); len(unknown) > 0 {
+	if unknown := UnknownEnv(c.environ); len(unknown) > 0 {
 		cfg.Logger.Warn("variables that no flag has are ignored", "names", strings.Join(unknown, " "))
 	}
 	if token, _ := c.lookup("COUNTMILL_TOKEN"); token != "" && cfg.Tokens == "" {
@@ -50,7 +81,7 @@ func runRoles(ctx context.Context, c call, roles app.Roles) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", roles, a.Addr(), a.Kept())
-	defer runtime.KeepAlive(spareHeap(c.lookup))
+	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", cfg.Roles, a.Addr(), a.Kept())
+	defer runtime.KeepAlive(ballast(c.lookup))
 	return a.Run(ctx)
 }

@@ -47,7 +47,9 @@ func TestVerbs(t *testing.T) {
 		want("order +1\n", "incr", "order", "--id", "o1")
 		want("key +2\n", "incr", "key", "2", "--key", "k1")
 	}
-	want("1\torder\n2\tkey\n0\tnobody\n", "get", "order", "key", "nobody")
+	if got := cli(t, env, "get", "order", "key", "nobody"); got != (result{0, "1\torder\n2\tkey\n0\tnobody\n", "countmill: no counter is named \"nobody\"\n"}) {
+		t.Errorf("get order key nobody: got %+v", got)
+	}
 	if got := cli(t, env, "get", "order", "--json"); !strings.Contains(got.out, `"counter":"order","total":1,`) {
 		t.Errorf("get --json: got %+v", got)
 	}

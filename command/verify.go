@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
 )
 
 var verifyCommand = command{
-	name:  "verify",
+	path:  "verify",
+	group: "look",
 	args:  "[PREFIX]",
 	short: "hold what is stored against what must be",
 	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
@@ -30,22 +30,8 @@ counted, and drops wrong cached totals. The rest is for a person.
 
 Exit code 3: something is wrong, and was not fixed.
 `,
-	flags: func() string {
-		return `  --fix
-      Mend what is safe to mend.
-  --server URL
-      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
-  --timeout DURATION
-      How long to wait for each page. Default 1m. [COUNTMILL_TIMEOUT]
-  --json
-      Write the server's answers as they are, a page a line.
-` + tokenHelp
-	},
 	run: runVerify,
 }
-
-// verifyTimeout is above what the server allows itself for a page.
-const verifyTimeout = time.Minute
 
 // A verified page is the answer of /v1/verify.
 type verified struct {
@@ -65,28 +51,19 @@ type verified struct {
 // A verification is one run through all pages.
 type verification struct {
 	call
-	*verbFlags
-	client *client
+	client *client.Client
 	prefix string
-	fix    bool
 
 	shards, cached, unchecked, problems, fixed int
 }
 
 func runVerify(ctx context.Context, c call) error {
-	v := &verification{call: c, verbFlags: newVerbFlags("verify", verifyTimeout)}
-	v.set.BoolVar(&v.fix, "fix", false, "")
-	args, err := v.parse(c)
+	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
 	}
-	if len(args) > 1 {
-		return app.Usagef("too many arguments: %q (quote a prefix that holds spaces)", args[1])
-	}
-	if len(args) == 1 {
-		v.prefix = args[0]
-	}
-	if v.client, err = v.verbFlags.client(); err != nil {
+	v := &verification{call: c, prefix: prefix}
+	if v.client, err = c.client(); err != nil {
 		return err
 	}
 	if err := v.run(ctx); err != nil {
@@ -137,7 +114,7 @@ func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
 	if v.fix {
 		ctx, cancel := context.WithTimeout(ctx, v.timeout)
 		defer cancel()
-		return v.client.post(ctx, "/v1/verify", nil, map[string]string{"prefix": v.prefix, "page_token": token})
+		return v.client.Post(ctx, "/v1/verify", nil, map[string]string{"prefix": v.prefix, "page_token": token})
 	}
 	query := url.Values{}
 	if v.prefix != "" {
@@ -146,7 +123,7 @@ func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
 	if token != "" {
 		query.Set("page_token", token)
 	}
-	return v.client.get(ctx, v.timeout, "/v1/verify?"+query.Encode())
+	return v.client.Get(ctx, v.timeout, "/v1/verify?"+query.Encode())
 }
 
 func (v *verification) print(answer []byte, page *verified) error {

@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
 )
 
 var watchCommand = command{
-	name:  "watch",
+	path:  "watch",
+	group: "count",
 	args:  "NAME...",
 	short: "print totals as they change, until Ctrl-C",
 	long: `Prints a line whenever the total of one of the counters changes: the total, a tab and the
@@ -24,16 +25,6 @@ name. At most 100 names. A total that cannot be read for a while is a line on st
 error. --json prints each of the server's events as one line. Ctrl-C ends it with 0; when
 the server ends or falls silent, it ends with 1 and does not come back by itself.
 `,
-	flags: func() string {
-		return `  --server URL
-      The countmill to talk to. Default http://` + app.DefaultListen + `. [COUNTMILL_SERVER]
-  --timeout DURATION
-      The longest silence of the server, which sends something every 15s. Default
-      30s. [COUNTMILL_TIMEOUT]
-  --json
-      Write the server's events as they are.
-` + tokenHelp
-	},
 	run: runWatch,
 }
 
@@ -46,19 +37,15 @@ const (
 )
 
 func runWatch(ctx context.Context, c call) error {
-	v := newVerbFlags("watch", 30*time.Second)
-	names, err := v.parse(c)
-	if err != nil {
-		return err
-	}
+	names := c.args
 	if err := checkNames(names, maxWatched); err != nil {
 		return err
 	}
-	cl, err := v.client()
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, client: cl, names: names, json: v.json, idle: v.timeout, last: make(map[string]string)}
+	w := &watcher{call: c, client: cl, names: names, last: make(map[string]string)}
 	err = w.follow(ctx)
 	if ctx.Err() != nil {
 		return nil // Ctrl-C is how it ends
@@ -69,32 +56,37 @@ func runWatch(ctx context.Context, c call) error {
 // A watcher prints the events of one stream.
 type watcher struct {
 	call
-	client *client
+	client *client.Client
 	names  []string
-	json   bool
-	idle   time.Duration     // the longest silence; the server sends something more often
 	last   map[string]string // the totals printed last
 }
 
 func (w *watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(w.idle, func() {
-		cancel(fmt.Errorf("%s sent nothing for %s (--timeout)", w.client.base, w.idle))
+	// Until the server answers, the call is bounded as any other. After that the stream lives as long
+	// as the server keeps sending.
+	silence := time.AfterFunc(w.timeout, func() {
+		cancel(fmt.Errorf("%s did not answer within --timeout %s", w.client.Base(), w.timeout))
 	})
 	defer silence.Stop()
 	query := url.Values{"counter": w.names}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.base+"/v1/watch?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	res, err := w.client.do(req)
+	res, err := w.client.Do(req)
 	if err != nil {
 		return because(ctx, err)
 	}
 	defer res.Body.Close()
-	return because(ctx, w.read(res.Body, func() { silence.Reset(w.idle) }))
+	silence.Stop()
+	silence = time.AfterFunc(w.silence, func() {
+		cancel(fmt.Errorf("%s sent nothing for %s (--silence)", w.client.Base(), w.silence))
+	})
+	defer silence.Stop()
+	return because(ctx, w.read(res.Body, func() { silence.Reset(w.silence) }))
 }
 
 // because prefers the reason why the call was ended to its symptom.
@@ -130,9 +122,9 @@ func (w *watcher) read(stream io.Reader, heard func()) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return w.client.explain(err)
+		return w.client.Explain(err)
 	}
-	return fmt.Errorf("%s ended the stream", w.client.base)
+	return fmt.Errorf("%s ended the stream", w.client.Base())
 }
 
 func (w *watcher) print(e event) error {
@@ -141,7 +133,7 @@ func (w *watcher) print(e event) error {
 		return err
 	}
 	if e.name == "problem" {
-		problem := &apiError{}
+		problem := &client.Problem{}
 		_ = json.Unmarshal([]byte(e.data), problem) // the line says what it can
 		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
 		return err
@@ -150,7 +142,7 @@ func (w *watcher) print(e event) error {
 		Totals []total `json:"totals"`
 	}
 	if err := json.Unmarshal([]byte(e.data), &got); err != nil {
-		return fmt.Errorf("%s sent an event that is no JSON: %w", w.client.base, err)
+		return fmt.Errorf("%s sent an event that is no JSON: %w", w.client.Base(), err)
 	}
 	for _, t := range got.Totals {
 		if w.last[t.Counter] == t.Total.String() {

@@ -122,6 +122,14 @@ func (u backendURL) count(param string) (int, error) {
 	return n, nil
 }
 
+// PebbleURL is the URL of a store in the directory dir of this machine.
+func PebbleURL(dir string) string {
+	if strings.HasPrefix(dir, "//") { // which a URL takes for the name of a host
+		dir = "//" + dir
+	}
+	return "pebble:" + escapeDir(dir)
+}
+
 // escapeDir is the directory as parseURL reads it.
 func escapeDir(dir string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3F").Replace(dir)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/testing/freeport"
 )
@@ -186,7 +187,7 @@ func mask(text string) []string {
 // The configuration table is the flags of `up` with their defaults, in their order.
 func TestConfigurationTable(t *testing.T) {
 	t.Parallel()
-	_, settings, err := app.Parse(app.Up, nil, func(string) (string, bool) { return "", false })
+	settings, err := command.Settings("up", nil, func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
-package app
+package command
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,13 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/units"
 )
 
-// The values of flags. Set refuses what is out of range and names the range: a flag is
-// then wrong where it was typed and not somewhere later. They are pflag.Values.
+// The values of flags. Set refuses a value out of range and names the range, so that a flag is
+// wrong where somebody typed it. They are pflag.Values.
 
-// A notedValue notes what is wrong and goes on, so that everything wrong is named at
-// once.
+// A notedValue notes what is wrong and goes on, so that one error names everything wrong.
 type notedValue struct {
 	pflag.Value
 	flag  string
@@ -48,9 +51,34 @@ func (v textValue) Set(s string) error {
 		return fmt.Errorf("must be one of %s", strings.Join(v.of, ", "))
 	}
 	if s == "" {
-		return fmt.Errorf("must not be empty")
+		return errors.New("must not be empty")
 	}
 	*v.to = s
+	return nil
+}
+
+// An anyValue is any text, none too: the command checks it.
+type anyValue struct{ to *string }
+
+func (v anyValue) String() string     { return *v.to }
+func (v anyValue) Type() string       { return "text" }
+func (v anyValue) Set(s string) error { *v.to = s; return nil }
+
+// A listValue gathers texts; setting it again adds to it. split takes several with commas between.
+type listValue struct {
+	to    *[]string
+	split bool
+}
+
+func (v listValue) String() string { return strings.Join(*v.to, ",") }
+func (v listValue) Type() string   { return "list" }
+
+func (v listValue) Set(s string) error {
+	if v.split {
+		*v.to = append(*v.to, strings.Split(s, ",")...)
+	} else {
+		*v.to = append(*v.to, s)
+	}
 	return nil
 }
 
@@ -82,7 +110,37 @@ func (v countValue) Set(s string) error {
 	return nil
 }
 
-// A rateValue is a number a second; 0 is written auto, and what is negative off.
+// A numberValue is a number that its command bounds.
+type numberValue float64
+
+func (v *numberValue) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
+func (v *numberValue) Type() string   { return "number" }
+
+func (v *numberValue) Set(s string) error {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return errors.New("must be a number such as 1e6")
+	}
+	*v = numberValue(n)
+	return nil
+}
+
+// A wholeValue is a whole number, which may be written as 1e6, and that its command bounds.
+type wholeValue struct{ to *int64 }
+
+func (v wholeValue) String() string { return strconv.FormatInt(*v.to, 10) }
+func (v wholeValue) Type() string   { return "whole number" }
+
+func (v wholeValue) Set(s string) error {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n != math.Trunc(n) || math.Abs(n) > 1<<53 {
+		return errors.New("must be a whole number such as 1000 or 1e6")
+	}
+	*v.to = int64(n)
+	return nil
+}
+
+// A rateValue is a number a second; 0 is written auto, and a negative one off.
 type rateValue struct{ to *float64 }
 
 const minRate, maxRate = 0.1, 1000.0
@@ -116,10 +174,11 @@ func (v rateValue) Set(s string) error {
 	return nil
 }
 
+// A durationValue without a max is bounded by its command.
 type durationValue struct {
 	to       *time.Duration
 	min, max time.Duration
-	auto     bool // 0 is written auto, and what is written 0 is negative
+	auto     bool // 0 is written auto, and 0s is negative
 	none     bool // 0 is written none
 }
 
@@ -132,31 +191,34 @@ func (v durationValue) String() string {
 	if v.none && *v.to == 0 {
 		return "none"
 	}
-	return formatDuration(max(*v.to, 0))
+	return units.FormatDuration(max(*v.to, 0))
 }
 
 func (v durationValue) Set(s string) error {
-	if v.auto && s == "auto" {
+	if v.auto && s == "auto" || v.none && s == "none" {
 		*v.to = 0
 		return nil
 	}
-	if v.none && s == "none" {
-		*v.to = 0
-		return nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < v.min || d > v.max {
-		or := orAuto(v.auto)
-		if v.none {
-			or = ", or none"
-		}
-		return fmt.Errorf("must be a duration such as 250ms or 2h from %s to %s%s", formatDuration(v.min), formatDuration(v.max), or)
+	d, err := units.ParseDuration(s)
+	if err != nil || v.max > 0 && (d < v.min || d > v.max) {
+		return errors.New("must be a duration such as 250ms, 2h or 8d" + v.limits())
 	}
 	if v.auto && d == 0 {
 		d = -1
 	}
 	*v.to = d
 	return nil
+}
+
+func (v durationValue) limits() string {
+	if v.max == 0 {
+		return ""
+	}
+	or := orAuto(v.auto)
+	if v.none {
+		or = ", or none"
+	}
+	return fmt.Sprintf(" from %s to %s%s", units.FormatDuration(v.min), units.FormatDuration(v.max), or)
 }
 
 type sizeValue struct {
@@ -171,7 +233,7 @@ func (v sizeValue) String() string {
 	if v.auto && *v.to == 0 {
 		return "auto"
 	}
-	return formatSize(max(*v.to, 0))
+	return units.FormatSize(max(*v.to, 0))
 }
 
 func (v sizeValue) Set(s string) error {
@@ -183,41 +245,12 @@ func (v sizeValue) Set(s string) error {
 		*v.to = -1
 		return nil
 	}
-	digits, unit := s, 1
-	for suffix, size := range units {
-		if rest, ok := strings.CutSuffix(s, suffix); ok {
-			digits, unit = rest, size
-		}
+	n, err := units.ParseSize(s, v.max)
+	if err != nil || n < v.min {
+		return fmt.Errorf("must be a size such as 65536 or 64MiB from %s to %s%s", units.FormatSize(v.min), units.FormatSize(v.max), orAuto(v.auto))
 	}
-	n, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil || int(n) > v.max/unit || int(n)*unit < v.min {
-		return fmt.Errorf("must be a size such as 65536 or 64MiB from %s to %s%s", formatSize(v.min), formatSize(v.max), orAuto(v.auto))
-	}
-	*v.to = int(n) * unit
+	*v.to = n
 	return nil
-}
-
-var units = map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-func formatSize(n int) string {
-	for _, suffix := range []string{"GiB", "MiB", "KiB"} {
-		if unit := units[suffix]; n >= unit && n%unit == 0 {
-			return strconv.Itoa(n/unit) + suffix
-		}
-	}
-	return strconv.Itoa(n)
-}
-
-// formatDuration writes 192h for what Go writes 192h0m0s.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func orAuto(auto bool) string {
@@ -260,7 +293,7 @@ func (v fileValue) String() string {
 
 func (v fileValue) Set(s string) error {
 	if s == "" {
-		return fmt.Errorf("must not be empty")
+		return errors.New("must not be empty")
 	}
 	if s == "none" {
 		s = ""
@@ -299,12 +332,9 @@ func (v dirValue) String() string { return "countmill-data" }
 
 func (v dirValue) Set(s string) error {
 	if s == "" {
-		return fmt.Errorf("must not be empty")
+		return errors.New("must not be empty")
 	}
-	if strings.HasPrefix(s, "//") { // which a URL takes for the name of a host
-		s = "//" + s
-	}
-	*v.store = "pebble:" + escapeDir(s)
+	*v.store = app.PebbleURL(s)
 	return nil
 }
 
@@ -320,5 +350,5 @@ func (v boolValue) Set(s string) error {
 		*v.to = s == "true"
 		return nil
 	}
-	return fmt.Errorf("must be true or false")
+	return errors.New("must be true or false")
 }

@@ -1,4 +1,4 @@
-package command
+package transfer
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/internal/client"
 )
 
 // sendBlock returns when all good rows of a block are accepted.
-func (im *importer) sendBlock(ctx context.Context, b *transfer.Block) error {
-	key := fmt.Sprintf("import-%d:%s:%d", transfer.Cut, im.done.SHA256, b.Number)
+func (im *importer) sendBlock(ctx context.Context, b *Block) error {
+	key := fmt.Sprintf("import-%d:%s:%d", Cut, im.done.SHA256, b.Number)
 	body, n := b.Keyed(im.state.Began)
 	if err := im.sendRows(ctx, b, key, body, n); err != nil {
 		return err
@@ -23,12 +23,12 @@ func (im *importer) sendBlock(ctx context.Context, b *transfer.Block) error {
 	if err := im.sendRows(ctx, b, "", body, n); err != nil {
 		return err
 	}
-	im.progress.add(int64(b.Size), int64(b.Rows))
+	im.progress.Add(int64(b.Size), int64(b.Rows))
 	return nil
 }
 
 // sendRows sends one request, and the same request again while that may help.
-func (im *importer) sendRows(ctx context.Context, b *transfer.Block, key string, body []byte, n int) error {
+func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []byte, n int) error {
 	if n == 0 {
 		return nil
 	}
@@ -36,16 +36,16 @@ func (im *importer) sendRows(ctx context.Context, b *transfer.Block, key string,
 	if key != "" {
 		header.Set("Idempotency-Key", key)
 	}
-	ctx, cancel := context.WithTimeout(ctx, im.timeout)
+	ctx, cancel := context.WithTimeout(ctx, im.Timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		once, end := context.WithTimeout(ctx, max(im.timeout/2, time.Millisecond)) // one that hangs leaves time for another
-		answer, err := im.client.postBody(once, "/v1/increments", "application/x-ndjson", header, body)
+		once, end := context.WithTimeout(ctx, max(im.Timeout/2, time.Millisecond)) // one that hangs leaves time for another
+		answer, err := im.Client.PostBody(once, "/v1/increments", "application/x-ndjson", header, body)
 		end()
 		if err == nil {
 			err = checkAccepted(answer, n)
 		}
-		if problem := idsReused(err); problem != nil && key == "" {
+		if problem := client.IDsReused(err); problem != nil && key == "" {
 			err = im.dropReused(b, problem.Conflicts)
 			n -= len(problem.Conflicts)
 		}
@@ -61,17 +61,17 @@ func (im *importer) sendRows(ctx context.Context, b *transfer.Block, key string,
 			return fmt.Errorf("the request of lines %d to %d was refused: %w", b.First, b.Last, err)
 		}
 		if ctx.Err() == nil {
-			im.progress.wait(err.Error())
+			im.progress.Wait(err.Error())
 		}
-		if !pause(ctx, min(try, 5), err) {
-			return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.timeout, err)
+		if !client.Pause(ctx, min(try, 5), err) {
+			return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.Timeout, err)
 		}
 	}
 }
 
 // dropReused notes the rows of a block that were not counted, because other deltas were counted under
 // their ids. All others of the request were.
-func (im *importer) dropReused(b *transfer.Block, conflicts []countmill.Conflict) error {
+func (im *importer) dropReused(b *Block, conflicts []countmill.Conflict) error {
 	sent := b.WithIDs()
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -80,7 +80,7 @@ func (im *importer) dropReused(b *transfer.Block, conflicts []countmill.Conflict
 			return errNoCountmill
 		}
 		im.done.Conflicts++
-		if inc := sent[c.Position]; len(im.done.Reused) < badShown {
+		if inc := sent[c.Position]; len(im.done.Reused) < BadShown {
 			im.done.Reused = append(im.done.Reused, fmt.Sprintf("counter %q, id %q", inc.Counter, inc.ID))
 		}
 	}
@@ -99,11 +99,11 @@ func checkAccepted(answer []byte, n int) error {
 	return nil
 }
 
-// classifyBlock is classify for what has a key or ids, and is read by nobody while it is
+// classifyBlock is client.Classify for what has a key or ids, and is read by nobody while it is
 // repeated: every answer that may be another the next time is asked for again.
 func classifyBlock(err error) (again, maybe bool) {
-	var problem *apiError
-	switch again, maybe = classify(err); {
+	var problem *client.Problem
+	switch again, maybe = client.Classify(err); {
 	case errors.Is(err, errNoCountmill):
 		return false, true
 	case !errors.As(err, &problem):

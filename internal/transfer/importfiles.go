@@ -1,4 +1,4 @@
-package command
+package transfer
 
 import (
 	"bufio"
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/countmill/countmill/internal/transfer"
 )
 
 // maxSpool is how much of standard input is copied to a temporary file.
@@ -33,7 +31,7 @@ func spool(ctx context.Context, r io.Reader, limit int64) (*os.File, error) {
 	select {
 	case err = <-copied:
 	case <-ctx.Done(): // a read of a terminal cannot be ended; the process is about to
-		err = errInterrupted
+		err = ErrInterrupted
 	}
 	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -65,7 +63,7 @@ func newRejects(path string, reading *os.File) (*rejects, error) {
 	return r, nil
 }
 
-func (r *rejects) add(row transfer.Row) error {
+func (r *rejects) add(row Row) error {
 	if r == nil {
 		return nil
 	}
@@ -81,4 +79,27 @@ func (r *rejects) close() error {
 		return nil
 	}
 	return errors.Join(r.buf.Flush(), r.file.Sync(), r.file.Close())
+}
+
+// openRows opens the file to import. What cannot be read twice is copied first.
+func openRows(ctx context.Context, stdin io.Reader, name string) (file *os.File, spooled bool, err error) {
+	if name == "-" {
+		file, err = spool(ctx, stdin, maxSpool)
+		return file, true, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, false, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		return f, false, nil
+	case err == nil && info.IsDir():
+		err = fmt.Errorf("%s is a directory", name)
+	case err == nil:
+		file, err = spool(ctx, f, maxSpool)
+	}
+	_ = f.Close() // it was only read
+	return file, true, err
 }

@@ -1,4 +1,5 @@
-package command
+// Package adopt makes importable snapshots of the counters that App Engine code keeps in Datastore.
+package adopt
 
 import (
 	"cmp"
@@ -14,8 +15,6 @@ import (
 	"math/big"
 	"os"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -23,8 +22,8 @@ import (
 	"github.com/countmill/countmill/internal/transfer/appengine"
 )
 
-// An adopted counter is one that is going to be imported.
-type adopted struct {
+// A Counter is one to be imported.
+type Counter struct {
 	Counter string   `json:"counter"`
 	Layouts []string `json:"layouts"`
 	Shards  int      `json:"shards"`
@@ -32,59 +31,87 @@ type adopted struct {
 	Delta   int64    `json:"delta"` // of the import
 }
 
-// take reads the source and writes the snapshot, or only shows what it would hold.
-func (a *adopter) take(ctx context.Context) error {
+// An Adoption makes a snapshot of the counters of one source, to be imported.
+type Adoption struct {
+	Source          appengine.Config
+	Prefix          string // before every name
+	GoTotal, Simple string // counters for totals without a name
+	SkipUnknown     bool   // leave out what cannot be adopted, where that is otherwise an error
+	Snapshot        string // the file to write
+	Since           []string
+
+	Progress transfer.StartProgress
+	Log      io.Writer // lines for a person
+}
+
+// Take reads the source and writes the snapshot. With dryRun it writes none. The counters are there
+// beside an error, too, if the source was read.
+func (a *Adoption) Take(ctx context.Context, dryRun bool) ([]*Counter, error) {
+	all, label, err := a.read(ctx)
+	if err != nil {
+		return all, fmt.Errorf("nothing was counted: %w", err)
+	}
+	if dryRun {
+		return all, nil
+	}
+	return all, transfer.WriteFile(a.Snapshot, func(w io.Writer) error { return a.writeRows(w, all, label) })
+}
+
+func (a *Adoption) read(ctx context.Context) (all []*Counter, label string, err error) {
 	earlier, label, err := a.earlier()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	p := startProgress(a.stderr, "reading", "shards", 0)
-	a.source.Read = func(n int) { p.add(0, int64(n)) }
-	found, err := appengine.Read(ctx, a.source)
-	p.stop()
+	p := a.Progress("reading", "shards", 0)
+	a.Source.Read = func(n int) { p.Add(0, int64(n)) }
+	found, err := appengine.Read(ctx, a.Source)
+	p.Stop()
 	if ctx.Err() != nil {
-		err = errInterrupted
+		err = transfer.ErrInterrupted
 	}
 	if errors.Is(err, appengine.ErrNoKinds) {
-		err = fmt.Errorf(`%w; name Java's counters with --java, or say --java "" for none`, err)
+		err = fmt.Errorf(`%w; name Java's counters with --java, or pass --java "" for none`, err)
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was counted: %w", err)
+		return nil, "", err
 	}
 	all, left, err := a.plan(found, earlier)
 	if err != nil {
-		return fmt.Errorf("nothing was counted: %w", err)
+		return nil, "", err
 	}
 	if len(all)+len(left) == 0 {
-		return fmt.Errorf("nothing was counted: there are no counters of the article in namespace %q of %s; others are named by --namespace and --database",
-			a.source.Namespace, a.source.Project)
+		return nil, "", fmt.Errorf("there are no counters of the article in namespace %q of %s; --namespace and --database name others",
+			a.Source.Namespace, a.Source.Project)
 	}
-	if a.dryRun {
-		if err := a.show(all); err != nil {
-			return err
-		}
+	a.report(found, all)
+	for _, line := range left {
+		fmt.Fprintf(a.Log, "countmill: left out: %s\n", line)
 	}
-	a.tell(found, all)
-	if len(left) > 0 {
-		for _, line := range left {
-			fmt.Fprintf(a.stderr, "countmill: left out: %s\n", line)
-		}
-		if !a.skipUnknown {
-			return fmt.Errorf("nothing was counted: %d entities or counters cannot be adopted; --skip-unknown leaves them out", found.UnknownCount+len(left)-len(found.Unknown))
-		}
+	if len(left) > 0 && !a.SkipUnknown {
+		return all, "", fmt.Errorf("%d entities or counters cannot be adopted; --skip-unknown leaves them out", found.UnknownCount+len(left)-len(found.Unknown))
 	}
-	if a.dryRun {
-		return nil
+	return all, label, nil
+}
+
+// Taken is the counters of the snapshot that is there.
+func (a *Adoption) Taken() ([]*Counter, error) {
+	sums := make(map[string]int64)
+	if err := addSnapshot(a.Snapshot, sums); err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Snapshot, err)
 	}
-	return writeFile(a.snapshot, func(w io.Writer) error { return a.writeRows(w, all, label) })
+	var all []*Counter
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		all = append(all, &Counter{Counter: name, Layouts: []string{"snapshot"}, Total: sums[name], Delta: sums[name]})
+	}
+	return all, nil
 }
 
 // plan is what is going to be imported, by name, and what cannot be.
-func (a *adopter) plan(found *appengine.Found, earlier map[string]int64) (all []*adopted, left []string, err error) {
+func (a *Adoption) plan(found *appengine.Found, earlier map[string]int64) (all []*Counter, left []string, err error) {
 	left = slices.Clone(found.Unknown)
-	byName := make(map[string]*adopted)
+	byName := make(map[string]*Counter)
 	for _, t := range found.Totals() {
-		name, layout := a.prefix+a.target(t), string(t.Layout)
+		name, layout := a.Prefix+a.target(t), string(t.Layout)
 		if t.Name == "" && t.Layout == appengine.Go {
 			layout += " (grand total)"
 		}
@@ -94,7 +121,7 @@ func (a *adopter) plan(found *appengine.Found, earlier map[string]int64) (all []
 		}
 		c := byName[name]
 		if c == nil {
-			c = &adopted{Counter: name}
+			c = &Counter{Counter: name}
 			byName[name] = c
 		}
 		if c.Total, err = plus(c.Total, t.Sum); err != nil {
@@ -117,16 +144,16 @@ func (a *adopter) plan(found *appengine.Found, earlier map[string]int64) (all []
 		}
 	}
 	slices.Sort(left)
-	all = slices.SortedFunc(maps.Values(byName), func(a, b *adopted) int { return cmp.Compare(a.Counter, b.Counter) })
+	all = slices.SortedFunc(maps.Values(byName), func(a, b *Counter) int { return cmp.Compare(a.Counter, b.Counter) })
 	return all, left, nil
 }
 
-func (a *adopter) target(t appengine.Total) string {
+func (a *Adoption) target(t appengine.Total) string {
 	switch {
 	case t.Layout == appengine.Simple:
-		return a.simple
+		return a.Simple
 	case t.Layout == appengine.Go && t.Name == "":
-		return a.goTotal
+		return a.GoTotal
 	}
 	return t.Name
 }
@@ -140,17 +167,14 @@ func plus(a, b int64) (int64, error) {
 }
 
 // earlier is what the snapshots of --since hold together, and a label that they alone have.
-func (a *adopter) earlier() (sums map[string]int64, label string, err error) {
+func (a *Adoption) earlier() (sums map[string]int64, label string, err error) {
 	sums = make(map[string]int64)
-	for _, path := range a.since {
-		state, fresh, err := loadState(path+stateSuffix, time.Time{})
+	for _, path := range a.Since {
+		sum, err := transfer.ImportedAll(path)
 		if err != nil {
-			return nil, "", err
+			return nil, "", fmt.Errorf("--since %s: %w", path, err)
 		}
-		if fresh || state.Finished.IsZero() {
-			return nil, "", fmt.Errorf("--since %s: it was not imported to its end; do that first, by the same command as before", path)
-		}
-		label += state.SHA256
+		label += sum
 		if err := addSnapshot(path, sums); err != nil {
 			return nil, "", fmt.Errorf("--since %s: %w", path, err)
 		}
@@ -184,7 +208,7 @@ func addSnapshot(path string, sums map[string]int64) error {
 
 // writeRows writes increments whose ids are of the source and the counter, not of the
 // total: a snapshot that is taken again does not count again.
-func (a *adopter) writeRows(out io.Writer, all []*adopted, label string) error {
+func (a *Adoption) writeRows(out io.Writer, all []*Counter, label string) error {
 	w := transfer.NewWriter(out, transfer.NDJSON)
 	for _, c := range all {
 		if c.Delta == 0 {
@@ -197,43 +221,17 @@ func (a *adopter) writeRows(out io.Writer, all []*adopted, label string) error {
 	return w.Flush()
 }
 
-func (a *adopter) id(counter, label string) string {
+func (a *Adoption) id(counter, label string) string {
 	h := sha256.New()
-	for _, field := range []string{a.source.Project, a.source.Database, a.source.Namespace, counter, label} {
+	for _, field := range []string{a.Source.Project, a.Source.Database, a.Source.Namespace, counter, label} {
 		h.Write(binary.AppendUvarint(nil, uint64(len(field)))) // a hash takes all that it is given
 		h.Write([]byte(field))
 	}
 	return "adopt-gae-1:" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// show prints what would be imported.
-func (a *adopter) show(all []*adopted) error {
-	if a.json {
-		return writeJSON(a.stdout, all)
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "COUNTER\tLAYOUT\tSHARDS\tTOTAL\tIMPORT")
-	for _, c := range all {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", c.Counter, strings.Join(c.Layouts, ", "), c.Shards, c.Total, c.Delta)
-	}
-	return w.Flush()
-}
-
-// showSnapshot prints what a snapshot that is there holds.
-func (a *adopter) showSnapshot() error {
-	sums := make(map[string]int64)
-	if err := addSnapshot(a.snapshot, sums); err != nil {
-		return fmt.Errorf("%s: %w", a.snapshot, err)
-	}
-	var all []*adopted
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		all = append(all, &adopted{Counter: name, Layouts: []string{"snapshot"}, Total: sums[name], Delta: sums[name]})
-	}
-	return a.show(all)
-}
-
-// tell says on standard error what a person should know of what was found.
-func (a *adopter) tell(found *appengine.Found, all []*adopted) {
+// report writes what a person should know of the source.
+func (a *Adoption) report(found *appengine.Found, all []*Counter) {
 	const form = "2006-01-02T15:04:05.000Z"
 	zero := 0
 	for _, c := range all {
@@ -241,9 +239,9 @@ func (a *adopter) tell(found *appengine.Found, all []*adopted) {
 			zero++
 		}
 		if slices.Contains(c.Layouts, string(appengine.Go)+" (grand total)") {
-			fmt.Fprintf(a.stderr, "countmill: the article's Go code keeps one set of shards for all its counters: only their grand total can be adopted, as %q (--go-total)\n", c.Counter)
+			fmt.Fprintf(a.Log, "countmill: the article's Go code keeps one set of shards for all its counters: only their grand total can be adopted, as %q (--go-total)\n", c.Counter)
 		}
 	}
-	fmt.Fprintf(a.stderr, "countmill: %d counters, %d of them with nothing to import; read from %s to %s\n",
+	fmt.Fprintf(a.Log, "countmill: %d counters, %d of them with nothing to import; read from %s to %s\n",
 		len(all), zero, found.Began.Format(form), found.Ended.Format(form))
 }

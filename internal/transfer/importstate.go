@@ -1,4 +1,4 @@
-package command
+package transfer
 
 import (
 	"crypto/sha256"
@@ -11,12 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/countmill/countmill/internal/transfer"
 )
 
-// stateSuffix makes the name of a file's state of the file's own.
-const stateSuffix = ".countmill-import"
+// StateSuffix makes the name of a file's state of the file's own.
+const StateSuffix = ".countmill-import"
 
 // An importState is what has to be known of a file's first import to import it again:
 // since when keys of it may be in a server. Which rows were counted is for the server to
@@ -29,9 +27,21 @@ type importState struct {
 	Finished time.Time `json:"finished,omitzero"` // for people
 }
 
+// ImportedAll returns the SHA-256 of a file whose import came to its end, or an error.
+func ImportedAll(path string) (sha256 string, err error) {
+	state, fresh, err := loadState(path+StateSuffix, time.Time{})
+	if err != nil {
+		return "", err
+	}
+	if fresh || state.Finished.IsZero() {
+		return "", errors.New("it was not imported to its end; do that first, by the same command as before")
+	}
+	return state.SHA256, nil
+}
+
 // loadState reads the state in path. fresh: there is none, and the import begins now.
 func loadState(path string, now time.Time) (s importState, fresh bool, err error) {
-	s = importState{Cut: transfer.Cut, Began: now}
+	s = importState{Cut: Cut, Began: now}
 	if path == "" {
 		return s, true, nil
 	}
@@ -74,14 +84,14 @@ func (s importState) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, func(w io.Writer) error {
+	return WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
 }
 
-// writeFile replaces the file in path: all of it is there, durably, or nothing of it.
-func writeFile(path string, write func(io.Writer) error) (err error) {
+// WriteFile replaces the file in path: all of it is there, durably, or nothing of it.
+func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-package command
+// Package client calls a countmill over HTTP, for the command line and for package transfer.
+package client
 
 import (
 	"bytes"
@@ -16,40 +17,39 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/app"
 )
 
 // maxAnswer is the most bytes of an answer that is read: 1,000 totals are below 1 MiB.
 const maxAnswer = 8 << 20
 
-// A client talks to one running countmill.
-type client struct {
+// A Client calls one running countmill.
+type Client struct {
 	base  string // without a trailing slash
 	token string // empty: none
 	http  *http.Client
 }
 
-// newClient takes http://HOST:PORT or HOST:PORT. A token goes over plain HTTP to this
-// machine only, or where insecure says so.
-func newClient(server, token string, insecure bool) (*client, error) {
+// New takes http://HOST:PORT or HOST:PORT. A token goes over plain HTTP to this
+// machine only, unless insecure allows others.
+func New(server, token string, insecure bool) (*Client, error) {
 	text := server
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, app.Usagef("--server: must be http://HOST:PORT or https://HOST:PORT, got %q", server)
+		return nil, fmt.Errorf("--server: must be http://HOST:PORT or https://HOST:PORT, got %q", server)
 	}
 	if u.User != nil {
-		return nil, app.Usagef("--server: must hold no name and no password; use --token-file")
+		return nil, fmt.Errorf("--server: must hold no name and no password; use --token-file")
 	}
 	if token != "" && u.Scheme == "http" && !isLoopback(u.Hostname()) && !insecure {
-		return nil, app.Usagef("--token: is not sent to %s over plain http, where others can read it: use https, or --insecure", u.Host)
+		return nil, fmt.Errorf("--token: is not sent to %s over plain http, where others can read it: use https, or --insecure", u.Host)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	transport.TLSHandshakeTimeout = 5 * time.Second
-	return &client{
+	return &Client{
 		base:  strings.TrimRight(u.String(), "/"),
 		token: token,
 		http:  &http.Client{Transport: transport, CheckRedirect: noRedirect},
@@ -61,8 +61,8 @@ func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(ho
 // noRedirect: countmill never redirects, and a POST that is redirected becomes a GET.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// An apiError is a problem that the server answered with.
-type apiError struct {
+// A Problem is an error that the server answered with.
+type Problem struct {
 	Status     int                  `json:"status"`
 	Type       string               `json:"type"`
 	Title      string               `json:"title"`
@@ -71,17 +71,17 @@ type apiError struct {
 	retryAfter time.Duration
 }
 
-// idsReused is the problem that names the increments of a request that were not counted, and says
+// IDsReused is the problem that names the increments of a request that were not counted, and says
 // that all others were; nil for any other error.
-func idsReused(err error) *apiError {
-	problem, ok := errors.AsType[*apiError](err)
+func IDsReused(err error) *Problem {
+	problem, ok := errors.AsType[*Problem](err)
 	if ok && problem.Type == "urn:countmill:problem:ids-reused" && len(problem.Conflicts) > 0 {
 		return problem
 	}
 	return nil
 }
 
-func (e *apiError) Error() string {
+func (e *Problem) Error() string {
 	text := e.Detail
 	if text == "" {
 		text = e.Title
@@ -95,25 +95,25 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
 
-// An unreachable error means that the request was never sent.
-type unreachable struct {
+// An Unreachable error means that the request was never sent.
+type Unreachable struct {
 	base  string
 	cause error
 }
 
-func (e *unreachable) Unwrap() error { return e.cause }
+func (e *Unreachable) Unwrap() error { return e.cause }
 
-func (e *unreachable) Error() string {
+func (e *Unreachable) Error() string {
 	return fmt.Sprintf("nothing answers at %s (%v): start one with `countmill up`, or name another with --server URL", e.base, e.cause)
 }
 
-// post sends v as JSON and returns the body of a 2xx answer.
-func (c *client) post(ctx context.Context, path string, header http.Header, v any) ([]byte, error) {
-	return c.send(ctx, http.MethodPost, path, header, v)
+// Post sends v as JSON and returns the body of a 2xx answer.
+func (c *Client) Post(ctx context.Context, path string, header http.Header, v any) ([]byte, error) {
+	return c.Send(ctx, http.MethodPost, path, header, v)
 }
 
-// send is post with another method. A nil v is no body.
-func (c *client) send(ctx context.Context, method, path string, header http.Header, v any) ([]byte, error) {
+// Send is post with another method. A nil v is no body.
+func (c *Client) Send(ctx context.Context, method, path string, header http.Header, v any) ([]byte, error) {
 	var body bytes.Buffer
 	if v != nil {
 		enc := json.NewEncoder(&body)
@@ -129,12 +129,12 @@ func (c *client) send(ctx context.Context, method, path string, header http.Head
 	return c.sendBody(ctx, method, path, contentType, header, body.Bytes())
 }
 
-// postBody sends a body of that type and returns the body of a 2xx answer.
-func (c *client) postBody(ctx context.Context, path, contentType string, header http.Header, body []byte) ([]byte, error) {
+// PostBody sends a body of that type and returns the body of a 2xx answer.
+func (c *Client) PostBody(ctx context.Context, path, contentType string, header http.Header, body []byte) ([]byte, error) {
 	return c.sendBody(ctx, http.MethodPost, path, contentType, header, body)
 }
 
-func (c *client) sendBody(ctx context.Context, method, path, contentType string, header http.Header, body []byte) ([]byte, error) {
+func (c *Client) sendBody(ctx context.Context, method, path, contentType string, header http.Header, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -149,22 +149,22 @@ func (c *client) sendBody(ctx context.Context, method, path, contentType string,
 }
 
 // read returns the body of a 2xx answer to req.
-func (c *client) read(req *http.Request) ([]byte, error) {
-	res, err := c.do(req)
+func (c *Client) read(req *http.Request) ([]byte, error) {
+	res, err := c.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	return answer, nil
 }
 
-// counterPath is the path of one counter: its name is one segment, and "." and ".." are names
+// CounterPath is the path of one counter: its name is one segment, and "." and ".." are names
 // like others.
-func counterPath(name string) string {
+func CounterPath(name string) string {
 	segment := url.PathEscape(name)
 	if name == "." || name == ".." {
 		segment = strings.ReplaceAll(name, ".", "%2E")
@@ -172,20 +172,20 @@ func counterPath(name string) string {
 	return "/v1/counters/" + segment
 }
 
-// do returns the answer if its status is 2xx; its body is the caller's to close.
-func (c *client) do(req *http.Request) (*http.Response, error) {
+// Do returns the answer if its status is 2xx; its body is the caller's to close.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
 	}
 	defer res.Body.Close()
-	problem := &apiError{Status: res.StatusCode}
+	problem := &Problem{Status: res.StatusCode}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	_ = json.Unmarshal(text, problem) // another server's error need not be JSON
 	problem.Status = res.StatusCode
@@ -195,15 +195,15 @@ func (c *client) do(req *http.Request) (*http.Response, error) {
 	return nil, problem
 }
 
-// explain makes one line of net/http's error.
-func (c *client) explain(err error) error {
+// Explain makes one line of net/http's error.
+func (c *Client) Explain(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
-		return &unreachable{base: c.base, cause: dial.Err}
+		return &Unreachable{base: c.base, cause: dial.Err}
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
 		return fmt.Errorf("%s answers without TLS: write http:// instead of https://: %w", c.base, err)
@@ -213,3 +213,20 @@ func (c *client) explain(err error) error {
 	}
 	return fmt.Errorf("%s: %w", c.base, err)
 }
+
+// Get returns the body of a 2xx answer within timeout.
+func (c *Client) Get(ctx context.Context, timeout time.Duration, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.read(req)
+}
+
+// Base is the URL of the server, without a trailing slash.
+func (c *Client) Base() string { return c.base }
+
+// Token is what the client sends; empty for none.
+func (c *Client) Token() string { return c.token }
