@@ -30,14 +30,14 @@ var adoptCommand = command{
 keeps in Datastore, in any of its languages: Python (ndb and db), Java, JDO, Go, and the
 first, simple versions of each. It never writes to Datastore.
 
-  countmill adopt gae --project my-app --dry-run     shows what would be imported
+  countmill adopt gae --project my-app --dry-run     shows the counters
   countmill adopt gae --project my-app
 
 It reads all shards, keeps their sums in the file SNAPSHOT, and imports that file: see
 "countmill help import". Run again, it imports the same file, and nothing counts twice,
-whatever the source has become. Stopped while it reads, it reads anew. Without SNAPSHOT,
-within the deduplication window, a counter is still not counted again: a sum that has changed is named as
-a conflict, or becomes a dead letter, "id reused", where the server cannot say so at once.
+even if the source has changed. Stopped while it reads, it reads anew. Without SNAPSHOT,
+within the deduplication window, a counter still does not count again: a changed sum is
+reported as a conflict, or becomes a dead letter, "id reused", if the server finds it later.
 
 While the application still counts with the old code, a sum is what the shards were when
 each was read. To move without a gap:
@@ -48,7 +48,7 @@ each was read. To move without a gap:
      when nothing writes to the old shards any more: it imports what they grew by
 
 The Go code, as the article prints it, keeps one set of shards for all its counters and
-never sets their Name: only their grand total can be told. It goes to the counter that
+never sets their Name: only their grand total can be read. It goes to the counter that
 --go-total names. The simple versions have one counter without a name: --simple.
 Two layouts with a counter of one name add up in it; --dry-run shows which.
 `,
@@ -140,7 +140,7 @@ func (c call) take(ctx context.Context, a *adopt.Adoption) error {
 	return err
 }
 
-// showAdopted prints what would be imported.
+// showAdopted prints the counters to import.
 func (c call) showAdopted(all []*adopt.Counter) error {
 	if c.json {
 		return writeJSON(c.stdout, all)

@@ -14,7 +14,7 @@ const ballastBytes = 32 << 20
 // it never puts one off. To put them off, GOGC would have to be off, and then a heap near the limit is
 // collected all the time. A limit also has to be chosen for each machine and load.
 //
-// Nil if the operator has told the collector what to do.
+// It is nil if the operator has set the collector.
 func ballast(lookup func(string) (string, bool)) []byte {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if _, ok := lookup(name); ok {

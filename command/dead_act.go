@@ -58,7 +58,7 @@ func (d *dead) discard(ctx context.Context, keys []string) error {
 	return d.orNone(d.soFar(t, err))
 }
 
-// orNone: where there are none, all of them are done, and a person is told.
+// orNone: without dead letters all of them are done, and standard error says so.
 func (d *dead) orNone(err error) error {
 	if !errors.Is(err, errNoLetters) {
 		return err
@@ -70,7 +70,7 @@ func (d *dead) orNone(err error) error {
 	return err
 }
 
-// soFar says how far it came before an error. What was done may be done again.
+// soFar says how far it came before an error. A repeat does no harm.
 func (d *dead) soFar(t deadTally, err error) error {
 	if err == nil || t == (deadTally{}) {
 		return err

@@ -140,7 +140,7 @@ func TestDeadInLots(t *testing.T) {
 func TestDeadArguments(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"":                   "say what to do: discard, list, replay, show",
+		"":                   "say what to do: list, show, replay, discard",
 		"lst":                `unknown "lst"; did you mean list?`,
 		"list k":             `the command takes no arguments, got "k" (see countmill help dead list)`,
 		"list --all":         "unknown flag: --all",

@@ -82,7 +82,7 @@ func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
 	return f, nil
 }
 
-// reportExport says on standard error what was written: the rows may be on standard output.
+// reportExport sums up on standard error: the rows may be on standard output.
 func (c call) reportExport(e *transfer.Exported) error {
 	fmt.Fprintf(c.stderr, "countmill: %d counters in %d rows", e.Counters, e.Rows)
 	if e.Zero > 0 {

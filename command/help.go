@@ -28,7 +28,7 @@ func newHelp(root *cobra.Command, c call) *cobra.Command {
 	}}
 }
 
-// help is what a person reads of a command.
+// help is the text for a person about a command.
 func help(cmd *cobra.Command) string {
 	path := path(cmd)
 	if path == "" || path == "help" {
@@ -45,7 +45,7 @@ func help(cmd *cobra.Command) string {
 	if cmd.HasSubCommands() {
 		b.WriteString("\n")
 		writeCommands(&b, cmd.Commands())
-		fmt.Fprintf(&b, "\n\"countmill help %s %s\" says more.\n", path, cmd.Commands()[0].Name())
+		fmt.Fprintf(&b, "\n\"countmill help %s %s\" says more.\n", path, subcommands(cmd)[0])
 	}
 	if len(flags) > 0 {
 		b.WriteString("\nFlags, with their defaults and variables:\n\n" + flagHelp(flags))
@@ -99,7 +99,7 @@ Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is 
 const column = 38
 
 func writeCommands(b *strings.Builder, all []*cobra.Command) {
-	for _, cmd := range all {
+	for _, cmd := range inOrder(all) {
 		fmt.Fprintf(b, "  %-*s%s\n", column-2, usage(cmd), cmd.Short)
 	}
 }
@@ -147,7 +147,7 @@ func wrap(b *strings.Builder, text string) {
 	b.WriteString(line + "\n")
 }
 
-// completionCommand is no variable: it needs all commands.
+// completionCommand is a function because it needs all commands.
 func completionCommand() command {
 	return command{
 		path: "completion", group: "set",

@@ -32,16 +32,17 @@ NDJSON has the objects that POST /v1/increments takes, one a line.
 The file is read twice. First it is checked: a row that cannot be counted is named with
 its line, and then nothing is counted; --skip-bad leaves such rows out. Then it is sent in
 blocks of at most 10,000 rows, each under an Idempotency-Key of the file's SHA-256 and the
-block's number. Rows with ids are known by those, wherever else they come.
+block's number. Rows with ids count once by their ids, from any file.
 
-Run again, it sends the file from its start, as the server knows best what it has. That
-takes no longer than the first time. It has to be the same file, byte for byte, and with
-tokens the same caller. The server remembers for its --dedup-window, so FILE.countmill-import
+Run again, it sends the file from its start: the server knows which rows it has. That
+takes no longer than the first time. It has to be the same file, byte for byte, and the
+same caller if tokens are used. The server remembers for its --dedup-window, so FILE.countmill-import
 beside the file says when its import began; beyond the deduplication window it is refused, not counted
 again. Remove that file only if the rows are to count again. Without it, as with -, the
 rows count again after the deduplication window.
 
-- and whatever else is no plain file is first copied to a temporary file, of at most 4 GiB.
+Standard input, and any other input that is no plain file, is first copied to a temporary file of at
+most 4 GiB.
 
 A row whose id was counted before with another delta is not counted. If the server says so, the
 import goes on with all other rows, and names some of those at its end.

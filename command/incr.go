@@ -25,8 +25,8 @@ var incrCommand = command{
   countmill incr stock:apples -3
   countmill incr orders --id order-1017
 
-It repeats by itself for a while when the server is away or does not answer, and counts
-once all the same: without --id it sends an Idempotency-Key of its own.
+It repeats by itself for a while if the server is unavailable or does not answer, and still
+counts once: without --id it sends an Idempotency-Key of its own.
 A name that begins with - is written after --.
 `,
 	run: runIncr,
@@ -160,7 +160,7 @@ func sendSafely(ctx context.Context, cl *client.Client, timeout time.Duration, k
 	}
 }
 
-// outcome says what the person can do about the error.
+// outcome adds the remedy to the error.
 func outcome(err error, key string, own bool) error {
 	var e *sendError
 	if !errors.As(err, &e) {

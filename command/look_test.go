@@ -81,7 +81,7 @@ func TestVerify(t *testing.T) {
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
 	got := cli(t, nil, "verify", "a:", "--server", f.URL)
 	want := result{3, "beyond\ta\tshard 4\tholds 5\ncached\tb\t7 as of\n",
-		"10 shards and 3 cached totals looked at (2 of these could not be held against the past)\ncountmill: 2 problems, 0 fixed\n"}
+		"10 shards and 3 cached totals checked (2 of these could not be compared with the past)\ncountmill: 2 problems, 0 fixed\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -128,7 +128,7 @@ func TestLookingAfterCounters(t *testing.T) {
 			t.Errorf("%q: got %+v, want %q", test.args, got, test.out)
 		}
 	}
-	if got := cli(t, env, "verify"); got.errOut != "2 shards and 0 cached totals looked at\n" {
+	if got := cli(t, env, "verify"); got.errOut != "2 shards and 0 cached totals checked\n" {
 		t.Errorf("verify: %+v", got)
 	}
 }

@@ -62,7 +62,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"incrr"}, `unknown command "incrr"; did you mean incr? (see countmill help)`},
-		{[]string{"help", "frobnicate"}, `unknown command "frobnicate" (try one of: adopt, `},
+		{[]string{"help", "frobnicate"}, `unknown command "frobnicate" (try one of: up, publisher, `},
 		{[]string{"up", "--colour"}, "unknown flag: --colour (see countmill help up)"},
 		{[]string{"up", "extra"}, `takes no arguments, got "extra"`},
 		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},

@@ -15,7 +15,7 @@ func (c call) sayMissing(answer []byte) {
 			Exists  *bool  `json:"exists"`
 		} `json:"totals"`
 	}
-	_ = json.Unmarshal(answer, &got) // its reader says what is wrong with it
+	_ = json.Unmarshal(answer, &got) // its other reader reports an error
 	for _, t := range got.Totals {
 		c.sayMissingOne(t.Counter, t.Exists)
 	}

@@ -30,9 +30,9 @@ type Setting struct {
 	From  From   `json:"from"`
 }
 
-// Settings is what is in force when up, publisher, aggregator or reader runs with these flags and
-// variables. It starts and opens nothing. The error names everything wrong; settings are there if
-// only their combination is.
+// Settings returns the settings of up, publisher, aggregator or reader with these flags and variables.
+// It starts and opens nothing. The error names everything wrong. If each flag is right and only their
+// combination is wrong, the settings are there too.
 func Settings(name string, flags []string, lookup func(string) (string, bool)) ([]Setting, error) {
 	roles, ok := map[string]app.Roles{"up": app.Up, "publisher": app.Publisher, "aggregator": app.Aggregator, "reader": app.Reader}[name]
 	if !ok {
@@ -63,7 +63,7 @@ type parser struct {
 	*values
 	set   *pflag.FlagSet
 	wrong []string
-	from  map[string]From // of what is not a default
+	from  map[string]From // absent for a default
 }
 
 // newParser is for a command that runs roles, or none.
@@ -119,7 +119,7 @@ func (p *parser) checkPairs() error {
 // given reports whether a flag or a variable sets the flag.
 func (p *parser) given(name string) bool { return p.from[name] != "" }
 
-// settings is what is in force of flags with variables, with what the backends decide.
+// settings returns the flags that have variables, with the defaults that the backends decide.
 func (p *parser) settings() []Setting {
 	inForce := &values{roles: p.values.roles.Resolved()}
 	var all []Setting

@@ -11,17 +11,17 @@ import (
 var planCommand = command{
 	path:  "plan",
 	group: "set",
-	short: "say what a load takes and costs on Google Cloud",
-	long: `Works out what a steady load takes on Pub/Sub and Datastore: shards, aggregators, messages
-and commits a second, entities written and read, markers stored, dollars a month. Beside
-it stands the classic sharded counter, which reads and writes one of a counter's shards
-for each increment, and counts twice what is repeated.
+	short: "estimate resources and cost of a load on Google Cloud",
+	long: `Estimates a steady load on Pub/Sub and Datastore: shards, aggregators, messages
+and commits a second, entities written and read, markers stored, dollars a month. The
+second column is the classic sharded counter, which reads and writes one of a counter's
+shards for each increment, and counts repeats twice.
 
   countmill plan --rate 1e6 --counters 1e5 --zipf 1.1 --publishers 50
   countmill plan --rate 200 --counters 1e4 --publishers 4 --totals 500 --asked 100
 
-Below stands which limits bind. It starts nothing and asks nobody. Numbers may be written
-as 1e6. Prices are those of the day and place that the output names: give your own.
+The last lines name the limits that bind. plan starts nothing and calls no server. Numbers may be
+written as 1e6. The output names date and place of its prices: give your own.
 `,
 	run: runPlan,
 }

@@ -17,8 +17,8 @@ const (
 	logEvery  = 10 * time.Second
 )
 
-// A progress tells a person how far a long command is: a bar that moves on a terminal, now
-// and then a line elsewhere. Its methods may be called at the same time.
+// A progress shows how far a long command is: a moving bar on a terminal, a line from time to time
+// elsewhere. Its methods may be called at the same time.
 type progress struct {
 	out   io.Writer
 	live  bool   // a terminal
@@ -47,7 +47,7 @@ func startProgress(out io.Writer, verb, what string, total int64) *progress {
 	return p
 }
 
-// Add says that more is done: of total, and of what is counted.
+// Add says that more is done, of the total and of the rows.
 func (p *progress) Add(done, count int64) {
 	p.done.Add(done)
 	p.count.Add(count)
@@ -56,7 +56,7 @@ func (p *progress) Add(done, count int64) {
 	p.mu.Unlock()
 }
 
-// Wait says why there is none. A log is told once, until there is progress again.
+// Wait says why there is none. A log gets one line, until there is progress again.
 func (p *progress) Wait(why string) {
 	p.mu.Lock()
 	first := p.waiting == ""

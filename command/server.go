@@ -84,7 +84,7 @@ func quoted(args []string) string {
 	return strings.Trim(fmt.Sprintf("%q", args), "[]")
 }
 
-// checkNames is what the server would say, without asking it.
+// checkNames refuses names that the server would refuse.
 func checkNames(names []string, most int) error {
 	if len(names) == 0 {
 		return app.Usagef("NAME is missing")

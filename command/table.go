@@ -80,7 +80,7 @@ type section struct {
 // table is every flag of every command, in the order of help and reference.
 func table() []section {
 	return []section{
-		{"Roles", "`up` has all of these, and so has `config`, which shows what is in force. A single role has some of them.", roleFlags},
+		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
 		{"get, ls, verify", "", readFlags},

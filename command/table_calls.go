@@ -28,7 +28,7 @@ const minTimeout, maxTimeout = time.Millisecond, 30 * 24 * time.Hour
 // timeout is the row for commands with this default.
 func timeout(def time.Duration, of ...string) flag {
 	return flag{name: "timeout", arg: "DURATION", of: of, env: true,
-		help: "How long one call of the server may take until it is answered, repeats included. It does not bound how long a command or a stream lives.",
+		help: "How long the server may take to answer one call, repeats included. It does not bound how long a command or a stream lives.",
 		bind: func(v *values) pflag.Value {
 			v.timeout = def
 			return durationValue{to: &v.timeout, min: minTimeout, max: maxTimeout}
@@ -92,7 +92,7 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.maxStaleness, max: time.Hour} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
-	{name: "fix", of: []string{"verify"}, help: "Fix what is safe to fix.",
+	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/internal/app"
 )
 
-// isTerminal reports whether a person sees what is written, or types what is read.
+// isTerminal reports whether a person is at the other end.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {

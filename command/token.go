@@ -24,8 +24,8 @@ var tokenCommand = command{
 	path:  "token new",
 	args:  "NAME",
 	short: "make a bearer token for a server's --tokens file",
-	long: `Makes a token, without asking a server. It prints two lines: the token, which is kept
-nowhere and cannot be shown again, and the line for the file that the server reads
+	long: `Makes a token, without asking a server. It prints two lines: the token, which
+countmill keeps nowhere and cannot show again, and the line for the file that the server reads
 (--tokens FILE), which holds its SHA-256. Servers see a changed file within seconds.
 
   countmill token new web --scope publish --prefix page:
@@ -33,9 +33,9 @@ nowhere and cannot be shown again, and the line for the file that the server rea
   countmill token new trial --scope read --expires 720h
   countmill token new guest --scope publish --prefix guest: --new-counters-per-hour 1000
 
-NAME says who it is, in logs and in the ids of requests with an Idempotency-Key. A second
-token of the same NAME is another one of the same caller: add it, hand it out, and take the
-first out of the file. Under another NAME, a request that is repeated counts again.
+NAME identifies the caller, in logs and in the ids of requests with an Idempotency-Key. To replace a
+token, make a second one with the same NAME, add it, hand it out, and remove the first from the
+file. Under another NAME, a repeated request counts again.
 `,
 	run: runToken,
 }
@@ -68,7 +68,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, app.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)
 }
 
-// ofToken turns the fields of the file into what was written on the command line.
+// ofToken turns the fields of the file into the words of the command line.
 var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
 	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 

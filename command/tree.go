@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ type command struct {
 	roles app.Roles // to run; 0 for none
 	args  string    // how the arguments are written
 	short string    // half a line
-	long  string    // what a person needs to know; ends with a newline
+	long  string    // for a person; ends with a newline
 	run   func(ctx context.Context, c call) error
 }
 
@@ -117,10 +118,10 @@ func completeValues(made *cobra.Command, p *parser) {
 	}
 }
 
-// newFamily says what there is to do where no next word does.
+// newFamily is an error that lists the next words, if none of them was given.
 func newFamily(cmd command) *cobra.Command {
 	made := &cobra.Command{Use: cmd.path + " " + cmd.args, Short: cmd.short, Long: cmd.long, GroupID: cmd.group, Args: cobra.ArbitraryArgs}
-	made.FParseErrWhitelist.UnknownFlags = true // the word is missing, whatever the flags are
+	made.FParseErrWhitelist.UnknownFlags = true // the missing word is the error, not the flags
 	made.ValidArgsFunction = cobra.NoFileCompletions
 	made.RunE = func(made *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -133,7 +134,7 @@ func newFamily(cmd command) *cobra.Command {
 
 func subcommands(cmd *cobra.Command) []string {
 	var names []string
-	for _, sub := range cmd.Commands() {
+	for _, sub := range inOrder(cmd.Commands()) {
 		if !sub.Hidden {
 			names = append(names, sub.Name())
 		}
@@ -141,7 +142,20 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// orOneOf says what somebody may have meant who typed word: one of names.
+// inOrder is commands in the order of the help: cobra sorts them by name.
+func inOrder(cmds []*cobra.Command) []*cobra.Command {
+	rank := make(map[string]int)
+	for i, cmd := range commands() {
+		rank[cmd.path] = i
+		if family, _, two := strings.Cut(cmd.path, " "); two {
+			rank[family] = i
+		}
+	}
+	rank["help"] = len(rank)
+	return slices.SortedFunc(slices.Values(cmds), func(a, b *cobra.Command) int { return rank[path(a)] - rank[path(b)] })
+}
+
+// orOneOf ends an error about word with the likely names, or with all.
 func orOneOf(word string, names []string) string {
 	if meant := didYouMean("", word, names); meant != "" {
 		return meant
@@ -149,7 +163,7 @@ func orOneOf(word string, names []string) string {
 	return " (try one of: " + strings.Join(names, ", ") + ")"
 }
 
-// didYouMean is empty where none of names is like word.
+// didYouMean is empty if no name is like word.
 func didYouMean(prefix, word string, names []string) string {
 	known := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -223,9 +237,9 @@ func findSub(cmd *cobra.Command, args []string) (at int, sub *cobra.Command) {
 
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// splitArgs tells flags from other arguments, wherever they are. A negative number is
-// no flag, so that `incr NAME -3` works; after -- nothing is. It cannot be a name
-// before that: `incr -3` is rather a delta whose name was forgotten.
+// splitArgs separates flags from other arguments, in any order. A negative number is no flag, so that
+// `incr NAME -3` works, and after -- nothing is a flag. Before -- a negative number is no name either:
+// in `incr -3` the name is missing.
 func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

@@ -19,7 +19,7 @@ import (
 // The values of flags. Set refuses a value out of range and names the range, so that a flag is
 // wrong where somebody typed it. They are pflag.Values.
 
-// A notedValue notes what is wrong and goes on, so that one error names everything wrong.
+// A notedValue notes an error and goes on, so that one error names everything wrong.
 type notedValue struct {
 	pflag.Value
 	flag  string

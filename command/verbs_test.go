@@ -191,10 +191,32 @@ func TestWatchGivesUpOnSilence(t *testing.T) {
 		<-r.Context().Done()
 	})
 	begin := time.Now()
-	cli(t, nil, "watch", "a", "--timeout", "100ms", "--server", f.URL).wantError(t, 1, "sent nothing for 100ms")
+	cli(t, nil, "watch", "a", "--silence", "100ms", "--server", f.URL).wantError(t, 1, "sent nothing for 100ms (--silence)")
 	if took := time.Since(begin); took > patience {
 		t.Errorf("took %s", took)
 	}
+}
+
+// COUNTMILL_TIMEOUT bounds the wait for the server's answer. The stream that follows may be silent for
+// longer.
+func TestWatchOutlivesItsTimeout(t *testing.T) {
+	t.Parallel()
+	const env = "COUNTMILL_TIMEOUT=2s"
+	f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(4 * time.Second): // no answer: an answered call
+		case <-r.Context().Done():
+			return
+		}
+		fmt.Fprint(w, "event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":7}]}\n\n")
+	})
+	if got := cli(t, []string{env}, "watch", "a", "--server", f.URL); got.out != "7\ta\n" || !strings.Contains(got.errOut, "ended the stream") {
+		t.Errorf("silent for longer than its time-out: got %+v", got)
+	}
+	hang := newFakeServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout 100ms")
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout")
 }
 
 func TestChangesAskForWhatTheyWereTold(t *testing.T) {

@@ -13,20 +13,20 @@ var verifyCommand = command{
 	path:  "verify",
 	group: "look",
 	args:  "[PREFIX]",
-	short: "hold what is stored against what must be",
+	short: "check what is stored: shards, records and cached totals",
 	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
-and the totals in the server's cache, while counting goes on. A line is printed for each
-thing that must not be:
+and the totals in the server's cache, while counting goes on. It prints a line for each
+problem:
 
-  orphan      a shard of a counter that has no record: no total has it
-  beyond      a shard whose number the record does not cover: no total has it
-  unreadable  a shard that stands under a wrong key, or has no count
-  cached      a cached total that was not the total at the moment that it names. That it is
-              old, and the counter has moved on, is no problem. Where the store shows no past,
-              as with pebble:, only a moment that is to come is found
+  orphan      a shard of a counter without a record: no total includes it
+  beyond      a shard whose number the record does not cover: no total includes it
+  unreadable  a shard with a wrong key, or without a count
+  cached      a cached total that was never the total at its time. An old total is no
+              problem. A store without a past, such as pebble:, shows only times that
+              are still to come
 
---fix raises records to cover the shards that there are, which adds to totals what had been
-counted, and drops wrong cached totals. The rest is for a person.
+--fix grows records to cover all shards, which adds their counts to the totals, and drops
+wrong cached totals. A person has to fix the rest.
 
 Exit code 3: something is wrong, and was not fixed.
 `,
@@ -75,7 +75,7 @@ func runVerify(ctx context.Context, c call) error {
 	return nil
 }
 
-// An inconsistent error says that what was asked for worked, and found something wrong.
+// An inconsistent error means that the check worked, and found something wrong.
 type inconsistent struct{ text string }
 
 func (e *inconsistent) Error() string { return e.text }
@@ -156,9 +156,9 @@ func (v *verification) print(answer []byte, page *verified) error {
 }
 
 func (v *verification) seen() string {
-	text := fmt.Sprintf("%d shards and %d cached totals looked at", v.shards, v.cached)
+	text := fmt.Sprintf("%d shards and %d cached totals checked", v.shards, v.cached)
 	if v.unchecked > 0 {
-		text += fmt.Sprintf(" (%d of these could not be held against the past)", v.unchecked)
+		text += fmt.Sprintf(" (%d of these could not be compared with the past)", v.unchecked)
 	}
 	return text
 }

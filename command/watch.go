@@ -22,8 +22,8 @@ var watchCommand = command{
 	short: "print totals as they change, until Ctrl-C",
 	long: `Prints a line whenever the total of one of the counters changes: the total, a tab and the
 name. At most 100 names. A total that cannot be read for a while is a line on standard
-error. --json prints each of the server's events as one line. Ctrl-C ends it with 0; when
-the server ends or falls silent, it ends with 1 and does not come back by itself.
+error. --json prints each of the server's events as one line. Ctrl-C ends it with 0. It ends
+with 1 if the server ends or sends nothing for --silence, and does not reconnect.
 `,
 	run: runWatch,
 }
@@ -134,7 +134,7 @@ func (w *watcher) print(e event) error {
 	}
 	if e.name == "problem" {
 		problem := &client.Problem{}
-		_ = json.Unmarshal([]byte(e.data), problem) // the line says what it can
+		_ = json.Unmarshal([]byte(e.data), problem) // the line shows as much as there is
 		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}

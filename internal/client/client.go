@@ -112,7 +112,7 @@ func (c *Client) Post(ctx context.Context, path string, header http.Header, v an
 	return c.Send(ctx, http.MethodPost, path, header, v)
 }
 
-// Send is post with another method. A nil v is no body.
+// Send is Post with another method. A nil v sends no body.
 func (c *Client) Send(ctx context.Context, method, path string, header http.Header, v any) ([]byte, error) {
 	var body bytes.Buffer
 	if v != nil {
@@ -228,5 +228,5 @@ func (c *Client) Get(ctx context.Context, timeout time.Duration, path string) ([
 // Base is the URL of the server, without a trailing slash.
 func (c *Client) Base() string { return c.base }
 
-// Token is what the client sends; empty for none.
+// Token is the bearer token of the client; empty for none.
 func (c *Client) Token() string { return c.token }

@@ -43,7 +43,7 @@ type Import struct {
 	Progress StartProgress
 }
 
-// A Progress is told how far a transfer is. Its methods may be called at the same time.
+// A Progress shows how far a transfer is. Its methods may be called at the same time.
 type Progress interface {
 	Add(done, count int64) // more is done: of the total, and of the rows or counters
 	Wait(why string)
@@ -191,7 +191,7 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 	return sum, bad, err
 }
 
-// each reads the file's blocks. sum becomes the hash of what was read.
+// each reads the file's blocks. sum becomes the hash of the bytes read.
 func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string) error {
 	if _, err := im.file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (im *importer) stopped(ctx context.Context, err error) error {
 // ErrSameFile is matched by the error of an import whose bad rows would replace its rows.
 var ErrSameFile = errors.New("is the file that is imported")
 
-// checkSame refuses to write over what is being read.
+// checkSame refuses to write over the file that is read.
 func checkSame(path string, file *os.File) error {
 	a, err := os.Stat(path)
 	if err != nil {

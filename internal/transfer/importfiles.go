@@ -81,7 +81,7 @@ func (r *rejects) close() error {
 	return errors.Join(r.buf.Flush(), r.file.Sync(), r.file.Close())
 }
 
-// openRows opens the file to import. What cannot be read twice is copied first.
+// openRows opens the file to import. It copies a stream first, as that cannot be read twice.
 func openRows(ctx context.Context, stdin io.Reader, name string) (file *os.File, spooled bool, err error) {
 	if name == "-" {
 		file, err = spool(ctx, stdin, maxSpool)

@@ -99,8 +99,8 @@ func checkAccepted(answer []byte, n int) error {
 	return nil
 }
 
-// classifyBlock is client.Classify for what has a key or ids, and is read by nobody while it is
-// repeated: every answer that may be another the next time is asked for again.
+// classifyBlock is client.Classify for requests with a key or ids, which nobody reads while they are
+// repeated: it repeats every request whose next answer may be another.
 func classifyBlock(err error) (again, maybe bool) {
 	var problem *client.Problem
 	switch again, maybe = client.Classify(err); {

@@ -16,7 +16,7 @@ import (
 // StateSuffix makes the name of a file's state of the file's own.
 const StateSuffix = ".countmill-import"
 
-// An importState is what has to be known of a file's first import to import it again:
+// An importState is the facts of a file's first import that a second one needs:
 // since when keys of it may be in a server. Which rows were counted is for the server to
 // say, as it may have been restored from a backup, or be another one.
 type importState struct {
@@ -58,7 +58,7 @@ func loadState(path string, now time.Time) (s importState, fresh bool, err error
 	return s, false, nil
 }
 
-// hashToken tells tokens apart, and gives none away: they are random.
+// hashToken distinguishes tokens and reveals none: they are random.
 func hashToken(token string) string {
 	if token == "" {
 		return ""

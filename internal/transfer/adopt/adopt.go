@@ -36,7 +36,7 @@ type Adoption struct {
 	Source          appengine.Config
 	Prefix          string // before every name
 	GoTotal, Simple string // counters for totals without a name
-	SkipUnknown     bool   // leave out what cannot be adopted, where that is otherwise an error
+	SkipUnknown     bool   // leave out entities and counters that cannot be adopted; else they are an error
 	Snapshot        string // the file to write
 	Since           []string
 
@@ -106,7 +106,7 @@ func (a *Adoption) Taken() ([]*Counter, error) {
 	return all, nil
 }
 
-// plan is what is going to be imported, by name, and what cannot be.
+// plan returns the counters to import, by name, and a line for each that cannot be.
 func (a *Adoption) plan(found *appengine.Found, earlier map[string]int64) (all []*Counter, left []string, err error) {
 	left = slices.Clone(found.Unknown)
 	byName := make(map[string]*Counter)
@@ -135,7 +135,7 @@ func (a *Adoption) plan(found *appengine.Found, earlier map[string]int64) (all [
 		}
 	}
 	for name, c := range byName {
-		c.Delta = c.Total - earlier[name] // may wrap, far beyond what is asked next
+		c.Delta = c.Total - earlier[name] // may wrap, far beyond the limit of the next line
 		if wide := new(big.Int).Sub(big.NewInt(c.Total), big.NewInt(earlier[name])); wide.CmpAbs(big.NewInt(countmill.MaxDelta)) > 0 {
 			// In several increments it would have several ids, and taken again with another
 			// total one of them could be new.
@@ -166,7 +166,7 @@ func plus(a, b int64) (int64, error) {
 	return sum, nil
 }
 
-// earlier is what the snapshots of --since hold together, and a label that they alone have.
+// earlier sums up the snapshots of --since, and returns a label of their own.
 func (a *Adoption) earlier() (sums map[string]int64, label string, err error) {
 	sums = make(map[string]int64)
 	for _, path := range a.Since {
@@ -230,7 +230,7 @@ func (a *Adoption) id(counter, label string) string {
 	return "adopt-gae-1:" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// report writes what a person should know of the source.
+// report writes lines about the source for a person.
 func (a *Adoption) report(found *appengine.Found, all []*Counter) {
 	const form = "2006-01-02T15:04:05.000Z"
 	zero := 0
