@@ -215,7 +215,11 @@ func TestWatchOutlivesItsTimeout(t *testing.T) {
 		t.Errorf("silent for longer than its time-out: got %+v", got)
 	}
 	hang := newFakeServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	begin := time.Now()
 	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout 100ms")
+	if took := time.Since(begin); took > 25*time.Second { // --silence is 30s
+		t.Errorf("no answer within 100ms: it ended after %s", took)
+	}
 	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout")
 }
 
