@@ -90,7 +90,7 @@ plan-check: ## what countmill plan says beside the roles on Google's emulators; 
 	cd bench && $(TMP)/countmill-bench plan -json $(TMP)/countmill-plan.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-plots: ## draw docs/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
+plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
 	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## BILLION (1e9) increments through `up`, killed every few seconds; every total is compared

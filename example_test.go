@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A service counts with package publisher. README shows this function.
+// A service counts with package publisher. docs/howto/use-from-go.md shows this function.
 func count(ctx context.Context, bus publisher.Bus) error {
 	p, err := publisher.New(bus, publisher.Config{})
 	if err != nil {

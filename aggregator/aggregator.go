@@ -16,7 +16,7 @@ import (
 
 // A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
 // have many messages unacknowledged at once, and deliver a message again that was not
-// acknowledged, unless Config.SkipAnonymousMarkers says that it never does. A message that was
+// acknowledged, unless the message's context says that it never does (wire.DeliverOnce). A message that was
 // delivered is the aggregator's, which takes payload and metadata out of it.
 type Bus interface {
 	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
@@ -69,8 +69,8 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 // taking, commits and acknowledges what it holds, gives back what it could not within
 // DrainTimeout, and returns nil, or an error that says how much it gave back.
 //
-// It returns earlier only with an error: the bus is closed, or (with
-// SkipAnonymousMarkers) the outcome of a commit is unknown. The process must then end,
+// It returns earlier only with an error: the bus is closed, or the outcome of a commit is
+// unknown although the store promises certain ones (store.Limits.CertainOutcome). The process must then end,
 // because what it holds can neither be acknowledged nor repeated.
 func (a *Aggregator) Run(ctx context.Context) error {
 	if a.ran.Swap(true) {

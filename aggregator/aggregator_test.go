@@ -44,6 +44,7 @@ func run(t *testing.T, st *fakestore.Store, cfg aggregator.Config) *rig {
 func runOver(t *testing.T, st *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	bus := newBus()
+	bus.once = st.Limits().CertainOutcome
 	agg, err := aggregator.New(bus, seen, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +86,11 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 
 func small(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Entities: 25}) }
 func large(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{}) }
+
+// certain is a store whose outcomes are certain. Its bus delivers once.
+func certain(t *testing.T) *fakestore.Store {
+	return strict(t, fakestore.Options{CertainOutcome: true})
+}
 
 // windowed is a store that recognises parts for that long.
 func windowed(t *testing.T, window time.Duration) *fakestore.Store {
@@ -654,14 +660,14 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 
 func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := large(t)
+		st := certain(t)
 		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
 			if len(c.Markers) > 0 {
 				t.Error("a marker for an anonymous part")
 			}
 			return fakestore.UnknownApplied
 		})
-		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		if err := r.wait(); err == nil {
 			t.Error("Run goes on after an unknown outcome without a marker")
@@ -674,7 +680,7 @@ func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 
 func TestWithoutMarkersIdentifiedPartsStillHaveThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, certain(t), aggregator.Config{})
 		p := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
 		r.send(t, p, anonymous(one("a", 10)))
 		settle(time.Hour)

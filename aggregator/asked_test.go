@@ -90,12 +90,12 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 // Also where messages need no markers, and when the removal is not known to be done.
 func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := large(t)
+		st := certain(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
 		buryAll(t, st, d)
 		ask(t, st, d)
 		st.On(fakestore.DeleteDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, st, aggregator.Config{})
 		run(t, st, aggregator.Config{})
 		settle(5 * time.Minute)
 		r.want(t, map[string]int64{"a": 1})

@@ -232,7 +232,7 @@ func TestNothingIsTriedAgainOnAnotherDatabase(t *testing.T) {
 // Without markers there is nothing to write for parts that cancel out.
 func TestUnmarkedPartsThatCancelOutAreNotCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, certain(t), aggregator.Config{})
 		a := r.send(t, anonymous(one("a", 5)))
 		b := r.send(t, anonymous(one("a", -5)))
 		settle(time.Minute)

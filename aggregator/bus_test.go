@@ -19,6 +19,7 @@ type testBus struct {
 	out chan *message.Message
 
 	mu     sync.Mutex
+	once   bool // messages say that they do not come again
 	closed bool
 	sent   []*message.Message
 }
@@ -73,6 +74,9 @@ func (b *testBus) deliver(t *testing.T, m *message.Message) {
 	b.mu.Lock()
 	b.sent = append(b.sent, m)
 	b.mu.Unlock()
+	if b.once {
+		m.SetContext(wire.DeliverOnce(m.Context()))
+	}
 	select {
 	case b.out <- m:
 	case <-time.After(time.Hour):

@@ -68,11 +68,6 @@ type Config struct {
 	// held. Those that can be read by now are read at the same rate. Default 100.
 	DeadLetterRate int
 
-	// SkipAnonymousMarkers leaves the marker out for parts with random ids. Only for a
-	// bus that never delivers twice, and a store whose failed commit ends the process:
-	// an unknown outcome of a commit then ends Run with an error.
-	SkipAnonymousMarkers bool
-
 	// DrainTimeout bounds how long Run goes on after its context ended; its last word to
 	// the store takes up to a second more. Default 20s.
 	DrainTimeout time.Duration

@@ -64,8 +64,9 @@
 // aggregator takes it as it takes messages, and removes it when its parts are settled. Before
 // it takes a letter it inserts a marker for it (Decide), and drops a letter that was discarded.
 //
-// With Config.SkipAnonymousMarkers the last row ends Run: a part without a marker cannot
-// be repeated after it.
+// A part without an id needs no marker if its bus delivers it once (wire.DeliverOnce) and the
+// store's outcomes are certain (store.Limits.CertainOutcome). With such a store the last row ends
+// Run.
 //
 // # More shards
 //

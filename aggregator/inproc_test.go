@@ -28,7 +28,7 @@ func TestInprocWithoutMarkersCountsOnce(t *testing.T) {
 }
 
 func unmarkedRun(t *testing.T, rng *rand.Rand) {
-	st := strict(t, fakestore.Options{Entities: 25, Commits: 1 + rng.IntN(3), Latency: 20 * time.Millisecond})
+	st := strict(t, fakestore.Options{CertainOutcome: true, Entities: 25, Commits: 1 + rng.IntN(3), Latency: 20 * time.Millisecond})
 	tr := &trouble{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
 	st.OnFold(func(int, *store.Commit) fakestore.Answer {
 		return tr.answer(fakestore.MarkerExists, fakestore.Deployment, fakestore.Refused)
@@ -59,7 +59,7 @@ func unmarkedRun(t *testing.T, rng *rand.Rand) {
 			tr.end()
 		}
 		a, err := aggregator.New(bus, st, aggregator.Config{
-			Linger: -1, SkipAnonymousMarkers: true, DrainTimeout: time.Duration(1+rng.IntN(100)) * time.Millisecond,
+			Linger: -1, DrainTimeout: time.Duration(1+rng.IntN(100)) * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

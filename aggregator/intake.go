@@ -18,16 +18,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The metadata names under which a bus backend hands over what a broker says of a message
-// that it gave up delivering.
-const (
-	// MetaGivenUp says in words which subscription that was, and after how many tries.
-	MetaGivenUp = "countmill_given_up"
-	// MetaFirstPublished is when the message was published before it was moved aside, RFC
-	// 3339 with fractions. MetaPublished and MetaBrokerID are those of the copy.
-	MetaFirstPublished = "countmill_first_published"
-)
-
 // IntakeConfig sets up an Intake. The zero value works.
 type IntakeConfig struct {
 	// Topic is what to subscribe to. Default "countmill".
@@ -146,8 +136,8 @@ func (in *Intake) pause(ctx context.Context, attempts int) {
 // is known: the copy's is later, and would make parts look younger than their markers.
 func givenUp(m *message.Message, now time.Time) store.DeadLetter {
 	d := store.DeadLetter{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
-	d.Reason = cmp.Or(m.Metadata.Get(MetaGivenUp), "given up by the bus")
-	for _, name := range []string{MetaFirstPublished, wire.MetaPublished} {
+	d.Reason = cmp.Or(m.Metadata.Get(wire.MetaGivenUp), "given up by the bus")
+	for _, name := range []string{wire.MetaFirstPublished, wire.MetaPublished} {
 		if t, err := brokersTime(m, name); err == nil {
 			d.Time = t
 			break

@@ -68,8 +68,8 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}})
 		published := time.Now().Add(-time.Hour)
 		for range 2 { // delivered twice
-			m := in.deliver(t, payload, wire.MetaBrokerID, "copy-1", aggregator.MetaGivenUp, "given up after 100 deliveries",
-				wire.MetaPublished, time.Now().Format(time.RFC3339Nano), aggregator.MetaFirstPublished, published.Format(time.RFC3339Nano))
+			m := in.deliver(t, payload, wire.MetaBrokerID, "copy-1", wire.MetaGivenUp, "given up after 100 deliveries",
+				wire.MetaPublished, time.Now().Format(time.RFC3339Nano), wire.MetaFirstPublished, published.Format(time.RFC3339Nano))
 			if !acked(m) {
 				t.Fatal("not acknowledged")
 			}
@@ -193,7 +193,7 @@ func TestATimeOutOfRangeIsNoneOfTheBrokers(t *testing.T) {
 		payload := wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 3))}})
 		published := time.Now().Truncate(time.Second)
 		for i, first := range []string{"0000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2262-01-01T00:00:00Z", "9999-12-31T23:59:59Z"} {
-			m := in.deliver(t, payload, wire.MetaBrokerID, fmt.Sprint("copy-", i), aggregator.MetaFirstPublished, first,
+			m := in.deliver(t, payload, wire.MetaBrokerID, fmt.Sprint("copy-", i), wire.MetaFirstPublished, first,
 				wire.MetaPublished, published.Format(time.RFC3339Nano))
 			if !acked(m) {
 				t.Errorf("first published at %s: not acknowledged", first)

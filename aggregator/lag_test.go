@@ -18,9 +18,9 @@ import (
 // held runs an aggregator that folds nothing: it holds whatever it is sent.
 func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
-	st := strict(t, fakestore.Options{Clock: clock})
+	st := strict(t, fakestore.Options{Clock: clock, CertainOutcome: true})
 	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
-	return run(t, st, aggregator.Config{WorkerID: "w", SkipAnonymousMarkers: true, Env: &sysenv.Env{Wall: clock}})
+	return run(t, st, aggregator.Config{WorkerID: "w", Env: &sysenv.Env{Wall: clock}})
 }
 
 // announced is what the worker's record says.
@@ -61,7 +61,7 @@ func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 				if !c.broker.IsZero() {
 					m.Metadata.Set(wire.MetaPublished, c.broker.Format(time.RFC3339Nano))
 				}
-				r.out <- m
+				r.deliver(t, m)
 				settle(time.Minute)
 				if got := r.agg.Stats().Lag; got < c.least || got > c.most {
 					t.Errorf("lag %s, want %s to %s", got, c.least, c.most)

@@ -228,7 +228,7 @@ func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
-		l.a.cfg.SkipAnonymousMarkers = true
+		l.a.limits.CertainOutcome = true
 		j, noAnswer := testJob(l, 2), errors.New("no answer")
 		l.running = 1
 		l.outcomes <- outcome{job: j, rest: j.parts, verdict: unknown, err: noAnswer}

@@ -160,7 +160,7 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 // and without a look-up. A part of it that is refused later was certainly not applied.
 func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := large(t)
+		st := certain(t)
 		sizes := make(map[int]int) // commits by how many adds they have
 		st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
 			sizes[len(c.Adds)]++
@@ -172,7 +172,7 @@ func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true})
+		r := run(t, st, aggregator.Config{})
 		settle(2 * time.Minute)
 		good, bad := r.send(t, anonymous(one("a", 1))), r.send(t, wire.CutIdentified(countmill.Increment{Counter: "poison", Delta: 1, ID: "x"}))
 		settle(time.Hour)

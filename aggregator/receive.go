@@ -26,14 +26,14 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.messages.Add(1)
 	h.memory = memoryOf(len(m.Payload), batch)
-	payload := m.Payload
+	payload, once := m.Payload, wire.DeliveredOnce(m.Context())
 	m.Payload, m.Metadata = nil, nil // they would be kept until the ack
 	if err != nil {
 		l.hold(h)
 		l.refuseMessage(h, payload, err)
 		return
 	}
-	l.take(h, batch, published, l.a.cfg.SkipAnonymousMarkers)
+	l.take(h, batch, published, once && l.a.limits.CertainOutcome)
 }
 
 // take puts the parts of a batch that h holds into the window. published is the broker's

@@ -186,7 +186,8 @@ func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
-		r := run(t, l.store(t, time.Hour), aggregator.Config{Env: l.env(), SkipAnonymousMarkers: true, Linger: -1})
+		st := strict(t, fakestore.Options{Window: time.Hour, Clock: l.now, CertainOutcome: true})
+		r := run(t, st, aggregator.Config{Env: l.env(), Linger: -1})
 		settle(time.Second)
 		held := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		l.suspend(9 * 24 * time.Hour)

@@ -179,8 +179,8 @@ func (l *loop) afterRefusal(j *job, err error) {
 // afterUnknown tries the same markers again on new random shards, from the third time
 // in halves: a commit that is too large for its time-out would never end.
 func (l *loop) afterUnknown(j *job, err error) {
-	if l.a.cfg.SkipAnonymousMarkers {
-		l.fatal = fmt.Errorf("aggregator: a commit without markers has an unknown outcome: %w", err)
+	if l.a.limits.CertainOutcome {
+		l.fatal = fmt.Errorf("aggregator: a commit has an unknown outcome, so the store is broken: %w", err)
 		return
 	}
 	for _, p := range j.parts {

@@ -57,27 +57,27 @@ func TestSettle(t *testing.T) {
 		parts    int // default 4
 		attempts int // before
 		before   int // failures
-		skip     bool
+		certain  bool
 		want     queued
 	}{
-		"again":                     {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
-		"split":                     {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
-		"refused":                   {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
-		"refused alone":             {verdict: refused, parts: 1, before: 3, want: queued{Lettered: true}},
-		"alone":                     {verdict: alone, before: 3, want: queued{Jobs: []int{1, 1, 1, 1}, Later: true, Attempts: true}},
-		"unreached":                 {verdict: unreached, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 4}},
-		"stuck":                     {verdict: stuck, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 3, Stuck: true}},
-		"ignored":                   {verdict: ignored, before: 3, want: queued{Jobs: []int{4}, Failures: 3, Halted: true}},
-		"unknown":                   {verdict: unknown, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
-		"unknown, the third time":   {verdict: unknown, attempts: 2, before: 3, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
-		"unknown, the second time":  {verdict: unknown, attempts: 1, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 1}},
-		"unknown, nothing answered": {verdict: unknown, attempts: 5, before: away, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: away + 1}},
-		"unknown without markers":   {verdict: unknown, skip: true, before: 3, want: queued{Failures: 3, Fatal: true}},
+		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
+		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
+		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
+		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{Lettered: true}},
+		"alone":                               {verdict: alone, before: 3, want: queued{Jobs: []int{1, 1, 1, 1}, Later: true, Attempts: true}},
+		"unreached":                           {verdict: unreached, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 4}},
+		"stuck":                               {verdict: stuck, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 3, Stuck: true}},
+		"ignored":                             {verdict: ignored, before: 3, want: queued{Jobs: []int{4}, Failures: 3, Halted: true}},
+		"unknown":                             {verdict: unknown, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
+		"unknown, the third time":             {verdict: unknown, attempts: 2, before: 3, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
+		"unknown, the second time":            {verdict: unknown, attempts: 1, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 1}},
+		"unknown, nothing answered":           {verdict: unknown, attempts: 5, before: away, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: away + 1}},
+		"unknown, of a store that is certain": {verdict: unknown, certain: true, before: 3, want: queued{Failures: 3, Fatal: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1}}, Config{SkipAnonymousMarkers: c.skip})
+				a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1, CertainOutcome: c.certain}}, Config{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -252,7 +252,7 @@ func TestTheWindowIsForWhatHasAMarker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{SkipAnonymousMarkers: true})
+				r := run(t, certain(t), aggregator.Config{})
 				identified := wire.CutIdentified(countmill.Increment{Counter: "b", Delta: 1, ID: "x"})
 				m := r.sendAt(t, time.Now().Add(-c.age), anonymous(one("a", 1)), identified)
 				settle(time.Minute)
@@ -270,8 +270,8 @@ func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var slept atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
-		st := large(t)
-		r := run(t, st, aggregator.Config{SkipAnonymousMarkers: true, Linger: time.Second, Env: &sysenv.Env{Wall: wall}})
+		st := certain(t)
+		r := run(t, st, aggregator.Config{Linger: time.Second, Env: &sysenv.Env{Wall: wall}})
 		m := r.send(t, anonymous(one("a", 1)))
 		slept.Store(int64(9 * 24 * time.Hour))
 		settle(time.Minute)

@@ -1,6 +1,6 @@
 // Command bench gives the same counting work to countmill and to what people would use
 // instead, one after the other on this machine, checks that each has counted what it
-// acknowledged, and prints a table. docs/benchmarks.md says how to read it.
+// acknowledged, and prints a table. docs/evidence/benchmarks.md says how to read it.
 //
 //	go run . -quick                        does everything work here?
 //	go run . -json peers.json              the real thing; takes hours

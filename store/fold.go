@@ -92,6 +92,10 @@ type Limits struct {
 	// ShardRate is the number of commits a second that one shard sustains. It is 0 if commits
 	// to one shard do not wait for each other, so that more shards gain nothing.
 	ShardRate float64
+	// CertainOutcome is true if the outcome of every Fold is certain, or the store is broken and
+	// the process must end. A part without an id, from a bus that delivers once, then needs no
+	// marker.
+	CertainOutcome bool
 	// GrowsInFold is true if Fold takes Commit.Growths, and if a growth costs less there than
 	// a look-up of the record. The aggregator then looks up no records, and uses only the
 	// shards of a new counter. It needs Entities 0.

@@ -14,8 +14,9 @@
 // directory), so that any language can read or write it; the Go code is written by
 // hand over protowire, because it takes names out of the payload without an
 // allocation each and refuses what generated code lets pass: unknown fields, fields
-// out of order, entries of 0. ARCHITECTURE.md has the measurement. A reader that meets
-// a version it does not know refuses the batch as a whole.
+// out of order, entries of 0. docs/adr/010-the-wire-format-has-its-own-codec.md
+// has the measurement. A reader that meets a version it does not know refuses the batch as a
+// whole.
 //
 // # JSON
 //

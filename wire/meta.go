@@ -10,3 +10,13 @@ const (
 	// MetaTopic is the broker's name of the topic. Default: Config.Topic.
 	MetaTopic = "countmill_topic"
 )
+
+// The metadata names under which a bus backend hands over what a broker says of a message
+// that it gave up delivering.
+const (
+	// MetaGivenUp says in words which subscription that was, and after how many tries.
+	MetaGivenUp = "countmill_given_up"
+	// MetaFirstPublished is when the message was published before it was moved aside, RFC
+	// 3339 with fractions. MetaPublished and MetaBrokerID are those of the copy.
+	MetaFirstPublished = "countmill_first_published"
+)

@@ -45,6 +45,17 @@ func PassReply(delivered, published context.Context) context.Context {
 	return delivered
 }
 
+type deliveredOnce struct{}
+
+// DeliverOnce marks the context of a delivered message: the bus never delivers it again after an
+// aggregator may have applied it. Only a bus inside the process can say so.
+func DeliverOnce(delivered context.Context) context.Context {
+	return context.WithValue(delivered, deliveredOnce{}, true)
+}
+
+// DeliveredOnce reports whether the message of a context cannot come again (DeliverOnce).
+func DeliveredOnce(ctx context.Context) bool { return ctx.Value(deliveredOnce{}) != nil }
+
 // ReplyOf is the reply that a delivered message has, nil for none.
 func ReplyOf(ctx context.Context) *Reply {
 	r, _ := ctx.Value(heldReply{}).(*Reply)

@@ -17,9 +17,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 )
 
 const (
@@ -50,11 +47,7 @@ type Store struct {
 	tidied atomic.Int64
 }
 
-var (
-	_ aggregator.Store = (*Store)(nil)
-	_ reader.Store     = (*Store)(nil)
-	_ admin.Store      = (*Store)(nil)
-)
+var _ store.Store = (*Store)(nil)
 
 // Open connects, makes sure that the database is countmill's, and finds out whether
 // it can fold there.

@@ -76,7 +76,7 @@ func (b *Bus) create(ctx context.Context) error {
 	return b.createSubscription(ctx, s)
 }
 
-// subscriptionOf is a subscription with the settings that docs/operations.md gives it.
+// subscriptionOf is a subscription with the settings that docs/howto/google-cloud.md gives it.
 func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 	return &pubsubpb.Subscription{
 		Name:                     name,

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/wire"
 )
 
 // send publishes with attributes, as Pub/Sub itself does to a dead-letter topic.
@@ -52,19 +52,19 @@ func TestWhatWasGivenUp(t *testing.T) {
 		"all": {map[string]string{
 			"CloudPubSubDeadLetterSourceSubscription": "increments", "CloudPubSubDeadLetterSourceSubscriptionProject": "p",
 			"CloudPubSubDeadLetterSourceDeliveryCount": "100", "CloudPubSubDeadLetterSourceTopicPublishTime": "2026-01-02T15:04:05.678+00:00",
-			aggregator.MetaGivenUp: "forged",
+			wire.MetaGivenUp: "forged",
 		}, "given up by Pub/Sub on subscription increments of project p after deliveries: 100, first published 2026-01-02T15:04:05.678+00:00", "2026-01-02T15:04:05.678Z"},
 		"another form of time": {map[string]string{
 			"CloudPubSubDeadLetterSourceSubscription": "increments", "CloudPubSubDeadLetterSourceTopicPublishTime": "yesterday",
 		}, "given up by Pub/Sub on subscription increments, first published yesterday", ""},
-		"put there by hand": {map[string]string{aggregator.MetaGivenUp: "forged", aggregator.MetaFirstPublished: "2001-01-01T00:00:00Z"}, "", ""},
+		"put there by hand": {map[string]string{wire.MetaGivenUp: "forged", wire.MetaFirstPublished: "2001-01-01T00:00:00Z"}, "", ""},
 	} {
 		send(t, host, id, "increments-dead", test.attributes)
 		m := receive(t, messages, 20*time.Second)
-		if got := m.Metadata.Get(aggregator.MetaGivenUp); got != test.givenUp {
+		if got := m.Metadata.Get(wire.MetaGivenUp); got != test.givenUp {
 			t.Errorf("%s: got %q, want %q", name, got, test.givenUp)
 		}
-		if got := m.Metadata.Get(aggregator.MetaFirstPublished); got != test.published {
+		if got := m.Metadata.Get(wire.MetaFirstPublished); got != test.published {
 			t.Errorf("%s: first published %q, want %q", name, got, test.published)
 		}
 		m.Ack()
@@ -104,7 +104,7 @@ func TestPubSubGivesUp(t *testing.T) {
 		case m := <-messages:
 			m.Nack()
 		case m := <-dead:
-			if got := m.Metadata.Get(aggregator.MetaGivenUp); string(m.Payload) != "payload" || m.Metadata.Get(aggregator.MetaFirstPublished) == "" ||
+			if got := m.Metadata.Get(wire.MetaGivenUp); string(m.Payload) != "payload" || m.Metadata.Get(wire.MetaFirstPublished) == "" ||
 				!strings.HasPrefix(got, "given up by Pub/Sub on subscription aggregators of project "+id+" after deliveries: 100, first published ") {
 				t.Errorf("got %q with %v", m.Payload, m.Metadata)
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -50,8 +49,8 @@ const (
 
 // sayGivenUp puts into words what is known of a message that was given up.
 func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
-	delete(metadata, aggregator.MetaGivenUp)
-	delete(metadata, aggregator.MetaFirstPublished)
+	delete(metadata, wire.MetaGivenUp)
+	delete(metadata, wire.MetaFirstPublished)
 	if attributes[fromSubscription] == "" {
 		return
 	}
@@ -63,9 +62,9 @@ func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
 			text += more.words + value
 		}
 	}
-	metadata.Set(aggregator.MetaGivenUp, text)
+	metadata.Set(wire.MetaGivenUp, text)
 	if t, err := time.Parse(time.RFC3339Nano, attributes[fromPublished]); err == nil {
-		metadata.Set(aggregator.MetaFirstPublished, t.UTC().Format(time.RFC3339Nano))
+		metadata.Set(wire.MetaFirstPublished, t.UTC().Format(time.RFC3339Nano))
 	}
 }
 

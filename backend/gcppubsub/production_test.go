@@ -26,14 +26,14 @@ func TestProductionCommands(t *testing.T) {
 	if err != nil {
 		t.Skip("no gcloud on this machine")
 	}
-	doc, err := os.ReadFile("../../docs/operations.md")
+	doc, err := os.ReadFile("../../docs/howto/google-cloud.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, block, begun := strings.Cut(string(doc), "PROJECT=my-project\n")
 	block, _, ended := strings.Cut(block, "```")
 	if !begun || !ended {
-		t.Fatal("docs/operations.md has no commands for a project")
+		t.Fatal("docs/howto/google-cloud.md has no commands for a project")
 	}
 	project := emulator.Project()
 	script := "PROJECT=" + project + "\n" + block

@@ -77,6 +77,9 @@ func TestPublishWaitsForSubscriberAndAck(t *testing.T) {
 		pending(t, answer)
 		messages := subscribe(t, bus, t.Context())
 		m := <-messages
+		if !wire.DeliveredOnce(m.Context()) {
+			t.Error("a message does not say that it comes once")
+		}
 		time.Sleep(time.Hour) // there is no deadline for an ack
 		pending(t, answer)
 		select {

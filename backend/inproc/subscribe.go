@@ -80,7 +80,7 @@ func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *su
 			// A message lives for one delivery: every offer is a copy of its own.
 			copies[i] = d.msg.Copy()
 			held, release := context.WithCancel(s.ctx)
-			copies[i].SetContext(wire.PassReply(held, d.from))
+			copies[i].SetContext(wire.DeliverOnce(wire.PassReply(held, d.from)))
 			releases[i] = release
 			send.Chan, send.Send = reflect.ValueOf(s.out), reflect.ValueOf(copies[i])
 		}

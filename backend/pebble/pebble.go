@@ -26,15 +26,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/reader"
 )
 
 // Config says where a store lies.
@@ -143,9 +141,9 @@ type Store struct {
 }
 
 var (
-	_ aggregator.Store = (*Store)(nil)
-	_ reader.Store     = (*Store)(nil)
-	_ admin.Store      = (*Store)(nil)
+	_ store.Store     = (*Store)(nil)
+	_ backend.Disk    = (*Store)(nil)
+	_ backend.Sweeper = (*Store)(nil)
 )
 
 // maxKeys is the most keys of one call. There is no such limit in Pebble; it bounds how
@@ -155,8 +153,11 @@ const maxKeys = 1000
 // Limits says that a commit may be of any size. One commit at a time is best: it takes
 // all the disk has to give, and waiting increments make the next one larger.
 func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true}
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true}
 }
+
+// Dir is Config.Dir.
+func (s *Store) Dir() string { return s.cfg.Dir }
 
 // Keys is the most keys of one Lookup.
 func (s *Store) Keys() int { return maxKeys }

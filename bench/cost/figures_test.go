@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	fullFlag     = flag.Bool("full", false, "measure what docs/benchmarks.md has; otherwise less")
+	fullFlag     = flag.Bool("full", false, "measure what docs/evidence/benchmarks.md has; otherwise less")
 	unlockedFlag = flag.Bool("unlocked", false, "TestReads: readers do not wait for each other")
 	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )

@@ -139,8 +139,8 @@ func (p *pipeline) inStep(every time.Duration) (stop func()) {
 // goal is how few entities per million increments a way should write.
 const goal = 150
 
-// What could be instead of a marker for each message. What ARCHITECTURE.md says of each is
-// true as long as this passes.
+// The ways to write fewer markers than one a message. While this passes,
+// docs/adr/007-one-marker-a-part.md is true of each.
 func TestBelowOneMarkerAMessage(t *testing.T) {
 	for _, aggregators := range choose([]int{1, 2, 4, 16}, []int{1, 4}) {
 		markers := 0.0

@@ -34,9 +34,7 @@ func openCounts(dir string) (*counts, error) {
 		return nil, errors.Join(busErr, store.Close())
 	}
 	c := &counts{store: store, bus: bus, ended: make(chan struct{})}
-	// The in-process bus delivers once and pebble ends the process when it cannot tell what is on
-	// disk, so coalesced parts need no markers.
-	folder, err1 := aggregator.New(bus, store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
+	folder, err1 := aggregator.New(bus, store, aggregator.Config{Linger: -1})
 	var err2, err3 error
 	c.publisher, err2 = publisher.New(bus, publisher.Config{})
 	c.reader, err3 = reader.New(store, nil, reader.Config{})

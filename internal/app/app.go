@@ -99,8 +99,8 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	if err := a.setWindow(); err != nil {
 		return err
 	}
-	if a.backends.usage != nil {
-		a.space = newSpace(a.backends.usage, a.cfg.MinFree, a.log.With("dir", a.backends.dir))
+	if disk := a.backends.disk; disk != nil {
+		a.space = newSpace(disk.FileSystem, a.cfg.MinFree, a.log.With("dir", disk.Dir()))
 	}
 	a.metrics = newMetrics()
 	if err := a.makeRoles(); err != nil {
@@ -162,12 +162,12 @@ func (a *App) Addr() string { return a.listener.Addr().String() }
 // Kept says where the counters are, for the line that `countmill up` prints; empty
 // where that is not on this machine.
 func (a *App) Kept() string {
-	if a.backends.dir == "" {
+	if a.backends.disk == nil {
 		return ""
 	}
-	dir, err := filepath.Abs(a.backends.dir)
+	dir, err := filepath.Abs(a.backends.disk.Dir())
 	if err != nil {
-		dir = a.backends.dir
+		dir = a.backends.disk.Dir()
 	}
 	return " and keeps counters in " + dir
 }

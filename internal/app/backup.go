@@ -31,7 +31,7 @@ const wantRoot = "this process makes no backups: start it with --backup-root DIR
 // backup answers POST /v1/backup when the copy is whole.
 func (a *App) backup(w http.ResponseWriter, r *http.Request) {
 	to, err := readBackup(w, r)
-	if err == nil && a.backends.backup == nil {
+	if err == nil && a.backends.disk == nil {
 		err = api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
 			"backup copies a pebble: store; this process has another, which its own tools back up")
 	}
@@ -70,7 +70,7 @@ func (a *App) takeBackup(ctx context.Context, to string) (dir string, err error)
 	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
 	begin := time.Now()
-	dir, err = a.backends.backup(ctx, to)
+	dir, err = a.backends.disk.Backup(ctx, to)
 	switch {
 	case errors.Is(err, pebble.ErrNoBackupRoot):
 		return "", api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported", wantRoot)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/internal/api/apitest"
 )
@@ -130,12 +131,20 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		countmill.ErrUnavailable: {503, ""},
 	} {
 		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) {
-			b.backup = func(context.Context, string) (string, error) { return "", err }
+			b.disk = badDisk{b.disk, err}
 		})
 		check(failing, `{"dir":"/copy"}`, want.status, want.says)
 		failing.stop(t)
 	}
-	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.backup = nil })
+	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.disk = nil })
 	defer other.stop(t)
 	check(other, `{"dir":"/copy"}`, 501, "pebble:")
 }
+
+// A badDisk takes no backups.
+type badDisk struct {
+	backend.Disk
+	err error
+}
+
+func (d badDisk) Backup(context.Context, string) (string, error) { return "", d.err }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/units"
@@ -15,13 +14,13 @@ import (
 // error matches ErrUsage.
 func (c Config) Check() error {
 	c = c.withDefaults()
-	_, err := checkBackends(c)
-	return errors.Join(err, checkListen(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c))
+	_, err := chooseBackends(c)
+	return errors.Join(checkOpeners(c), err, checkListen(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c))
 }
 
 // checkMinFree refuses a limit for a disk that is not there.
 func checkMinFree(c Config) error {
-	if c.MinFree > 0 && !strings.HasPrefix(c.Store, "pebble:") {
+	if alone, _ := c.oneProcess(); c.MinFree > 0 && !alone {
 		return Usagef("--min-free: bounds the disk of a pebble: store, and --store is %s: leave it out", c.Store)
 	}
 	return nil
@@ -30,10 +29,11 @@ func checkMinFree(c Config) error {
 // checkStaleness refuses a budget that nothing would come of, and one for which callers of
 // POST /v1/increments would be refused because they wait too long.
 func checkStaleness(c Config) error {
+	_, inProcess := c.oneProcess()
 	switch {
 	case c.CountWithin == 0:
 		return nil
-	case strings.HasPrefix(c.Bus, "inproc:"):
+	case inProcess:
 		return Usagef("--count-within: with --bus inproc: an increment is in the total before its caller is answered, " +
 			"and nothing waits: leave it out")
 	case c.Roles.Has(Publisher) && c.Linger == 0 && c.CountWithin > c.RequestTimeout/4:

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend"
 )
 
 // ErrUsage is matched by errors that a change of the command line or of the
@@ -51,6 +51,10 @@ type Config struct {
 	BackupRoot string
 	// Bus, Store and Cache are URLs. Defaults inproc:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
+
+	// Stores and Buses are backends of other modules, beside those of the program.
+	Stores []backend.Store
+	Buses  []backend.Bus
 
 	// Create makes what is missing of topic, subscription and meta record. Default false.
 	Create bool
@@ -145,8 +149,9 @@ func (c Config) withDefaults() Config {
 // nothing either.
 func (c Config) Resolved() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
+	aloneStore, inProcess := c.oneProcess()
 	switch {
-	case strings.HasPrefix(c.Bus, "inproc:"):
+	case inProcess:
 		linger, window = -1, -1
 	case c.CountWithin > 0:
 		linger, window = 0, 0 // the roles have their parts of it
@@ -154,7 +159,7 @@ func (c Config) Resolved() Config {
 	c.Linger = cmp.Or(c.Linger, linger)
 	c.WindowLinger = cmp.Or(c.WindowLinger, window)
 	staleness := 2 * time.Second
-	if strings.HasPrefix(c.Store, "pebble:") {
+	if aloneStore {
 		staleness = -1
 	}
 	c.MaxStaleness = cmp.Or(c.MaxStaleness, staleness)

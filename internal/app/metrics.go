@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/countmill/countmill/backend/gcppubsub"
 )
 
 // metrics is everything that /metrics shows, on a registry of its own.
@@ -41,7 +43,7 @@ func buildInfo() prometheus.Collector {
 	v := BuildVersion()
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "countmill_build_info",
-		Help:        "Which build this is; always 1.",
+		Help:        "Build of this process, in the labels; always 1.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "revision": v.Revision, "goversion": v.Go},
 	})
 	g.Set(1)
@@ -63,8 +65,8 @@ func (m *metrics) collect(a *App) {
 	if a.admin != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.adminSamples})
 	}
-	if a.backends.busStats != nil && a.aggregator != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.pubsubSamples})
+	if bus, ok := a.backends.bus.(pubsubStats); ok && a.aggregator != nil {
+		m.registry.MustRegister(&statsCollector{gather: func() []sample { return pubsubSamples(bus.Stats()) }})
 	}
 	if a.intake != nil {
 		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
@@ -124,21 +126,21 @@ func (a *App) aggregatorSamples() []sample {
 		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
 		counter("countmill_commits_contended_total", "Attempts to commit that the store gave up because of others that wrote the same shards.", s.Contended),
 		counter("countmill_duplicate_parts_total", "Parts not applied because they had been before.", s.Duplicates),
-		counter("countmill_late_parts_total", "Parts that were applied later than --count-within says.", s.Late),
-		counter("countmill_conflicting_parts_total", "Parts not applied, as their senders were told: their ids had been with other increments.", s.Conflicts),
+		counter("countmill_late_parts_total", "Parts applied later than --count-within allows.", s.Late),
+		counter("countmill_conflicting_parts_total", "Parts refused to their senders: their ids were counted before with other increments.", s.Conflicts),
 		counter("countmill_dead_letters_total", "Dead letters written.", s.DeadLetters),
 		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed and removed.", s.Replayed),
 		counter("countmill_records_written_total", "Records of counters written.", s.RecordsWritten),
-		counter("countmill_counters_grown_total", "Of them, those of counters that needed more shards.", s.Grown),
+		counter("countmill_counters_grown_total", "Records written to give a counter more shards.", s.Grown),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
 		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingLetters)),
 		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
-		gauge("countmill_replay_age_seconds", "How long the first of the dead letters that are being replayed has been; 0 where there are none.", s.ReplayAge.Seconds()),
+		gauge("countmill_replay_age_seconds", "How long the oldest replay of a dead letter has been under way; 0 if there is none.", s.ReplayAge.Seconds()),
 		gauge("countmill_window_widened_seconds", "How long windows wait beyond --count-within because commits fail again and again.", s.Widened.Seconds()),
-		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as the database said last; 0 before it has.", settings.Window.Seconds()),
+		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as last read from the database; 0 before the first read.", settings.Window.Seconds()),
 		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
 	}...)
@@ -158,7 +160,7 @@ func (a *App) pipelineSamples() []sample {
 	ctx, cancel := context.WithTimeout(context.Background(), pipelineTimeout)
 	defer cancel()
 	p := a.reader.Pipeline(ctx)
-	samples := []sample{gauge("countmill_aggregators_alive", "Aggregators that said lately that they take messages.", float64(p.Workers))}
+	samples := []sample{gauge("countmill_aggregators_alive", "Aggregators that take messages, by their heartbeats of the last 15 s.", float64(p.Workers))}
 	if p.NewestSettings > 0 {
 		const name, help = "countmill_aggregators_settings_version", "Versions of the database's settings that aggregators use: the oldest and the newest."
 		samples = append(samples,
@@ -203,11 +205,13 @@ func (a *App) adminSamples() []sample {
 	}
 }
 
-func (a *App) pubsubSamples() []sample {
-	s := a.backends.busStats()
+// pubsubStats is a bus that counts as Pub/Sub does.
+type pubsubStats interface{ Stats() gcppubsub.Stats }
+
+func pubsubSamples(s gcppubsub.Stats) []sample {
 	return []sample{
 		counter("countmill_pubsub_deliveries_total", "Messages that Pub/Sub delivered.", s.Deliveries),
-		counter("countmill_pubsub_redeliveries_total", "Those it had delivered before; known on a subscription with a dead-letter policy only.", s.Redeliveries),
+		counter("countmill_pubsub_redeliveries_total", "Messages that Pub/Sub had delivered before; known only on a subscription with a dead-letter policy.", s.Redeliveries),
 		counter("countmill_pubsub_acks_total", "Acks passed on to Pub/Sub.", s.Acks),
 		counter("countmill_pubsub_acks_lost_total", "Acks that had not left when the subscription ended: those messages come again.", s.AcksLost),
 		counter("countmill_pubsub_nacks_total", "Messages given back to Pub/Sub.", s.Nacks),
@@ -220,7 +224,7 @@ func (a *App) intakeSamples() []sample {
 }
 
 func (a *App) diskSamples() []sample {
-	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk()))}
+	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk.DiskUsage()))}
 }
 
 func (a *App) accessSamples() []sample {
@@ -230,7 +234,7 @@ func (a *App) accessSamples() []sample {
 	}
 	samples := []sample{
 		gauge("countmill_tokens", "Tokens in force, expired ones included.", float64(a.tokens.Len())),
-		gauge("countmill_tokens_file_valid", "Whether the file of tokens is as it is in force; 0: it has a mistake, and its last good version is.", valid),
+		gauge("countmill_tokens_file_valid", "1 if the file of tokens is in force as it is; 0 if it has a mistake and its last good version is in force.", valid),
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Unauthorized.Load(), "status", "401"),
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Forbidden.Load(), "status", "403"),
 	}

@@ -134,7 +134,7 @@ func (m *machine) open(cfg Config) (*backends, error) {
 		return nil, err
 	}
 	cache, err := memory.New(memory.Config{})
-	return &backends{store: st, dir: "data", disk: st.DiskUsage, bus: bus, local: true, cache: cache}, err
+	return &backends{store: st, disk: st, bus: bus, inProcess: true, cache: cache}, err
 }
 
 // draw is the next request, an old one that was not answered or a new one; nil after the

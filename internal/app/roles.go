@@ -68,9 +68,6 @@ func (a *App) aggregatorConfig() aggregator.Config {
 		ShardRate:      a.cfg.ShardRate,
 		DeadLetterRate: a.cfg.DeadLetterRate,
 		WorkerID:       a.cfg.WorkerID,
-		// The in-process bus never delivers twice and pebble says when it cannot tell: then
-		// nothing of an anonymous part can repeat, and its marker would only fill the disk.
-		SkipAnonymousMarkers: a.backends.local && a.backends.dir != "",
 		// It must be done when its step of the stop order is (stop.go), and give back in
 		// order what it could not commit.
 		DrainTimeout: a.cfg.ShutdownTimeout / 4,

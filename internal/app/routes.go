@@ -65,7 +65,7 @@ func (a *App) ingestConfig() ingest.Config {
 	if a.cfg.Linger == 0 {
 		cfg.Bus = a.cfg.CountWithin
 	}
-	if !a.backends.local {
+	if !a.backends.inProcess {
 		cfg.Bus += busAway
 	}
 	return cfg

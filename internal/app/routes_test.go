@@ -3,6 +3,8 @@ package app
 import (
 	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -89,11 +91,31 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	_, text := r.call(t, "GET", "/metrics", "")
+	wantDocumented(t, text)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// wantDocumented fails for a metric that the reference does not have with its type and help.
+func wantDocumented(t *testing.T, exposition string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := regexp.MustCompile(`(?m)^# HELP (countmill_\w+) (.*)\n# TYPE \w+ (\w+)$`).FindAllStringSubmatch(exposition, -1)
+	if len(heads) < 40 {
+		t.Errorf("found %d metrics only", len(heads))
+	}
+	for _, h := range heads {
+		row := "(?m)^\\| `" + h[1] + "` \\| " + h[3] + " \\| [^|]*\\| " + regexp.QuoteMeta(h[2]) + " \\|$"
+		if !regexp.MustCompile(row).Match(page) {
+			t.Errorf("docs/reference/metrics.md has no %s %s %q", h[3], h[1], h[2])
+		}
 	}
 }

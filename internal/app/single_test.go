@@ -1,10 +1,14 @@
 package app
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
@@ -16,9 +20,35 @@ type sharedStore struct{ store.Store }
 
 func (sharedStore) Close() error { return nil }
 
-type sharedBus struct{ bus }
+type sharedBus struct{ backend.Channel }
 
 func (sharedBus) Close() error { return nil }
+
+// Subscribe delivers as a bus between processes does: no message says that it comes once.
+func (b sharedBus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	from, err := b.Channel.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	to := make(chan *message.Message)
+	go func() {
+		defer close(to)
+		for m := range from {
+			m.SetContext(bareContext{m.Context()})
+			select {
+			case to <- m:
+			case <-ctx.Done():
+				m.Nack()
+			}
+		}
+	}()
+	return to, nil
+}
+
+// A bareContext has no values.
+type bareContext struct{ context.Context }
+
+func (bareContext) Value(any) any { return nil }
 
 // A reader shows the aggregators' lag, and how many are alive. With none the lag is absent.
 func TestAReaderShowsTheLag(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 )
 
@@ -50,6 +51,14 @@ type disk struct {
 	free atomic.Uint64
 }
 
+// A sized store is on a file system of 100 GiB.
+type sized struct {
+	backend.Disk
+	d *disk
+}
+
+func (s sized) FileSystem() (free, size uint64, err error) { return s.d.free.Load(), 100 << 30, nil }
+
 func startOnDisk(t *testing.T) *disk {
 	t.Helper()
 	d := &disk{}
@@ -57,7 +66,7 @@ func startOnDisk(t *testing.T) *disk {
 	a, err := newApp(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir())}, func(cfg Config) (*backends, error) {
 		b, err := openBackends(cfg)
 		if err == nil {
-			b.usage = func() (uint64, uint64, error) { return d.free.Load(), 100 << 30, nil }
+			b.disk = sized{b.disk, d}
 		}
 		return b, err
 	})

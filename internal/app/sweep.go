@@ -10,7 +10,7 @@ import (
 
 func (a *App) startSweeps(ctx context.Context) {
 	ctx, a.stopSweeps = context.WithCancel(ctx)
-	if a.backends.sweep != nil || a.aggregator != nil {
+	if a.backends.sweeper != nil || a.aggregator != nil {
 		a.sweeping.Go(func() { a.sweep(ctx) })
 	}
 	if a.tokens != nil {
@@ -43,8 +43,8 @@ func (a *App) sweepOnce(ctx context.Context) {
 			a.log.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
 		}
 	}
-	if a.backends.sweep != nil {
-		warn("old markers not dropped, will try again", a.backends.sweep(ctx))
+	if a.backends.sweeper != nil {
+		warn("old markers not dropped, will try again", a.backends.sweeper.Sweep(ctx))
 	}
 	if a.aggregator != nil {
 		_, err := a.backends.store.SweepCounters(ctx, store.SweepAfter)

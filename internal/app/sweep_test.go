@@ -11,14 +11,18 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
+type sweepFunc func(context.Context) error
+
+func (f sweepFunc) Sweep(ctx context.Context) error { return f(ctx) }
+
 func TestSweepsGoOnAfterAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sweeps := 0
-		a := &App{log: slog.New(slog.DiscardHandler), backends: &backends{sweep: func(context.Context) error {
+		a := &App{log: slog.New(slog.DiscardHandler), backends: &backends{sweeper: sweepFunc(func(context.Context) error {
 			sweeps++
 			return errors.New("disk away")
-		}}}
+		})}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
 		defer cancel()
 		a.startSweeps(ctx)
@@ -35,10 +39,10 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &App{log: slog.New(slog.DiscardHandler), cfg: Config{ShutdownTimeout: time.Second}, backends: &backends{
-			sweep: func(ctx context.Context) error {
+			sweeper: sweepFunc(func(ctx context.Context) error {
 				<-ctx.Done()
 				return ctx.Err()
-			},
+			}),
 		}}
 		a.startSweeps(t.Context())
 		time.Sleep(store.SweepEvery + time.Minute)

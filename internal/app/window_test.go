@@ -25,7 +25,7 @@ func upOn(t *testing.T, s store.Store, cfg Config) *running {
 			return nil, err
 		}
 		cache, err := memory.New(memory.Config{})
-		return &backends{bus: b, local: true, store: sharedStore{s}, cache: cache}, err
+		return &backends{bus: b, inProcess: true, store: sharedStore{s}, cache: cache}, err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A cell is a row of docs/benchmarks.md, "What it costs a database": what the real
+// A cell is a row of docs/evidence/benchmarks.md, "What it costs a database": what the real
 // publishers and aggregators wrote for a million increments.
 type cell struct {
 	name                       string

@@ -144,7 +144,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// As docs/unverified.md has them.
+// As docs/evidence/unverified.md has them.
 func TestStoredSizes(t *testing.T) {
 	t.Parallel()
 	l := Defaults()

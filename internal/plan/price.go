@@ -10,7 +10,7 @@ type Prices struct {
 
 // DefaultPrices are those of a database in nam5 (United States, two regions and a witness;
 // single regions there cost half): a copy of Google's page that has no date. Pub/Sub's are
-// of a copy of 2026-09-20. docs/unverified.md says how to check them.
+// of a copy of 2026-09-20. docs/evidence/unverified.md says how to check them.
 func DefaultPrices() Prices {
 	return Prices{
 		Reads: 0.06, Writes: 0.18, Deletes: 0.02, Storage: 0.18, PubSub: 40,

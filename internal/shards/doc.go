@@ -21,5 +21,5 @@
 // would be one more commit to the shard that has too many, and halves of it two; and when the
 // counter has its shards, all those commits would look like a load that calls for more.
 //
-// docs/scaling.md has what this comes to with up to a thousand aggregators.
+// docs/evidence/scaling.md has what this comes to with up to a thousand aggregators.
 package shards

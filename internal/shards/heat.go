@@ -14,7 +14,7 @@ import (
 // Commits walk over the shards, one after the other: an aggregator comes back to a shard only
 // when it has been to all others, and aggregators that walk at the same pace stay as far apart
 // as they are. One that meets with contention is too close behind another, and goes on from
-// somewhere else. Shards drawn at random meet by chance all the time; docs/scaling.md compares.
+// somewhere else. Shards drawn at random meet by chance all the time; docs/evidence/scaling.md compares.
 //
 // Walking, an aggregator sees the same neighbours again and again, so what it finds on its way
 // says little about all shards. Now and then it goes to any shard instead, to have a look.

@@ -1,5 +1,5 @@
 // Package plots draws what the other commands measured, from the files that they write with
-// -json, as SVG for docs/.
+// -json, as SVG for docs/evidence/.
 package plots
 
 import (
@@ -25,7 +25,7 @@ import (
 func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench plot", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	out := flags.String("out", "../docs", "where the plots go")
+	out := flags.String("out", "../docs/evidence", "where the plots go")
 	files := make(map[string]*string)
 	for _, name := range []string{"peers", "cost", "billion", "scaling"} {
 		files[name] = flags.String(name, "", "file with the results of "+name)

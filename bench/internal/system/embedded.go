@@ -89,7 +89,7 @@ func (e *Embedded) open(dir string) error {
 		return err
 	}
 	e.add(func() { _ = bus.Close() })
-	e.Aggregator, err = aggregator.New(bus, e.Store, aggregator.Config{Linger: -1, SkipAnonymousMarkers: true})
+	e.Aggregator, err = aggregator.New(bus, e.Store, aggregator.Config{Linger: -1})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,13 +18,20 @@ var (
 // Links to files of the repository, and to sections of documents, lead somewhere.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	var documents []string
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) < 4 {
-			t.Fatalf("got documents %q, %v", found, err)
+	documents, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil || len(documents) < 4 {
+		t.Fatalf("got documents %q, %v", documents, err)
+	}
+	below := 0
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			documents = append(documents, path)
+			below++
 		}
-		documents = append(documents, found...)
+		return err
+	})
+	if err != nil || below < 10 {
+		t.Fatalf("got %d documents below docs, %v", below, err)
 	}
 	seen := 0
 	for _, doc := range documents {
@@ -54,7 +62,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what a document's sections are called in links, as GitHub calls them.
+// anchors returns the names of a document's sections in links, as GitHub makes them.
 func anchors(markdown string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range headings.FindAllStringSubmatch(fenced.ReplaceAllString(markdown, ""), -1) {
@@ -62,4 +70,32 @@ func anchors(markdown string) map[string]bool {
 		all["#"+strings.ReplaceAll(name, " ", "-")] = true
 	}
 	return all
+}
+
+// A path of a document in a comment, a message or the Makefile is one that exists.
+func TestPointers(t *testing.T) {
+	t.Parallel()
+	pointers := regexp.MustCompile(`\bdocs/[a-z0-9/_-]+\.(md|svg)\b`)
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".go" && filepath.Ext(path) != ".md" && d.Name() != "Makefile":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, document := range pointers.FindAllString(string(text), -1) {
+			seen++
+			if _, err := os.Stat(filepath.Join(root, document)); err != nil {
+				t.Errorf("%s names %s: %v", path, document, err)
+			}
+		}
+		return err
+	})
+	if err != nil || seen < 20 {
+		t.Fatalf("found %d paths of documents, %v", seen, err)
+	}
 }

@@ -10,12 +10,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/testing/freeport"
 )
@@ -23,8 +23,10 @@ import (
 const (
 	// up is the command that README starts; everything else is run against it.
 	up = "go run ./cmd/countmill up"
-	// documented is the address that README's commands name.
+	// documented is the address that the documents' commands name.
 	documented = app.DefaultListen
+
+	readme = "README.md"
 )
 
 // notRun are the shell blocks of documents that this test does not run.
@@ -34,11 +36,6 @@ var notRun = map[string]string{
 
 // A block is a fenced block of a Markdown file.
 type block struct{ document, language, text string }
-
-const (
-	readme     = "README.md"
-	operations = "docs/operations.md"
-)
 
 func blocks(t *testing.T, document string) []block {
 	t.Helper()
@@ -58,43 +55,165 @@ func read(t *testing.T, document string) string {
 	return string(text)
 }
 
-// A reader of README types its commands one after the other, then those of the operator's
-// page. What they show after a command is what the command writes, apart from times.
-func TestReadmeCommands(t *testing.T) {
+// documents are README and every page of docs whose name matches one of the patterns.
+func documents(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	all := []string{readme}
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("got documents %q, %v", found, err)
+		}
+		for _, name := range found {
+			all = append(all, filepath.ToSlash(strings.TrimPrefix(name, root+"/")))
+		}
+	}
+	return all
+}
+
+// A reader types the commands of a document one after the other. What the document shows after a
+// command is what the command writes, apart from times. README's commands are typed in a checkout,
+// those of other pages elsewhere, with countmill installed.
+func TestDocumentCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and runs countmill")
 	}
-	listen := keep(t)
-	env := append(os.Environ(),
-		"COUNTMILL_LISTEN="+listen,
-		"COUNTMILL_SERVER=http://"+listen,
-		"COUNTMILL_STORE=pebble:"+filepath.Join(t.TempDir(), "data"),
-		"PATH="+curl(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	started := false
-	all := append(blocks(t, readme), blocks(t, operations)...)
+	bin := curl(t)
+	shell(t, root, os.Environ(), "go build -o '"+bin+"/countmill' ./cmd/countmill")
+	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md") {
+		all := blocks(t, document)
+		if !slices.ContainsFunc(all, func(b block) bool { return b.language == "sh" }) {
+			continue
+		}
+		t.Run(document, func(t *testing.T) {
+			listen := keep(t)
+			r := &typist{listen: listen, dir: t.TempDir(), env: append(os.Environ(),
+				"COUNTMILL_LISTEN="+listen, "COUNTMILL_SERVER=http://"+listen, "GOBIN="+bin, "PATH="+path)}
+			if document == readme {
+				r.env = append(r.env, "COUNTMILL_STORE=pebble:"+filepath.Join(r.dir, "data"))
+				r.dir = root
+			}
+			r.typeAll(t, all)
+		})
+	}
+}
+
+// A typist follows one document.
+type typist struct {
+	listen, dir string
+	env         []string
+	stop        func()              // ends the countmill that runs; nil where none does
+	watching    map[string]*watcher // second terminals, by what they must show before the next up, or at the end
+}
+
+func (r *typist) typeAll(t *testing.T, all []block) {
+	t.Helper()
 	for i, b := range all {
 		command := strings.TrimSpace(b.text)
+		var shown *string
+		if i+1 < len(all) && (all[i+1].language == "json" || all[i+1].language == "text") {
+			shown = &all[i+1].text
+		}
 		switch {
 		case b.language != "sh" || notRun[command] != "":
-			continue
-		case command == up:
-			start(t, env, listen)
-			started = true
-			continue
-		case !started:
+		case strings.HasPrefix(command, up) || strings.HasPrefix(command, "countmill up"):
+			r.up(t, command)
+		case r.stop == nil && b.document == readme && !strings.HasPrefix(command, "go install"):
 			t.Fatalf("%s shows %q before %q", b.document, command, up)
-		}
-		got := shell(t, env, strings.ReplaceAll(command, documented, listen))
-		if i+1 == len(all) || all[i+1].language != "json" && all[i+1].language != "text" {
-			continue
-		}
-		if diff := cmp.Diff(mask(all[i+1].text), mask(got)); diff != "" {
-			t.Errorf("%s\nwrites something else than %s shows (-shown +got):\n%s", command, b.document, diff)
+		case strings.HasPrefix(command, "countmill watch"):
+			r.watch(t, command, shown)
+		default:
+			if r.stop == nil && b.document != readme {
+				r.up(t, "countmill up")
+			}
+			r.run(t, b.document, command, shown)
 		}
 	}
-	if !started {
-		t.Errorf("README has no block %q", up)
+	r.finish(t)
+}
+
+// finish waits until second terminals show what they must have shown by now.
+func (r *typist) finish(t *testing.T) {
+	t.Helper()
+	for want, w := range r.watching {
+		w.await(t, want, func(text string) bool { return cmp.Equal(mask(text), mask(want)) })
+	}
+	r.watching = nil
+}
+
+func (r *typist) run(t *testing.T, document, command string, shown *string) {
+	t.Helper()
+	got := shell(t, r.dir, r.env, strings.ReplaceAll(command, documented, r.listen))
+	if shown == nil {
+		return
+	}
+	if diff := cmp.Diff(mask(*shown), mask(got)); diff != "" {
+		t.Errorf("%s\nwrites something else than %s shows (-shown +got):\n%s", command, document, diff)
+	}
+}
+
+// up starts a countmill, after the one that runs has stopped.
+func (r *typist) up(t *testing.T, command string) {
+	t.Helper()
+	r.finish(t)
+	if r.stop != nil {
+		r.stop()
+	}
+	r.stop = start(t, r.dir, r.env, r.listen, command)
+}
+
+// A watcher is a command in a second terminal.
+type watcher struct {
+	mu    sync.Mutex
+	wrote bytes.Buffer
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrote.Write(p)
+}
+
+func (w *watcher) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrote.String()
+}
+
+// watch starts the command and returns when it has written a line.
+func (r *typist) watch(t *testing.T, command string, shown *string) {
+	t.Helper()
+	if shown == nil {
+		t.Fatalf("what %q writes is not shown", command)
+	}
+	w := new(watcher)
+	cmd := exec.Command("sh", "-c", "exec "+command)
+	cmd.Dir, cmd.Env, cmd.Stdout = r.dir, r.env, w
+	interrupt := inGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		interrupt()
+		_ = cmd.Wait()
+	})
+	w.await(t, command, func(text string) bool { return strings.Contains(text, "\n") })
+	if r.watching == nil {
+		r.watching = map[string]*watcher{}
+	}
+	r.watching[*shown] = w
+}
+
+func (w *watcher) await(t *testing.T, what string, done func(text string) bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); !done(w.String()); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: the second terminal shows\n%s", what, w)
+		}
 	}
 }
 
@@ -109,12 +228,12 @@ func keep(t *testing.T) string {
 	return kept.Addr()
 }
 
-// start runs README's first command, as it stands, until the test ends.
-func start(t *testing.T, env []string, listen string) {
+// start runs a command that runs a server, as it stands, until stop is called or the test ends.
+func start(t *testing.T, dir string, env []string, listen, command string) (stop func()) {
 	t.Helper()
 	// go run hands no signal on, so its group is stopped as a whole, as by Ctrl-C.
-	cmd := exec.Command("sh", "-c", "exec "+up)
-	cmd.Dir, cmd.Env = root, env
+	cmd := exec.Command("sh", "-c", "exec "+command)
+	cmd.Dir, cmd.Env = dir, env
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	interrupt := inGroup(cmd)
@@ -123,7 +242,7 @@ func start(t *testing.T, env []string, listen string) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		interrupt()
 		select {
 		case <-ended:
@@ -131,9 +250,10 @@ func start(t *testing.T, env []string, listen string) {
 			t.Error("countmill does not stop")
 		}
 		if t.Failed() {
-			t.Logf("%s wrote:\n%s", up, log.String())
+			t.Logf("%s wrote:\n%s", command, log.String())
 		}
 	})
+	t.Cleanup(stop)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(15 * time.Minute); ; <-tick.C { // a build with an empty cache is slow
@@ -141,27 +261,27 @@ func start(t *testing.T, env []string, listen string) {
 		if err == nil {
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
-				return
+				return stop
 			}
 		}
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("%s ended: %v", up, err)
+			t.Fatalf("%s ended: %v\n%s", command, err, log.String())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s is not ready: %v", up, err)
+			t.Fatalf("%s is not ready: %v", command, err)
 		}
 	}
 }
 
-func shell(t *testing.T, env []string, command string) string {
+func shell(t *testing.T, dir string, env []string, command string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", command)
-	cmd.Dir, cmd.Env = root, env
+	cmd.Dir, cmd.Env = dir, env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -173,6 +293,7 @@ func shell(t *testing.T, env []string, command string) string {
 
 // masks are what differs from run to run.
 var masks = []struct{ what, with string }{
+	{`cmtok_[\w.-]+`, "cmtok_TOKEN"},
 	{`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`, `"TIME"`},
 	{`"lag":(\d[0-9.e-]*|null)`, `"lag":LAG`},
 }
@@ -184,35 +305,24 @@ func mask(text string) []string {
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// The configuration table is the flags of `up` with their defaults, in their order.
-func TestConfigurationTable(t *testing.T) {
+// Go code in documents is a part of a file that is compiled, and run by a test.
+func TestDocumentGo(t *testing.T) {
 	t.Parallel()
-	settings, err := command.Settings("up", nil, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
+	var compiled [][]string
+	for _, pattern := range []string{"example_test.go", "client/example_test.go", "examples/webserver/*.go"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("got %q, %v", found, err)
+		}
+		for _, name := range found {
+			compiled = append(compiled, lines(read(t, strings.TrimPrefix(filepath.ToSlash(name), root+"/"))))
+		}
 	}
-	var want, got []string
-	for _, s := range settings {
-		want = append(want, s.Name+" "+s.Value)
-	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(read(t, operations), -1) {
-		got = append(got, m[1]+" "+m[2])
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", operations, diff)
-	}
-}
-
-// Go code in README is a part of a test that is compiled and run.
-func TestReadmeGo(t *testing.T) {
-	t.Parallel()
-	example, err := os.ReadFile(root + "/example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range blocks(t, readme) {
-		if b.language == "go" && !contains(lines(string(example)), lines(b.text)) {
-			t.Errorf("example_test.go does not hold this code of README:\n%s", b.text)
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md") {
+		for _, b := range blocks(t, document) {
+			if b.language == "go" && !slices.ContainsFunc(compiled, func(file []string) bool { return contains(file, lines(b.text)) }) {
+				t.Errorf("no example_test.go, nor examples/webserver, has this code of %s:\n%s", document, b.text)
+			}
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (b *Bug) plant(root string) (map[string]string, error) {
 }
 
 // Build returns the test binary of the package in the working directory, with the bug in
-// what it tests.
+// the product.
 func (b *Bug) Build(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "planted.test")

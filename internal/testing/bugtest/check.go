@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// Check reports bugs that can no longer be planted, or with which the product is no longer
-// Go. To compile all of it would take minutes: here only the packages with a bug are
-// type-checked. They must be among those that the package in the working directory needs.
+// Check reports bugs that can no longer be planted, or break the build. Compiling everything would
+// take minutes, so Check only type-checks the packages with a bug. The package in the working
+// directory must need them.
 func Check(t testing.TB, bugs []Bug) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -46,7 +46,7 @@ func dirs(files map[string]string) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// exported finds what the compiler wrote about a package.
+// exported finds the compiler's export data of a package.
 func exported(t testing.TB) importer.Lookup {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()

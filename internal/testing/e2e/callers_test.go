@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Callers send what a ledger draws and read what it asks, until they are ended. They do what
-// docs/reliability.md tells callers to: what was certainly not counted they send again; what
-// may have been counted they send again only under ids or a key.
+// Callers send what a ledger draws and read what it asks, until they are ended. They follow
+// docs/promises.md: increments that were certainly not counted they send again, and increments
+// that may have been counted only under ids or a key.
 type callers struct {
 	ledger     *ledger
 	publishers []*member

@@ -40,7 +40,7 @@ type goodClient struct {
 const (
 	// siegeMemory is the most that `up` may take whatever clients do, and patience the most
 	// that a good client may have to wait on a machine that is not busy otherwise:
-	// docs/reliability.md states both.
+	// docs/evidence/simulation.md states both.
 	siegeMemory = 512 << 20
 	patience    = 5 * time.Second
 )

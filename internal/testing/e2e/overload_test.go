@@ -92,7 +92,7 @@ func TestOverload(t *testing.T) {
 }
 
 const (
-	// overloadMemory is what docs/reliability.md states.
+	// overloadMemory is what docs/evidence/simulation.md states.
 	overloadMemory = 1024 << 20
 	// largeMemory is for bodies of 8 MiB.
 	largeMemory = 1536 << 20

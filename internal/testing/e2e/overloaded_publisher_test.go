@@ -81,7 +81,7 @@ func TestOverloadedPublisher(t *testing.T) {
 }
 
 const (
-	// publisherMemory is what docs/reliability.md states for 200,000 open entries.
+	// publisherMemory is what docs/evidence/simulation.md states for 200,000 open entries.
 	publisherMemory = 256 << 20
 
 	childVariable = "COUNTMILL_TEST_OVERLOADED_PUBLISHER"

@@ -11,14 +11,14 @@
 // Where an emulator comes from, the first that is there:
 //
 //   - a variable, COUNTMILL_TEST_FIRESTORE_EMULATOR, COUNTMILL_TEST_DATASTORE_EMULATOR or
-//     COUNTMILL_TEST_PUBSUB_EMULATOR: HOST:PORT of one that runs, or the path of its jar;
+//     COUNTMILL_TEST_PUBSUB_EMULATOR: HOST:PORT of a running emulator, or the path of its jar;
 //   - the Google Cloud SDK whose gcloud is on the PATH.
 //
 // Each may take 512 MiB, or what COUNTMILL_TEST_EMULATOR_HEAP says as Java writes it.
 //
 // memcached is the real one of the PATH, a server of its own for each test that asks.
 //
-// Without one, or without Java, the test is skipped and says what was missing. With
+// Without one, or without Java, the test is skipped and names the missing program. With
 // COUNTMILL_TEST_REQUIRE=emulators it fails instead. A variable that is "off" skips the
 // tests of that emulator in any case.
 package emulator

@@ -90,7 +90,7 @@ func (s *MemcachedServer) Pause(t testing.TB) {
 	}
 }
 
-// paused reports whether all threads stand still. On a busy machine some go on for a
+// paused reports whether all threads are stopped. On a busy machine some go on for a
 // while after the signal.
 func (s *MemcachedServer) paused() bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.child.cmd.Process.Pid))

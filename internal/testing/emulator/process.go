@@ -43,10 +43,10 @@ type program struct {
 	child *child
 }
 
-// errMissing means that there is no emulator on this machine, not that one is broken.
+// errMissing means that this machine has no emulator. A broken emulator is another error.
 var errMissing = errors.New("not on this machine")
 
-// errOff means that somebody does not want the tests that need it, whatever is required.
+// errOff means that a variable turns off the tests of this emulator, also required ones.
 var errOff = errors.New("turned off")
 
 // serve returns HOST:PORT of the emulator and starts it where no test has yet.
@@ -135,7 +135,7 @@ var sdk = sync.OnceValues(func() (string, error) {
 type child struct {
 	cmd   *exec.Cmd
 	dir   string        // where it may write
-	log   *os.File      // what it printed
+	log   *os.File      // its output
 	ended chan struct{} // closed when it has ended
 	guard *reaper.Guard
 }
@@ -152,7 +152,7 @@ func run(java string, args []string) (*child, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	c := &child{cmd: exec.Command(java, args...), dir: dir, log: log, ended: make(chan struct{})}
-	c.cmd.Dir = dir // the Datastore emulator leaves files where it stands
+	c.cmd.Dir = dir // the Datastore emulator leaves files in its working directory
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	if err := c.cmd.Start(); err != nil {
 		return nil, errors.Join(err, log.Close(), os.RemoveAll(dir))
@@ -191,7 +191,7 @@ func (c *child) ready(host string) error {
 	}
 }
 
-// printed is the end of what the emulator printed.
+// printed is the end of the emulator's output.
 func (c *child) printed() string {
 	size, err := c.log.Seek(0, io.SeekEnd)
 	if err != nil {

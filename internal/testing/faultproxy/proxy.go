@@ -1,4 +1,4 @@
-// Package faultproxy is a TCP proxy for tests: it stands between a process and its server
+// Package faultproxy is a TCP proxy for tests: it sits between a process and its server
 // and does to their connections what networks do. A test holds that only test files
 // import it.
 //
@@ -10,8 +10,8 @@
 //	         ends are closed
 //	Delay    everything arrives later, in order     so too
 //
-// Heal ends all but Orphan, whose connections nothing can mend. What a connection held
-// when it hung passes then.
+// Heal ends all but Orphan, whose connections cannot be repaired. Bytes that a hung connection
+// held back pass then.
 package faultproxy
 
 import (
@@ -45,7 +45,7 @@ const (
 	hanging
 )
 
-// Start listens on a free loopback port and passes what comes to target, HOST:PORT, until
+// Start listens on a free loopback port and passes connections on to target, HOST:PORT, until
 // the test ends.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
@@ -62,8 +62,7 @@ func Start(t testing.TB, target string) *Proxy {
 // Host is HOST:PORT.
 func (p *Proxy) Host() string { return p.listener.Addr().String() }
 
-// Accepted is how many connections were made so far, those that were reset at once
-// included.
+// Accepted is how many connections were made so far, also if they were reset at once.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An echo answers every line with the same, and tells how its connections ended.
+// An echo answers every line with the same line, and reports how its connections ended.
 type echo struct {
 	host  string
 	ended chan error // nil for an orderly end

@@ -29,7 +29,7 @@ type aggregator struct {
 	read    []time.Duration // when it read the record of each; nil if that does not matter
 }
 
-// A job is what one commit takes of a window.
+// A job is the part of a window that one commit takes.
 type job struct {
 	lots     []lot
 	parts    int
@@ -39,7 +39,7 @@ type job struct {
 	waits    bool
 }
 
-// A lot is what a job has of one window.
+// A lot is the part of a job that comes from one window.
 type lot struct {
 	of     *taken
 	sealed []time.Duration // its messages
@@ -64,7 +64,7 @@ func (a *aggregator) deliver(at, sealed time.Duration) {
 	a.launch(at)
 }
 
-// launch starts whatever can be started.
+// launch starts all jobs that can start.
 func (a *aggregator) launch(at time.Duration) {
 	for {
 		a.take(at)
@@ -114,8 +114,8 @@ func (a *aggregator) next(at time.Duration) *job {
 	return nil
 }
 
-// close cuts the window into jobs if it is due. What was aborted and waits goes with them,
-// where there is room.
+// close cuts the window into jobs if it is due. Aborted jobs that wait go with them
+// if there is room.
 func (a *aggregator) close(at time.Duration) bool {
 	full := len(a.window) >= a.w.windowMessages
 	blocked := slices.ContainsFunc(a.jobs, func(j *job) bool { return j.waits })
@@ -300,7 +300,7 @@ func (a *aggregator) learn(counter, n int) {
 	a.shards[counter] = max(a.shards[counter], uint16(n))
 }
 
-// done tells the chooser, and raises the counter's record where it asks for that.
+// done reports to the chooser, and grows the counter if the chooser asks for it.
 func (a *aggregator) done(d *add, end shards.End, at time.Duration) {
 	n := int(a.shards[d.counter])
 	want := a.chooser.Done(a.w.names[d.counter], int(d.shard), n, end, a.w.time(at))

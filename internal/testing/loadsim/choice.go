@@ -23,7 +23,7 @@ func Product(s *Setup, random rand.Source) Chooser {
 	return shards.New(shards.Config{Rate: s.Store.Rate, Max: s.Max, Env: &sysenv.Env{Random: random}})
 }
 
-// Choices are what the product's is compared with, by name. They never ask for more shards.
+// Choices are compared with the product's choice, by name. They never ask for more shards.
 var Choices = map[string]Choice{
 	"uniform": func(s *Setup, random rand.Source) Chooser {
 		return newPlain(random, func(p *plain, l *lanes, n int, _ time.Time) int { return p.random.IntN(n) })
@@ -41,7 +41,7 @@ type plain struct {
 	counters map[string]*lanes
 }
 
-// lanes are what a plain chooser knows of one counter.
+// lanes are a plain chooser's state for one counter.
 type lanes struct {
 	busy map[int]int // shards that a commit has, and by how many of them it went
 	used map[int]time.Time
@@ -89,7 +89,7 @@ func (p *plain) Done(counter string, shard, n int, end shards.End, _ time.Time) 
 	return n
 }
 
-// olderOfTwo draws two shards and takes the one that this process used longer ago.
+// olderOfTwo draws two shards and takes the shard with the older last use by this process.
 func olderOfTwo(p *plain, l *lanes, n int, _ time.Time) int {
 	a, b := p.random.IntN(n), p.random.IntN(n)
 	if l.used[b].Before(l.used[a]) {

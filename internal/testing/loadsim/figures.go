@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Figures are what came of a run after its warm-up.
+// Figures are the results of a run after its warm-up.
 type Figures struct {
 	Published float64 `json:"published_per_second"` // increments
 	Counted   float64 `json:"counted_per_second"`
 	Commits   float64 `json:"commits_per_second"` // applied
 	Aborted   float64 `json:"aborted"`            // share of all attempts
-	// Shards of the median counter, of the one that has most, and of the hot one.
+	// Shards of the median counter, of the counter with most, and of the hot counter.
 	Shards     int `json:"shards"`
 	MostShards int `json:"most_shards"`
 	HotShards  int `json:"hot_shards"`

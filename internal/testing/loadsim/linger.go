@@ -5,7 +5,7 @@ import "time"
 // A linger says how long windows stay open.
 type linger interface {
 	window() time.Duration
-	// ended is told how each commit ended, and how often it was aborted before.
+	// ended takes in how each commit ended, and how often it was aborted before.
 	ended(ok bool, aborted int)
 }
 

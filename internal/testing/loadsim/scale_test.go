@@ -12,8 +12,8 @@ func one(aggregators int) Load {
 	return Load{Increments: 1e6, Counters: 1, Publishers: 100, Aggregators: aggregators}
 }
 
-// After a minute a counter has as many shards as its commits need, and at most twice as many,
-// whoever makes the commits, and got there with few raises.
+// After a minute a counter has as many shards as its commits need, and at most twice as many, however
+// many aggregators commit. It gets them in few steps.
 func TestShardsFollowTheLoad(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
@@ -44,7 +44,7 @@ func TestShardsFollowTheLoad(t *testing.T) {
 	}
 }
 
-// A store that has commits wait, and aborts hardly any, tells by that alone that there are too
+// If commits wait in the store and hardly any is aborted, the waits alone show that there are too
 // few shards.
 func TestShardsFollowWhereCommitsWait(t *testing.T) {
 	t.Parallel()
@@ -56,8 +56,8 @@ func TestShardsFollowWhereCommitsWait(t *testing.T) {
 	}
 }
 
-// No counter gets more shards than it may have, and then all is counted all the same: what waits
-// goes with the next window.
+// No counter gets more shards than it may have, and everything is counted all the same: waiting
+// increments go with the next window.
 func TestShardsStopAtTheCap(t *testing.T) {
 	t.Parallel()
 	f := Run(Setup{Load: one(100), Max: 32})
@@ -103,7 +103,7 @@ func TestRunIsDeterministic(t *testing.T) {
 	}
 }
 
-// An entity takes its rate and no more, whatever comes.
+// An entity takes its rate and no more, at any load.
 func TestStoreKeepsTheRate(t *testing.T) {
 	t.Parallel()
 	s := Setup{Load: Load{Counters: 2}, Store: Store{Rate: 2, Burst: 3, Patience: time.Second}}.withDefaults()
@@ -129,8 +129,8 @@ func TestStoreKeepsTheRate(t *testing.T) {
 	}
 }
 
-// What is cut is all that was there, in commits that are about as large as they may be: which
-// counters they hold is drawn.
+// A window is cut into commits without loss. They are about as large as allowed, and hold counters
+// that are drawn.
 func TestCutLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Load{
@@ -157,8 +157,8 @@ func TestCutLosesNothing(t *testing.T) {
 	}
 }
 
-// Where nothing contends it writes what the real publishers and aggregators write, by
-// docs/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
+// If nothing contends it makes as many writes as the real publishers and aggregators in
+// docs/evidence/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
 func TestWritesWhatTheRolesWrite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ counters, aggregators, writes int }{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Load is what is counted, by how many.
+// A Load has the increments, the counters, and the number of processes.
 type Load struct {
 	Increments float64 // a second, of all publishers
 	Counters   int
@@ -17,7 +17,7 @@ type Load struct {
 	Aggregators int
 }
 
-// A Store is what the simulated database sustains.
+// A Store has the limits of the simulated database.
 type Store struct {
 	// Rate is how many writes a second an entity sustains. Default 1.
 	Rate float64
@@ -26,8 +26,8 @@ type Store struct {
 	// Patience is how long a write waits for its entity before the commit is aborted.
 	// Default 500ms.
 	Patience time.Duration
-	// Latency is how long a commit takes that waits for nothing, and PerEntity what each
-	// entity adds. Defaults 25ms and 50µs.
+	// Latency is how long a commit takes that waits for nothing. Each entity adds PerEntity.
+	// Defaults 25ms and 50µs.
 	Latency, PerEntity time.Duration
 }
 

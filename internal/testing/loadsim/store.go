@@ -15,9 +15,9 @@ type entity struct {
 	shards int32
 }
 
-// A store allows each entity Rate writes a second and Burst at once. What comes too early
+// A store allows each entity Rate writes a second and Burst at once. An early write
 // waits, and a commit that would wait for longer than Patience is aborted: nothing of it is
-// applied. What it waits for, it does not keep others from.
+// applied. A waiting commit does not block others.
 type store struct {
 	Store
 	gap      time.Duration
@@ -62,7 +62,7 @@ func (st *store) take(e *entity, at time.Duration) {
 }
 
 // commit adds to one shard of each counter, or to none. It returns how long it takes, and
-// puts what the shards answer into the adds.
+// puts the answers of the shards into the adds.
 func (st *store) commit(adds []add, entities int, at time.Duration) (took time.Duration, ok bool) {
 	took = st.Latency + time.Duration(entities)*st.PerEntity
 	var longest time.Duration

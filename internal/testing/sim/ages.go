@@ -7,47 +7,37 @@ import (
 	"time"
 )
 
-// ages draws, with numbers of its own, whether a schedule has increments of very different ages
-// in process together: events of the past, messages that wait nearly as long as ids are
-// remembered, and processes that are suspended with a commit in their hands.
-func (w *World) ages() {
-	rng := rand.New(rand.NewPCG(w.seed, 0x61676573))
+// drawAges draws, with a generator of its own, whether a schedule has increments of very different
+// ages in process together: events of the past, messages that wait nearly as long as ids are
+// remembered, and processes that are suspended while they commit.
+func (pl *plan) drawAges() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x61676573))
 	if rng.IntN(4) > 0 {
 		return
 	}
-	w.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
+	pl.rates[PastEvent] = []float64{0.1, 0.3, 1}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		return
 	}
-	if !w.changing {
-		w.windows[0] = windows[2+rng.IntN(2)]
+	if !pl.changing {
+		pl.window1 = windows[2+rng.IntN(2)]
 	}
-	w.shape.held, w.shape.windowMessages = max(w.shape.held, 3), max(w.shape.windowMessages, 2)
-	w.shape.window = oddly(rng, 100*time.Millisecond)
-	w.shape.works += 10
-	w.shape.minSteps += 100
-	w.shape.eventRate = max(w.shape.eventRate, 0.05)
-	w.rates[NearWindow], w.rates[LateCopy], w.rates[SuspendedOld] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
+	pl.shape.held, pl.shape.windowMessages = max(pl.shape.held, 3), max(pl.shape.windowMessages, 2)
+	pl.shape.window = oddly(rng, 100*time.Millisecond)
+	pl.shape.works += 10
+	pl.shape.minSteps += 100
+	pl.shape.eventRate = max(pl.shape.eventRate, 0.05)
+	pl.rates[NearWindow], pl.rates[LateCopy], pl.rates[SuspendedOld] = 0.5, 0.7, []float64{0.03, 0.1, 0.3}[rng.IntN(3)]
 	for _, f := range []Fault{PublishTwice, AckLost, Redelivered} { // or all but the first copy is gone by then
 		if rng.IntN(2) == 0 {
-			w.rates[f] = 0.3
+			pl.rates[f] = 0.3
 		}
 	}
 }
 
-// pastEvent is when an event happened that a client reports late, up to just within the
-// window. A later repeat may be beyond it, and is then refused.
-func (w *World) pastEvent(at time.Time) time.Time {
-	if !w.strikes(PastEvent) {
-		return at
-	}
-	h := w.window()
-	return w.wall().Add(-[]time.Duration{time.Minute, h / 3, h / 2, h - 5*time.Minute}[w.rng.IntN(4)])
-}
-
 // begins is the time of the oldest part in the message, from which its window counts. It is zero
 // where the message cannot be read, or will not come twice.
-func (l *parcel) begins() (from time.Time) {
+func (l *busMessage) begins() (from time.Time) {
 	batch, err := l.batch()
 	if err != nil || l.settled != nil {
 		return from
@@ -66,8 +56,8 @@ func (l *parcel) begins() (from time.Time) {
 
 // oldest is the one of messages whose oldest part is older than that of all others, but still
 // within the window; nil if there is none.
-func (w *World) oldest(messages []*parcel) (found *parcel) {
-	bound := w.storeNow().Add(-w.window())
+func (b *broker) oldest(messages []*busMessage) (found *busMessage) {
+	bound := b.storeNow().Add(-b.window())
 	for _, l := range messages {
 		if at := l.begins(); at.After(bound) && (found == nil || at.Before(found.begins())) {
 			found = l
@@ -76,31 +66,9 @@ func (w *World) oldest(messages []*parcel) (found *parcel) {
 	return found
 }
 
-// passUntil lets time pass until the oldest of messages is so much older than the window.
-func (w *World) passUntil(messages []*parcel, beyond time.Duration) bool {
-	l := w.oldest(messages)
-	if l == nil {
-		return false
-	}
-	far := w.lasts(l, beyond)
-	if far > 0 {
-		w.pass(far)
-	}
-	return far > 0
-}
-
 // lasts is how long it takes until the message is so much older than the window.
-func (w *World) lasts(l *parcel, beyond time.Duration) time.Duration {
-	return l.begins().Add(w.window() + beyond).Sub(w.storeNow())
-}
-
-// nearWindow lets the oldest message wait until shortly before it is beyond the window: what
-// comes from now on is much younger.
-func (w *World) nearWindow() bool {
-	if l := w.oldest(w.bus.done); l == nil || w.lasts(l, 0) < soonOver {
-		return false
-	}
-	return w.passUntil(w.bus.done, -[]time.Duration{5 * time.Minute, 30 * time.Minute}[w.rng.IntN(2)])
+func (b *broker) lasts(l *busMessage, beyond time.Duration) time.Duration {
+	return l.begins().Add(b.window() + beyond).Sub(b.storeNow())
 }
 
 // soonOver is how long a message is within the window at most that is delivered once more
@@ -109,16 +77,18 @@ const soonOver = time.Hour
 
 // outlives reports whether the one message is still within the window when no marker is kept
 // any more of the other.
-func outlives(young, old *parcel) bool { return young.begins().Sub(old.begins()) > markerGone+soonOver }
+func outlives(young, old *busMessage) bool {
+	return young.begins().Sub(old.begins()) > markerGone+soonOver
+}
 
 // lateCopy lets the oldest message that was acknowledged come once more, as brokers may, to a
 // subscriber that has just been given a younger one.
-func (w *World) lateCopy(s *subscription, young *parcel) {
-	l := w.oldest(w.bus.done)
-	if l == nil || w.lasts(l, 0) > soonOver || !outlives(young, l) || !w.strikes(LateCopy) {
+func (b *broker) lateCopy(s *subscription, young *busMessage) {
+	l := b.oldest(b.done)
+	if l == nil || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
 		return
 	}
-	w.bus.repeat(l)
+	b.repeat(l)
 	s.next = l
 }
 
@@ -131,22 +101,22 @@ func (w *World) suspendOld(s *step) {
 	if w.rates[SuspendedOld] == 0 || !strings.Contains(s.op, attempts) {
 		return
 	}
-	var held []*parcel
+	var held []*busMessage
 	for _, d := range w.bus.held {
 		if d.sub.p == s.p {
-			held = append(held, d.parcel)
+			held = append(held, d.message)
 		}
 	}
-	l, rate := w.oldest(held), w.rates[SuspendedOld]
+	l, rate := w.bus.oldest(held), w.rates[SuspendedOld]
 	switch {
 	case l == nil || !w.stormy:
 		return
-	case slices.ContainsFunc(held, func(o *parcel) bool { return outlives(o, l) }):
+	case slices.ContainsFunc(held, func(o *busMessage) bool { return outlives(o, l) }):
 		rate = 0.7
-	case w.lasts(l, 0) < soonOver:
+	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come
 	}
-	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
+	if w.rng.Float64() < rate && w.leaps.passUntil(held, markerGone) {
 		w.hit(SuspendedOld)
 		if w.rng.IntN(2) == 0 {
 			w.recheck(s.p)

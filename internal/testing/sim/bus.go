@@ -9,25 +9,33 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/cespare/xxhash/v2"
 
-	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // A broker keeps messages until they are acknowledged. Order means nothing to it.
 type broker struct {
-	w             *World
+	*kernel
+	watch         busWatch
 	n             int
-	queue         []*parcel // not delivered, or to be delivered again
+	queue         []*busMessage // not delivered, or to be delivered again
 	held          []*delivery
-	done          []*parcel   // the last ones that were acknowledged
-	deliveries    []*delivery // all there were
+	done          []*busMessage // the last ones that were acknowledged
+	deliveries    []*delivery   // all there were
 	subscriptions []*subscription
 }
 
-// A parcel is a message that the broker has.
-type parcel struct {
+// A busWatch sees what happens to messages.
+type busWatch interface {
+	handedOver(uuid string, payload []byte) // by a publisher
+	published(payload []byte)
+	delivered(l *busMessage)
+	acknowledged(d *delivery)
+}
+
+// A busMessage is a message that the broker has.
+type busMessage struct {
 	n         int
 	uuid      string
 	payload   []byte
@@ -41,10 +49,10 @@ type parcel struct {
 
 // A delivery is a message that a subscriber holds.
 type delivery struct {
-	parcel *parcel
-	sub    *subscription
-	msg    *message.Message
-	at     time.Time
+	message *busMessage
+	sub     *subscription
+	msg     *message.Message
+	at      time.Time
 }
 
 type subscription struct {
@@ -52,21 +60,20 @@ type subscription struct {
 	ctx   context.Context
 	out   chan *message.Message
 	ended bool
-	next  *parcel // that it is to get before others; nil for most
-	idle  bool    // refused its last offer; until something else has happened
+	next  *busMessage // that it is to get before others; nil for most
+	idle  bool        // refused its last offer; until something else has happened
 }
 
-func (b *broker) put(uuid string, payload []byte, foreign bool) *parcel {
+func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	b.n++
-	l := &parcel{n: b.n, uuid: uuid, payload: payload, published: b.w.wall(), foreign: foreign}
+	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	b.queue = append(b.queue, l)
-	b.w.noteParts(payload)
-	b.w.say(nil, "   message %d is on the bus", l.n)
+	b.watch.published(payload)
+	b.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
 
-// absorb looks what subscribers did with what they hold, and reports whether it was
-// anything.
+// absorb takes in acknowledgements, refusals and ended streams, and reports whether there were any.
 func (b *broker) absorb() bool {
 	before := len(b.held) + len(b.subscriptions)
 	for _, s := range b.subscriptions {
@@ -76,7 +83,7 @@ func (b *broker) absorb() bool {
 	}
 	b.subscriptions = slices.DeleteFunc(b.subscriptions, func(s *subscription) bool { return s.ended })
 	held := b.held[:0]
-	var again []*parcel
+	var again []*busMessage
 	for _, d := range b.held {
 		switch {
 		case closed(d.msg.Acked()):
@@ -85,9 +92,9 @@ func (b *broker) absorb() bool {
 			}
 		case closed(d.msg.Nacked()):
 			b.nacked(d)
-			again = append(again, d.parcel)
+			again = append(again, d.message)
 		case d.sub.ended || d.sub.p.dead:
-			again = append(again, d.parcel)
+			again = append(again, d.message)
 		default:
 			held = append(held, d)
 		}
@@ -101,7 +108,7 @@ func (b *broker) absorb() bool {
 }
 
 // requeue makes a message ready again, unless it is done or ready anyway.
-func (b *broker) requeue(l *parcel) {
+func (b *broker) requeue(l *busMessage) {
 	if l.settled != nil && !l.acked { // nobody delivers twice on one machine
 		l.acked = true
 		l.settled(errNacked)
@@ -114,25 +121,24 @@ func (b *broker) requeue(l *parcel) {
 var errNacked = errors.New("sim: the subscriber refused the message; it was not applied")
 
 // acked takes an ack in, or loses it: then the message is to be delivered again.
-func (b *broker) acked(d *delivery) *parcel {
-	w := b.w
+func (b *broker) acked(d *delivery) *busMessage {
 	if d.sub.p.dead {
-		return d.parcel
+		return d.message
 	}
-	w.trace("ack", d.sub.p, "", uint64(d.parcel.n))
-	w.say(d.sub.p, "acknowledges message %d", d.parcel.n)
-	w.checkAck(d)
-	if d.parcel.settled == nil && !d.parcel.acked && w.strikes(AckLost) {
-		return d.parcel
+	b.trace("ack", d.sub.p, "", uint64(d.message.n))
+	b.say(d.sub.p, "acknowledges message %d", d.message.n)
+	b.watch.acknowledged(d)
+	if d.message.settled == nil && !d.message.acked && b.strikes(AckLost) {
+		return d.message
 	}
-	if !d.parcel.acked {
-		d.parcel.acked = true
-		b.queue = slices.DeleteFunc(b.queue, func(l *parcel) bool { return l == d.parcel })
-		if d.parcel.settled != nil {
-			d.parcel.settled(nil)
+	if !d.message.acked {
+		d.message.acked = true
+		b.queue = slices.DeleteFunc(b.queue, func(l *busMessage) bool { return l == d.message })
+		if d.message.settled != nil {
+			d.message.settled(nil)
 			return nil
 		}
-		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.parcel)
+		b.done = append(b.done[max(0, len(b.done)+1-keptDone):], d.message)
 	}
 	return nil
 }
@@ -141,16 +147,16 @@ func (b *broker) acked(d *delivery) *parcel {
 const keptDone = 10
 
 // repeat delivers a message again that was acknowledged.
-func (b *broker) repeat(l *parcel) {
-	b.w.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
-	b.done = slices.DeleteFunc(b.done, func(d *parcel) bool { return d == l })
+func (b *broker) repeat(l *busMessage) {
+	b.say(nil, "message %d is to be delivered again after its acknowledgement", l.n)
+	b.done = slices.DeleteFunc(b.done, func(d *busMessage) bool { return d == l })
 	l.acked = false
 	b.requeue(l)
 }
 
 func (b *broker) nacked(d *delivery) {
-	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.parcel.payload) {
-		b.w.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.parcel.n)
+	if p := d.sub.p; !p.dead && !p.leaving && p.canRead(d.message.payload) {
+		b.violate("%s gave message %d back while it was not stopping", d.sub.p.name, d.message.n)
 	}
 }
 
@@ -170,11 +176,11 @@ func (b *broker) open() []*subscription {
 	return open
 }
 
-// next is which message of the queue to deliver: often the oldest, as brokers do, so that
-// what was delivered first is what comes first again.
+// next returns the message of the queue to deliver: often the oldest, as brokers do. So the message
+// that was delivered first also comes first again.
 func (b *broker) next() int {
-	if b.w.rng.IntN(2) == 0 {
-		return b.w.rng.IntN(len(b.queue))
+	if b.rng.IntN(2) == 0 {
+		return b.rng.IntN(len(b.queue))
 	}
 	oldest := 0
 	for i, l := range b.queue {
@@ -185,16 +191,16 @@ func (b *broker) next() int {
 	return oldest
 }
 
-// deliver offers a message.
-func (w *World) deliver(s *subscription) {
-	i := w.bus.next()
-	if at := slices.Index(w.bus.queue, s.next); s.next != nil && at >= 0 {
+// offer offers a message.
+func (b *broker) offer(s *subscription) {
+	i := b.next()
+	if at := slices.Index(b.queue, s.next); s.next != nil && at >= 0 {
 		i = at
 	}
-	l := w.bus.queue[i]
-	if w.bus.deliver(s, i) {
+	l := b.queue[i]
+	if b.deliver(s, i) {
 		s.next = nil
-		w.lateCopy(s, l)
+		b.lateCopy(s, l)
 	}
 }
 
@@ -202,12 +208,12 @@ func (w *World) deliver(s *subscription) {
 func (b *broker) deliver(s *subscription, i int) bool {
 	l := b.queue[i]
 	m := message.NewMessage(l.uuid, l.payload)
-	if !b.w.embedded {
+	if !b.embedded {
 		m.Metadata.Set(wire.MetaBrokerID, strconv.Itoa(l.n))
 		m.Metadata.Set(wire.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
 	if l.from != nil {
-		m.SetContext(wire.PassReply(background, l.from))
+		m.SetContext(wire.DeliverOnce(wire.PassReply(background, l.from)))
 	}
 	select {
 	case s.out <- m:
@@ -215,13 +221,13 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		s.idle = true
 		return false
 	}
-	b.w.trace("deliver", s.p, "", uint64(l.n))
-	b.w.say(s.p, "gets message %s", b.w.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
+	b.trace("deliver", s.p, "", uint64(l.n))
+	b.say(s.p, "gets message %s", b.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.w.allow(l)
+	b.watch.delivered(l)
 	d := &delivery{l, s, m, time.Now()}
 	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
@@ -234,88 +240,18 @@ func (b *broker) checkHeld(p *proc) {
 	for _, d := range b.held {
 		switch {
 		case d.sub.p != p:
-		case p.canRead(d.parcel.payload):
+		case p.canRead(d.message.payload):
 			n++
 		default:
 			newer++
 		}
 	}
 	if n > p.heldMessages {
-		b.w.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
+		b.violate("%s holds %d messages, at most %d were to be", p.name, n, p.heldMessages)
 	}
 	if newer > 2 { // one may wait, and gives way to the next
-		b.w.violate("%s holds %d messages that it cannot read", p.name, newer)
+		b.violate("%s holds %d messages that it cannot read", p.name, newer)
 	}
-}
-
-// bus is the broker as one process sees it.
-type bus struct {
-	w *World
-	p *proc
-}
-
-// Publish hands a message over.
-func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
-	m := messages[0]
-	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
-	var settled chan error
-	if !b.w.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
-		settled, err = b.w.publish(b.p, m.Context(), uuid, payload, f)
-	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
-		return fmt.Errorf("sim: %w", countmill.ErrClosed)
-	}
-	if settled != nil {
-		return <-settled
-	}
-	return err
-}
-
-func (w *World) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
-	w.checkSealed(uuid, payload)
-	put := func() error { w.bus.put(uuid, payload, false); return nil }
-	if w.embedded {
-		if f != released {
-			return nil, countmill.ErrClosed
-		}
-		settled := make(chan error, 1)
-		l := w.bus.put(uuid, payload, false)
-		l.from = from
-		l.settled = func(err error) { settled <- err }
-		p.waiting = append(p.waiting, l)
-		return settled, nil
-	}
-	switch {
-	case f != released:
-		w.maybe(put)
-		return nil, errLost
-	case w.away(BusAway):
-		w.maybe(put)
-		return nil, errLost
-	case w.strikes(PublishLost):
-		return nil, errLost
-	case w.strikes(PublishAnswerLost):
-		_ = put()
-		return nil, errLost
-	case w.strikes(PublishTwice):
-		_ = put()
-	}
-	return nil, put()
-}
-
-// Subscribe opens a stream.
-func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
-	if !b.w.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
-		if f != released || b.w.away(BusAway) || b.w.strikes(SubscribeFails) {
-			err = errLost
-			return
-		}
-		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
-		b.w.bus.subscriptions = append(b.w.bus.subscriptions, s)
-		out = s.out
-	}, gets: func() string { return answerText(err, nil) }}) {
-		return nil, errFenced
-	}
-	return out, err
 }
 
 func closed(ch <-chan struct{}) bool {
@@ -325,4 +261,87 @@ func closed(ch <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// mayFold reports whether somebody has a message with that part.
+func (b *broker) mayFold(id wire.PartID) bool {
+	return slices.ContainsFunc(b.deliveries, func(d *delivery) bool {
+		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.message.ids(), id)
+	})
+}
+
+// ids returns the ids of the message's parts.
+func (l *busMessage) ids() []wire.PartID {
+	b, err := l.batch()
+	if err != nil {
+		return nil
+	}
+	ids := make([]wire.PartID, len(b.Parts))
+	for i := range b.Parts {
+		ids[i] = b.Parts[i].ID
+	}
+	return ids
+}
+
+// batch returns the parts of the message, however long it waited.
+func (l *busMessage) batch() (*wire.Batch, error) {
+	if _, foreign := foreignEntry(l.payload); !foreign {
+		return decode(l.payload)
+	}
+	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, store.MaxWindow)
+	if err != nil {
+		return nil, err
+	}
+	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
+}
+
+// redeliver makes a message ready again that a subscriber holds.
+func (b *broker) redeliver() bool {
+	if len(b.held) == 0 || b.embedded {
+		return false
+	}
+	l := pick(b.rng, b.held).message
+	b.say(nil, "message %d is to be delivered again", l.n)
+	b.requeue(l)
+	return true
+}
+
+// forgetAck delivers a message again that was acknowledged.
+func (b *broker) forgetAck() bool {
+	if len(b.done) == 0 {
+		return false
+	}
+	b.repeat(pick(b.rng, b.done))
+	return true
+}
+
+// endOne ends a stream.
+func (b *broker) endOne() bool {
+	open := b.open()
+	if len(open) == 0 {
+		return false
+	}
+	b.end(pick(b.rng, open))
+	return true
+}
+
+// givenUp is why a message that the bus gave up is a dead letter.
+const givenUp = "given up by the bus"
+
+// giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
+// does: whether it was applied nobody knows.
+func (b *broker) giveUp(db *database) bool {
+	i := slices.IndexFunc(b.queue, func(l *busMessage) bool { return !l.foreign && l.settled == nil })
+	if i < 0 {
+		return false
+	}
+	l := b.queue[i]
+	b.queue, l.acked = slices.Delete(b.queue, i, i+1), true
+	b.say(nil, "message %d is given up", l.n)
+	b.watch.delivered(l)
+	_ = db.fake.PutDeadLetters(background, []store.DeadLetter{{
+		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
+		Time: l.published, Reason: givenUp, Maybe: true, At: b.wall(),
+	}})
+	return true
 }

@@ -7,12 +7,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
 )
 
-// cache is the cache as one process sees it: a real one, with faults.
+// A cacheServer is the cache of a schedule: a real one, with faults.
+type cacheServer struct {
+	*kernel
+	cache *memory.Cache
+	sets  map[string][]store.CachedTotal // all that each counter had
+}
+
+// cache is the cache as one process sees it.
 type cache struct {
-	w *World
+	*cacheServer
 	p *proc
 }
 
@@ -22,12 +30,12 @@ var errCache = errors.New("sim: the cache failed")
 
 func (c *cache) call(ctx context.Context, op string, key uint64, asks, found text, do func() error) (err error) {
 	gets := func() string { return answerText(err, found) }
-	if !c.w.park(&step{p: c.p, op: op, key: key, ctx: ctx, aside: true, asks: asks, gets: gets, run: func(f fate) {
+	if !c.park(&step{p: c.p, op: op, key: key, ctx: ctx, aside: true, asks: asks, gets: gets, run: func(f fate) {
 		switch {
 		case f == ended:
 			err = context.DeadlineExceeded
 		case f == killed:
-		case c.w.strikes(CacheFails):
+		case c.strikes(CacheFails):
 			err = errCache
 		default:
 			err = do()
@@ -41,11 +49,11 @@ func (c *cache) call(ctx context.Context, op string, key uint64, asks, found tex
 func (c *cache) Get(ctx context.Context, counters []string) (found []store.CachedTotal, err error) {
 	counters = slices.Clone(counters)
 	err = c.call(ctx, "cache get", stringsKey(counters), joined(counters), func() string { return cachedText(found) }, func() (err error) {
-		found, err = c.w.cache.Get(background, counters)
+		found, err = c.cache.Get(background, counters)
 		for i := range found {
 			c.spoil(found, i)
 		}
-		if len(found) > 0 && c.w.strikes(CacheForgets) {
+		if len(found) > 0 && c.strikes(CacheForgets) {
 			found = found[1:]
 		}
 		return err
@@ -55,11 +63,11 @@ func (c *cache) Get(ctx context.Context, counters []string) (found []store.Cache
 
 // spoil gives an older version of an entry, or that of another counter.
 func (c *cache) spoil(found []store.CachedTotal, i int) {
-	old := c.w.sets[found[i].Counter]
-	if len(old) > 1 && c.w.strikes(CacheStale) {
-		found[i] = old[c.w.rng.IntN(len(old)-1)]
+	old := c.sets[found[i].Counter]
+	if len(old) > 1 && c.strikes(CacheStale) {
+		found[i] = old[c.rng.IntN(len(old)-1)]
 	}
-	if c.w.strikes(CacheSwapped) {
+	if c.strikes(CacheSwapped) {
 		found[i].Counter, found[i].Total = "another", found[i].Total+1
 	}
 }
@@ -73,16 +81,16 @@ func (c *cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return c.call(ctx, "cache set", stringsKey(names), func() string { return cachedText(totals) }, nil, func() error {
 		set := func() error {
 			for _, t := range totals {
-				c.w.sets[t.Counter] = append(c.w.sets[t.Counter], t)
+				c.sets[t.Counter] = append(c.sets[t.Counter], t)
 			}
-			before, _ := c.w.cache.Get(background, names)
-			err := c.w.cache.Set(background, totals, ttl)
-			after, _ := c.w.cache.Get(background, names)
-			c.w.checkCacheSet(before, after)
+			before, _ := c.cache.Get(background, names)
+			err := c.cache.Set(background, totals, ttl)
+			after, _ := c.cache.Get(background, names)
+			c.checkSet(before, after)
 			return err
 		}
-		if c.w.strikes(CacheLate) {
-			c.w.later(set)
+		if c.strikes(CacheLate) {
+			c.later(set)
 			return errCache
 		}
 		return set()
@@ -91,7 +99,7 @@ func (c *cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 
 func (c *cache) Lock(ctx context.Context, counter string, ttl time.Duration) (won bool, err error) {
 	err = c.call(ctx, "cache lock", stringsKey([]string{counter}), joined([]string{counter}), func() string { return fmt.Sprint(won) }, func() (err error) {
-		won, err = c.w.cache.Lock(background, counter, ttl)
+		won, err = c.cache.Lock(background, counter, ttl)
 		return err
 	})
 	return won, err
@@ -99,6 +107,17 @@ func (c *cache) Lock(ctx context.Context, counter string, ttl time.Duration) (wo
 
 func (c *cache) Unlock(ctx context.Context, counter string) error {
 	return c.call(ctx, "cache unlock", stringsKey([]string{counter}), joined([]string{counter}), nil, func() error {
-		return c.w.cache.Unlock(background, counter)
+		return c.cache.Unlock(background, counter)
 	})
+}
+
+// checkSet: a cache never has an older total than before.
+func (cs *cacheServer) checkSet(before, after []store.CachedTotal) {
+	for _, b := range before {
+		for _, a := range after {
+			if a.Counter == b.Counter && a.AsOf.Before(b.AsOf) {
+				cs.violate("the cache took a total of %s over one that was %s newer", a.Counter, b.AsOf.Sub(a.AsOf))
+			}
+		}
+	}
 }

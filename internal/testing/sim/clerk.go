@@ -4,53 +4,51 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 
 	"github.com/countmill/countmill/admin/letters"
 	"github.com/countmill/countmill/internal/morgue"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
-// A desk is the store as the process of a person sees it who looks after dead letters.
-type desk struct{ *simStore }
+// A personStore is the store as seen by the process of a person who looks after dead letters.
+type personStore struct{ *simStore }
 
 // Fold decides about a letter.
-func (d desk) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
+func (d personStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
 	commit := store.Commit{Markers: slices.Clone(c.Markers)}
 	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
 		func() string { return commitText(&commit) }, func() error {
-			_, err := d.w.fake.Fold(background, &commit)
+			_, err := d.fake.Fold(background, &commit)
 			return err
 		})
 	return folded, err
 }
 
 // DeleteDeadLetters removes letters for a person.
-func (d desk) DeleteDeadLetters(ctx context.Context, keys []string) error {
+func (d personStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return d.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
-		d.w.toss(keys)
-		return d.w.fake.DeleteDeadLetters(background, keys)
+		d.watch.discarding(keys)
+		return d.fake.DeleteDeadLetters(background, keys)
 	})
 }
 
 // GetDeadLetters looks letters up.
 func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []store.DeadLetter, err error) {
 	keys = slices.Clone(keys)
-	err = s.call(ctx, "letters by key", stringsKey(keys), LettersFail,
+	err = s.call(ctx, "letters by key", stringsKey(keys), DeadLettersFail,
 		joined(keys), func() string { return lettersText(found) }, func() (err error) {
-			found, err = s.w.fake.GetDeadLetters(background, keys)
+			found, err = s.fake.GetDeadLetters(background, keys)
 			return err
 		})
 	return found, err
 }
 
 // Check reads the settings.
-func (d desk) Check(ctx context.Context) (checked store.Checked, err error) {
+func (d personStore) Check(ctx context.Context) (checked store.Checked, err error) {
 	err = d.call(ctx, "settings", 0, CheckFails, nil, func() string { return "nothing of before " + checked.Settings.ForgetBefore.Format(clockFormat) }, func() (err error) {
-		checked, err = d.w.fake.Check(background)
+		checked, err = d.fake.Check(background)
 		return err
 	})
 	return checked, err
@@ -93,25 +91,25 @@ const (
 )
 
 // lookAfter has a person do that with a letter, which may be in process or gone by then.
-func (w *World) lookAfter(kind string) bool {
-	lives := w.lives(reading)
-	all := w.readable()
-	if kind == discardOp && w.crowd != nil { // a crowd is counted by its sum
-		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), w.crowd.counter) })
+func (opr *operator) lookAfter(kind string) bool {
+	lives := opr.procs.lives(reading)
+	all := opr.db.readable()
+	if kind == discardOp && opr.crowd != nil { // a crowd is counted by its sum
+		all = slices.DeleteFunc(all, func(d store.DeadLetter) bool { return hasCounter(partsIn(d), opr.crowd.counter) })
 	}
 	if len(lives) == 0 || len(all) == 0 {
 		return false
 	}
-	p, d := pick(w, lives), pick(w, all)
-	o := w.newOp(kind)
+	p, d := pick(opr.rng, lives), pick(opr.rng, all)
+	o := opr.newOp(kind, opr.finishLetter)
 	o.letter, o.names = d, []string{d.Key}
-	for _, s := range w.increments(d) {
-		s.tossed = s.tossed || kind == discardOp
+	for _, s := range opr.oracles.ledger.increments(d) {
+		s.discarded = s.discarded || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
-	c := &clerk{Morgue: morgue.Morgue{Store: desk{&simStore{w, p, nil}}}}
+	c := &clerk{Morgue: morgue.Morgue{Store: personStore{&simStore{opr.db, p, nil}}}}
 	l := letters.New(c, letters.Config{Env: &sysenv.Env{Wall: p.wall}})
-	w.ask(o, p, func(ctx context.Context) error {
+	opr.ask(o, p, func(ctx context.Context) error {
 		var done []letters.Outcome
 		var err error
 		if kind == discardOp {
@@ -127,135 +125,13 @@ func (w *World) lookAfter(kind string) bool {
 	return true
 }
 
-// readable is the letters that can be read.
-func (w *World) readable() []store.DeadLetter {
-	return slices.DeleteFunc(w.fake.Letters(), func(d store.DeadLetter) bool {
-		_, asked := store.ReplayOf(d.Key)
-		_, err := decode(d.Payload)
-		return asked || err != nil
-	})
-}
-
-// increments is what of the ledger is in a letter.
-func (w *World) increments(d store.DeadLetter) []*sum {
-	parts := partsIn(d)
-	return slices.DeleteFunc(slices.Clone(w.ledger), func(s *sum) bool {
-		return !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) })
-	})
-}
-
 // finishLetter takes in what became of a letter.
-func (w *World) finishLetter(o *op) {
+func (opr *operator) finishLetter(o *op) {
 	switch {
 	case o.err != nil || o.p.dead:
 	case o.became.Twice:
-		w.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
+		opr.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
 	case o.became.Result == letters.Discarded:
-		w.forbid(&o.letter)
-	}
-}
-
-// toss notes the parts of discarded letters that are being removed.
-func (w *World) toss(keys []string) {
-	for _, d := range w.fake.Letters() {
-		if !slices.Contains(keys, d.Key) {
-			continue
-		}
-		if !w.discarded(d.Key) {
-			w.gone = append(w.gone, d)
-		}
-		for _, p := range partsIn(d) {
-			w.tossed[p.ID], w.tossed[wire.RenewedID(&p)] = true, true
-		}
-	}
-}
-
-// discarded reports whether it was decided that no aggregator counts the letter.
-func (w *World) discarded(key string) bool {
-	letter, _ := store.ReplayOf(key)
-	if m, ok := w.fake.Marker(wire.LetterID(letter)); ok {
-		return store.Fate(m.Fingerprint) == store.FateDiscarded
-	}
-	return w.doomed[letter]
-}
-
-// doom notes the letters that somebody decided to discard, before the store forgets the decisions:
-// a process that has read such a decision may still act by it.
-func (w *World) doom() {
-	for _, d := range w.fake.Letters() {
-		if letter, _ := store.ReplayOf(d.Key); w.discarded(letter) {
-			w.doomed[letter] = true
-		}
-	}
-}
-
-// forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but
-// from another letter, which an aggregator may have read before somebody removed it, or from a
-// message that somebody holds or gets.
-func (w *World) forbid(d *store.DeadLetter) {
-	others := slices.DeleteFunc(append(w.fake.Letters(), w.gone...), func(o store.DeadLetter) bool {
-		letter, _ := store.ReplayOf(o.Key)
-		return letter == d.Key
-	})
-	for _, p := range partsIn(*d) {
-		renewed := wire.RenewedID(&p)
-		if holdPart(others, p.ID) || holdPart(others, renewed) || w.bus.mayFold(p.ID) {
-			continue
-		}
-		w.forbidden[renewed] = w.Steps
-		if !d.IDTaken() { // then it is another's
-			w.forbidden[p.ID] = w.Steps
-		}
-	}
-}
-
-// mayFold reports whether somebody has a message with that part.
-func (b *broker) mayFold(id wire.PartID) bool {
-	return slices.ContainsFunc(b.deliveries, func(d *delivery) bool {
-		return !d.sub.p.dead && !closed(d.msg.Acked()) && !closed(d.msg.Nacked()) && slices.Contains(d.parcel.ids(), id)
-	})
-}
-
-// ids returns the ids of the message's parts.
-func (l *parcel) ids() []wire.PartID {
-	b, err := l.batch()
-	if err != nil {
-		return nil
-	}
-	ids := make([]wire.PartID, len(b.Parts))
-	for i := range b.Parts {
-		ids[i] = b.Parts[i].ID
-	}
-	return ids
-}
-
-// batch returns the parts of the message, however long it waited.
-func (l *parcel) batch() (*wire.Batch, error) {
-	if _, foreign := foreignEntry(l.payload); !foreign {
-		return decode(l.payload)
-	}
-	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, store.MaxWindow)
-	if err != nil {
-		return nil, err
-	}
-	return wire.CutMessage("countmill", strconv.Itoa(l.n), l.published, incs)
-}
-
-// allow notes that a message is delivered, or becomes a letter: its parts may be counted from it.
-func (w *World) allow(l *parcel) {
-	if len(w.forbidden) == 0 {
-		return
-	}
-	for _, id := range l.ids() {
-		delete(w.forbidden, id)
-	}
-}
-
-// checkForbidden: a discarded letter stays uncounted. came is when the fold was called.
-func (w *World) checkForbidden(p *proc, c *store.Commit, came int) {
-	for _, m := range c.Markers {
-		if at, ok := w.forbidden[m.ID]; ok && came > at {
-			w.violate("%s counted part %s of a letter that was discarded", p.name, m.ID)
-		}
+		opr.oracles.forbid(&o.letter)
 	}
 }

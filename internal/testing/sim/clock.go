@@ -1,11 +1,11 @@
 package sim
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
 
-// mostStep is how far the store's clock moves from where it began, at most: with what a
-// process's own clock is set by in one go it stays within the two hours that markers outlive
-// the window.
-const mostStep = 20 * time.Minute
+	"github.com/countmill/countmill/internal/sysenv"
+)
 
 // A storeStep is since when the store's clock was how far off.
 type storeStep struct {
@@ -13,46 +13,20 @@ type storeStep struct {
 	skew time.Duration
 }
 
-// storeNow is what the store's clock shows. The times that the store gives out never go
-// back: where its clock was set back they stand still until it has caught up.
-func (w *World) storeNow() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.jumped + w.storeSkew)
-}
-
-// stepStore sets the store's clock a little or some minutes forward or back. Many little
-// steps are what a clock that drifts makes of it.
-func (w *World) stepStore() bool {
-	far := []time.Duration{50 * time.Millisecond, 3 * time.Second, 10 * time.Minute}[w.rng.IntN(3)]
-	by := (time.Duration(w.rng.Int64N(int64(2*far))) - far).Truncate(time.Microsecond)
-	if (w.stepped + by).Abs() > mostStep {
-		return false
-	}
-	w.stepped += by
-	w.setClocks(func() {
-		w.storeSkew += by
-		for _, p := range w.procsAll {
-			p.doubt += by.Abs()
-			p.rdrClock.sets(by)
-			p.aggClock.sets(by)
-		}
-	})
-	w.steps = append(w.steps, storeStep{w.wall().Truncate(time.Microsecond), w.storeSkew})
-	for o := range w.asked {
-		o.doubt = max(o.doubt, o.p.doubt)
-	}
-	w.say(nil, "the store's clock is set %s", by)
-	w.forget()
-	return true
+// storeNow is the time of the store's clock. The store never gives out an earlier time than before:
+// after a step back its times stay the same until the clock has caught up.
+func (k *kernel) storeNow() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().Add(k.jumped + k.storeSkew)
 }
 
 // taught notes that a process has read an answer with the store's time, to a call that began then
 // by clocks that are right. The first answer of all teaches nothing if it took over a minute.
 func (p *proc) taught(began time.Time) {
-	took := p.w.wall().Sub(began)
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	took := p.k.wall().Sub(began)
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
 	if p.learned || took <= time.Minute {
 		p.learned, p.doubt, p.setBack = true, min(p.doubt, took), min(p.setBack, took)
 	}
@@ -60,7 +34,7 @@ func (p *proc) taught(began time.Time) {
 
 // suspended notes that time passed, and only wall clocks show it. If the process's wall clock was
 // set back since the store's last answer, the process does not notice: that clock then shows less
-// than its other one. World.mu is held.
+// than its other one. kernel.mu is held.
 func (p *proc) suspended(far time.Duration) {
 	unseen := min(far, p.setBack)
 	p.doubt += unseen
@@ -68,14 +42,52 @@ func (p *proc) suspended(far time.Duration) {
 }
 
 // showed is when the store's clock showed at, by clocks that are right.
-func (w *World) showed(at time.Time) time.Time {
-	for i := len(w.steps) - 1; ; i-- {
-		right := at.Add(-w.steps[i].skew)
-		if i+1 < len(w.steps) && right.After(w.steps[i+1].at) {
-			right = w.steps[i+1].at // skipped by the step
+func (k *kernel) showed(at time.Time) time.Time {
+	for i := len(k.steps) - 1; ; i-- {
+		right := at.Add(-k.steps[i].skew)
+		if i+1 < len(k.steps) && right.After(k.steps[i+1].at) {
+			right = k.steps[i+1].at // skipped by the step
 		}
-		if i == 0 || !right.Before(w.steps[i].at) {
+		if i == 0 || !right.Before(k.steps[i].at) {
 			return right
 		}
 	}
+}
+
+// newEnv is the machine of a process: its own wall clock and random numbers.
+func (k *kernel) newEnv(p *proc, image uint64) *sysenv.Env {
+	var seed [32]byte
+	for i := range 4 {
+		word := k.rng.Uint64()
+		for j := range 8 {
+			seed[8*i+j] = byte(word >> (8 * j))
+		}
+	}
+	return &sysenv.Env{
+		Wall:    p.wall,
+		Random:  rand.NewPCG(k.seed, image),
+		Entropy: rand.NewChaCha8(seed),
+		Spawn:   func(f func()) { k.spawn(p, f) },
+	}
+}
+
+// wall is the time of a clock that is right.
+func (k *kernel) wall() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().Add(k.jumped)
+}
+
+// wall is the time of the process's clock.
+func (p *proc) wall() time.Time {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	return time.Now().Add(p.k.jumped + p.skew)
+}
+
+// setClocks changes what clocks show, also those of roles that look at them just then.
+func (k *kernel) setClocks(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
 }

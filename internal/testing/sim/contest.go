@@ -13,17 +13,29 @@ import (
 // everything else has come to rest. The request has to be counted soon.
 type contest struct {
 	flood string
-	n     int
-	stage race
+	n     int // increments, or messages
+}
+
+// A race runs the contest of a schedule.
+type race struct {
+	*kernel
+	clients *clients
+	bus     *broker
+	db      *database
+	procs   *processes
+	ledger  *ledger
+	totals  *totalOracle
+
+	stage raceStage
 	op    *op // the request
 	began time.Time
 }
 
-// A race is how far a contest is.
-type race int
+// A raceStage is how far a race is.
+type raceStage int
 
 const (
-	resting race = iota
+	resting raceStage = iota
 	readying
 	flooding
 	running
@@ -41,85 +53,85 @@ const (
 )
 
 // drawContest draws a contest for few schedules, and what its processes have room for.
-func (w *World) drawContest() *contest {
-	rng := rand.New(rand.NewPCG(w.seed, 0x666c6f6f64))
-	if rng.IntN(30) > 0 || w.crowd != nil {
+func (pl *plan) drawContest() *contest {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x666c6f6f64))
+	if rng.IntN(30) > 0 || pl.crowd != nil {
 		return nil
 	}
 	c := &contest{flood: reusedIDs, n: 800}
 	switch n := rng.IntN(6); {
-	case n < 3 && !w.embedded:
+	case n < 3 && !pl.embedded:
 		c.flood, c.n = unreadable, 300
 	case n == 3:
 		c.flood, c.n = bulk, wire.MaxBatch/countmill.MaxCounterName+100
 	}
-	s := &w.shape
+	s := &pl.shape
 	s.maxEntries, s.maxBytes, s.inFlight, s.letterRate, s.budget = 10_000, 32<<20, max(s.inFlight, 2), 100, -1
 	return c
 }
 
-// contestWithin is how long the request may take: the lingers, the letters of unreadable messages at the rate that
+// within is how long the request may take: the lingers, the letters of unreadable messages at the rate that
 // is allowed, and a second for all the rest.
-func (w *World) contestWithin() time.Duration {
-	within := max(w.shape.linger, 0) + max(w.shape.window, 0) + 2*time.Second
-	if w.contest.flood == unreadable {
-		within += time.Second * time.Duration(w.contest.n) / time.Duration(w.shape.letterRate)
+func (rn *race) within() time.Duration {
+	within := max(rn.shape.linger, 0) + max(rn.shape.window, 0) + 2*time.Second
+	if rn.contest.flood == unreadable {
+		within += time.Second * time.Duration(rn.contest.n) / time.Duration(rn.shape.letterRate)
 	}
 	return within
 }
 
 // racing reports whether a contest is under way: then time passes only when nothing else can be done.
-func (w *World) racing() bool {
-	return w.contest != nil && (w.contest.stage == flooding || w.contest.stage == running)
+func (rn *race) racing() bool {
+	return rn.contest != nil && (rn.stage == flooding || rn.stage == running)
 }
 
 // compete goes on with the contest, and reports whether it is over.
-func (w *World) compete() bool {
-	c := w.contest
+func (rn *race) compete() bool {
+	c := rn.contest
 	// Where the store's clock was set back its commits are ahead of its checks: after each an aggregator takes its
 	// settings for old, and waits for the next check.
-	if c == nil || c.stage == over || len(w.steps) > 1 {
+	if c == nil || rn.stage == over || len(rn.steps) > 1 {
 		return true
 	}
-	switch c.stage {
+	switch rn.stage {
 	case resting, readying:
-		if !w.ready() || len(w.asked)+len(w.again)+len(w.bus.queue)+len(w.bus.held)+len(w.ghosts) > 0 || w.lettersWait() {
+		if !rn.ready() || len(rn.clients.asked)+len(rn.clients.again)+len(rn.bus.queue)+len(rn.bus.held)+len(rn.delayed) > 0 || rn.db.lettersWait() {
 			return false
 		}
-		if c.stage++; c.flood == reusedIDs && c.stage == readying {
-			w.sendMany(1)
+		if rn.stage++; c.flood == reusedIDs && rn.stage == readying {
+			rn.sendMany(1)
 			return false
 		}
-		w.startFlood()
+		rn.startFlood()
 	case flooding: // until the bus has it; on one machine the answer comes when it has been dealt with
-		if len(w.asked) == 0 || w.embedded {
-			w.race()
+		if len(rn.clients.asked) == 0 || rn.embedded {
+			rn.sendRequest()
 		}
 	case running:
-		w.checkRace()
+		rn.checkRace()
 	}
 	return false
 }
 
 // ready reports whether all aggregators are, and starts those again that have stopped for good.
-func (w *World) ready() bool {
-	lives := w.lives(aggregating)
+func (rn *race) ready() bool {
+	lives := rn.procs.lives(aggregating)
 	for _, p := range lives {
 		if p.halted() {
-			w.kill(p)
+			rn.procs.kill(p)
 			return false
 		}
 		if p.unready() != "" {
 			return false
 		}
 	}
-	return len(lives) == w.count(aggregating)+w.count(node) && len(w.publishers()) > 0
+	return len(lives) == rn.procs.count(aggregating)+rn.procs.count(node) && len(rn.procs.publishers()) > 0
 }
 
 // sendMany sends increments under the ids of the flood, or under its key.
-func (w *World) sendMany(delta int64) {
-	c := w.contest
-	o := w.newOp("ids")
+func (rn *race) sendMany(delta int64) {
+	c := rn.contest
+	o := rn.clients.newOp("ids", rn.clients.finishSend)
 	o.limit, o.repeats = time.Minute, 0
 	for i := range c.n {
 		inc := countmill.Increment{Counter: flooded, Delta: delta, ID: fmt.Sprint("flood", i)}
@@ -131,64 +143,52 @@ func (w *World) sendMany(delta int64) {
 	if c.flood == bulk {
 		o.kind, o.key = "key", "flood"
 	}
-	w.send(o, pick(w, w.publishers()))
+	rn.clients.send(o, pick(rn.rng, rn.procs.publishers()))
 }
 
 // startFlood sends the flood.
-func (w *World) startFlood() {
-	c := w.contest
-	c.stage = flooding
-	w.say(nil, "a flood of %d %s", c.n, c.flood)
+func (rn *race) startFlood() {
+	c := rn.contest
+	rn.stage = flooding
+	rn.say(nil, "a flood of %d %s", c.n, c.flood)
 	if c.flood == unreadable {
 		for i := range c.n {
 			payload := fmt.Sprint("\xffflood ", i)
-			w.garbage = append(w.garbage, payload)
-			w.bus.put("", []byte(payload), true)
+			rn.ledger.garbage = append(rn.ledger.garbage, payload)
+			rn.bus.put("", []byte(payload), true)
 		}
 		return
 	}
-	w.sendMany(map[string]int64{reusedIDs: 2, bulk: 1}[c.flood])
+	rn.sendMany(map[string]int64{reusedIDs: 2, bulk: 1}[c.flood])
 }
 
-// race sends the request behind the flood.
-func (w *World) race() {
-	c := w.contest
-	c.op = w.newOp("ids")
-	c.op.limit, c.op.repeats = time.Minute, 0
-	if s := w.draw(pick(w, counters)); s != nil {
-		c.op.sums = append(c.op.sums, s)
-		c.op.incs = append(c.op.incs, countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: "behind the flood"})
-		w.send(c.op, pick(w, w.publishers()))
-		c.stage, c.began = running, time.Now()
+// sendRequest sends the request behind the flood.
+func (rn *race) sendRequest() {
+	rn.op = rn.clients.newOp("ids", rn.clients.finishSend)
+	rn.op.limit, rn.op.repeats = time.Minute, 0
+	if s := rn.ledger.draw(pick(rn.rng, counters)); s != nil {
+		rn.op.sums = append(rn.op.sums, s)
+		rn.op.incs = append(rn.op.incs, countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: "behind the flood"})
+		rn.clients.send(rn.op, pick(rn.rng, rn.procs.publishers()))
+		rn.stage, rn.began = running, time.Now()
 		return
 	}
-	c.stage = over
+	rn.stage = over
 }
 
 // checkRace: the request is counted in time.
-func (w *World) checkRace() {
-	c := w.contest
-	took, s := time.Since(c.began), c.op.sums[0]
+func (rn *race) checkRace() {
+	c := rn.contest
+	took, s := time.Since(rn.began), rn.op.sums[0]
 	switch {
-	case s.times(w.folded[s.counter]) > 0:
-		w.say(nil, "the request behind the flood was counted after %s", took)
-		w.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
-		c.stage = over
-	case s.setAside(letterSums(w.fake.Letters())): // a window or a clock that has changed: as good as counted, for a flood
-		c.stage = over
-	case took > w.contestWithin():
-		w.violate("a request behind %d %s was not counted within %s", c.n, c.flood, w.contestWithin())
-		c.stage = over
-	}
-}
-
-// checkFlood: of each id of the flood one increment was counted.
-func (w *World) checkFlood(counter string, total int64) {
-	least, most := int64(1), int64(1)
-	if w.contest.flood == reusedIDs {
-		least, most = int64(w.contest.n), 2*int64(w.contest.n)
-	}
-	if total < least || total > most {
-		w.violate("the total of %s is %d, not from %d to %d", counter, total, least, most)
+	case s.times(rn.totals.folded[s.counter]) > 0:
+		rn.say(nil, "the request behind the flood was counted after %s", took)
+		rn.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
+		rn.stage = over
+	case s.setAside(letterSums(rn.db.fake.Letters())): // a window or a clock that has changed: as good as counted, for a flood
+		rn.stage = over
+	case took > rn.within():
+		rn.violate("a request behind %d %s was not counted within %s", c.n, c.flood, rn.within())
+		rn.stage = over
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math/rand/v2"
-	"testing/synctest"
 
 	"github.com/countmill/countmill"
 )
@@ -27,14 +26,14 @@ type crowd struct {
 }
 
 // drawCrowd draws a crowd for few schedules: it takes long, and hides what else is wrong.
-func (w *World) drawCrowd() *crowd {
-	rng := rand.New(rand.NewPCG(w.seed, 0x737761726d))
+func (pl *plan) drawCrowd() *crowd {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x737761726d))
 	c := &crowd{counter: swarm, delta: 1, adds: 1<<20 + rng.IntN(1000), unproven: make(map[*proc]int)}
 	if rng.IntN(150) == 0 {
 		return c
 	}
 	c.counter, c.delta, c.adds, c.each = flood, countmill.MaxDelta, 600, true
-	if w.shape.flood {
+	if pl.shape.flood {
 		return c
 	}
 	return nil
@@ -42,26 +41,6 @@ func (w *World) drawCrowd() *crowd {
 
 // is reports whether the counter is the crowd's. A schedule may have none.
 func (c *crowd) is(counter string) bool { return c != nil && c.counter == counter }
-
-// addCrowd calls Add for a crowd.
-func (w *World) addCrowd(p *proc) {
-	c, n := w.crowd, 0
-	for i := range c.adds {
-		if p.pub.Add(c.counter, c.delta) != nil {
-			break
-		}
-		n++
-		// From the third on they change a word and nothing else: nobody wakes up.
-		if c.each || i < 2 {
-			synctest.Wait()
-		}
-	}
-	c.sent += n
-	c.unproven[p] += n
-	w.hit(map[string]Fault{flood: Flood, swarm: Swarm}[c.counter])
-	w.trace("crowd", p, c.counter, uint64(n))
-	w.say(p, "Add %d times %s%+d", n, c.counter, c.delta)
-}
 
 // take is how many of them a flush is about that begins now.
 func (c *crowd) take(p *proc) (n int) {
@@ -88,18 +67,6 @@ func (c *crowd) prove(n int) {
 // overflows reports whether the counter's total may leave int64.
 func (c *crowd) overflows(counter string) bool {
 	return c.is(counter) && c.counter == flood && c.sent > 1024
-}
-
-// checkCrowdTotal: it is a sum of the increments that were sent, and none is missing in the end.
-func (w *World) checkCrowdTotal(o *op, total int64) {
-	c := w.crowd
-	n := total / c.delta
-	if total%c.delta != 0 || n < 0 || n > int64(c.sent) {
-		w.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", c.counter, total, c.sent)
-	}
-	if n += c.inLetters(letterSums(w.fake.Letters())); o.final && n < int64(c.durable) {
-		w.violate("the total of %s and its dead letters are %d increments, %d are durable", c.counter, n, c.durable)
-	}
 }
 
 // inLetters is how many were set aside.

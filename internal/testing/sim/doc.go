@@ -7,32 +7,45 @@
 //
 // Virtual time alone does not make it the same run: goroutines that wake up at the same
 // moment race each other. So every call to the bus, the store and the cache, and every new
-// goroutine's first step, parks here. When nothing moves any more (World.settle) the
-// simulator does one thing that can happen: it lets a parked one go, delivers a message,
-// lets time pass, breaks something. Which of them is drawn from the seed; those that wait
-// together are sorted by what they ask for, not by when they came. No two ends of waiting
-// fall on the same instant (oddly). What the roles choose themselves must not be chance:
-// where two cases of a select can be ready at once they say which they prefer. The hash of
-// the trace says whether two runs were the same one.
+// goroutine's first step, parks in the simulator. When nothing moves any more (World.settle)
+// the simulator takes one step: it lets a parked call go, delivers a message, lets time pass
+// or breaks something. It draws the step from the seed. Parked calls are sorted by their
+// arguments, not by their arrival. No two timers end at the same instant (oddly). The roles'
+// own choices must not be chance either: if two cases of a select can be ready at once, the
+// role prefers one of them. Two runs were the same if the hashes of their traces are equal.
 //
-// A process that is killed goes on in memory, but its calls are fenced: they fail at once,
-// have no effect and are not part of the schedule. What was in its calls at that moment may
-// still reach the store. A schedule ends in calm: nothing breaks any more, all comes to
-// rest within a bounded number of steps, and the ledger is closed.
+// A killed process goes on in memory, but its calls are fenced: they fail at once, have no
+// effect and are not part of the schedule. A call under way at that moment may still reach
+// the store. A schedule ends in calm: nothing breaks any more, everything comes to rest
+// within a bounded number of steps, and the ledger is closed.
 //
-// # What is real
+// # Who knows whom
+//
+//	World        the schedule: draws each step and each fault, ends in stages
+//	  operator, clients, readClients, race    ask processes for something: callers
+//	  leaps        let much time pass at once, or set clocks
+//	  processes    start, stop and kill the roles
+//	    broker, database, cacheServer         the bus, the store and the cache
+//	  oracles      partOracle, totalOracle, ledger, callOracle, idleOracle
+//	kernel       chance, time, parked calls, trace; a plan is drawn before it all
+//
+// Everybody knows the kernel, and nobody but its own methods knows the World. The broker and
+// the database know no oracle: they report to a busWatch and a storeWatch, and the kernel
+// reports parked calls to a callWatch. TestRooms fails if a type gets to know another one.
+//
+// # Real and simulated
 //
 // The publisher, aggregator and reader are the real ones, with their real time-outs and
-// back-offs; so are the wire format and the memory cache. The bus is a list of messages
-// that keeps what is not acknowledged. The store is the fake that the backends' suites hold
-// to the same rules as the real ones. HTTP, the backends and the processes are not here:
-// internal/testing/e2e and the conformance suites have them.
+// back-offs; so are the wire format and the memory cache. The bus is a list of messages that
+// are not acknowledged yet. The store is the fake that the backends' suites compare with the
+// real ones. HTTP, the backends and the processes are missing here: internal/testing/e2e and
+// the conformance suites have them.
 //
 // # The ledger
 //
-// The deltas of a counter are different powers of 4, so the total is a number in base 4
-// whose digits say how often each increment was counted: 0, 1 or, if something is wrong, 2
-// or 3. A digit must be 1 for an increment that a caller was told is durable (or it stands
-// in a dead letter), 0 for one that a caller was told is not counted, and at most 1 where
-// the caller was never told.
+// The deltas of a counter are different powers of 4, so the total is a number in base 4.
+// Each digit says how often one increment was counted: 0, 1 or, if something is wrong, 2
+// or 3. If the caller's answer was "durable", the digit must be 1, or a dead letter has the
+// increment. If the answer was "not counted", it must be 0. Without a certain answer it is
+// at most 1.
 package sim

@@ -1,7 +1,5 @@
 package sim
 
-import "math/rand/v2"
-
 // A Fault is something that the world does to the pipeline.
 type Fault int
 
@@ -27,16 +25,16 @@ const (
 	LookupFails
 	LookupBlank
 	LookupDeferred
-	RaiseLost
-	RaiseAnswerLost
-	RaiseLate
-	BuryLost
-	BuryAnswerLost
-	LettersFail
+	GrowthLost
+	GrowthAnswerLost
+	GrowthLate
+	DeadLetterLost
+	DeadLetterAnswerLost
+	DeadLettersFail
 	DiscardLost
 	DiscardAnswerLost
 	DiscardLate
-	AnnounceLost
+	HeartbeatLost
 	CheckFails
 	CheckHangs
 	ReadFails
@@ -69,7 +67,7 @@ const (
 	ClockJumps
 	StoreClockSkewed
 	StoreClockJumps
-	ShardsRaised
+	ShardsGrown
 	DayPasses
 	Swept
 	Drain
@@ -87,7 +85,7 @@ const (
 	GivenUp
 	ReplayAsked
 	AskedAsNew
-	LetterDiscarded
+	DeadLetterDiscarded
 	UnreadableAsked
 	Flood
 	Swarm
@@ -123,41 +121,5 @@ var faultNames = [faultCount]string{
 
 func (f Fault) String() string { return faultNames[f] }
 
-// events are the faults that happen by themselves.
+// firstEvent is the first fault that happens by itself; the others happen to calls.
 const firstEvent = Redelivered
-
-// weather draws which faults a schedule has, and how often: a run with all of them at
-// once would hardly get anything done, and hide what a few of them do together.
-func weather(rng *rand.Rand) (rates [faultCount]float64) {
-	share := []float64{0, 0.15, 0.3, 0.5}[rng.IntN(4)]
-	for f := range GivenUp {
-		if rng.Float64() < share {
-			rates[f] = []float64{0.02, 0.1, 0.3}[rng.IntN(3)]
-		}
-	}
-	if rng.IntN(4) == 0 {
-		rates[TwoVersions] = 0.3
-	}
-	if rng.IntN(4) == 0 { // what counters get more shards for
-		rates[FoldContended] = 0.3
-	}
-	for _, f := range []Fault{DayPasses, Swept} { // for those with an operator, who says how often
-		rates[f] = 0
-	}
-	return rates
-}
-
-// strikes reports whether a fault happens to what is done now.
-func (w *World) strikes(f Fault) bool {
-	if !w.stormy || w.rates[f] == 0 || w.rng.Float64() >= w.rates[f] {
-		return false
-	}
-	w.hit(f)
-	return true
-}
-
-func (w *World) hit(f Fault) {
-	w.Faults[f]++
-	w.trace("fault", nil, faultNames[f], 0)
-	w.say(nil, "!! %s", f)
-}

@@ -9,7 +9,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A Row is an answer of the store to a fold: the rows of the aggregator's table, with
@@ -46,22 +45,21 @@ func (r Row) String() string { return rowNames[r] }
 // Fold applies a commit, and answers with a row of the table.
 func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
 	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Tally: c.Tally, Growths: slices.Clone(c.Growths)}
-	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx}
+	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
 	var got Row
 	st.run = func(f fate) {
 		var row Row
-		s.p.commits(&commit)
-		folded, row, err = s.w.fold(s.p, &commit, f, st.came)
-		s.w.Rows[row]++
-		s.w.trace("answer", s.p, rowNames[row], 0)
+		s.noteCommit(s.p, &commit)
+		folded, row, err = s.fold(s.p, &commit, f, st.came)
+		s.Rows[row]++
+		s.trace("answer", s.p, rowNames[row], 0)
 		got = row
 	}
 	st.asks = func() string { return commitText(&commit) }
 	st.gets = func() string { return got.String() }
-	s.p.opening(st, &commit)
-	s.w.noteSettings(s.p, &commit)
+	s.noteSettings(s.p, &commit)
 	began := s.begins()
-	if !s.w.park(st) {
+	if !s.park(st) {
 		return store.CommitResult{}, errFenced
 	}
 	if err == nil && commit.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
@@ -70,86 +68,22 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 	return folded, err
 }
 
-// mark notes the parts that a marker is of.
-func (w *World) mark(m *store.Marker) {
-	w.marked[m.ID] = true
-	if !m.Whole {
-		return
-	}
-	rests := w.rests[wire.Use{ID: m.ID, Fingerprint: m.Fingerprint}]
-	if len(rests) == 0 {
-		w.violate("the marker %s says that a request is whole, and it has one part", m.ID)
-	}
-	w.Whole++
-	for _, id := range rests {
-		if w.marked[id] {
-			w.violate("the marker %s says that a request is whole, and part %s has a marker of its own", m.ID, id)
-		}
-		w.marked[id] = true
-	}
-}
-
-func (w *World) fold(p *proc, c *store.Commit, f fate, came int) (folded store.CommitResult, row Row, err error) {
-	apply := func() error {
-		if w.poisoned(c) {
-			return store.ErrRefused
-		}
-		folded, err = w.fake.Fold(background, c)
-		if w.verbose {
-			w.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
-		}
-		if err == nil {
-			w.checkForbidden(p, c, came)
-			for _, m := range c.Markers {
-				w.mark(&m)
-			}
-			for _, a := range c.Adds {
-				w.folded[a.Counter] += a.Delta
-			}
-		}
+// fold answers a commit of p, which was asked for in step called.
+func (db *database) fold(p *proc, c *store.Commit, f fate, called int) (store.CommitResult, Row, error) {
+	row, err := db.failFold(c, f, func() error {
+		_, err := db.apply(p, c, called)
 		return err
-	}
-	unknown := func(row Row) (store.CommitResult, Row, error) {
+	})
+	if errors.Is(err, errLost) {
 		p.unsure = true
-		return store.CommitResult{}, row, errLost
 	}
-	switch {
-	case f != released:
-		w.maybe(apply)
-		return unknown(RowPastDeadline)
-	case w.away(StoreAway):
-		return unknown(w.maybe(apply))
-	case w.strikes(FoldNotBegun):
-		return store.CommitResult{}, RowNotBegun, fmt.Errorf("sim: %w", store.ErrNotApplied)
-	case w.strikes(FoldNotApplied):
-		return unknown(RowMaybeNot)
-	case w.strikes(FoldApplied):
-		if apply() != nil {
-			return unknown(RowMaybeNot)
-		}
-		return unknown(RowMaybeApplied)
-	case w.strikes(FoldLate):
-		w.later(apply)
-		return unknown(RowMaybeLater)
-	case w.strikes(FoldContended):
-		w.maybe(apply)
-		return store.CommitResult{}, RowContended, fmt.Errorf("sim: %w", store.ErrContended)
-	case w.strikes(FoldResent):
-		if apply() == nil {
-			row = RowMaybeTwice
-		}
-	case w.strikes(FoldExists) && len(c.Markers) > 0:
-		return store.CommitResult{}, RowExistsNoneFound, fmt.Errorf("sim: %w", store.ErrMarkerExists)
-	case w.refused():
-		return store.CommitResult{}, RowDeployment, errDeployment
-	case w.strikes(FoldIgnored):
-		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
-		return store.CommitResult{}, RowNotAdded, fmt.Errorf("sim: %w", store.ErrNotCounted)
+	if err != nil {
+		return store.CommitResult{}, row, err
 	}
-	if w.poisoned(c) {
+	if db.poisoned(c) {
 		return store.CommitResult{}, RowRefused, fmt.Errorf("sim: %w: content", store.ErrRefused)
 	}
-	_ = apply()
+	folded, err := db.apply(p, c, called)
 	switch {
 	case err == nil || row == RowMaybeTwice:
 	case errors.Is(err, store.ErrMarkerExists):
@@ -160,10 +94,73 @@ func (w *World) fold(p *proc, c *store.Commit, f fate, came int) (folded store.C
 	return folded, row, err
 }
 
-// poisoned reports whether the store refuses the commit for its content.
-func (w *World) poisoned(c *store.Commit) bool {
-	return (w.cured == 0 || w.Steps < w.cured) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == poison })
+// failFold breaks a fold in one of the ways that a store can, and returns the error for the caller.
+// The error is nil if no fault happens, or a fault that callers do not notice.
+func (db *database) failFold(c *store.Commit, f fate, apply func() error) (Row, error) {
+	switch {
+	case f != released:
+		db.maybe(apply)
+		return RowPastDeadline, errLost
+	case db.away(StoreAway):
+		return db.maybe(apply), errLost
+	case db.strikes(FoldNotBegun):
+		return RowNotBegun, fmt.Errorf("sim: %w", store.ErrNotApplied)
+	case db.strikes(FoldNotApplied):
+		return RowMaybeNot, errLost
+	case db.strikes(FoldApplied):
+		if apply() != nil {
+			return RowMaybeNot, errLost
+		}
+		return RowMaybeApplied, errLost
+	case db.strikes(FoldLate):
+		db.later(apply)
+		return RowMaybeLater, errLost
+	case db.strikes(FoldContended):
+		db.maybe(apply)
+		return RowContended, fmt.Errorf("sim: %w", store.ErrContended)
+	case db.strikes(FoldResent):
+		if apply() == nil {
+			return RowMaybeTwice, nil
+		}
+		return RowOK, nil
+	}
+	return db.refuseFold(c)
 }
+
+// refuseFold lets the store answer without applying anything.
+func (db *database) refuseFold(c *store.Commit) (Row, error) {
+	switch {
+	case db.strikes(FoldExists) && len(c.Markers) > 0:
+		return RowExistsNoneFound, fmt.Errorf("sim: %w", store.ErrMarkerExists)
+	case db.refused():
+		return RowDeployment, errDeployment
+	case db.strikes(FoldIgnored):
+		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
+		return RowNotAdded, fmt.Errorf("sim: %w", store.ErrNotCounted)
+	}
+	return RowOK, nil
+}
+
+// apply applies a commit, now or later.
+func (db *database) apply(p *proc, c *store.Commit, called int) (store.CommitResult, error) {
+	if db.poisoned(c) {
+		return store.CommitResult{}, store.ErrRefused
+	}
+	folded, err := db.fake.Fold(background, c)
+	if db.verbose {
+		db.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
+	}
+	if err == nil {
+		db.watch.applied(p, c, called)
+	}
+	return folded, err
+}
+
+// poisoned reports whether the store refuses the commit for its content.
+func (db *database) poisoned(c *store.Commit) bool {
+	return (db.cured == 0 || db.Steps < db.cured) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == poison })
+}
+
 func commitKey(c *store.Commit) uint64 {
 	var h xxhash.Digest
 	h.Reset()

@@ -15,12 +15,19 @@ const idleWithin = 2 * time.Minute
 // the database every 10 s, for as long as a call may take.
 const readyWithin = 20 * time.Minute
 
-// checkIdle reports whether all processes have given back all that they took: bytes, slots,
+// An idleOracle looks for what processes keep when there is nothing left to do.
+type idleOracle struct {
+	*processes
+	left  string    // the holdings
+	since time.Time // since when nothing is left to do, and left is the same
+}
+
+// check reports whether all processes have given back all that they took: bytes, slots,
 // parts, jobs, letters, shards; and whether all that are able are ready. A leak shows only here, as
 // a role goes on with less room and is right about every increment.
-func (w *World) checkIdle() bool {
-	w.restartHalted() // some notice late
-	for _, p := range w.everybody() {
+func (io *idleOracle) check() bool {
+	io.restartHalted() // some notice late
+	for _, p := range io.everybody() {
 		left, within := p.unreturned(), idleWithin
 		if left == "" {
 			left, within = p.unready(), readyWithin
@@ -28,11 +35,11 @@ func (w *World) checkIdle() bool {
 		if left == "" {
 			continue
 		}
-		if left = p.name + " has nothing left to do and still " + left; left != w.left {
-			w.left, w.rested = left, time.Now()
+		if left = p.name + " has nothing left to do and still " + left; left != io.left {
+			io.left, io.since = left, time.Now()
 		}
-		if time.Since(w.rested) > within {
-			w.violate("%s", left)
+		if time.Since(io.since) > within {
+			io.violate("%s", left)
 		}
 		return false
 	}

@@ -1,134 +1,90 @@
 package sim
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-const (
-	// digits is how many increments a counter takes: 4^25 is below countmill.MaxDelta.
-	digits = 26
-	// poison is a counter whose commits the store refuses for their content.
-	poison = "poison"
-	// below is a counter of negative deltas.
-	below = "below"
-)
+// A ledger has every increment of the clients and the promise that they got for it. In the end it is
+// compared with the totals and the dead letters.
+type ledger struct {
+	*kernel
+	db     *database
+	totals *totalOracle
 
-// A sum is one increment in the ledger.
-type sum struct {
-	counter string
-	digit   int
-	least   int  // times that it must have been counted
-	most    int  // times that it may have been counted
-	group   *int // sums of one group count once together
-	reused  bool // another increment came under its id, or its request's key
-	renewed bool // it was asked for as new, as that one has its id
-	tossed  bool // a letter that it is in was to be discarded
-	refused bool // its answer was that another one was counted under its id
+	sums    []*sum
+	used    map[string]int // digits of each counter
+	rivals  []rivalry
+	garbage []string // payloads that nobody can read
 }
-
-func (s *sum) delta() int64 {
-	d := int64(1) << (2 * s.digit)
-	if s.counter == below {
-		return -d
-	}
-	return d
-}
-
-// maybe says that its caller was never told.
-func (s *sum) maybe() { s.most = 1 }
-
-// durable says that its caller was told so.
-func (s *sum) durable() { s.least, s.most = 1, 1 }
 
 // draw takes an increment of a counter into the ledger, nil where it has no digit left.
-func (w *World) draw(counter string) *sum {
-	n := w.used[counter]
+func (lg *ledger) draw(counter string) *sum {
+	n := lg.used[counter]
 	if n >= digits {
 		return nil
 	}
-	w.used[counter] = n + 1
+	lg.used[counter] = n + 1
 	s := &sum{counter: counter, digit: n}
-	w.ledger = append(w.ledger, s)
+	lg.sums = append(lg.sums, s)
 	return s
 }
 
-// times is how often total holds the increment.
-func (s *sum) times(total int64) int {
-	if s.counter == below {
-		total = -total
-	}
-	return int(total>>(2*s.digit)) & 3
+// A rivalry is two requests under one key, or two increments under one id: one of them
+// counts.
+type rivalry struct {
+	first  []*sum
+	second *sum
 }
 
-// setAside reports whether a dead letter has the increment; aside is that of letterSums.
-func (s *sum) setAside(aside map[string][]int64) bool {
-	return slices.ContainsFunc(aside[s.counter], func(delta int64) bool { return s.times(delta) > 0 })
+// rival notes that s came under the id or key of o.
+func (lg *ledger) rival(o *op, s *sum) {
+	first := o.sums[:1]
+	if o.key != "" {
+		first = o.sums
+	}
+	s.reused = true
+	for _, f := range first {
+		f.reused = true
+	}
+	lg.rivals = append(lg.rivals, rivalry{first, s})
 }
 
-// letterSums are what dead letters hold of each counter: the sums of all, and of those
-// that say that they were certainly not applied.
-func letterSums(letters []store.DeadLetter) map[string][]int64 {
-	sums := make(map[string][]int64)
-	for _, d := range letters {
-		for _, p := range partsIn(d) {
-			for _, e := range p.Entries {
-				sums[e.Counter] = append(sums[e.Counter], e.Delta)
-			}
-		}
+// conflicted notes that an increment was refused for its id: it is not counted, nor will be.
+func (lg *ledger) conflicted(s *sum) {
+	lg.Conflicts++
+	if !s.reused {
+		lg.violate("increment %d of %s was refused for an id that nobody reused", s.digit, s.counter)
 	}
-	return sums
+	s.refused, s.least, s.most = true, 0, 0
 }
 
-// partsIn are the parts that a dead letter is about: all of a message that was not read, else
-// not the head that stands before one that follows it.
-func partsIn(d store.DeadLetter) []wire.Part {
-	if e, ok := foreignEntry(d.Payload); ok {
-		return []wire.Part{{Entries: []wire.Entry{e}}}
-	}
-	b, err := decode(d.Payload)
-	if err != nil {
-		return nil
-	}
-	if d.Reason == givenUp {
-		return b.Parts
-	}
-	if head := &b.Parts[0]; head.Kind == wire.Head && d.Source != head.ID.String() {
-		return b.Parts[1:]
-	}
-	return b.Parts
-}
-
-// foreignEntry returns the increment of a message that no publisher made (oddMessage).
-func foreignEntry(payload []byte) (e wire.Entry, ok bool) {
-	var inc struct {
-		Counter string
-		Delta   int64
-	}
-	err := json.Unmarshal(payload, &inc)
-	return wire.Entry{Counter: inc.Counter, Delta: inc.Delta}, err == nil
+// increments is what of the ledger is in a letter.
+func (lg *ledger) increments(d store.DeadLetter) []*sum {
+	parts := partsIn(d)
+	return slices.DeleteFunc(slices.Clone(lg.sums), func(s *sum) bool {
+		return !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) })
+	})
 }
 
 // check compares the ledger with the store, when all has come to rest.
-func (w *World) check() {
-	totals := w.folded
-	letters := w.fake.Letters()
+func (lg *ledger) check() {
+	totals := lg.totals.folded
+	letters := lg.db.fake.Letters()
 	aside := letterSums(letters)
 	type group struct{ times int }
 	groups := make(map[*int]*group)
-	for _, s := range w.ledger {
+	for _, s := range lg.sums {
 		times := s.times(totals[s.counter])
 		inLetter := s.setAside(aside)
 		switch {
 		case times > s.most:
-			w.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
-		case times < s.least && !inLetter && !s.tossed:
-			w.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
+			lg.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
+		case times < s.least && !inLetter && !s.discarded:
+			lg.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
 		}
 		if s.group != nil && !s.renewed {
 			g := groups[s.group]
@@ -137,53 +93,93 @@ func (w *World) check() {
 				groups[s.group] = g
 			}
 			if g.times += times; g.times > 1 {
-				w.violate("increment %d of %s: of one id %d were counted", s.digit, s.counter, g.times)
+				lg.violate("increment %d of %s: of one id %d were counted", s.digit, s.counter, g.times)
 			}
 		}
 	}
 	for counter, total := range totals {
-		w.checkRest(counter, total)
+		lg.checkRest(counter, total)
 	}
-	w.checkRemoved()
-	w.checkRivals(totals)
-	w.checkRefused(totals)
-	w.checkLetters(letters, totals)
+	lg.totals.checkRemoved()
+	lg.checkRivals(totals)
+	lg.checkRefused(totals)
+	lg.checkLetters(letters, totals)
 }
 
-// checkRest finds what nobody sent.
-func (w *World) checkRest(counter string, total int64) {
-	if w.crowd.is(counter) {
+// checkRest finds increments that nobody sent.
+func (lg *ledger) checkRest(counter string, total int64) {
+	if lg.crowd.is(counter) {
 		return
 	}
 	if strings.HasPrefix(counter, flooded) {
-		w.checkFlood(counter, total)
+		lg.checkFlood(counter, total)
 		return
 	}
 	if counter == below {
 		total = -total
 	}
-	if total < 0 || total>>(2*w.used[counter]) != 0 {
-		w.violate("the total of %s is %d: more than was ever sent", counter, total)
+	if total < 0 || total>>(2*lg.used[counter]) != 0 {
+		lg.violate("the total of %s is %d: more than was ever sent", counter, total)
 	}
 }
 
-// checkLetters: what can never be counted stands there, and nothing is refused for the
-// content of another part.
-func (w *World) checkLetters(letters []store.DeadLetter, totals map[string]int64) {
+// checkFlood: of each id of the flood one increment was counted.
+func (lg *ledger) checkFlood(counter string, total int64) {
+	least, most := int64(1), int64(1)
+	if lg.contest.flood == reusedIDs {
+		least, most = int64(lg.contest.n), 2*int64(lg.contest.n)
+	}
+	if total < least || total > most {
+		lg.violate("the total of %s is %d, not from %d to %d", counter, total, least, most)
+	}
+}
+
+// checkLetters: a message that can never be counted is in a dead letter, and no part is refused for
+// the content of another one.
+func (lg *ledger) checkLetters(letters []store.DeadLetter, totals map[string]int64) {
 	payloads := make(map[string]bool)
 	for _, d := range letters {
 		payloads[string(d.Payload)] = true
 		parts := partsIn(d)
-		w.checkLetter(&d, parts, totals)
-		w.checkYoung(&d, parts)
+		lg.checkLetter(&d, parts, totals)
+		lg.checkYoung(&d, parts)
 		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
-			w.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
+			lg.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
 		}
 	}
-	for _, payload := range w.garbage {
+	for _, payload := range lg.garbage {
 		if !payloads[payload] {
-			w.violate("a message of %d bytes that nobody can read is in no dead letter", len(payload))
+			lg.violate("a message of %d bytes that nobody can read is in no dead letter", len(payload))
 		}
+	}
+}
+
+// checkLetter: a dead letter gives the right reason. If it says that its parts were not applied,
+// they were not.
+func (lg *ledger) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map[string]int64) {
+	reused := strings.HasPrefix(d.Reason, "id reused")
+	if d.Maybe && !reused {
+		return
+	}
+	certain := !d.Maybe && (lg.cured == 0 || !hasPoison(parts)) // a cured store counts a message that is delivered again
+	for _, s := range lg.sums {
+		if !slices.ContainsFunc(parts, func(p wire.Part) bool { return s.in(&p) }) {
+			continue
+		}
+		if reused && !s.reused {
+			lg.violate("increment %d of %s is in a dead letter for an id that nobody reused", s.digit, s.counter)
+		}
+		if certain && !s.renewed && s.times(totals[s.counter]) > 0 {
+			lg.violate("increment %d of %s is counted, and a dead letter says that it is not: %s", s.digit, s.counter, d.Reason)
+		}
+	}
+}
+
+// checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
+func (lg *ledger) checkYoung(d *store.DeadLetter, parts []wire.Part) {
+	judged := strings.HasPrefix(d.Reason, "beyond the deduplication window") || strings.HasPrefix(d.Reason, "time is more than")
+	if lg.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
+		lg.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
 	}
 }
 
@@ -200,43 +196,35 @@ func hasCounter(parts []wire.Part, counter string) bool {
 	return false
 }
 
-// checkAck: a message is acknowledged when each of its parts has a marker or stands in a
-// dead letter.
-func (w *World) checkAck(d *delivery) {
-	if w.embedded || d.parcel.foreign {
-		return
-	}
-	b, err := decode(d.parcel.payload)
-	if err != nil {
-		return
-	}
-	for i := range b.Parts {
-		if id := b.Parts[i].ID; w.marked[id] || w.tossed[id] || w.inLetter(id) {
+// checkRivals: nothing of a request is counted where another has won its key.
+func (lg *ledger) checkRivals(totals map[string]int64) {
+	for _, r := range lg.rivals {
+		if r.second.renewed || r.second.times(totals[r.second.counter]) == 0 {
 			continue
 		}
-		w.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.parcel.n, b.Parts[i].ID)
+		for _, s := range r.first {
+			if !s.renewed && s.times(totals[s.counter]) > 0 {
+				lg.violate("increments %d of %s and %d of %s have one id or key, and both are counted",
+					s.digit, s.counter, r.second.digit, r.second.counter)
+			}
+		}
 	}
 }
 
-func (w *World) inLetter(id wire.PartID) bool {
-	return holdPart(w.fake.Letters(), id)
+// checkRefused: an increment is refused only where its rival is counted.
+func (lg *ledger) checkRefused(totals map[string]int64) {
+	for _, r := range lg.rivals {
+		for _, s := range r.first {
+			lg.checkWon(r.second, s, totals)
+			lg.checkWon(s, r.second, totals)
+		}
+	}
 }
 
-// checkSealed: a message keeps its bytes.
-func (w *World) checkSealed(uuid string, payload []byte) {
-	if before, ok := w.sealed[uuid]; ok && before != string(payload) {
-		w.violate("message %s has other bytes than before", uuid)
-	}
-	w.sealed[uuid] = string(payload)
-}
-
-// checkSwapped: once told that the database is another, a process folds what it was about
-// to fold, and nothing else.
-func (w *World) checkSwapped(p *proc) {
-	if !w.swapped || p.told.IsZero() {
-		return
-	}
-	if p.late++; p.late > w.shape.commits+1 { // one decides about a letter
-		w.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
+// checkWon looks whether the winner was counted where the other one was refused for it.
+func (lg *ledger) checkWon(winner, refused *sum, totals map[string]int64) {
+	if refused.refused && winner.times(totals[winner.counter]) == 0 {
+		lg.violate("increment %d of %s was refused, and increment %d of %s, which has its id, was not counted",
+			refused.digit, refused.counter, winner.digit, winner.counter)
 	}
 }

@@ -6,19 +6,20 @@ const memoryEach = 3000
 // page is how many dead letters an aggregator holds at once that somebody asked for.
 const page = 10
 
-// checkMemory: what roles hold stays within their settings, whatever is away.
-func (w *World) checkMemory() {
-	for _, p := range w.lives(publishing) {
+// checkMemory: roles hold no more than their settings allow, also when a store or bus is
+// unavailable.
+func (ps *processes) checkMemory() {
+	for _, p := range ps.lives(publishing) {
 		s := p.pub.Stats()
-		bounded(p, "increments open", s.OpenEntries, w.shape.maxEntries)
-		bounded(p, "bytes open", s.OpenBytes, w.shape.maxBytes)
-		bounded(p, "messages on their way", s.InFlight, w.shape.inFlight)
+		bounded(p, "increments open", s.OpenEntries, ps.shape.maxEntries)
+		bounded(p, "bytes open", s.OpenBytes, ps.shape.maxBytes)
+		bounded(p, "messages on their way", s.InFlight, ps.shape.inFlight)
 		if err := p.pub.Ready(); err != nil && s.InFlight+s.Queued == 0 && !p.pubClosed {
 			// It tries each message until the bus takes it: its last call was a success.
-			w.violate("%s is not ready, and the bus took all that it had: %v", p.name, err)
+			ps.violate("%s is not ready, and the bus took all that it had: %v", p.name, err)
 		}
 	}
-	for _, p := range w.lives(aggregating) {
+	for _, p := range ps.lives(aggregating) {
 		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
 		p.checkReady()
 	}
@@ -27,12 +28,12 @@ func (w *World) checkMemory() {
 // checkReady: an aggregator is not ready after the store has answered that it is another database.
 func (p *proc) checkReady() {
 	if !p.told.IsZero() && p.agg.Ready() == nil {
-		p.w.violate("%s is ready, after the store answered that it is another database", p.name)
+		p.k.violate("%s is ready, after the store answered that it is another database", p.name)
 	}
 }
 
 func bounded(p *proc, what string, n int64, most int) {
 	if n > int64(most) {
-		p.w.violate("%s has %d %s, at most %d were to be", p.name, n, what, most)
+		p.k.violate("%s has %d %s, at most %d were to be", p.name, n, what, most)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing/synctest"
 	"time"
-
-	"github.com/countmill/countmill/store"
 )
 
 // move does one thing that can happen now: lets a step go, delivers a message, lets what
@@ -23,34 +21,34 @@ func (w *World) move() {
 	}
 	open := w.bus.open()
 	deliveries := min(len(open)*len(w.bus.queue), 3)
-	choices := len(steps) + deliveries + len(w.ghosts)
-	again := len(w.again) > 0 && w.rng.IntN(4) == 0
+	choices := len(steps) + deliveries + len(w.delayed)
+	again := len(w.clients.again) > 0 && w.rng.IntN(4) == 0
 	if choices == 0 && !again || w.rng.Float64() < w.haste() {
 		w.advance()
 		return
 	}
-	if again && w.repeat() || choices == 0 {
+	if again && w.clients.repeat() || choices == 0 {
 		return
 	}
 	switch i := w.rng.IntN(choices); {
 	case i < len(steps):
 		w.turn(steps[i])
 	case i < len(steps)+deliveries:
-		w.deliver(pick(w, open))
+		w.bus.offer(pick(w.rng, open))
 	default:
 		i -= len(steps) + deliveries
-		ghost := w.ghosts[i]
-		w.ghosts = slices.Delete(w.ghosts, i, i+1)
+		late := w.delayed[i]
+		w.delayed = slices.Delete(w.delayed, i, i+1)
 		w.trace("arrives", nil, "", 0)
 		w.say(nil, "what was still on its way arrives")
-		_ = ghost()
+		_ = late()
 	}
 }
 
 // haste is how likely time passes although something could be done. When nothing breaks any
 // more the calls are answered soon, or some schedules would not come to rest in any time.
 func (w *World) haste() float64 {
-	if w.racing() {
+	if w.race.racing() {
 		return 0
 	}
 	if w.stormy {
@@ -75,10 +73,10 @@ func (w *World) turn(s *step) {
 	}
 }
 
-// advance lets time pass. What is due then happens then, each at its time.
+// advance lets time pass. Timers that are due fire then, each at its time.
 func (w *World) advance() {
 	d := []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}[w.rng.IntN(5)]
-	if w.racing() {
+	if w.race.racing() {
 		d = 10 * time.Millisecond
 	}
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
@@ -89,183 +87,36 @@ func (w *World) advance() {
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
-	w.forget()
+	w.db.forget()
 }
 
-// forget lets the store drop the markers that have expired: at once, the worst case.
-func (w *World) forget() {
-	w.doom()
-	w.fake.Forget()
-}
-
-// away reports whether something is away, for a while since an event.
-func (w *World) away(f Fault) bool { return w.stormy && time.Now().Before(w.until[f]) }
-
-// refused reports whether the deployment refuses a call.
-func (w *World) refused() bool { return w.away(FoldDeployment) || w.strikes(FoldDeployment) }
-
-// event lets something break that breaks by itself.
-func (w *World) event() {
-	var enabled []Fault
-	for f := firstEvent; f < faultCount; f++ {
-		if w.rates[f] > 0 {
-			enabled = append(enabled, f)
-		}
-	}
-	if len(enabled) == 0 {
+// work starts one more thing that clients do.
+func (w *World) work() {
+	lives := w.procs.publishers()
+	if len(lives) == 0 {
 		return
 	}
-	if w.changing && w.rng.IntN(2) == 0 {
-		enabled = ofWindows
+	if w.shape.operator && w.rng.IntN(4) == 0 {
+		w.operator.operate()
+		return
 	}
-	f := pick(w, enabled)
-	if w.rates[NearWindow] > w.rng.Float64() {
-		f = NearWindow
+	p := pick(w.rng, lives)
+	switch n := w.rng.IntN(20); {
+	case n < 5:
+		w.clients.add(p)
+	case n < 6:
+		w.clients.flush(p)
+	case n < 9:
+		w.clients.offer(p, "publish")
+	case n < 12:
+		w.clients.offer(p, "ids")
+	case n < 15:
+		w.clients.offer(p, "key")
+	case n < 16:
+		w.clients.oddMessage()
+	case n < 17:
+		w.readers.askPipeline()
+	default:
+		w.readers.read()
 	}
-	if w.happen(f) {
-		w.hit(f)
-	}
-}
-
-func (w *World) happen(f Fault) bool {
-	switch f {
-	case StoreAway, BusAway:
-		w.until[f] = time.Now().Add([]time.Duration{time.Second, 20 * time.Second, time.Minute}[w.rng.IntN(3)])
-		return true
-	case Swapped:
-		w.swapped = !w.swapped
-		for _, p := range w.lives(reading) {
-			w.probe(p)
-		}
-		return true
-	case KillPublisher, KillAggregator, KillReader:
-		return w.killOne(map[Fault]role{KillPublisher: publishing, KillAggregator: aggregating, KillReader: reading}[f])
-	case TwoVersions:
-		w.changeVersion() // it is hit when another version starts
-	case Drain, DrainPublisher:
-		return w.drainOne(f)
-	case Image:
-		return w.restoreOne([]role{publishing, aggregating, aggregating, reading}[w.rng.IntN(4)])
-	case Freeze:
-		return w.freezeOne()
-	case ClockJumps:
-		if all := w.everybody(); len(all) > 0 {
-			p := pick(w, all)
-			if time.Since(p.set) < time.Minute {
-				return false
-			}
-			to := p.skew + w.drawSkew(client)
-			p.set = time.Now()
-			w.setClocks(func() {
-				p.setBack = max(0, p.setBack+p.skew-to)
-				p.rdrClock.sets(to - p.skew)
-				p.aggClock.sets(to - p.skew)
-				p.skew = to
-			})
-			w.say(p, "its clock is %s off from now on", p.skew)
-			return true
-		}
-	case StoreClockJumps:
-		return w.stepStore()
-	case PastWindow:
-		w.passWindow()
-		return true
-	case Suspended:
-		w.suspend()
-		return true
-	case WindowLonger, WindowShorter:
-		return w.changeWindow(f == WindowLonger)
-	case NearWindow:
-		return w.nearWindow()
-	case DayPasses:
-		w.passDay()
-		return true
-	case Swept:
-		return w.sweep()
-	case Redelivered:
-		if len(w.bus.held) > 0 && !w.embedded {
-			l := pick(w, w.bus.held).parcel
-			w.say(nil, "message %d is to be delivered again", l.n)
-			w.bus.requeue(l)
-			return true
-		}
-	case AckForgotten:
-		if len(w.bus.done) > 0 {
-			w.bus.repeat(pick(w, w.bus.done))
-			return true
-		}
-	case GivenUp:
-		return w.giveUp()
-	case ReplayAsked:
-		if w.rng.IntN(2) == 0 {
-			return w.lookAfter(replayOp)
-		}
-		return w.askReplay()
-	case UnreadableAsked:
-		return w.askUnreadable()
-	case AskedAsNew:
-		return w.lookAfter(asNewOp)
-	case LetterDiscarded:
-		return w.lookAfter(discardOp)
-	case StreamEnds:
-		if open := w.bus.open(); len(open) > 0 {
-			w.bus.end(pick(w, open))
-			return true
-		}
-	case ShardsRaised:
-		_ = w.fake.Grow(background, []store.Growth{{Counter: pick(w, counters), Shards: 1 + w.rng.IntN(8)}})
-		return true
-	}
-	return false
-}
-
-// everybody is all processes that run.
-func (w *World) everybody() []*proc {
-	var all []*proc
-	for _, p := range w.procsAll {
-		if !p.dead {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-func (w *World) killOne(r role) bool {
-	lives := w.lives(r)
-	if len(lives) == 0 {
-		return false
-	}
-	p := pick(w, lives)
-	w.kill(p)
-	w.start(p.role, p.slot)
-	return true
-}
-
-// restoreOne replaces a process by one that begins with the same random numbers. What was
-// delivered to it first comes again, so that the same numbers meet the same message.
-func (w *World) restoreOne(r role) bool {
-	lives := w.lives(r)
-	if len(lives) == 0 {
-		return false
-	}
-	p := pick(w, lives)
-	w.kill(p)
-	if l := p.first; l != nil && l.settled == nil {
-		l.acked = false
-		w.bus.requeue(l)
-	}
-	w.restored = true
-	w.start(p.role, p.slot)
-	w.restored = false
-	return true
-}
-
-// freezeOne stops a process, or lets all that are stopped go on.
-func (w *World) freezeOne() bool {
-	all := w.everybody()
-	p := pick(w, all)
-	p.frozen = !p.frozen
-	w.trace("freeze", p, "", 0)
-	w.say(p, "frozen: %t", p.frozen)
-	return true
 }

@@ -3,15 +3,13 @@ package sim
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
 )
 
 // A fate is how a parked call ends.
@@ -27,16 +25,17 @@ const (
 type step struct {
 	p          *proc
 	op         string
-	key        uint64 // what it asks for: sorts steps that wait together
+	key        uint64 // of its arguments: sorts steps that wait together
 	on         int    // the op that asks, 0 for none
-	n          int    // tells steps apart that are equal in all that
+	n          int    // distinguishes steps that are equal in all of that
 	ctx        context.Context
 	at         time.Time     // when it came
-	jumped     time.Duration // World.jumped then
+	jumped     time.Duration // kernel.jumped then
 	came       int           // when it came, in steps of the schedule
-	asks, gets text          // what it asks for and what it got, in words; may be nil
-	// run does what is asked, in the simulator's goroutine. nil for a first step.
+	asks, gets text          // its arguments and its answer, in words; may be nil
+	// run makes the call, in the simulator's goroutine. nil for a first step.
 	run    func(fate)
+	commit *store.Commit // that a fold asks for; until it is answered
 	resume chan struct{}
 	fenced bool
 	aside  bool // of the cache: no call of the bus or the store
@@ -48,23 +47,23 @@ type step struct {
 type opKey struct{}
 
 // park waits for the caller's turn and returns false if its process is dead by then.
-func (w *World) park(s *step) bool {
+func (k *kernel) park(s *step) bool {
 	s.resume, s.at = make(chan struct{}), time.Now()
 	if s.ctx != nil {
 		s.on, _ = s.ctx.Value(opKey{}).(int)
 	}
-	w.mu.Lock()
+	k.mu.Lock()
 	if s.p.dead {
-		w.mu.Unlock()
+		k.mu.Unlock()
 		return false
 	}
 	if s.n == 0 {
 		s.p.calls++
 		s.n = s.p.calls
 	}
-	s.jumped = w.jumped
-	w.arrived = append(w.arrived, s)
-	w.mu.Unlock()
+	s.jumped = k.jumped
+	k.arrived = append(k.arrived, s)
+	k.mu.Unlock()
 	<-s.resume
 	return !s.fenced
 }
@@ -74,22 +73,22 @@ func (w *World) park(s *step) bool {
 const goesRound = 100_000
 
 // spawn starts a goroutine whose first step parks.
-func (w *World) spawn(p *proc, f func()) {
-	w.mu.Lock()
+func (k *kernel) spawn(p *proc, f func()) {
+	k.mu.Lock()
 	p.calls++
 	n := p.calls
-	w.mu.Unlock()
+	k.mu.Unlock()
 	op := "go " + funcName(f)
 	go func() {
-		if !w.park(&step{p: p, op: op, n: n}) && n > goesRound {
+		if !k.park(&step{p: p, op: op, n: n}) && n > goesRound {
 			<-time.After(time.Second)
 		}
 		f()
 	}()
 }
 
-// funcName is what a goroutine runs, short: those of one process that start at the same
-// moment are told apart by it.
+// funcName returns the short name of the function that a goroutine runs. It orders goroutines of one
+// process that start at the same moment.
 func funcName(f func()) string {
 	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -101,28 +100,22 @@ func compareSteps(a, b *step) int {
 		cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
 }
 
-// absorb takes in what the goroutines did since the last step, and reports whether that
-// lets any of them go on.
-func (w *World) absorb() bool {
-	w.mu.Lock()
-	arrived, finished := w.arrived, w.finished
-	w.arrived, w.finished = nil, nil
-	w.mu.Unlock()
-	if len(arrived) > 0 {
-		w.pending = append(w.pending, arrived...)
-		slices.SortFunc(w.pending, compareSteps)
-		slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
-		for _, s := range arrived {
-			s.came = w.Steps
-			s.p.begin(s)
-		}
+// arrivals takes in the goroutines that wait since the last step.
+func (k *kernel) arrivals() {
+	k.mu.Lock()
+	arrived := k.arrived
+	k.arrived = nil
+	k.mu.Unlock()
+	if len(arrived) == 0 {
+		return
 	}
-	changed := w.bus.absorb() || len(finished) > 0
-	slices.SortFunc(finished, func(a, b *op) int { return cmp.Compare(a.n, b.n) })
-	for _, o := range finished {
-		w.finish(o)
+	k.pending = append(k.pending, arrived...)
+	slices.SortFunc(k.pending, compareSteps)
+	slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
+	for _, s := range arrived {
+		s.came = k.Steps
+		k.calls.begin(s)
 	}
-	return changed
 }
 
 // ready reports whether a step may have its turn.
@@ -134,90 +127,31 @@ func (s *step) ready() bool {
 }
 
 // release gives a step its turn.
-func (w *World) release(s *step) {
-	w.drop(s)
+func (k *kernel) release(s *step) {
+	k.drop(s)
 	f := released
 	if s.ctx != nil && s.ctx.Err() != nil {
 		f = ended
 	}
-	w.trace("step", s.p, s.op, s.key)
+	k.trace("step", s.p, s.op, s.key)
 	switch f {
 	case released:
-		w.say(s.p, "%s", w.words(s.op, s.asks))
+		k.say(s.p, "%s", k.words(s.op, s.asks))
 	default:
-		w.say(s.p, "%s: its time is up", w.words(s.op, s.asks))
+		k.say(s.p, "%s: its time is up", k.words(s.op, s.asks))
 	}
-	s.p.end(s)
+	k.calls.end(s)
 	if s.run != nil {
 		if !s.aside {
-			w.Calls++
+			k.Calls++
 		}
 		s.run(f)
-		w.say(s.p, "   -> %s", w.words("", s.gets))
+		k.say(s.p, "   -> %s", k.words("", s.gets))
 	}
 	close(s.resume)
 }
 
-func (w *World) drop(s *step) {
-	at := slices.Index(w.pending, s)
-	w.pending = slices.Delete(w.pending, at, at+1)
-}
-
-// fence ends all steps of a process that was killed.
-func (w *World) fence(p *proc) {
-	synctest.Wait() // another may just have been killed
-	w.absorb()
-	w.mu.Lock()
-	p.dead = true
-	w.mu.Unlock()
-	for _, s := range slices.Clone(w.pending) {
-		if s.p != p {
-			continue
-		}
-		w.drop(s)
-		p.end(s)
-		s.fenced = true
-		if s.run != nil {
-			s.run(killed)
-		}
-		close(s.resume)
-	}
-}
-
-// newEnv is the machine of a process: its own wall clock and random numbers.
-func (w *World) newEnv(p *proc, image uint64) *sysenv.Env {
-	var seed [32]byte
-	for i := range 4 {
-		word := w.rng.Uint64()
-		for j := range 8 {
-			seed[8*i+j] = byte(word >> (8 * j))
-		}
-	}
-	return &sysenv.Env{
-		Wall:    p.wall,
-		Random:  rand.NewPCG(w.seed, image),
-		Entropy: rand.NewChaCha8(seed),
-		Spawn:   func(f func()) { w.spawn(p, f) },
-	}
-}
-
-// wall is what all clocks would show if they were right.
-func (w *World) wall() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.jumped)
-}
-
-// wall is what the process's clock shows.
-func (p *proc) wall() time.Time {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	return time.Now().Add(p.w.jumped + p.skew)
-}
-
-// setClocks changes what clocks show, also those of roles that look at them just then.
-func (w *World) setClocks(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
+func (k *kernel) drop(s *step) {
+	at := slices.Index(k.pending, s)
+	k.pending = slices.Delete(k.pending, at, at+1)
 }

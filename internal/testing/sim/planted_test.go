@@ -56,7 +56,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// findings are what the runs for one bug came to, in schedules.
+// findings are the results of the runs for one bug, in schedules.
 type findings struct {
 	caught, all, most int
 	by                []string // the violations, each kind once
@@ -95,7 +95,7 @@ var (
 	numbers = regexp.MustCompile(`[0-9a-f]{32}|\d+(\.\d+)*`)
 )
 
-// kindOf is a violation without what is different in every schedule.
+// kindOf returns a violation without the names and numbers that differ between schedules.
 func kindOf(violation string) string {
 	return numbers.ReplaceAllString(names.ReplaceAllString(violation, "${1}x"), "#")
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A Shape is something that has to happen in some schedules, and that no single fault brings about.
@@ -28,71 +27,36 @@ var shapeNames = [shapeCount]string{
 
 func (s Shape) String() string { return shapeNames[s] }
 
-// requests are the parts of each request with a key that were published, by its head's use.
-type requests map[wire.Use]map[wire.PartID]bool
-
-// noteParts counts the messages that have some parts of a request with a key and lack others.
-func (w *World) noteParts(payload []byte) {
-	b, err := decode(payload)
-	if err != nil {
-		return
-	}
-	here := make(map[wire.Use]int)
-	var head wire.Use
-	for i := range b.Parts {
-		p := &b.Parts[i]
-		switch {
-		case p.Kind == wire.Head:
-			head = wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}
-		case p.Kind.Follows():
-			here[head]++
-			w.requests.add(head, p.ID)
-		}
-	}
-	for use, n := range here {
-		if n < len(w.requests[use]) {
-			w.Shapes[KeyInTwoMessages]++
-		}
-	}
-}
-
-func (r requests) add(head wire.Use, id wire.PartID) {
-	if r[head] == nil {
-		r[head] = make(map[wire.PartID]bool)
-	}
-	r[head][id] = true
-}
-
-// looksUp notes in which step a process found the records of counters, unless it knew them before.
-func (p *proc) looksUp(counters []string, shards []int) {
+// noteLookUp notes in which step p found the records of counters, unless it knew them before.
+func (db *database) noteLookUp(p *proc, counters []string, shards []int) {
 	for i, c := range counters {
 		if _, ok := p.looked[c]; !ok && shards[i] > 0 {
-			p.looked[c] = p.w.Steps
+			p.looked[c] = db.Steps
 		}
 	}
 }
 
-// commits counts the commits to counters that were swept since the process found their records or
+// noteCommit counts the commits of p to counters that were swept since it found their records or
 // committed to them.
-func (p *proc) commits(c *store.Commit) {
+func (db *database) noteCommit(p *proc, c *store.Commit) {
 	for _, a := range c.Adds {
-		if at, ok := p.looked[a.Counter]; ok && p.w.swept[a.Counter] > at {
-			p.w.Shapes[SweptBeforeCommit]++
+		if at, ok := p.looked[a.Counter]; ok && db.swept[a.Counter] > at {
+			db.Shapes[SweptBeforeCommit]++
 		}
-		p.looked[a.Counter] = p.w.Steps
+		p.looked[a.Counter] = db.Steps
 	}
 }
 
 // noteSweep notes which of the counters a sweep removed.
-func (w *World) noteSweep(had []string) {
+func (db *database) noteSweep(had []string) {
 	for _, c := range had {
-		if !w.fake.Recorded(c) {
-			w.swept[c] = w.Steps
+		if !db.fake.Recorded(c) {
+			db.swept[c] = db.Steps
 		}
 	}
 }
 
 // recorded are the counters that have records, also deleted ones.
-func (w *World) recorded() []string {
-	return slices.DeleteFunc(slices.Clone(counters), func(c string) bool { return !w.fake.Recorded(c) })
+func (db *database) recorded() []string {
+	return slices.DeleteFunc(slices.Clone(counters), func(c string) bool { return !db.fake.Recorded(c) })
 }

@@ -5,7 +5,7 @@ import "testing"
 // enough is in how many schedules each shape has to occur at least once.
 const enough = 5_000
 
-// What docs/reliability.md says that schedules do, they do.
+// Schedules do what docs/evidence/simulation.md says of them.
 func TestShapes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")
@@ -28,7 +28,7 @@ func (t *Tally) missing() (names []string) {
 			names = append(names, Shape(s).String())
 		}
 	}
-	for _, f := range []Fault{GivenUp, ReplayAsked, AskedAsNew, LetterDiscarded, PastEvent, WindowLonger, WindowShorter, IDReused} {
+	for _, f := range []Fault{GivenUp, ReplayAsked, AskedAsNew, DeadLetterDiscarded, PastEvent, WindowLonger, WindowShorter, IDReused} {
 		if t.Faults[f] == 0 {
 			names = append(names, f.String())
 		}

@@ -17,7 +17,7 @@ var (
 	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
-// One processor a process: what a goroutine starts does not run beside it.
+// One processor per process: a new goroutine does not run beside its parent.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())

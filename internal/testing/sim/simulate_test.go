@@ -25,8 +25,8 @@ const (
 // isWorker is the variable that makes a test process one of the workers of TestSimulate.
 const isWorker = "COUNTMILL_SIM_WORKER"
 
-// TestSimulate runs -schedules in as many processes as there are processors, each with its
-// own range of seeds, and prints what they hit.
+// TestSimulate runs -schedules in as many processes as there are processors, each with its own range
+// of seeds, and prints their tally.
 func TestSimulate(t *testing.T) {
 	if *countFlag == 0 || os.Getenv(isWorker) != "" {
 		t.Skip("no -schedules")
@@ -123,7 +123,7 @@ func (s *simulation) run(t *testing.T) error {
 	return nil
 }
 
-// run runs the process and takes in what it says.
+// run runs the process and reads its output.
 func (w *worker) run(t *testing.T) error {
 	t.Helper()
 	self, err := os.Executable()
@@ -176,7 +176,7 @@ func (w *worker) latest() Tally {
 	return w.tally
 }
 
-// sum is what all workers have done.
+// sum adds up the tallies of all workers.
 func (s *simulation) sum() (sum Tally) {
 	for _, w := range s.workers {
 		tally := w.latest()

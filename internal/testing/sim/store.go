@@ -13,12 +13,35 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
-// store is the store as one process sees it.
+// A database is the store of a schedule: the fake one, whose answers get lost.
+type database struct {
+	*kernel
+	fake    *fakestore.Store
+	watch   storeWatch
+	swapped bool           // another one has taken its place
+	swept   map[string]int // in which step each counter was swept last
+}
+
+// A storeWatch sees what reaches the store.
+type storeWatch interface {
+	// applied sees a commit after it was applied. called is the step in which p asked for it.
+	applied(p *proc, c *store.Commit, called int)
+	// reset sees the first application of a reset by operation by.
+	reset(r *store.ResetRequest, done *store.ResetResult, by int)
+	// removing comes before p removes dead letters, discarding before a person does.
+	removing(p *proc, keys []string)
+	discarding(keys []string)
+	// forgetting comes before the store drops expired markers.
+	forgetting()
+}
+
+// simStore is the store as one process sees it.
 type simStore struct {
-	w     *World
+	*database
 	p     *proc
 	clock *accuracy // of the role that has it
 }
@@ -38,24 +61,24 @@ var (
 var background = context.Background()
 
 func (s *simStore) Limits() store.Limits {
-	l := s.w.fake.Limits()
-	l.Commits, l.Shards = s.w.shape.commits, s.p.shards
+	l := s.fake.Limits()
+	l.Commits, l.Shards = s.shape.commits, s.p.shards
 	return l
 }
 
-func (s *simStore) Keys() int { return s.w.fake.Keys() }
+func (s *simStore) Keys() int { return s.fake.Keys() }
 
 // call parks for a call that changes nothing that outlives it, and does it when it is
 // its turn. lost is the fault that loses it.
 func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
-	if !s.w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
+	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
 		switch {
 		case f == ended:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
 		case f == killed:
-		case s.w.away(StoreAway), s.w.strikes(lost):
+		case s.away(StoreAway), s.strikes(lost):
 			err = errLost
-		case s.w.refused():
+		case s.refused():
 			err = errDeployment
 		default:
 			err = do()
@@ -68,27 +91,26 @@ func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, 
 
 var errDeployment = fmt.Errorf("sim: %w: permission denied", store.ErrDeployment)
 
-// change parks for a call that changes the store and may be repeated. What is lost may
-// have happened, or happen later.
+// change parks for a call that changes the store and may be repeated. A lost call may have had its
+// effect, or have it later.
 func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
-	w := s.w
-	if !w.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
+	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
 		switch {
 		case f != released:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
-			w.maybe(do)
-		case w.away(StoreAway):
+			s.maybe(do)
+		case s.away(StoreAway):
 			err = errLost
-			w.maybe(do)
-		case w.strikes(lost):
+			s.maybe(do)
+		case s.strikes(lost):
 			err = errLost
-		case w.strikes(answerLost):
+		case s.strikes(answerLost):
 			_ = do()
 			err = errLost
-		case late >= 0 && w.strikes(late):
-			w.later(do)
+		case late >= 0 && s.strikes(late):
+			s.later(do)
 			err = errLost
-		case w.refused():
+		case s.refused():
 			err = errDeployment
 		default:
 			err = do()
@@ -98,24 +120,6 @@ func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answ
 	}
 	return err
 }
-
-// maybe does what was under way when its caller was gone: now, later, or never, and
-// returns which, as the answer to a fold.
-func (w *World) maybe(do func() error) Row {
-	switch w.rng.IntN(3) {
-	case 0:
-		if do() == nil {
-			return RowMaybeApplied
-		}
-	case 1:
-		w.later(do)
-		return RowMaybeLater
-	}
-	return RowMaybeNot
-}
-
-// later leaves something on its way.
-func (w *World) later(do func() error) { w.ghosts = append(w.ghosts, do) }
 
 func idsKey(ids []wire.PartID) uint64 {
 	var h xxhash.Digest
@@ -141,8 +145,8 @@ func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) (found []stor
 	ids = slices.Clone(ids)
 	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
 		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
-			found, err = s.w.fake.Applied(background, ids)
-			if s.w.strikes(LookupBlank) {
+			found, err = s.fake.Applied(background, ids)
+			if s.strikes(LookupBlank) {
 				found = nil
 			}
 			return err
@@ -155,12 +159,12 @@ func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int,
 	counters = slices.Clone(counters)
 	err = s.call(ctx, "shards", stringsKey(counters), LookupFails,
 		joined(counters), func() string { return fmt.Sprint(shards) }, func() (err error) {
-			shards, err = s.w.fake.Shards(background, counters)
-			if s.w.strikes(LookupBlank) {
+			shards, err = s.fake.Shards(background, counters)
+			if s.strikes(LookupBlank) {
 				clear(shards)
 			}
 			if err == nil {
-				s.p.looksUp(counters, shards)
+				s.noteLookUp(s.p, counters, shards)
 			}
 			return err
 		})
@@ -174,17 +178,17 @@ func (s *simStore) Grow(ctx context.Context, growths []store.Growth) error {
 	for i := range growths {
 		names[i] = growths[i].Counter
 	}
-	return s.change(ctx, "grow", stringsKey(names), RaiseLost, RaiseAnswerLost, RaiseLate, func() string { return fmt.Sprint(growths) }, func() error {
-		s.w.noteGrowth(growths)
-		return s.w.fake.Grow(background, growths)
+	return s.change(ctx, "grow", stringsKey(names), GrowthLost, GrowthAnswerLost, GrowthLate, func() string { return fmt.Sprint(growths) }, func() error {
+		s.noteGrowth(growths)
+		return s.fake.Grow(background, growths)
 	})
 }
 
 // noteGrowth counts the records that are about to name more shards than they did.
-func (w *World) noteGrowth(growths []store.Growth) {
+func (db *database) noteGrowth(growths []store.Growth) {
 	for _, r := range growths {
-		if named := must(w.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
-			w.Grown++
+		if named := must(db.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
+			db.Grown++
 		}
 	}
 }
@@ -196,16 +200,16 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 	for i := range letters {
 		keys[i] = letters[i].Key
 	}
-	return s.change(ctx, "bury", stringsKey(keys), BuryLost, BuryAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
-		return s.w.fake.PutDeadLetters(background, letters)
+	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+		return s.fake.PutDeadLetters(background, letters)
 	})
 }
 
 // ListDeadLetters reads dead letters.
 func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int) (letters []store.DeadLetter, err error) {
-	err = s.call(ctx, "letters", stringsKey([]string{after}), LettersFail,
+	err = s.call(ctx, "letters", stringsKey([]string{after}), DeadLettersFail,
 		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
-			letters, err = s.w.fake.ListDeadLetters(background, after, limit)
+			letters, err = s.fake.ListDeadLetters(background, after, limit)
 			return err
 		})
 	return letters, err
@@ -215,45 +219,45 @@ func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int)
 func (s *simStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)
 	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
-		s.w.checkDiscard(s.p, keys)
-		return s.w.fake.DeleteDeadLetters(background, keys)
+		s.watch.removing(s.p, keys)
+		return s.fake.DeleteDeadLetters(background, keys)
 	})
 }
 
 // Beat writes the worker's record.
 func (s *simStore) Beat(ctx context.Context, worker store.Worker) error {
-	s.w.mu.Lock()
+	s.mu.Lock()
 	s.p.lag = worker.Lag
-	s.w.mu.Unlock()
+	s.mu.Unlock()
 	s.p.checkExpiry(&worker)
-	return s.call(ctx, "announce", 0, AnnounceLost, nil, nil, func() error { return s.w.fake.Beat(background, worker) })
+	return s.call(ctx, "announce", 0, HeartbeatLost, nil, nil, func() error { return s.fake.Beat(background, worker) })
 }
 
 // Workers reads them.
 func (s *simStore) Workers(ctx context.Context) (workers []store.Worker, err error) {
 	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
-		workers, err = s.w.fake.Workers(background)
+		workers, err = s.fake.Workers(background)
 		return err
 	})
 	if err == nil {
-		s.w.setClocks(func() { s.p.records = slices.Clone(workers) })
+		s.setClocks(func() { s.p.records = slices.Clone(workers) })
 	}
 	return workers, err
 }
 
 var errSwapped = fmt.Errorf("sim: this is %w", store.ErrOtherDatabase)
 
-// Check says whether the database is the one that was opened.
+// Check reports whether this is still the database that was opened.
 func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error) {
-	began, asked := s.w.wall(), s.begins()
+	began, asked := s.wall(), s.begins()
 	defer func() { s.p.hears(ctx, err) }()
 	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
-		if s.w.swapped {
+		if s.swapped {
 			return errSwapped
 		}
-		checked, _ = s.w.fake.Check(background)
-		checked.At = s.w.storeNow() // also where the store's clock is the machine's
-		s.w.setClocks(func() { s.p.goesBy = checked.Settings.Version })
+		checked, _ = s.fake.Check(background)
+		checked.At = s.storeNow() // also where the store's clock is the machine's
+		s.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		return nil
 	})
 	if err == nil {
@@ -266,4 +270,9 @@ func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error)
 // SetWindow is for whoever starts a process; here the world does it (changeWindow).
 func (s *simStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
 	return store.Settings{}, errors.New("sim: nobody calls this")
+}
+
+// SweepCounters is for whoever aggregates; here the world does it (sweep).
+func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
+	return 0, errors.New("sim: nobody calls this")
 }

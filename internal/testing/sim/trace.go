@@ -11,68 +11,68 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// trace takes what happens into the hash of the schedule: what p did, with what. The hash
-// is the same whether anybody reads along or not.
-func (w *World) trace(what string, p *proc, detail string, n uint64) {
+// trace adds an event to the hash of the schedule. The hash is the same whether anybody reads the
+// trace or not.
+func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
 	var b [8]byte
 	for i := range b {
 		b[i] = byte(n >> (8 * i))
 	}
-	_, _ = w.digest.WriteString(what)
+	_, _ = k.digest.WriteString(what)
 	if p != nil {
-		_, _ = w.digest.WriteString(p.name)
+		_, _ = k.digest.WriteString(p.name)
 	}
-	_, _ = w.digest.WriteString(detail)
-	_, _ = w.digest.Write(b[:])
+	_, _ = k.digest.WriteString(detail)
+	_, _ = k.digest.Write(b[:])
 }
 
-// say writes a line for whoever reads the trace: the step, how long ago the schedule
-// began, who, and what.
-func (w *World) say(p *proc, format string, args ...any) {
-	if !w.verbose {
+// say writes a line of the trace for readers: the step, the age of the schedule, the process, and
+// the event.
+func (k *kernel) say(p *proc, format string, args ...any) {
+	if !k.verbose {
 		return
 	}
 	name := ""
 	if p != nil {
 		name = p.name
 	}
-	w.Trace = append(w.Trace, fmt.Sprintf("%5d %13s  %-15s ", w.Steps, w.age(), name)+fmt.Sprintf(format, args...))
+	k.Trace = append(k.Trace, fmt.Sprintf("%5d %13s  %-15s ", k.Steps, k.age(), name)+fmt.Sprintf(format, args...))
 }
 
-func (w *World) age() time.Duration { return time.Since(w.began) }
+func (k *kernel) age() time.Duration { return time.Since(k.began) }
 
 // A text is put into words only where somebody reads along.
 type text func() string
 
-func (w *World) words(what string, t text) string {
-	if !w.verbose || t == nil {
+func (k *kernel) words(what string, t text) string {
+	if !k.verbose || t == nil {
 		return what
 	}
 	return what + " " + t()
 }
 
-// describe says what the schedule is like.
-func (w *World) describe() {
-	if !w.verbose {
+// describe writes the properties of the schedule.
+func (k *kernel) describe() {
+	if !k.verbose {
 		return
 	}
-	w.say(nil, "seed %d, embedded %t, the store's clock %s off", w.seed, w.embedded, w.storeSkew)
-	w.say(nil, "shape %+v", w.shape)
-	for f, rate := range w.rates {
+	k.say(nil, "seed %d, embedded %t, the store's clock %s off", k.seed, k.embedded, k.storeSkew)
+	k.say(nil, "shape %+v", k.shape)
+	for f, rate := range k.rates {
 		if rate > 0 {
-			w.say(nil, "may happen: %s (%g)", Fault(f), rate)
+			k.say(nil, "may happen: %s (%g)", Fault(f), rate)
 		}
 	}
 }
 
-// verdict says of every increment what was promised and how often it was counted.
+// verdict writes for every increment the promise and how often it was counted.
 func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, aside := w.folded, letterSums(w.fake.Letters())
+	totals, aside := w.oracles.totals.folded, letterSums(w.db.fake.Letters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
-	for _, s := range w.ledger {
+	for _, s := range w.oracles.ledger.sums {
 		times := s.times(totals[s.counter])
 		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
 		set := ""
@@ -116,7 +116,7 @@ func sumText(counter string, delta int64) string {
 
 func short(id wire.PartID) string { return id.String()[:8] }
 
-// partText is a part's short id and what it holds; a head and what follows it say so.
+// partText is a part's short id and its increments, and a note if it is a head.
 func partText(p *wire.Part) string {
 	var b strings.Builder
 	b.WriteString(short(p.ID) + "{")
@@ -133,7 +133,7 @@ func partText(p *wire.Part) string {
 	return b.String()
 }
 
-// payloadText is what a message holds.
+// payloadText describes the content of a message.
 func payloadText(payload []byte) string {
 	batch, err := decode(payload)
 	if err != nil && strings.HasPrefix(string(payload), "{") {
@@ -207,7 +207,7 @@ func keysText(keys []store.Key) string {
 	return strings.Join(names, " ")
 }
 
-// valuesText is what the keys hold: a number of shards, or increments.
+// valuesText describes the values of the keys: a number of shards, or increments.
 func valuesText(keys []store.Key, values []store.Value) string {
 	names := make([]string, len(values))
 	for i, v := range values {
@@ -233,7 +233,7 @@ func cachedText(totals []store.CachedTotal) string {
 	return strings.Join(names, ", ")
 }
 
-// answerText is an answer in words: the error, or what was found.
+// answerText describes an answer: the error, or the result.
 func answerText(err error, found text) string {
 	switch {
 	case errors.Is(err, errLost):

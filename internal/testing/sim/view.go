@@ -12,7 +12,7 @@ import (
 
 // View opens a view.
 func (s *simStore) View() store.View {
-	return &view{simStore: s, fake: s.w.fake.View().(*fakestore.View)}
+	return &view{simStore: s, fake: s.fake.View().(*fakestore.View)}
 }
 
 type view struct {
@@ -53,11 +53,11 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	return records, err
 }
 
-// begin notes when the first call began: what is learned from its answer is as sure as it
-// was quick.
+// begin notes when the first call began. The quicker the call, the more exact is the store's time in
+// its answer.
 func (v *view) begin() {
 	if !v.read {
-		v.began = v.w.wall()
+		v.began = v.wall()
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"testing/synctest"
 	"time"
@@ -9,80 +10,49 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func pick[T any](w *World, from []T) T { return from[w.rng.IntN(len(from))] }
-
-// publishers are those that take increments.
-func (w *World) publishers() []*proc {
-	var open []*proc
-	for _, p := range w.lives(publishing) {
-		if !p.pubClosed {
-			open = append(open, p)
-		}
-	}
-	return open
-}
-
 var counters = []string{"a", "b", "page:/x", "page:/y", below}
 
-// work starts one more thing that clients do.
-func (w *World) work() {
-	lives := w.publishers()
-	if len(lives) == 0 {
-		return
-	}
-	if w.shape.operator && w.rng.IntN(4) == 0 {
-		w.operate()
-		return
-	}
-	p := pick(w, lives)
-	switch n := w.rng.IntN(20); {
-	case n < 5:
-		w.add(p)
-	case n < 6:
-		w.flush(p)
-	case n < 9:
-		w.offer(p, "publish")
-	case n < 12:
-		w.offer(p, "ids")
-	case n < 15:
-		w.offer(p, "key")
-	case n < 16:
-		w.oddMessage()
-	case n < 17:
-		w.askPipeline()
-	default:
-		w.read()
-	}
+// Clients send increments to publishers.
+type clients struct {
+	*callers
+	procs    *processes
+	bus      *broker
+	ledger   *ledger
+	requests requestWatch
+	again    []*op // to be repeated
 }
+
+// A requestWatch sees what requests with keys are asked for.
+type requestWatch interface{ asked(o *op) }
 
 // wide is counters for one request, each once, more than a part holds; now and then one
 // is as any other.
-func (w *World) wide() func() string {
+func (cs *clients) wide() func() string {
 	n := 0
 	return func() string {
-		if n++; w.rng.IntN(20) == 0 {
-			return w.counter()
+		if n++; cs.rng.IntN(20) == 0 {
+			return cs.counter()
 		}
 		return fmt.Sprint("wide", n)
 	}
 }
 
-func (w *World) counter() string {
-	if w.rates[Poison] > 0 && w.rng.Float64() < w.rates[Poison] {
-		w.hit(Poison)
+func (cs *clients) counter() string {
+	if cs.rates[Poison] > 0 && cs.rng.Float64() < cs.rates[Poison] {
+		cs.hit(Poison)
 		return poison
 	}
-	return pick(w, counters[:2+w.shape.counters])
+	return pick(cs.rng, counters[:2+cs.shape.counters])
 }
 
 // add calls Add, now and then very often.
-func (w *World) add(p *proc) {
-	if w.crowd != nil && w.rng.IntN(3) == 0 {
-		w.addCrowd(p)
+func (cs *clients) add(p *proc) {
+	if cs.crowd != nil && cs.rng.IntN(3) == 0 {
+		cs.addCrowd(p)
 		return
 	}
-	for range 1 + w.rng.IntN(4) {
-		s := w.draw(w.counter())
+	for range 1 + cs.rng.IntN(4) {
+		s := cs.ledger.draw(cs.counter())
 		if s == nil {
 			return
 		}
@@ -90,84 +60,90 @@ func (w *World) add(p *proc) {
 			s.maybe()
 			p.sums = append(p.sums, s)
 		}
-		w.trace("add", p, s.counter, uint64(s.digit))
-		w.say(p, "Add %s#%d", s.counter, s.digit)
+		cs.trace("add", p, s.counter, uint64(s.digit))
+		cs.say(p, "Add %s#%d", s.counter, s.digit)
 		synctest.Wait() // or it would be chance which of them the sender takes together
 	}
 }
 
 // flush asks a publisher to send what Add took.
-func (w *World) flush(p *proc) {
-	o := w.newOp("flush")
-	o.sums, o.crowd = p.sums, w.crowd.take(p)
+func (cs *clients) flush(p *proc) {
+	o := cs.newOp("flush", cs.finishFlush)
+	o.sums, o.crowd = p.sums, cs.crowd.take(p)
 	p.sums = nil
-	w.ask(o, p, p.pub.Flush)
+	cs.ask(o, p, p.pub.Flush)
 }
 
-func (w *World) finishFlush(o *op) {
+func (cs *clients) finishFlush(o *op) {
 	if o.kind == "close" && o.p.role == node && !o.p.dead {
-		w.stop(o.p) // the roles of one process stop one after the other
+		cs.procs.stop(o.p) // the roles of one process stop one after the other
 	}
 	switch {
 	case o.p.dead:
 	case o.err != nil: // a later one may still say so
 		o.p.sums, o.p.cutShort = append(o.p.sums, o.sums...), o.kind == "close"
-		w.crowd.give(o.p, o.crowd)
+		cs.crowd.give(o.p, o.crowd)
 	default:
 		for _, s := range o.sums {
 			s.durable()
 		}
-		w.crowd.prove(o.crowd)
+		cs.crowd.prove(o.crowd)
 	}
 }
 
 // offer sends increments in one of the three ways.
-func (w *World) offer(p *proc, kind string) {
-	o := w.newOp(kind)
+func (cs *clients) offer(p *proc, kind string) {
+	o := cs.newOp(kind, cs.finishSend)
 	var at time.Time
-	if w.rng.IntN(2) == 0 {
-		at = w.pastEvent(w.wall())
+	if cs.rng.IntN(2) == 0 {
+		at = cs.pastEvent(cs.wall())
 	}
 	if kind == "key" {
 		o.key = fmt.Sprint("key", o.n)
 	}
-	n := 1 + w.rng.IntN(4)
-	counter := w.counter
-	if w.rng.IntN(10) == 0 {
+	n := 1 + cs.rng.IntN(4)
+	counter := cs.counter
+	if cs.rng.IntN(10) == 0 {
 		n = 30 // more than a part holds, where counters are as many
-		if kind == "key" || w.rng.IntN(4) == 0 {
-			n, counter = 60, w.wide() // a quarter of a request with a key have ids
+		if kind == "key" || cs.rng.IntN(4) == 0 {
+			n, counter = 60, cs.wide() // a quarter of a request with a key have ids
 		}
 	}
 	for i := range n {
-		s := w.draw(counter())
+		s := cs.ledger.draw(counter())
 		if s == nil {
 			break
 		}
-		o.sums = append(o.sums, s)
-		inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
-		if !at.IsZero() {
-			inc.Time = w.pastEvent(at)
-		}
-		switch {
-		case kind == "key" && w.rng.IntN(4) == 0:
-			inc.ID = fmt.Sprint("in key", o.n, ":", i)
-		case kind == "ids":
-			inc.ID = fmt.Sprint("id", o.n) // the same on every counter
-			if o.has(s.counter) {
-				inc.ID += fmt.Sprint(":", s.digit)
-			}
-		}
-		o.incs = append(o.incs, inc)
+		cs.addTo(o, i, s, at)
 	}
 	if len(o.incs) == 0 {
 		return
 	}
-	w.send(o, p)
+	cs.send(o, p)
 	// A request of several parts has one marker, and more to be taken for by mistake.
-	if w.strikes(IDReused) || len(o.incs) > 30 && w.rng.IntN(2) == 0 {
-		w.reuse(o)
+	if cs.strikes(IDReused) || len(o.incs) > 30 && cs.rng.IntN(2) == 0 {
+		cs.reuse(o)
 	}
+}
+
+// addTo adds increment s to what o asks for, as the one with number i: of a time before at, if that
+// is not zero, and maybe with an id.
+func (cs *clients) addTo(o *op, i int, s *sum, at time.Time) {
+	o.sums = append(o.sums, s)
+	inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
+	if !at.IsZero() {
+		inc.Time = cs.pastEvent(at)
+	}
+	switch {
+	case o.kind == "key" && cs.rng.IntN(4) == 0:
+		inc.ID = fmt.Sprint("in key", o.n, ":", i)
+	case o.kind == "ids":
+		inc.ID = fmt.Sprint("id", o.n) // the same on every counter
+		if o.has(s.counter) {
+			inc.ID += fmt.Sprint(":", s.digit)
+		}
+	}
+	o.incs = append(o.incs, inc)
 }
 
 func (o *op) has(counter string) bool {
@@ -180,67 +156,67 @@ func (o *op) has(counter string) bool {
 }
 
 // reuse sends another increment under the id or key of o, through any publisher.
-func (w *World) reuse(o *op) {
+func (cs *clients) reuse(o *op) {
 	if o.kind == "publish" {
 		return
 	}
-	s := w.draw(o.incs[0].Counter)
+	s := cs.ledger.draw(o.incs[0].Counter)
 	if s == nil {
 		return
 	}
 	s.group = new(int)
 	o.sums[0].group = s.group
-	other := w.newOp(o.kind)
+	other := cs.newOp(o.kind, cs.finishSend)
 	other.key, other.sums = o.key, []*sum{s}
-	w.rival(o, s)
+	cs.ledger.rival(o, s)
 	other.incs = []countmill.Increment{{Counter: s.counter, Delta: s.delta(), ID: o.incs[0].ID, Time: o.incs[0].Time}}
-	w.send(other, pick(w, w.publishers()))
+	cs.send(other, pick(cs.rng, cs.procs.publishers()))
 }
 
 // oddMessage puts a message on the topic that no publisher made.
-func (w *World) oddMessage() {
+func (cs *clients) oddMessage() {
 	switch {
-	case w.embedded:
-	case w.strikes(Garbage):
-		payload := fmt.Sprint("\xffgarbage ", w.ops)
-		w.ops++
-		w.garbage = append(w.garbage, payload)
-		w.bus.put("", []byte(payload), true)
-	case w.strikes(NewerVersion):
-		s := w.draw(w.counter())
+	case cs.embedded:
+	case cs.strikes(Garbage):
+		payload := fmt.Sprint("\xffgarbage ", cs.n)
+		cs.n++
+		cs.ledger.garbage = append(cs.ledger.garbage, payload)
+		cs.bus.put("", []byte(payload), true)
+	case cs.strikes(NewerVersion):
+		s := cs.ledger.draw(cs.counter())
 		if s == nil {
 			return
 		}
 		s.durable()
-		w.bus.put("", encode(secondVersion, wire.Append(nil, &wire.Batch{Time: w.wall(), Parts: []wire.Part{wire.CutIdentified(
+		cs.bus.put("", encode(secondVersion, wire.Append(nil, &wire.Batch{Time: cs.wall(), Parts: []wire.Part{wire.CutIdentified(
 			countmill.Increment{Counter: s.counter, Delta: s.delta(), ID: fmt.Sprint("newer ", s.counter, " ", s.digit)})}})), true)
-	case w.rates[Foreign] > 0 && w.rng.IntN(3) == 0:
-		w.smallMessages()
-	case w.rates[Foreign] > 0 && w.rng.IntN(3) == 0:
-		w.smallMessages()
-	case w.rates[Foreign] > 0:
-		s := w.draw(w.counter())
+	case cs.rates[Foreign] > 0 && cs.rng.IntN(3) == 0:
+		cs.smallMessages()
+	case cs.rates[Foreign] > 0 && cs.rng.IntN(3) == 0:
+		cs.smallMessages()
+	case cs.rates[Foreign] > 0:
+		s := cs.ledger.draw(cs.counter())
 		if s == nil {
 			return
 		}
-		w.hit(Foreign)
+		cs.hit(Foreign)
 		s.durable()
 		more := ""
-		if at := w.pastEvent(time.Time{}); !at.IsZero() {
+		if at := cs.pastEvent(time.Time{}); !at.IsZero() {
 			more = fmt.Sprintf(`,"id":"foreign %s %d","time":%q`, s.counter, s.digit, at.UTC().Format(time.RFC3339Nano))
 		}
-		w.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d%s}`, s.counter, s.delta(), more), true)
+		cs.bus.put("", fmt.Appendf(nil, `{"counter":%q,"delta":%d%s}`, s.counter, s.delta(), more), true)
 	}
 }
 
 // smallMessages puts a request with a key on the topic as a program with smaller messages would: in
 // several, of a few parts each. Often the whole request comes as well, in one.
-func (w *World) smallMessages() {
-	w.ops++
-	o := &op{key: fmt.Sprint("small", w.ops)}
-	counter := w.wide()
+func (cs *clients) smallMessages() {
+	cs.n++
+	o := &op{key: fmt.Sprint("small", cs.n)}
+	counter := cs.wide()
 	for range 60 {
-		s := w.draw(counter())
+		s := cs.ledger.draw(counter())
 		if s == nil {
 			continue
 		}
@@ -251,14 +227,44 @@ func (w *World) smallMessages() {
 	if err != nil {
 		return
 	}
-	w.hit(Foreign)
-	w.noteRequest(o)
-	messages := wire.Pack(w.wall(), wire.SealID{}, parts, 500)
-	if w.rng.IntN(2) == 0 {
-		messages = append(messages, wire.Pack(w.wall(), wire.SealID{}, parts, wire.MaxBatch)...)
+	cs.hit(Foreign)
+	cs.requests.asked(o)
+	messages := wire.Pack(cs.wall(), wire.SealID{}, parts, 500)
+	if cs.rng.IntN(2) == 0 {
+		messages = append(messages, wire.Pack(cs.wall(), wire.SealID{}, parts, wire.MaxBatch)...)
 	}
-	w.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	cs.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for _, payload := range messages {
-		w.bus.put("", payload, true)
+		cs.bus.put("", payload, true)
 	}
+}
+
+// closePublisher closes a publisher.
+func (cs *clients) closePublisher(p *proc) {
+	p.pubClosed = true
+	o := cs.newOp("close", cs.finishFlush)
+	o.sums, o.crowd = p.sums, cs.crowd.take(p)
+	p.sums = nil
+	o.limit = time.Minute + time.Duration(o.n)*17
+	cs.ask(o, p, func(ctx context.Context) error { return p.pub.Close(ctx) })
+}
+
+// addCrowd calls Add for a crowd.
+func (cs *clients) addCrowd(p *proc) {
+	c, n := cs.crowd, 0
+	for i := range c.adds {
+		if p.pub.Add(c.counter, c.delta) != nil {
+			break
+		}
+		n++
+		// From the third on they change a word and nothing else: nobody wakes up.
+		if c.each || i < 2 {
+			synctest.Wait()
+		}
+	}
+	c.sent += n
+	c.unproven[p] += n
+	cs.hit(map[string]Fault{flood: Flood, swarm: Swarm}[c.counter])
+	cs.trace("crowd", p, c.counter, uint64(n))
+	cs.say(p, "Add %d times %s%+d", n, c.counter, c.delta)
 }

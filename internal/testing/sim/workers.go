@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"github.com/countmill/countmill/reader"
@@ -26,7 +24,7 @@ type lesson struct {
 	moved time.Duration
 }
 
-// sets notes that the machine's clock or the store's is set by so much. World.mu is held.
+// sets notes that the machine's clock or the store's is set by so much. kernel.mu is held.
 func (a *accuracy) sets(by time.Duration) {
 	a.off += by.Abs()
 	a.moved += by.Abs()
@@ -34,17 +32,17 @@ func (a *accuracy) sets(by time.Duration) {
 
 // begins is when a call begins.
 func (s *simStore) begins() lesson {
-	wall := s.w.wall()
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
+	wall := s.wall()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return lesson{time.Now(), wall, s.clock.moved}
 }
 
 // learns takes the answer of a call in.
 func (s *simStore) learns(l lesson, told time.Time) {
-	took, ahead := s.w.wall().Sub(l.wall), told.Sub(s.w.storeNow())
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
+	took, ahead := s.wall().Sub(l.wall), told.Sub(s.storeNow())
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	a := s.clock
 	moved := a.moved - l.moved
 	took += moved
@@ -65,38 +63,20 @@ const exact = time.Millisecond
 
 // checkExpiry: an aggregator's record is good for three rounds by the store's time, and the last one for none.
 func (p *proc) checkExpiry(worker *store.Worker) {
-	now := p.w.storeNow()
-	p.w.mu.Lock()
+	now := p.k.storeNow()
+	p.k.mu.Lock()
 	a, dead := p.aggClock, p.dead
-	p.w.mu.Unlock()
+	p.k.mu.Unlock()
 	lasts := worker.Expires.Sub(now)
 	ends := p.leaving || p.unsure
-	if full := 3 * p.w.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
-		p.w.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
+	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
+		p.k.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
 	}
-}
-
-// askPipeline asks a reader how far behind the aggregators are.
-func (w *World) askPipeline() {
-	lives := w.lives(reading)
-	if len(lives) == 0 {
-		return
-	}
-	p := pick(w, lives)
-	o := w.newOp("pipeline")
-	w.ask(o, p, func(ctx context.Context) error {
-		o.pipeline = p.rdr.Pipeline(ctx)
-		o.from = w.storeNow()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		o.records, o.accuracy = slices.Clone(p.records), p.rdrClock
-		return nil
-	})
 }
 
 // checkPipeline: a reader goes by the records that have not expired by the store's time, whatever its own
 // clock shows. The records are the ones that it read last.
-func (w *World) checkPipeline(o *op) {
+func (to *totalOracle) checkPipeline(o *op) {
 	if o.p.dead || !o.accuracy.known {
 		return
 	}
@@ -111,9 +91,9 @@ func (w *World) checkPipeline(o *op) {
 		}
 	}
 	if got := o.pipeline; got.Workers < least.Workers || got.Workers > most.Workers {
-		w.violate("%s says that %d aggregators are alive, and by their records and the store's time %d to %d are", o.p.name, got.Workers, least.Workers, most.Workers)
+		to.violate("%s says that %d aggregators are alive, and by their records and the store's time %d to %d are", o.p.name, got.Workers, least.Workers, most.Workers)
 	} else if got.Lag < least.Lag || got.Lag > most.Lag {
-		w.violate("%s says that the lag is %s, and by their records and the store's time it is %s to %s", o.p.name, got.Lag, least.Lag, most.Lag)
+		to.violate("%s says that the lag is %s, and by their records and the store's time it is %s to %s", o.p.name, got.Lag, least.Lag, most.Lag)
 	}
 }
 

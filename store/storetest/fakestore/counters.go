@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -23,7 +22,7 @@ func (r record) reset() store.ResetState {
 	return store.ResetState{Baseline: r.Baseline, ResetAt: r.ResetAt, DeletedAt: r.DeletedAt}
 }
 
-var _ admin.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)
 
 // GrowCounter raises one record.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {

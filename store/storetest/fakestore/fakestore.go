@@ -38,6 +38,8 @@ type Options struct {
 	// RaisesInFold is what Limits returns. Without it a fold with raises is a mistake, and
 	// with it nobody gains from more shards, as in Pebble. Default off, as in Datastore.
 	GrowsInFold bool
+	// CertainOutcome is what Limits returns.
+	CertainOutcome bool
 
 	// Window is that of the settings at first. Default countmill.DefaultDedupWindow.
 	Window time.Duration
@@ -167,7 +169,7 @@ func (s *Store) CacheIdentity() (prefix string, key [32]byte) {
 func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
-		GrowsInFold: s.opts.GrowsInFold, ShardRate: 1,
+		GrowsInFold: s.opts.GrowsInFold, CertainOutcome: s.opts.CertainOutcome, ShardRate: 1,
 	}
 	if s.opts.GrowsInFold {
 		limits.ShardRate = 0

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-const reliability = "docs/reliability.md"
+const simulation = "docs/evidence/simulation.md"
 
-// What docs/reliability.md counts up is what there is: planted mistakes and fuzz targets.
-func TestReliabilityCountsUp(t *testing.T) {
+// docs/evidence/simulation.md has the right numbers of planted bugs and fuzz targets.
+func TestSimulationCountsUp(t *testing.T) {
 	t.Parallel()
-	text := read(t, reliability)
+	text := read(t, simulation)
 	for _, tc := range []struct{ bugs, says, table string }{
 		{"internal/testing/sim/testdata/bugs", `All (\d+) were: `, "| planted bug | mean | most | found by |"},
 		{"backend/pebble/testdata/bugs", `plants (\d+) mistakes in the store`, ""},
@@ -25,7 +25,7 @@ func TestReliabilityCountsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m := regexp.MustCompile(tc.says).FindStringSubmatch(text); m == nil || m[1] != strconv.Itoa(len(files)) {
-			t.Errorf("%s says %q, %s has %d", reliability, m, tc.bugs, len(files))
+			t.Errorf("%s says %q, %s has %d", simulation, m, tc.bugs, len(files))
 		}
 		if tc.table != "" {
 			checkRows(t, text, tc.table, files)
@@ -35,7 +35,7 @@ func TestReliabilityCountsUp(t *testing.T) {
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if ok && s.isTest() && strings.HasPrefix(f.Name.Name, "Fuzz") && !strings.Contains(text, f.Name.Name+" |") {
-				t.Errorf("%s does not say what %s holds (%s)", reliability, f.Name.Name, s.name)
+				t.Errorf("%s does not say what %s holds (%s)", simulation, f.Name.Name, s.name)
 			}
 		}
 	}

@@ -1,0 +1,122 @@
+// Package backend says how countmill opens a store, a bus or a cache by its URL. The packages
+// below it are one technology each; they know nothing of each other and nothing of the roles.
+//
+// A backend of another module joins the same way: it returns a [Store] or a [Bus] for
+// command.WithStore and command.WithBus, and its own suite calls the tests of store/storetest.
+package backend
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/store"
+)
+
+// A Store opens stores of one scheme.
+type Store struct {
+	// Scheme is the word before the colon of the URL, Usage the form of the whole URL.
+	Scheme, Usage string
+	// Params are the parameters that the URL may have.
+	Params []string
+	// OneProcess means that two processes cannot have the store open at once. Only
+	// `countmill up` then takes it.
+	OneProcess bool
+	// Check refuses a URL that Open would refuse, without opening anything. nil refuses none.
+	Check func(u URL) error
+	// Open opens the store. It must end with ctx.
+	Open func(ctx context.Context, u URL, c StoreConfig) (store.Store, error)
+}
+
+// A StoreConfig is what the process asks of a store.
+type StoreConfig struct {
+	// Window is the deduplication window of a new database, and 0 for the default of 8 days.
+	Window time.Duration
+	// ReadOnly is true for a process without an aggregator: the store writes nothing at its
+	// opening.
+	ReadOnly bool
+	// Create allows the store to create its meta record. Otherwise a store that several
+	// processes share refuses to open an empty database.
+	Create bool
+	// BackupRoot is the directory below which the store may write backups; empty for none.
+	BackupRoot string
+	Logger     *slog.Logger
+}
+
+// A Disk is a store on a disk of this machine.
+type Disk interface {
+	store.Store
+	// Dir is the directory of the store.
+	Dir() string
+	// DiskUsage is the number of bytes that the store uses.
+	DiskUsage() uint64
+	// FileSystem returns the free bytes and the size of the file system of Dir.
+	FileSystem() (free, size uint64, err error)
+	// Backup copies the store to a directory below StoreConfig.BackupRoot, and returns its
+	// path.
+	Backup(ctx context.Context, to string) (dir string, err error)
+}
+
+// A Sweeper is a store that removes its markers when it is told to. Other stores remove markers
+// by themselves at Marker.ExpireAt. Sweep is called every store.SweepEvery.
+type Sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
+// A Bus opens buses of one scheme.
+type Bus struct {
+	// Scheme, Usage and Params are those of Store.
+	Scheme, Usage string
+	Params        []string
+	// OneProcess means that the bus reaches nobody outside the process. Only `countmill up` then
+	// takes it. Publish must return only after the message was acknowledged, and must fail when
+	// the bus is closed.
+	OneProcess bool
+	// Check refuses a URL that Open would refuse. nil refuses none.
+	Check func(u URL, c BusConfig) error
+	// Open connects to the bus. It must end with ctx.
+	Open func(ctx context.Context, u URL, c BusConfig) (OpenBus, error)
+}
+
+// A BusConfig is what the process asks of a bus.
+type BusConfig struct {
+	// Publish and Receive say which directions the process uses.
+	Publish, Receive bool
+	// Create allows the bus to create a missing topic or subscription.
+	Create bool
+	// Messages and Bytes bound the messages that are delivered and not acknowledged.
+	Messages, Bytes int
+	Logger          *slog.Logger
+}
+
+// A Channel is a bus in Watermill's two interfaces.
+type Channel interface {
+	message.Publisher
+	message.Subscriber
+}
+
+// An OpenBus is a connected bus.
+type OpenBus struct {
+	Channel
+	// Topic is the topic of batches; empty for the default of the roles.
+	Topic string
+	// Ready returns the reason why no messages arrive. nil if the bus has no such reason.
+	Ready func() error
+	// GivenUp has the messages that the bus has given up delivering, under GivenUpTopic. nil if
+	// nobody keeps them.
+	GivenUp      Channel
+	GivenUpTopic string
+}
+
+// A Cache opens caches of one scheme.
+type Cache struct {
+	Scheme, Usage string
+	Params        []string
+	// Check refuses a URL that Open would refuse. nil refuses none.
+	Check func(u URL) error
+	// Open opens the cache of a store. Close releases it; it is nil if there is nothing to
+	// release.
+	Open func(u URL, s store.Store, log *slog.Logger) (c store.Cache, closeIt func() error, err error)
+}

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+var errShort = errors.New("the answer has another number of totals than was asked for")
+
+// Removed is the effect of a reset or a delete.
+type Removed struct {
+	Counter string `json:"counter"`
+	// Removed was subtracted from the total.
+	Removed int64 `json:"removed"`
+	// AsOf is the moment: every commit until then was subtracted, by this reset or an earlier
+	// one.
+	AsOf time.Time `json:"as_of"`
+}
+
+// Grow gives the counter that many shards, 1 to 999. It never takes shards away. It may be
+// repeated.
+func (c *Client) Grow(ctx context.Context, counter string, shards int) error {
+	body, err := encode(map[string]int{"shards": shards})
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, request{method: http.MethodPatch, path: "/v1/counters/" + segment(counter), body: body, safe: true}, nil)
+}
+
+// Reset sets the counter's total back to 0. With an id, 1 to 128 bytes, a repeat is the same reset
+// and gets the same answer. Without one it is not repeated after an unknown outcome.
+func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err error) {
+	body, err := encode(struct {
+		Counter string `json:"counter"`
+		ID      string `json:"id,omitempty"`
+	}{counter, id})
+	if err != nil {
+		return r, err
+	}
+	return r, c.call(ctx, request{method: http.MethodPost, path: "/v1/reset", body: body, safe: id != ""}, &r)
+}
+
+// Delete sets the counter's total back to 0 and hides the counter until it is incremented again. It
+// is not repeated after an unknown outcome, because Removed would then be that of the repeat.
+func (c *Client) Delete(ctx context.Context, counter string) (r Removed, err error) {
+	return r, c.call(ctx, request{method: http.MethodDelete, path: "/v1/counters/" + segment(counter)}, &r)
+}
+
+// Ready returns nil if the server is able to work, and its reason if it is not.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.try(ctx, request{method: http.MethodGet, path: "/readyz", read: true}, nil)
+}

@@ -1,0 +1,294 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+const (
+	// maxAnswer is the most bytes of an answer that are read: 1,000 totals are below 1 MiB.
+	maxAnswer = 16 << 20
+
+	// firstPause is the wait before the first repeat. Each further wait is twice as long, up to
+	// maxPause, half of it at random.
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// A Client talks to one countmill, or to several behind one address.
+type Client struct {
+	base    string // without a slash at the end
+	token   func(context.Context) (string, error)
+	http    *http.Client
+	timeout time.Duration
+	// insecure allows a token over plain HTTP to another machine.
+	insecure bool
+}
+
+// An Option changes a Client.
+type Option func(*Client)
+
+// WithToken sends a bearer token with each call. Over plain HTTP a token goes to this machine
+// only, unless WithInsecure allows more.
+func WithToken(token string) Option {
+	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
+}
+
+// WithTokenSource asks for the token before each call, for tokens that change.
+func WithTokenSource(source func(context.Context) (string, error)) Option {
+	return func(c *Client) { c.token = source }
+}
+
+// WithInsecure lets tokens go over plain HTTP to other machines, where others can read them.
+func WithInsecure() Option { return func(c *Client) { c.insecure = true } }
+
+// WithHTTPClient uses that client. It must not follow redirects: countmill never redirects, and a
+// redirected POST becomes a GET.
+func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// WithTimeout bounds one call, repeats included, if its context has no deadline. Default 30s.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// New returns a client of the server at base: http://HOST:PORT, https://HOST:PORT, or the same with
+// a path below which the server is mounted.
+func New(base string, options ...Option) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("client: the address must be http://HOST:PORT or https://HOST:PORT, got %q", base)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	transport.TLSHandshakeTimeout = 5 * time.Second
+	transport.MaxIdleConnsPerHost = 32
+	c := &Client{
+		base: strings.TrimRight(u.String(), "/"), timeout: 30 * time.Second,
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	for _, o := range options {
+		o(c)
+	}
+	if c.timeout <= 0 {
+		return nil, fmt.Errorf("client: the timeout must be above 0, got %s", c.timeout)
+	}
+	if c.token != nil && !c.insecure && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
+		return nil, fmt.Errorf("client: a token is not sent to %s over plain http, where others can read it: use https, or WithInsecure", u.Host)
+	}
+	return c, nil
+}
+
+// A request is one call of the API.
+type request struct {
+	method, path string
+	query        url.Values
+	body         []byte // JSON, or nil
+	contentType  string // default application/json
+	key          string // Idempotency-Key
+	// safe means that a repeat is harmless whatever became of the try before.
+	safe bool
+	// read means that the call changes nothing.
+	read bool
+}
+
+// call sends r until it is answered, and decodes the answer into v, which may be nil.
+func (c *Client) call(ctx context.Context, r request, v any) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	unknown := false
+	for try := 0; ; try++ {
+		err := c.try(ctx, r, v)
+		if err == nil {
+			return nil
+		}
+		again, open := judge(err)
+		if !again || open && !r.safe || !pause(ctx, try, err) {
+			return conclude(r, err, unknown)
+		}
+		unknown = unknown || open
+	}
+}
+
+// conclude returns the error that the caller gets. unknown is true if an earlier try may have been
+// applied.
+func conclude(r request, err error, unknown bool) error {
+	switch {
+	case r.read && errors.Is(err, countmill.ErrOutcomeUnknown):
+		return &outcome{countmill.ErrUnavailable, "no total", err}
+	case unknown && !r.read && !errors.Is(err, countmill.ErrOutcomeUnknown) && !answeredForGood(err):
+		return &outcome{countmill.ErrOutcomeUnknown, "an earlier try was maybe counted; then", err}
+	}
+	return err
+}
+
+// judge says of an error whether a repeat may help, and whether the outcome is open.
+func judge(err error) (again, open bool) {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.repeatable(), e.Status >= 500 && e.Status != http.StatusServiceUnavailable && e.Status != http.StatusInsufficientStorage
+	}
+	if _, ok := errors.AsType[*unreached](err); ok {
+		return true, false
+	}
+	_, ok := errors.AsType[*broken](err)
+	return ok, ok
+}
+
+// answeredForGood reports whether the answer says what became of all tries: these ids or this key
+// were counted with other increments, so no earlier try of these was counted.
+func answeredForGood(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.Type == "id-reused" || e.Type == "ids-reused")
+}
+
+// pause waits before the next try, and reports whether there is time for one.
+func pause(ctx context.Context, try int, err error) bool {
+	wait := min(firstPause<<min(try, 10), maxPause)
+	wait = wait/2 + rand.N(wait/2)
+	if e, ok := errors.AsType[*Error](err); ok {
+		wait = max(wait, e.RetryAfter)
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try sends r once.
+func (c *Client) try(ctx context.Context, r request, v any) error {
+	res, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err == nil && len(body) > maxAnswer {
+		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
+	if err != nil {
+		return &broken{err}
+	}
+	if v == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return &broken{fmt.Errorf("%s %s: %w", r.method, r.path, err)}
+	}
+	return nil
+}
+
+// send returns a 2xx answer. Its body is the caller's to close.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, &unreached{err}
+	}
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+		if r.contentType != "" {
+			req.Header.Set("Content-Type", r.contentType)
+		}
+	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
+	}
+	if err := c.authorize(ctx, req); err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, reached(err)
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	return nil, problem(res)
+}
+
+func (c *Client) authorize(ctx context.Context, req *http.Request) error {
+	if c.token == nil {
+		return nil
+	}
+	token, err := c.token(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: the token source: %w", ErrDenied, err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return nil
+}
+
+// reached says whether a request that failed may have reached a server: not if no connection was
+// made.
+func reached(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &unreached{err}
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return &unreached{err}
+	}
+	return &broken{err}
+}
+
+// problem reads the error of an answer.
+func problem(res *http.Response) *Error {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	var p struct {
+		Error
+		URN string `json:"type"`
+	}
+	_ = json.Unmarshal(text, &p) // another program's error need not be JSON
+	e := p.Error
+	e.Status = res.StatusCode
+	e.Type, _ = strings.CutPrefix(p.URN, "urn:countmill:problem:")
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	return &e
+}
+
+// encode is v as JSON without the escapes that HTML needs.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// segment is a name as one segment of a path. "." and ".." are names like others.
+func segment(name string) string {
+	if name == "." || name == ".." {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
+}

@@ -1,0 +1,368 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
+)
+
+// serve runs a real countmill until the test ends.
+func serve(t *testing.T) *client.Client {
+	t.Helper()
+	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return open(t, "http://"+a.Addr())
+}
+
+func open(t *testing.T, base string, options ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.New(base, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func total(t *testing.T, c *client.Client, counter string) int64 {
+	t.Helper()
+	got, err := c.Total(t.Context(), counter, client.WithMaxStaleness(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Total
+}
+
+func TestCountsAndReads(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	for range 2 {
+		if err := c.Increment(ctx, countmill.Increment{Counter: "a/b <&>", Delta: 3, ID: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Increment(ctx, countmill.Increment{Counter: "plain", Delta: countmill.MaxDelta}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := total(t, c, "a/b <&>"); got != 3 {
+		t.Errorf("a repeated id: got %d, want 3", got)
+	}
+	got, err := c.Totals(ctx, []string{"plain", "nobody's"})
+	if err != nil || got[0].Total != 2*countmill.MaxDelta || !got[0].Exists || got[1].Exists || got[0].AsOf.IsZero() {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	err = c.Increment(ctx, countmill.Increment{Counter: "a/b <&>", Delta: 4, ID: "x"})
+	if !errors.Is(err, countmill.ErrIDsReused) {
+		t.Errorf("another delta under the id: got %v, want ErrIDsReused", err)
+	}
+	var left *countmill.ConflictsError
+	if !errors.As(err, &left) || len(left.Conflicts) != 1 || left.Conflicts[0].ID != "x" {
+		t.Errorf("got %v, want a ConflictsError about x", err)
+	}
+	err = c.Increment(ctx, countmill.Increment{Counter: "", Delta: 1})
+	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, countmill.ErrInvalid) || !ok || e.Field != "counter" || e.Type != "invalid" {
+		t.Errorf("no name: got %#v, want ErrInvalid about the field counter", err)
+	}
+}
+
+func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	if err := c.Increment(ctx, countmill.Increment{Counter: "c7", Delta: 9, ID: "taken"}); err != nil {
+		t.Fatal(err)
+	}
+	incs := make([]countmill.Increment, 25_000)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i%10), Delta: 1}
+	}
+	if err := c.IncrementMany(ctx, incs); err != nil {
+		t.Fatal(err)
+	}
+	if got := total(t, c, "c3"); got != 2500 {
+		t.Errorf("got %d, want 2500", got)
+	}
+	incs[3].Delta = 0
+	err := c.IncrementMany(ctx, incs)
+	var many *client.ManyError
+	if !errors.As(err, &many) || many.Counted != 0 || many.Size != 10_000 || !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("a delta of 0: got %v", err)
+	}
+	incs[3].Delta = 1
+	incs[20_003].Delta = 0
+	if err = c.IncrementMany(ctx, incs); !errors.As(err, &many) || many.Counted != 20_000 || many.Size != 5000 || many.Key == "" {
+		t.Errorf("a delta of 0 in the third request: got %v", err)
+	}
+}
+
+func TestListGoesOverPages(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	incs := make([]countmill.Increment, 2300)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprintf("list:%04d", i), Delta: int64(i + 1)}
+	}
+	if err := c.IncrementMany(ctx, append(incs, countmill.Increment{Counter: "other", Delta: 1})); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for got, err := range c.List(ctx, "list:") {
+		if err != nil || got.Counter != incs[n].Counter || got.Total != incs[n].Delta {
+			t.Fatalf("entry %d: got %+v, %v", n, got, err)
+		}
+		n++
+	}
+	if n != len(incs) {
+		t.Errorf("listed %d, want %d", n, len(incs))
+	}
+}
+
+func TestWatchSeesChangesAndEnds(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := int64(-1)
+	for u, err := range c.Watch(ctx, []string{"w"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = u.Totals[0].Total
+		if seen == 3 {
+			break
+		}
+		if err := c.Increment(ctx, countmill.Increment{Counter: "w", Delta: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen != 3 {
+		t.Errorf("got %d, want 3", seen)
+	}
+}
+
+func TestAdminCalls(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	if err := c.Ready(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Increment(ctx, countmill.Increment{Counter: "..", Delta: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Grow(ctx, "..", 7); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if r, err := c.Reset(ctx, "..", "once"); err != nil || r.Removed != 5 || r.AsOf.IsZero() {
+			t.Errorf("got %+v, %v, want 5 removed", r, err)
+		}
+	}
+	if r, err := c.Delete(ctx, ".."); err != nil || r.Removed != 0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := c.Grow(ctx, "..", 7000); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("7000 shards: got %v, want ErrInvalid", err)
+	}
+}
+
+// A script answers one request after the other.
+type script struct {
+	t      *testing.T
+	mu     sync.Mutex
+	steps  []func(http.ResponseWriter)
+	keys   []string
+	bodies []string
+}
+
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	s.keys, s.bodies = append(s.keys, r.Header.Get("Idempotency-Key")), append(s.bodies, string(body))
+	if len(s.steps) == 0 {
+		s.t.Errorf("one request more than expected: %s %s", r.Method, r.URL)
+		return
+	}
+	step := s.steps[0]
+	s.steps = s.steps[1:]
+	step(w)
+}
+
+func answer(status int, kind string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind})
+	}
+}
+
+func cut(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_ = conn.Close()
+	}
+}
+
+func scripted(t *testing.T, steps ...func(http.ResponseWriter)) (*client.Client, *script) {
+	t.Helper()
+	s := &script{t: t, steps: steps}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return open(t, server.URL, client.WithTimeout(20*time.Second), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})), s
+}
+
+// Each repeat of an increment has the key and the body of the first try.
+func TestRepeatsAreTheSameRequest(t *testing.T) {
+	t.Parallel()
+	c, s := scripted(t, answer(503, "unavailable"), answer(429, "overloaded"), answer(202, ""), answer(507, "insufficient-storage"), answer(202, ""))
+	for range 2 {
+		if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.keys[0] == "" || s.keys[0] != s.keys[2] || s.bodies[0] != s.bodies[2] || s.keys[2] == s.keys[3] || s.keys[3] != s.keys[4] {
+		t.Errorf("keys %q, bodies %q: repeats must be the same, and calls different", s.keys, s.bodies)
+	}
+	if len(s.steps) > 0 {
+		t.Errorf("%d answers were not asked for", len(s.steps))
+	}
+}
+
+// The error says whether the increment may have been counted, by all of its tries.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	steps := func(s ...func(http.ResponseWriter)) []func(http.ResponseWriter) { return s }
+	for name, c := range map[string]struct {
+		steps []func(http.ResponseWriter)
+		want  error
+	}{
+		"refused":                       {steps(answer(400, "invalid")), countmill.ErrInvalid},
+		"the key came with another":     {steps(answer(422, "id-reused")), countmill.ErrConflict},
+		"no token":                      {steps(answer(401, "unauthorized")), client.ErrDenied},
+		"unknown, then refused":         {steps(answer(504, "outcome-unknown"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
+		"cut, then refused":             {steps(cut, answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
+		"cut, then counted":             {steps(cut, answer(202, "")), nil},
+		"cut, then known to be another": {steps(cut, answer(422, "id-reused")), countmill.ErrConflict},
+		"an internal error":             {steps(answer(500, "internal")), countmill.ErrOutcomeUnknown},
+		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl, s := scripted(t, c.steps...)
+			err := cl.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+			if !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if c.want == countmill.ErrOutcomeUnknown && (errors.Is(err, client.ErrDenied) || errors.Is(err, countmill.ErrInvalid)) {
+				t.Errorf("got %v, which also claims that nothing was counted", err)
+			}
+			if len(s.steps) > 0 {
+				t.Errorf("%d answers were not asked for", len(s.steps))
+			}
+		})
+	}
+}
+
+// Calls without an id are not repeated after an unknown outcome, and reads change nothing.
+func TestWhatIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	c, _ := scripted(t, cut)
+	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("a delete that was cut: got %v, want ErrOutcomeUnknown", err)
+	}
+	c, _ = scripted(t, answer(504, "outcome-unknown"))
+	if _, err := c.Reset(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("a reset without an id: got %v, want ErrOutcomeUnknown", err)
+	}
+	c, _ = scripted(t, answer(500, "internal"))
+	if _, err := c.Total(t.Context(), "a"); !errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("a read: got %v, want ErrUnavailable", err)
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	c := open(t, "http://127.0.0.1:1", client.WithTimeout(300*time.Millisecond))
+	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); !errors.Is(err, countmill.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable: nothing was sent", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := serve(t).Increment(ctx, countmill.Increment{Counter: "a", Delta: 1}); !errors.Is(err, countmill.ErrUnavailable) {
+		t.Errorf("a context that has ended: got %v, want ErrUnavailable", err)
+	}
+}
+
+func TestAddressesAndTokens(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"} {
+		if _, err := client.New(base); err == nil {
+			t.Errorf("%q was taken", base)
+		}
+	}
+	if _, err := client.New("http://example.com", client.WithToken("t")); err == nil || !strings.Contains(err.Error(), "plain http") {
+		t.Errorf("a token over plain http: got %v", err)
+	}
+	open(t, "http://example.com", client.WithToken("t"), client.WithInsecure())
+	tokens := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens <- r.Header.Get("Authorization") + " " + r.URL.Path
+	}))
+	defer server.Close()
+	c := open(t, server.URL+"/below/", client.WithTokenSource(func(context.Context) (string, error) { return "secret", nil }))
+	if err := c.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := <-tokens; got != "Bearer secret /below/readyz" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A watch goes on after a server that breaks off, and says so.
+func TestWatchConnectsAgain(t *testing.T) {
+	t.Parallel()
+	stream := func(n int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, ": hello\n\nevent: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d}],\"lag\":null}\n\n", n)
+		}
+	}
+	c, _ := scripted(t, stream(1), cut, stream(2), answer(403, "forbidden"))
+	var seen []int64
+	errs := 0
+	for u, err := range c.Watch(t.Context(), []string{"a"}) {
+		if err != nil {
+			errs++
+			if errors.Is(err, client.ErrDenied) {
+				continue // the last
+			}
+			continue
+		}
+		seen = append(seen, u.Totals[0].Total)
+	}
+	// The newest update replaces one that was not taken in time, so not each of them need be seen.
+	if errs == 0 || len(seen) > 2 {
+		t.Errorf("saw %v and %d errors, want the errors", seen, errs)
+	}
+}

@@ -1,0 +1,26 @@
+// Package client talks to a running countmill over HTTP.
+//
+//	c, err := client.New("http://127.0.0.1:8080")
+//	err = c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+//	t, err := c.Total(ctx, "orders")
+//
+// # Errors
+//
+// Every error matches one sentinel of package countmill with errors.Is. The sentinel says whether
+// the increments were counted and whether a repeat is safe:
+//
+//	countmill.ErrInvalid         nothing was counted; correct the request first
+//	countmill.ErrConflict        nothing was counted; the key came with another body before
+//	countmill.ErrIDsReused       all were counted but those that the *countmill.ConflictsError names
+//	countmill.ErrOverloaded      nothing was counted; repeat later
+//	countmill.ErrUnavailable     nothing was counted, or no total can be given; repeat later
+//	countmill.ErrOutcomeUnknown  maybe counted; a repeat is safe with the same ids or key only
+//	countmill.ErrOverflow        the total does not fit 64 bits
+//	ErrDenied                    the token is missing or may not do this; nothing was done
+//
+// The client repeats a call by itself while that is safe and there is time (see Client.Increment).
+// An error is the last one. An error of a server is an *Error, which has the status and the
+// problem's type.
+//
+// A Client is safe for concurrent use.
+package client

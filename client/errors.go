@@ -1,0 +1,134 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// ErrDenied: the call needs a token, or another one (HTTP 401 and 403). Nothing was done.
+var ErrDenied = errors.New("denied")
+
+// ErrNotFound: there is no such thing, or this server's role does not serve it (HTTP 404).
+var ErrNotFound = errors.New("not found")
+
+// An Error is a problem that the server answered with.
+type Error struct {
+	// Status is the HTTP status.
+	Status int `json:"status"`
+	// Type is the last word of the problem's type: invalid, quota, outcome-unknown, ... It is
+	// empty if the answer came from another program.
+	Type string `json:"-"`
+	// Title and Detail are for people.
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	// Field, Limit, Index and Line say what is wrong with the request.
+	Field string `json:"field"`
+	Limit string `json:"limit"`
+	Index *int   `json:"index"`
+	Line  *int   `json:"line"`
+	// Conflicts are the increments that were not counted, of type ids-reused.
+	Conflicts []countmill.Conflict `json:"conflicts"`
+	// RetryAfter is how long the server asks to wait; 0 if it does not say.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Error is one line.
+func (e *Error) Error() string {
+	text := e.Detail
+	if text == "" {
+		text = e.Title
+	}
+	if text == "" {
+		text = "no problem+json came with it; is that a countmill?"
+	}
+	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
+}
+
+// Is makes errors.Is true for the sentinel of the error.
+func (e *Error) Is(target error) bool { return target == e.sentinel() }
+
+// As makes errors.As find a *countmill.ConflictsError.
+func (e *Error) As(target any) bool {
+	to, ok := target.(**countmill.ConflictsError)
+	if !ok || e.Type != "ids-reused" || len(e.Conflicts) == 0 {
+		return false
+	}
+	*to = &countmill.ConflictsError{Conflicts: e.Conflicts}
+	return true
+}
+
+func (e *Error) sentinel() error {
+	switch e.Type {
+	case "id-reused":
+		return countmill.ErrConflict
+	case "ids-reused":
+		return countmill.ErrIDsReused
+	case "overflow":
+		return countmill.ErrOverflow
+	case "outcome-unknown":
+		return countmill.ErrOutcomeUnknown
+	}
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrDenied
+	case http.StatusNotFound:
+		return ErrNotFound
+	case http.StatusTooManyRequests:
+		return countmill.ErrOverloaded
+	case http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotImplemented:
+		return countmill.ErrUnavailable
+	}
+	if e.Status >= 500 {
+		return countmill.ErrOutcomeUnknown
+	}
+	return countmill.ErrInvalid
+}
+
+// repeatable reports whether a repeat may succeed.
+func (e *Error) repeatable() bool {
+	switch e.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusGatewayTimeout, http.StatusBadGateway:
+		return true
+	}
+	return false
+}
+
+// unreached is the error of a request that no server got.
+type unreached struct{ cause error }
+
+func (e *unreached) Error() string {
+	return fmt.Sprintf("%v: no answer: %v", countmill.ErrUnavailable, e.cause)
+}
+func (e *unreached) Is(target error) bool { return target == countmill.ErrUnavailable }
+func (e *unreached) Unwrap() error        { return e.cause }
+
+// broken is the error of a request whose answer did not come.
+type broken struct{ cause error }
+
+func (e *broken) Error() string {
+	return fmt.Sprintf("%v: no answer came: %v", countmill.ErrOutcomeUnknown, e.cause)
+}
+func (e *broken) Is(target error) bool { return target == countmill.ErrOutcomeUnknown }
+func (e *broken) Unwrap() error        { return e.cause }
+
+// An outcome replaces the sentinel of the last try by that of the whole call.
+type outcome struct {
+	sentinel error
+	says     string
+	last     error
+}
+
+func (e *outcome) Error() string        { return fmt.Sprintf("%v: %s: %v", e.sentinel, e.says, e.last) }
+func (e *outcome) Is(target error) bool { return target == e.sentinel }
+
+// As finds the last try's *Error, but not its sentinel.
+func (e *outcome) As(target any) bool {
+	if to, ok := target.(**Error); ok {
+		return errors.As(e.last, to)
+	}
+	return false
+}

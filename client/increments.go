@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+const (
+	// chunkEntries and chunkBytes bound one request of IncrementMany. The server takes 8 MiB.
+	chunkEntries = 10_000
+	chunkBytes   = 4 << 20
+)
+
+// An increment as it is in JSON.
+type increment struct {
+	Counter string `json:"counter"`
+	Delta   int64  `json:"delta"`
+	ID      string `json:"id,omitempty"`
+	Time    string `json:"time,omitempty"`
+}
+
+func (inc *increment) from(i countmill.Increment) {
+	*inc = increment{Counter: i.Counter, Delta: i.Delta, ID: i.ID}
+	if !i.Time.IsZero() {
+		inc.Time = i.Time.UTC().Format(time.RFC3339Nano)
+	}
+}
+
+// Increment counts one increment. After nil it is durable. It is sent with a key of its own unless
+// it has an ID, so the client repeats it safely after a broken connection. Call it again with the
+// same ID after ErrOutcomeUnknown; without an ID a second call may count twice.
+func (c *Client) Increment(ctx context.Context, inc countmill.Increment) error {
+	var one increment
+	one.from(inc)
+	body, err := encode(one)
+	if err != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrInvalid, err)
+	}
+	key := ""
+	if inc.ID == "" {
+		key = rand.Text()
+	}
+	return c.call(ctx, request{method: http.MethodPost, path: "/v1/increments", body: body, key: key, safe: true}, nil)
+}
+
+// A ManyError says how far IncrementMany came. It wraps the error of the request that failed.
+type ManyError struct {
+	// Counted increments, from the first on, are durable, without those in Conflicts.
+	Counted int
+	// Size is how many increments the failed request had. They follow the counted ones. Whether
+	// they were counted is what the wrapped error says.
+	Size int
+	// Key is the Idempotency-Key of the failed request. Continue with
+	// IncrementMany(ctx, incs[Counted:], WithKey(Key)) to repeat it safely.
+	Key string
+	// Conflicts are increments that were not counted because their IDs had been counted with
+	// other deltas. Position is that in the call's increments.
+	Conflicts []countmill.Conflict
+	err       error
+}
+
+// Error is one line.
+func (e *ManyError) Error() string {
+	if e.err == nil {
+		return (&countmill.ConflictsError{Conflicts: e.Conflicts}).Error()
+	}
+	return fmt.Sprintf("the first %d increments are counted; of the next %d: %v", e.Counted, e.Size, e.err)
+}
+
+// Unwrap returns the error of the failed request, nil if only Conflicts were left out.
+func (e *ManyError) Unwrap() error { return e.err }
+
+// Is makes errors.Is(err, countmill.ErrIDsReused) true if there are Conflicts.
+func (e *ManyError) Is(target error) bool {
+	return target == countmill.ErrIDsReused && len(e.Conflicts) > 0
+}
+
+// A ManyOption changes one call of IncrementMany.
+type ManyOption func(*many)
+
+// WithKey uses key, 1 to 128 bytes, for the first request instead of a random one.
+func WithKey(key string) ManyOption { return func(m *many) { m.key = key } }
+
+// many is a call of IncrementMany.
+type many struct {
+	key       string
+	done      int
+	conflicts []countmill.Conflict
+}
+
+// IncrementMany counts increments in requests of at most 10,000 of them and 4 MiB, one after the
+// other. Each request has an Idempotency-Key, drawn once, so its repeats count once. After nil all
+// increments are durable. Any other outcome is a *ManyError, which says how far it came.
+func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, options ...ManyOption) error {
+	var m many
+	for _, o := range options {
+		o(&m)
+	}
+	for m.done < len(incs) {
+		body, n, err := chunk(incs[m.done:])
+		if m.key == "" {
+			m.key = rand.Text()
+		}
+		if err == nil {
+			err = m.settle(c.call(ctx, request{
+				method: http.MethodPost, path: "/v1/increments", body: body, contentType: "application/x-ndjson", key: m.key, safe: true,
+			}, nil))
+		}
+		if err != nil {
+			return &ManyError{Counted: m.done, Size: n, Key: m.key, Conflicts: m.conflicts, err: err}
+		}
+		m.done, m.key = m.done+n, ""
+	}
+	if len(m.conflicts) > 0 {
+		return &ManyError{Counted: m.done, Conflicts: m.conflicts}
+	}
+	return nil
+}
+
+// settle takes the increments that were left out of a request that was counted.
+func (m *many) settle(err error) error {
+	var left *countmill.ConflictsError
+	if e, ok := err.(*Error); !ok || !e.As(&left) {
+		return err
+	}
+	for _, conflict := range left.Conflicts {
+		conflict.Position += m.done
+		m.conflicts = append(m.conflicts, conflict)
+	}
+	return nil
+}
+
+// chunk is the first increments as lines of JSON, and how many they are.
+func chunk(incs []countmill.Increment) (body []byte, n int, err error) {
+	for n < min(len(incs), chunkEntries) && len(body) < chunkBytes {
+		var one increment
+		one.from(incs[n])
+		line, err := json.Marshal(one)
+		if err != nil {
+			return nil, n + 1, fmt.Errorf("%w: increment %d: %w", countmill.ErrInvalid, n, err)
+		}
+		body = append(append(body, line...), '\n')
+		n++
+	}
+	return body, n, nil
+}

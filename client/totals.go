@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+// A Total is a counter's total at one moment.
+type Total struct {
+	Counter string    `json:"counter"`
+	Total   int64     `json:"total"`
+	AsOf    time.Time `json:"as_of"`  // every commit until then is in Total
+	Source  string    `json:"source"` // cache or store
+	Shards  int       `json:"shards"`
+	Exists  bool      `json:"exists"` // false for a counter that nobody has incremented
+}
+
+// A ReadOption changes one read.
+type ReadOption func(url.Values)
+
+// WithMaxStaleness accepts totals that are that old. 0 reads the store. The default is the
+// server's --max-staleness.
+func WithMaxStaleness(d time.Duration) ReadOption {
+	return func(q url.Values) { q.Set("max_staleness", d.String()) }
+}
+
+// Total returns one total.
+func (c *Client) Total(ctx context.Context, counter string, options ...ReadOption) (Total, error) {
+	totals, err := c.Totals(ctx, []string{counter}, options...)
+	if err != nil {
+		return Total{}, err
+	}
+	return totals[0], nil
+}
+
+// Totals returns the totals of up to 1,000 counters, in the order asked. Totals whose Source is
+// "store" are of one moment.
+func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadOption) ([]Total, error) {
+	query := url.Values{}
+	for _, o := range options {
+		o(query)
+	}
+	body, err := encode(map[string][]string{"counters": counters})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Totals []Total `json:"totals"`
+	}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/totals", query: query, body: body, safe: true, read: true}, &answer)
+	if err == nil && len(answer.Totals) != len(counters) {
+		err = &broken{errShort}
+	}
+	return answer.Totals, err
+}
+
+// List returns the totals of all counters whose names begin with prefix, in the byte order of
+// their names, page by page. It ends with the first error. A counter whose total does not fit 64
+// bits comes with an error that matches countmill.ErrOverflow, and the list goes on.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Total, error] {
+	return func(yield func(Total, error) bool) {
+		for token := ""; ; {
+			page, err := c.page(ctx, prefix, token)
+			if err != nil {
+				yield(Total{}, err)
+				return
+			}
+			for _, t := range page.Totals {
+				if !yield(t, nil) {
+					return
+				}
+			}
+			for _, name := range page.Overflowed {
+				if !yield(Total{Counter: name, Exists: true}, countmill.ErrOverflow) {
+					return
+				}
+			}
+			if token = page.Next; token == "" {
+				return
+			}
+		}
+	}
+}
+
+type page struct {
+	Totals     []Total  `json:"totals"`
+	Overflowed []string `json:"overflowed"`
+	Next       string   `json:"next_page_token"`
+}
+
+func (c *Client) page(ctx context.Context, prefix, token string) (p page, err error) {
+	query := url.Values{"prefix": {prefix}, "limit": {"1000"}}
+	if token != "" {
+		query.Set("page_token", token)
+	}
+	return p, c.call(ctx, request{method: http.MethodGet, path: "/v1/counters", query: query, safe: true, read: true}, &p)
+}
+
+// seconds is a number of seconds in JSON, or null.
+type seconds struct {
+	known bool
+	d     time.Duration
+}
+
+func (s *seconds) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	s.known, s.d = err == nil, time.Duration(f*float64(time.Second))
+	return err
+}
+
+var _ json.Unmarshaler = (*seconds)(nil)

@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/countmill/countmill/store"
+)
+
+// A callOracle checks the calls that processes make: when, and how many at once.
+type callOracle struct {
+	*kernel
+	bus *broker
+	db  *database
+}
+
+// begin takes in a call that parks.
+func (co *callOracle) begin(s *step) {
+	p := s.p
+	switch s.op {
+	case "check":
+		p.asks()
+	case "announce":
+		co.checkLag(p, s)
+	case "fold", "lookup", "list":
+		co.checkAsked(p, s)
+	}
+	if s.commit == nil {
+		return
+	}
+	co.checkSwapped(p)
+	touched(s.commit, func(key any) {
+		if _, ok := p.open[key]; ok {
+			co.violate("%s has %v in two open folds", p.name, key)
+		}
+		p.open[key] = struct{}{}
+	})
+}
+
+// end takes in a call that goes on.
+func (co *callOracle) end(s *step) {
+	if s.op == "check" {
+		s.p.answered(time.Now())
+	}
+	if s.commit == nil {
+		return
+	}
+	touched(s.commit, func(key any) { delete(s.p.open, key) })
+	s.commit = nil
+}
+
+type shardKey struct {
+	counter string
+	shard   int
+}
+
+func touched(c *store.Commit, f func(any)) {
+	for _, m := range c.Markers {
+		f(m.ID)
+	}
+	for _, a := range c.Adds {
+		f(shardKey{a.Counter, a.Shard})
+	}
+}
+
+// askAgain bounds how long a process may trust an answer about its database: the roles' own ten
+// seconds and a little.
+const askAgain = 10*time.Second + 100*time.Millisecond
+
+// asks notes that a process asks which database this is; answered notes the answer.
+func (p *proc) asks() { p.asking++ }
+
+func (p *proc) answered(at time.Time) {
+	p.asking--
+	p.asked = at
+}
+
+// hears notes whether the store has just answered that it is another database. The process may
+// ignore an answer that came too late.
+func (p *proc) hears(ctx context.Context, err error) {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	switch {
+	case err == nil:
+		p.told, p.late = time.Time{}, 0
+	case errors.Is(err, errSwapped) && p.told.IsZero() && ctx.Err() == nil:
+		p.told = time.Now()
+	}
+}
+
+// checkAsked: a process that folds or reads has asked not long ago which database it is,
+// or asks just now.
+func (co *callOracle) checkAsked(p *proc, s *step) {
+	if p.asking > 0 || p.agg == nil && p.rdr == nil || s.ctx.Err() != nil { // a call that was cut off goes nowhere
+		return
+	}
+	if late := s.at.Sub(p.asked); late > askAgain {
+		co.violate("%s goes on with a %s %s after it last asked which database this is", p.name, s.op, late)
+	}
+}
+
+// checkSwapped: after an answer that this is another database, a process finishes the folds that it
+// had begun, and begins none.
+func (co *callOracle) checkSwapped(p *proc) {
+	if !co.db.swapped || p.told.IsZero() {
+		return
+	}
+	if p.late++; p.late > co.shape.commits+1 { // one decides about a letter
+		co.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
+	}
+}
+
+// checkLag: an aggregator says no less than how long it holds the oldest message, nor than how old
+// that is by the broker's time and the store's, if it knows the store's.
+func (co *callOracle) checkLag(p *proc, s *step) {
+	stored := co.storeNow().Add(-time.Since(s.at) - co.jumped + s.jumped) // when it said so
+	co.mu.Lock()
+	lag, doubt := p.lag, p.doubt+slack
+	co.mu.Unlock()
+	for _, d := range co.bus.held {
+		if d.sub.p != p || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
+			continue
+		}
+		if held := s.at.Sub(d.at); lag < held {
+			co.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.message.n, held)
+		}
+		if old := stored.Sub(d.message.published) - doubt; !co.embedded && p.learned && p.set.IsZero() && lag < old {
+			co.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.message.n, old)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A partOracle follows each part of a batch: it has a marker, or stays in a dead letter, before its
+// message or its dead letter goes.
+type partOracle struct {
+	*kernel
+	db  *database
+	bus *broker
+
+	sealed   map[string]string // the payload of each message
+	requests requests
+	marked   map[wire.PartID]bool
+	rests    map[wire.Use][]wire.PartID // of requests with keys, by their heads
+
+	discardedParts map[wire.PartID]bool // parts of discarded letters
+	forbidden      map[wire.PartID]int  // since which step nobody may count a part
+	removedLetters []store.DeadLetter   // letters that were removed and not discarded
+	decided        map[string]bool      // letters that were to be discarded when the store forgot it, by key
+}
+
+func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
+	return &partOracle{
+		kernel: k, db: db, bus: bus, sealed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
+		rests: make(map[wire.Use][]wire.PartID), discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
+		decided: make(map[string]bool),
+	}
+}
+
+// handedOver: a message keeps its bytes.
+func (po *partOracle) handedOver(uuid string, payload []byte) {
+	if before, ok := po.sealed[uuid]; ok && before != string(payload) {
+		po.violate("message %s has other bytes than before", uuid)
+	}
+	po.sealed[uuid] = string(payload)
+}
+
+// asked notes the ids of the rests of a request with a key. A marker that says "whole" is for all of
+// them.
+func (po *partOracle) asked(o *op) {
+	if o.key == "" {
+		return
+	}
+	parts, err := wire.CutRequest("", o.key, o.incs)
+	if err != nil {
+		return // it is refused
+	}
+	var rests []wire.PartID
+	for _, p := range parts {
+		if p.Kind == wire.Rest {
+			rests = append(rests, p.ID)
+		}
+	}
+	po.rests[wire.Use{ID: parts[0].ID, Fingerprint: parts[0].Fingerprint()}] = rests
+}
+
+// requests are the parts of each request with a key that were published, by its head's use.
+type requests map[wire.Use]map[wire.PartID]bool
+
+func (r requests) add(head wire.Use, id wire.PartID) {
+	if r[head] == nil {
+		r[head] = make(map[wire.PartID]bool)
+	}
+	r[head][id] = true
+}
+
+// published counts the messages that have some parts of a request with a key and lack others.
+func (po *partOracle) published(payload []byte) {
+	b, err := decode(payload)
+	if err != nil {
+		return
+	}
+	here := make(map[wire.Use]int)
+	var head wire.Use
+	for i := range b.Parts {
+		p := &b.Parts[i]
+		switch {
+		case p.Kind == wire.Head:
+			head = wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}
+		case p.Kind.Follows():
+			here[head]++
+			po.requests.add(head, p.ID)
+		}
+	}
+	for use, n := range here {
+		if n < len(po.requests[use]) {
+			po.Shapes[KeyInTwoMessages]++
+		}
+	}
+}
+
+// mark notes the parts that a marker is of.
+func (po *partOracle) mark(m *store.Marker) {
+	po.marked[m.ID] = true
+	if !m.Whole {
+		return
+	}
+	rests := po.rests[wire.Use{ID: m.ID, Fingerprint: m.Fingerprint}]
+	if len(rests) == 0 {
+		po.violate("the marker %s says that a request is whole, and it has one part", m.ID)
+	}
+	po.Whole++
+	for _, id := range rests {
+		if po.marked[id] {
+			po.violate("the marker %s says that a request is whole, and part %s has a marker of its own", m.ID, id)
+		}
+		po.marked[id] = true
+	}
+}
+
+// acknowledged: a message is acknowledged after each of its parts got a marker or went to a dead
+// letter.
+func (po *partOracle) acknowledged(d *delivery) {
+	if po.embedded || d.message.foreign {
+		return
+	}
+	b, err := decode(d.message.payload)
+	if err != nil {
+		return
+	}
+	for i := range b.Parts {
+		if id := b.Parts[i].ID; po.marked[id] || po.discardedParts[id] || po.inLetter(id) {
+			continue
+		}
+		po.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.message.n, b.Parts[i].ID)
+	}
+}
+
+func (po *partOracle) inLetter(id wire.PartID) bool {
+	return holdPart(po.db.fake.Letters(), id)
+}
+
+// holdPart reports whether a letter holds the part, or the part that it is another id of.
+func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
+	return slices.ContainsFunc(letters, func(d store.DeadLetter) bool {
+		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id || wire.RenewedID(&p) == id })
+	})
+}
+
+// removing: a dead letter is removed after each of its parts got a marker, or while another dead
+// letter holds the part.
+func (po *partOracle) removing(p *proc, keys []string) {
+	letters := po.db.fake.Letters()
+	po.discarding(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !po.discarded(key) }))
+	for _, d := range letters {
+		if !slices.Contains(keys, d.Key) {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(letters), func(o store.DeadLetter) bool { return slices.Contains(keys, o.Key) })
+		batch, err := decode(d.Payload)
+		if err != nil {
+			if !slices.ContainsFunc(others, func(o store.DeadLetter) bool { return string(o.Payload) == string(d.Payload) }) {
+				po.violate("%s removed a letter that nobody can read: %s", p.name, d.Reason)
+			}
+			continue
+		}
+		if po.discarded(d.Key) {
+			continue
+		}
+		po.removedLetters = append(po.removedLetters, d)
+		letter, asked := store.ReplayOf(d.Key)
+		if !asked {
+			po.Replayed++
+		} else if slices.ContainsFunc(others, func(o store.DeadLetter) bool { return o.Key == letter }) {
+			continue // it stays, and can be asked for again
+		}
+		for i := range batch.Parts {
+			id := batch.Parts[i].ID
+			if !po.marked[id] && !po.marked[wire.RenewedID(&batch.Parts[i])] && !po.discardedParts[id] && !holdPart(others, id) {
+				po.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
+			}
+		}
+	}
+}
+
+// discarding notes the parts of discarded letters that somebody is about to remove.
+func (po *partOracle) discarding(keys []string) {
+	for _, d := range po.db.fake.Letters() {
+		if !slices.Contains(keys, d.Key) {
+			continue
+		}
+		if !po.discarded(d.Key) {
+			po.removedLetters = append(po.removedLetters, d)
+		}
+		for _, p := range partsIn(d) {
+			po.discardedParts[p.ID], po.discardedParts[wire.RenewedID(&p)] = true, true
+		}
+	}
+}
+
+// discarded reports whether it was decided that no aggregator counts the letter.
+func (po *partOracle) discarded(key string) bool {
+	letter, _ := store.ReplayOf(key)
+	if m, ok := po.db.fake.Marker(wire.LetterID(letter)); ok {
+		return store.Fate(m.Fingerprint) == store.FateDiscarded
+	}
+	return po.decided[letter]
+}
+
+// forgetting notes the letters that somebody decided to discard, before the store forgets the
+// decisions: a process that has read such a decision may still act on it.
+func (po *partOracle) forgetting() {
+	for _, d := range po.db.fake.Letters() {
+		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
+			po.decided[letter] = true
+		}
+	}
+}
+
+// forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but
+// from another letter, which an aggregator may have read before somebody removed it, or from a
+// message that somebody holds or gets.
+func (po *partOracle) forbid(d *store.DeadLetter) {
+	others := slices.DeleteFunc(append(po.db.fake.Letters(), po.removedLetters...), func(o store.DeadLetter) bool {
+		letter, _ := store.ReplayOf(o.Key)
+		return letter == d.Key
+	})
+	for _, p := range partsIn(*d) {
+		renewed := wire.RenewedID(&p)
+		if holdPart(others, p.ID) || holdPart(others, renewed) || po.bus.mayFold(p.ID) {
+			continue
+		}
+		po.forbidden[renewed] = po.Steps
+		if !d.IDTaken() { // then it is another's
+			po.forbidden[p.ID] = po.Steps
+		}
+	}
+}
+
+// delivered notes that a message is delivered, or becomes a letter: its parts may be counted from
+// it.
+func (po *partOracle) delivered(l *busMessage) {
+	if len(po.forbidden) == 0 {
+		return
+	}
+	for _, id := range l.ids() {
+		delete(po.forbidden, id)
+	}
+}
+
+// applied: a discarded letter stays uncounted. called is when the fold was called.
+func (po *partOracle) applied(p *proc, c *store.Commit, called int) {
+	for i := range c.Markers {
+		if at, ok := po.forbidden[c.Markers[i].ID]; ok && called > at {
+			po.violate("%s counted part %s of a letter that was discarded", p.name, c.Markers[i].ID)
+		}
+	}
+	for i := range c.Markers {
+		po.mark(&c.Markers[i])
+	}
+}
+
+// inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
+// that had read it before.
+func (po *partOracle) inProcess() bool {
+	return slices.ContainsFunc(po.removedLetters, func(d store.DeadLetter) bool {
+		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
+			return !po.marked[p.ID] && !po.marked[wire.RenewedID(&p)]
+		})
+	})
+}
