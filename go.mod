@@ -17,6 +17,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+// The command line: completion for three shells, commands in families, and suggestions for mistyped
+// words. It needs pflag, which reads the flags, and mousetrap on Windows. cobra and mousetrap are Apache-2.0.
+require github.com/spf13/cobra v1.10.2
+
 // Tests only: holds real answers against the OpenAPI document. It knows JSON Schema
 // 2020-12, which OpenAPI 3.1 is, and needs nothing but golang.org/x/text.
 require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
@@ -70,6 +74,7 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect

@@ -18,6 +18,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 
+	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -102,31 +103,41 @@ func TestCommandsAndEnvironments(t *testing.T) {
 			if len(s.Entrypoint) != 0 || len(s.Command) == 0 || s.Command[0] != want.role.String() {
 				t.Fatalf("entrypoint %q, command %q, want the command %s", s.Entrypoint, s.Command, want.role)
 			}
-			cfg, settings, err := app.Parse(want.role, s.Command[1:], lookupIn(s.Environment))
-			if err != nil {
+			settings, err := command.Settings(want.role.String(), s.Command[1:], lookupIn(s.Environment))
+			if settings == nil {
 				t.Fatal(err)
 			}
-			if unknown := app.UnknownEnv(pairs(s.Environment)); len(unknown) > 0 {
+			if unknown := command.UnknownEnv(pairs(s.Environment)); len(unknown) > 0 {
 				t.Errorf("nobody reads %q", unknown)
 			}
 			published := slices.ContainsFunc(s.Ports, func(p types.ServicePortConfig) bool { return p.Published == want.port })
-			if !published || cfg.Listen != net.JoinHostPort("0.0.0.0", want.port) {
-				t.Errorf("listens on %s and publishes %v, want port %s", cfg.Listen, s.Ports, want.port)
+			if listen := listens(settings); !published || listen != net.JoinHostPort("0.0.0.0", want.port) {
+				t.Errorf("listens on %s and publishes %v, want port %s", listen, s.Ports, want.port)
 			}
 			if value(project, name, "COUNTMILL_SERVER") != "http://127.0.0.1:"+want.port {
 				t.Errorf("its health check does not ask itself")
 			}
 			flags := readByRole(settings, s.Environment)
-			if err := cfg.Check(); err != nil {
+			if err != nil {
 				t.Errorf("flags %q are read; %v", flags, err)
 			}
 		})
 	}
 }
 
+// listens returns the address in settings.
+func listens(settings []command.Setting) string {
+	for _, s := range settings {
+		if s.Name == "listen" {
+			return s.Value
+		}
+	}
+	return ""
+}
+
 // readByRole returns the flags that the environment sets. The role would silently ignore a variable of
 // another role's flag.
-func readByRole(settings []app.Setting, env types.MappingWithEquals) []string {
+func readByRole(settings []command.Setting, env types.MappingWithEquals) []string {
 	var names []string
 	for _, s := range settings {
 		if _, ok := env[s.Env]; ok {
@@ -140,14 +151,14 @@ func TestVariablesAreOfTheirRole(t *testing.T) {
 	t.Parallel()
 	project := load(t)
 	for name, want := range roles {
-		_, settings, err := app.Parse(want.role, nil, lookupIn(nil))
-		if err != nil {
+		settings, err := command.Settings(want.role.String(), nil, lookupIn(nil))
+		if settings == nil {
 			t.Fatal(err)
 		}
 		env := project.Services[name].Environment
 		for variable := range env {
 			ours := strings.HasPrefix(variable, "COUNTMILL_") && variable != "COUNTMILL_SERVER"
-			if ours && !slices.ContainsFunc(settings, func(s app.Setting) bool { return s.Env == variable }) {
+			if ours && !slices.ContainsFunc(settings, func(s command.Setting) bool { return s.Env == variable }) {
 				t.Errorf("%s: a %s does not read %s", name, want.role, variable)
 			}
 		}
@@ -238,11 +249,11 @@ func TestDockerfile(t *testing.T) {
 		{"COUNTMILL_INSECURE", "false", "give --tokens FILE"},
 		{"COUNTMILL_NOTHING", "", "give --tokens FILE"},
 	} {
-		cfg, _, err := app.Parse(app.Up, nil, inImage(lines, tc.name, tc.value))
-		if err != nil || cfg.Listen != "0.0.0.0:8080" {
-			t.Fatalf("countmill up in the image: listens on %s (%v)", cfg.Listen, err)
+		settings, err := command.Settings("up", nil, inImage(lines, tc.name, tc.value))
+		if listen := listens(settings); listen != "0.0.0.0:8080" {
+			t.Fatalf("countmill up in the image: listens on %s (%v)", listen, err)
 		}
-		if err := cfg.Check(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("with %s=%s: got %v, want %q", tc.name, tc.value, err, tc.want)
 		}
 	}
@@ -295,7 +306,7 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 	for name, s := range load(t).Services {
 		if test := s.HealthCheck.Test; slices.Contains(test, "/countmill") {
-			out, err := command(t, binary, append(slices.Clone(test[2:]), "--server", "127.0.0.1:1")...).CombinedOutput()
+			out, err := entry(t, binary, append(slices.Clone(test[2:]), "--server", "127.0.0.1:1")...).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "nothing answers") {
 				t.Errorf("%s: health check %q with nothing there: %s (%v)", name, test, out, err)
 			}
@@ -303,7 +314,7 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 }
 
-func command(t *testing.T, name string, args ...string) *exec.Cmd {
+func entry(t *testing.T, name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -313,7 +324,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := command(t, name, args...).CombinedOutput()
+	out, err := entry(t, name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}

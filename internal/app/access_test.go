@@ -367,31 +367,6 @@ func TestListeningBeyondThisMachine(t *testing.T) {
 	}
 }
 
-// All web pages are let in where callers are told apart, or somebody said so.
-func TestAnyOriginNeedsTokens(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		args string
-		want string
-	}{
-		{"--cors-origin *", "--cors-origin *: any web page"},
-		{"--cors-origin https://a.example --cors-origin *", "--cors-origin *: any web page"},
-		{"--cors-origin https://a.example,*", "--cors-origin *: any web page"},
-		{"--cors-origin * --tokens t", ""},
-		{"--cors-origin * --insecure", ""},
-		{"--cors-origin https://a.example --cors-origin http://b", ""},
-		{"--cors-origin https://a.example/", "--cors-origin: must be an origin"},
-	} {
-		cfg, _, err := Parse(Up, strings.Fields(tc.args), lookupIn(nil))
-		if err == nil {
-			err = cfg.Check()
-		}
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %v, want %q", tc.args, err, tc.want)
-		}
-	}
-}
-
 // The name of a host may lead elsewhere than it looks: what is bound counts.
 func TestBoundAddressIsChecked(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func New(cfg Config) (*App, error) {
 
 // newApp lets tests bring backends that fail or are shared.
 func newApp(cfg Config, open func(Config) (*backends, error)) (*App, error) {
-	cfg = cfg.withDefaults().resolve()
+	cfg = cfg.withDefaults().Resolved()
 	a := &App{cfg: cfg, log: cfg.Logger, aggregating: make(chan struct{})}
 	if err := a.open(open); err != nil {
 		return nil, errors.Join(err, a.Close())

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/units"
 )
 
 // Check reports all that is wrong with the configuration without opening anything. The
@@ -37,7 +38,7 @@ func checkStaleness(c Config) error {
 			"and nothing waits: leave it out")
 	case c.Roles.Has(Publisher) && c.Linger == 0 && c.CountWithin > c.RequestTimeout/4:
 		return Usagef("--count-within: requests for increments wait for most of it: must be at most a quarter of --request-timeout, "+
-			"which is %s, got %s", formatDuration(c.RequestTimeout/4), formatDuration(c.CountWithin))
+			"which is %s, got %s", units.FormatDuration(c.RequestTimeout/4), units.FormatDuration(c.CountWithin))
 	}
 	return nil
 }

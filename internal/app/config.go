@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
 )
 
@@ -26,8 +27,14 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 // DefaultListen is where `countmill up` listens and where the verbs look for it.
 const DefaultListen = "127.0.0.1:8080"
 
+// The bounds of CountWithin.
+const (
+	MinCountWithin = aggregator.MinCountWithin
+	MaxCountWithin = aggregator.MaxCountWithin
+)
+
 // Config sets up an App. The zero value is `countmill up` without flags. Flags say
-// more about each field (options.go).
+// more about each field (package command).
 type Config struct {
 	// Roles to run. Default Up.
 	Roles Roles
@@ -110,6 +117,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Defaults is the configuration of roles without flags.
+func Defaults(roles Roles) Config { return Config{Roles: roles}.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	c.Roles = cmp.Or(c.Roles, Up)
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
@@ -134,10 +144,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// resolve replaces what the backends decide. Within one process a commit is so cheap
+// Resolved replaces what the backends decide. Within one process a commit is so cheap
 // that waiting for more gains nothing, and a read so cheap that an old total gains
 // nothing either.
-func (c Config) resolve() Config {
+func (c Config) Resolved() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
 	aloneStore, inProcess := c.oneProcess()
 	switch {

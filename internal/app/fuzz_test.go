@@ -79,10 +79,7 @@ func FuzzDataDir(f *testing.F) {
 		if dir == "" || strings.Contains(dir, "\x00") {
 			return
 		}
-		var st string
-		if err := (dirValue{&st}).Set(dir); err != nil {
-			t.Fatalf("--data %q: %v", dir, err)
-		}
+		st := PebbleURL(dir)
 		u, err := checkBackend(Up, "store", st)
 		if err != nil {
 			t.Fatalf("--data %q is %q: %v", dir, st, err)

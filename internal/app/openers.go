@@ -121,6 +121,14 @@ func (c Config) oneProcess() (store, bus bool) {
 	return s.opener.OneProcess, b.opener.OneProcess
 }
 
+// PebbleURL is the URL of a store in the directory dir of this machine.
+func PebbleURL(dir string) string {
+	if strings.HasPrefix(dir, "//") { // which a URL takes for the name of a host
+		dir = "//" + dir
+	}
+	return "pebble:" + escapeDir(dir)
+}
+
 // escapeDir is the directory as a URL has it.
 func escapeDir(dir string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3F").Replace(dir)

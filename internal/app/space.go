@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/store"
 )
 
@@ -124,7 +125,7 @@ func (s *space) degraded() string {
 	if !refused {
 		return ""
 	}
-	return fmt.Sprintf("increments are refused, as %d bytes of its disk are free and --min-free is %s", free, formatSize(int(s.min)))
+	return fmt.Sprintf("increments are refused, as %d bytes of its disk are free and --min-free is %s", free, units.FormatSize(int(s.min)))
 }
 
 // A roomyStore refuses folds while there is very little space. The aggregator keeps its

@@ -326,30 +326,20 @@ func TestCheckNamesEverything(t *testing.T) {
 // The model goes by what the product does by itself.
 func TestDefaultsAreTheProducts(t *testing.T) {
 	t.Parallel()
-	none := func(string) (string, bool) { return "", false }
-	_, settings, err := app.Parse(app.Up, []string{"--bus", "pubsub://p/t?subscription=s", "--store", "datastore://p"}, none)
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := make(map[string]string)
-	for _, s := range settings {
-		is[s.Name] = s.Value
-	}
+	cfg := app.Defaults(app.Up)
+	cfg.Bus, cfg.Store = "pubsub://p/t?subscription=s", "datastore://p"
+	cfg = cfg.Resolved()
 	d := Defaults()
-	for name, want := range map[string]string{
-		"linger": d.Linger.String(), "window-linger": d.Window.String(), "max-staleness": d.MaxStaleness.String(),
-		"dedup-window": "auto", "window-messages": "10000", "window-counters": "100000", "window-memory": "64MiB",
-		"open-entries": "2000000", "open-bytes": "256MiB",
-	} {
-		if is[name] != want {
-			t.Errorf("--%s: countmill has %s, the plan %s", name, is[name], want)
-		}
+	if cfg.Linger != d.Linger || cfg.WindowLinger != d.Window || cfg.MaxStaleness != d.MaxStaleness || cfg.DedupWindow != 0 {
+		t.Errorf("countmill has lingers %s and %s, staleness %s and deduplication window %s; the plan %s, %s, %s and the default",
+			cfg.Linger, cfg.WindowLinger, cfg.MaxStaleness, cfg.DedupWindow, d.Linger, d.Window, d.MaxStaleness)
+	}
+	if cfg.WindowMessages != windowMessages || cfg.WindowCounters != windowEntities || cfg.WindowMemory != windowBytes ||
+		cfg.OpenEntries != 2*openEntries || cfg.OpenBytes != 2*openBytes {
+		t.Errorf("the limits of the plan are not those of %+v", cfg)
 	}
 	if d.DedupWindow != countmill.DefaultDedupWindow {
 		t.Errorf("a new database remembers ids for %s, the plan says %s", countmill.DefaultDedupWindow, d.DedupWindow)
-	}
-	if windowMessages != 10_000 || windowEntities != 100_000 || windowBytes != 64<<20 || openEntries != 1_000_000 || openBytes != 128<<20 {
-		t.Error("the limits that are compared above are not those of the plan")
 	}
 	limits := new(datastore.Store).Limits()
 	if limits.Commits != commitsAtOnce || limits.Shards != d.StartShards {

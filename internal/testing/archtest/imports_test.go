@@ -37,8 +37,14 @@ func forbidden() []arrow {
 	arrows := []arrow{
 		{from: "/wire/...", dep: "/backend", why: "the wire format is below everything that carries it"},
 		{from: "/wire/...", dep: "/internal", why: "the wire format stands on the root package alone"},
+		{from: "/cmd/...", dep: "/internal", direct: true, why: "package command is the whole command line"},
 		{from: "/store/...", dep: "/backend", why: "the contract knows no technology"},
 		{from: "/cmd/...", dep: "/backend", direct: true, why: "internal/app is the one place where backends are chosen"},
+		{from: "/command/...", dep: "/backend", direct: true, why: "internal/app is the one place where backends are chosen"},
+		{from: "/internal/app/...", dep: "/command", why: "internal/app has the configuration; package command reads it from flags"},
+		{from: "/internal/transfer/...", dep: "/backend", why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/transfer/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/client/...", dep: "/internal/app", why: "a client needs no server in its process"},
 		{from: "/internal/api/...", dep: "/backend", why: "what HTTP surfaces share knows no backend"},
 		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 		{from: "/internal/api/...", dep: "/internal/httpapi", why: "the server and the router know no route"},
@@ -50,7 +56,10 @@ func forbidden() []arrow {
 		under := role + "/..."
 		arrows = append(arrows,
 			arrow{from: "/wire/...", dep: role, why: "the wire format is below the roles"},
-			arrow{from: "/cmd/...", dep: role, direct: true, why: "internal/app composes the roles, for cmd and for tests alike"},
+			arrow{from: "/cmd/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
+			arrow{from: "/command/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
+			arrow{from: "/internal/transfer/...", dep: role, why: "files are moved over HTTP, like every caller's increments"},
+			arrow{from: "/internal/client/...", dep: role, why: "a client needs no server in its process"},
 			arrow{from: "/internal/api/...", dep: role, why: "what HTTP surfaces share knows no role"},
 			arrow{from: under, dep: "/backend", why: "package store has the contract; backends implement it"},
 			arrow{from: "/backend/...", dep: role, why: "a backend implements package store; it knows no role"},
@@ -164,6 +173,8 @@ func broken(from, dep string) string {
 	switch {
 	case from == module && (strings.Contains(first(dep), ".")):
 		return "the root package has words only: it imports the standard library, nothing else"
+	case under(dep, "/command/...") && !under(from, "/cmd/...") && !under(from, "/command/..."):
+		return "the command line is above all libraries: only cmd imports it"
 	case under(dep, "/cmd/...") || under(dep, "/examples/...") || under(dep, "/internal/testing/archtest/..."):
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
@@ -240,7 +251,18 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/internal/testing/sim", "/store/storetest/fakestore", false},
 		{"/internal/app", "/backend/pebble", false},
 		{"/internal/app", "/cmd/countmill", true},
-		{"/cmd/countmill", "/internal/app", false},
+		{"/cmd/countmill", "/command", false},
+		{"/cmd/countmill", "/internal/app", true},
+		{"/command", "/internal/app", false},
+		{"/command", "/internal/transfer/adopt", false},
+		{"/command", "/backend/pebble", true},
+		{"/command", "/aggregator", true},
+		{"/internal/app", "/command", true},
+		{"/publisher", "/command", true},
+		{"/internal/transfer", "/internal/client", false},
+		{"/internal/transfer", "/reader", true},
+		{"/internal/transfer/adopt", "/internal/app", true},
+		{"/internal/client", "/internal/app", true},
 		{"/cmd/countmill", "/backend/pebble", true},
 	} {
 		dep := tt.dep

@@ -27,7 +27,6 @@ const (
 	documented = app.DefaultListen
 
 	readme = "README.md"
-	flags  = "docs/reference/flags.md"
 )
 
 // notRun are the shell blocks of documents that this test does not run.
@@ -304,25 +303,6 @@ func mask(text string) []string {
 		text = regexp.MustCompile(m.what).ReplaceAllString(text, m.with)
 	}
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
-}
-
-// The configuration table has the flags of `up` with their defaults, in their order.
-func TestConfigurationTable(t *testing.T) {
-	t.Parallel()
-	_, settings, err := app.Parse(app.Up, nil, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want, got []string
-	for _, s := range settings {
-		want = append(want, s.Name+" "+s.Value)
-	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(read(t, flags), -1) {
-		got = append(got, m[1]+" "+m[2])
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the configuration table of %s is not what the flags are (-flags +table):\n%s", flags, diff)
-	}
 }
 
 // Go code in documents is a part of a file that is compiled, and run by a test.

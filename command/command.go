@@ -1,0 +1,121 @@
+// Package command is the command line of countmill as a library: it runs the roles of the
+// pipeline and calls them.
+//
+//	countmill up                 everything in one process, nothing else needed
+//	countmill incr page:/home    count one
+//	countmill get page:/home     read the total
+//	countmill dead list          what could not be counted
+//
+// One table has the flags of all commands: name, argument, variable, default and help. Parsing,
+// help, completion and docs/reference/flags.md are made of it.
+//
+// Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
+// 3 verify found something wrong.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/app"
+)
+
+// An Option changes what Main takes from the process.
+type Option func(*call)
+
+// Args are the arguments after the program's name. Default os.Args[1:].
+func Args(args ...string) Option { return func(c *call) { c.args = args } }
+
+// Environ is the variables, each as NAME=VALUE; the last of several wins. Default os.Environ().
+func Environ(environ []string) Option { return func(c *call) { c.environ = environ } }
+
+// Streams are standard input, output and error. Default those of the process.
+func Streams(in io.Reader, out, err io.Writer) Option {
+	return func(c *call) { c.stdin, c.stdout, c.stderr = in, out, err }
+}
+
+// Context ends the command as an interrupt does. With it, Main leaves signals alone.
+func Context(ctx context.Context) Option { return func(c *call) { c.ctx = ctx } }
+
+// Main runs the command line and returns its exit code. By default it is that of the process: the
+// first interrupt or SIGTERM stops the command, the second ends the process at once.
+func Main(options ...Option) int {
+	c := call{args: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	for _, option := range options {
+		option(&c)
+	}
+	if isTerminal(c.stdin) {
+		c.person = c.stdin
+	}
+	if c.ctx != nil {
+		return run(c.ctx, c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2) // room for both, so that neither is lost
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "countmill: ended at once by a second signal")
+		os.Exit(1)
+	}()
+	return run(ctx, c)
+}
+
+// A call is the input of a command.
+type call struct {
+	*parser // the flags
+
+	ctx            context.Context // of the option; nil for the process's signals
+	args           []string
+	environ        []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	person         io.Reader // answers of a person; nil if nobody can be asked
+}
+
+// lookup is os.LookupEnv for environ, where the last of several wins.
+func (c call) lookup(name string) (string, bool) {
+	for i := len(c.environ) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(c.environ[i], name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// run is the command line as a function. It returns the exit code.
+func run(ctx context.Context, c call) int {
+	if len(c.args) == 0 {
+		fmt.Fprint(c.stderr, overview(newRoot(c)))
+		return 2
+	}
+	cmd, err := execute(ctx, c)
+	return report(c, err, strings.TrimSpace("countmill help "+path(cmd)))
+}
+
+// report writes an error on one line and returns the exit code.
+func report(c call, err error, help string) int {
+	if err == nil {
+		return 0
+	}
+	line := access.Redact(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	if errors.Is(err, app.ErrUsage) {
+		fmt.Fprintf(c.stderr, "countmill: %s (see %s)\n", line, help)
+		return 2
+	}
+	fmt.Fprintf(c.stderr, "countmill: %s\n", line)
+	if _, found := errors.AsType[*inconsistent](err); found {
+		return 3
+	}
+	return 1
+}

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/transfer"
+)
+
+var exportCommand = command{
+	path:  "export",
+	group: "move",
+	args:  "[PREFIX]",
+	short: "write all totals as rows that import takes",
+	long: `Writes the totals of all counters, or of those whose names begin with PREFIX, as rows of
+counter and delta. Imported where none of them is, they are the same totals again:
+
+  countmill export --output totals.csv
+  countmill export page: --format ndjson | countmill import - --format ndjson --server http://other:8080
+
+A counter whose total is 0 has no row. One beyond +-(2^53-1), which is the most that an
+increment may add, has several. Ids, times and numbers of shards are not exported: the
+importing server does not know what counted here.
+
+The server answers in pages of at most 1,000 counters. The totals of a page are of one
+moment, those of different pages are not: standard error says from when to when they are.
+What is counted meanwhile may be in or not. An export that is stopped is begun anew; with
+--output the file is there when it is whole. Exit code 1 as well when a counter's total
+fits no 64 bits: it is named, and the others are written.
+`,
+	run: runExport,
+}
+
+func runExport(ctx context.Context, c call) error {
+	if len(c.args) > 1 {
+		return app.Usagef("name one PREFIX at most, got %s", quoted(c.args))
+	}
+	e := transfer.Export{Timeout: c.timeout, Prefix: strings.Join(c.args, ""), Progress: c.showProgress}
+	var err error
+	if e.Format, err = exportFormat(c.format, c.output, c.json); err != nil {
+		return err
+	}
+	if e.Client, err = c.client(); err != nil {
+		return err
+	}
+	var done *transfer.Exported
+	if c.output == "-" {
+		if isTerminal(c.stdout) { // the rows show how far it is, and a bar would be among them
+			e.Progress = call{stderr: io.Discard}.showProgress
+		}
+		done, err = e.Run(ctx, c.stdout)
+	} else {
+		err = transfer.WriteFile(c.output, func(w io.Writer) error {
+			var err error
+			done, err = e.Run(ctx, w)
+			return err
+		})
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = transfer.ErrInterrupted
+		}
+		return fmt.Errorf("the export is not whole: %w", err)
+	}
+	return c.reportExport(done)
+}
+
+func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
+	if ndjson && format == "" {
+		format = string(transfer.NDJSON)
+	}
+	if output == "-" && format == "" {
+		format = string(transfer.CSV)
+	}
+	f, err := transfer.FormatOf(format, output)
+	if err != nil {
+		return "", app.Usagef("--format: %s", err)
+	}
+	return f, nil
+}
+
+// reportExport sums up on standard error: the rows may be on standard output.
+func (c call) reportExport(e *transfer.Exported) error {
+	fmt.Fprintf(c.stderr, "countmill: %d counters in %d rows", e.Counters, e.Rows)
+	if e.Zero > 0 {
+		fmt.Fprintf(c.stderr, ", %d left out as their total is 0", e.Zero)
+	}
+	if e.First != "" {
+		fmt.Fprintf(c.stderr, ", as of %s to %s", e.First, e.Last)
+	}
+	fmt.Fprintln(c.stderr)
+	if n := len(e.Overflowed); n > 0 {
+		return fmt.Errorf("%d counters are left out whose totals do not fit 64 bits: %q", n, e.Overflowed[:min(n, transfer.BadShown)])
+	}
+	return nil
+}

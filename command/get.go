@@ -1,0 +1,104 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// maxNames is the most counters of one POST /v1/totals.
+const maxNames = 1000
+
+var getCommand = command{
+	path:  "get",
+	group: "count",
+	args:  "NAME...",
+	short: "print totals",
+	long: `Prints the total of the counter NAME. With several names it prints a line for each, the
+total, a tab and the name; all of one moment, at most 1,000. A counter that nobody has
+incremented is 0. On a terminal a further line on standard error says how old the totals are,
+and how far the aggregators are behind (lag).
+
+  countmill get page:/home
+  countmill get page:/home page:/about --json
+`,
+	run: runGet,
+}
+
+// A total is one of the objects that the read routes answer with.
+type total struct {
+	Counter string      `json:"counter"`
+	Total   json.Number `json:"total"` // as the server wrote it, digit for digit
+}
+
+func runGet(ctx context.Context, c call) error {
+	names := c.args
+	if err := checkNames(names, maxNames); err != nil {
+		return err
+	}
+	query := ""
+	if c.given("max-staleness") {
+		query = "?max_staleness=" + url.QueryEscape(c.maxStaleness.String())
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	answer, err := cl.Post(ctx, "/v1/totals"+query, nil, map[string]any{"counters": names})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.sayMissing(answer)
+		_, err = c.stdout.Write(answer)
+		return err
+	}
+	if err := printTotals(c, answer, len(names)); err != nil {
+		return err
+	}
+	c.sayMissing(answer)
+	if isTerminal(c.stdout) {
+		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
+	}
+	return nil
+}
+
+// ageOf says how old the totals of an answer are, and how far the aggregators are behind.
+func ageOf(answer []byte, now time.Time) string {
+	var got struct {
+		Totals []struct {
+			AsOf time.Time `json:"as_of"`
+		} `json:"totals"`
+		Lag *float64 `json:"lag"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || len(got.Totals) == 0 {
+		return "age and lag are unknown"
+	}
+	asOf := got.Totals[0].AsOf
+	line := fmt.Sprintf("as of %s, %.1fs ago", asOf.Format(time.RFC3339), max(now.Sub(asOf), 0).Seconds())
+	if got.Lag == nil {
+		return line + "; lag unknown: no aggregator has reported lately"
+	}
+	return line + fmt.Sprintf("; lag %.1fs", *got.Lag)
+}
+
+func printTotals(c call, answer []byte, want int) error {
+	var got struct {
+		Totals []total `json:"totals"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || len(got.Totals) != want {
+		return fmt.Errorf("the server answered with something else than %d totals; is that a countmill?", want)
+	}
+	for _, t := range got.Totals {
+		if want == 1 {
+			fmt.Fprintln(c.stdout, t.Total)
+			return nil
+		}
+		fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, t.Counter)
+	}
+	return nil
+}

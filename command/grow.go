@@ -1,0 +1,51 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
+)
+
+var growCommand = command{
+	path:  "grow",
+	group: "change",
+	args:  "NAME SHARDS",
+	short: "give a counter more shards",
+	long: `Grows the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
+more commits a second, where a store is distributed, and make totals dearer. A number of
+shards is never lowered. A counter that nobody has incremented is made. Aggregators use
+the new shards when they hear of them, within the hour; totals are right all the while.
+
+  countmill grow page:/home 40
+`,
+	run: runGrow,
+}
+
+func runGrow(ctx context.Context, c call) error {
+	args := c.args
+	if len(args) != 2 {
+		return app.Usagef("name one NAME and its SHARDS, got %s", quoted(args))
+	}
+	if err := checkCounter(args[0]); err != nil {
+		return err
+	}
+	shards, err := strconv.Atoi(args[1])
+	if err != nil || shards < 1 || shards > countmill.MaxShards {
+		return app.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
+	}
+	answer, err := c.ask(ctx, http.MethodPatch, client.CounterPath(args[0]), map[string]int{"shards": shards})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err = c.stdout.Write(answer)
+		return err
+	}
+	fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
+	return nil
+}

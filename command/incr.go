@@ -1,0 +1,176 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
+)
+
+var incrCommand = command{
+	path:  "incr",
+	group: "count",
+	args:  "NAME [DELTA]",
+	short: "add DELTA, or 1, to a counter",
+	long: `Adds DELTA, or 1, to the counter NAME and returns when that is durable.
+
+  countmill incr page:/home
+  countmill incr stock:apples -3
+  countmill incr orders --id order-1017
+
+It repeats by itself for a while if the server is unavailable or does not answer, and still
+counts once: without --id it sends an Idempotency-Key of its own.
+A name that begins with - is written after --.
+`,
+	run: runIncr,
+}
+
+// An increment is the body of POST /v1/increments.
+type increment struct {
+	Counter string `json:"counter"`
+	Delta   int64  `json:"delta"`
+	ID      string `json:"id,omitempty"`
+	Time    string `json:"time,omitempty"`
+}
+
+func runIncr(ctx context.Context, c call) error {
+	inc, err := parseIncrement(c.args, c.at)
+	if err != nil {
+		return err
+	}
+	for flag, text := range map[string]string{"id": c.id, "key": c.key} {
+		if err := c.checkID(flag, text); err != nil {
+			return err
+		}
+	}
+	inc.ID = c.id
+	key, own := c.key, c.key == "" && c.id == ""
+	if own {
+		key = rand.Text()
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	answer, err := sendSafely(ctx, cl, c.timeout, key, inc)
+	if err != nil {
+		return outcome(err, key, own)
+	}
+	if c.json {
+		_, err = c.stdout.Write(answer)
+		return err
+	}
+	fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
+	return nil
+}
+
+// checkID refuses an empty or bad id that a flag gave.
+func (c call) checkID(flag, text string) error {
+	if !c.given(flag) {
+		return nil
+	}
+	if err := countmill.CheckID("--"+flag, text); err != nil {
+		return app.Usagef("%s", err)
+	}
+	return nil
+}
+
+func parseIncrement(args []string, at string) (increment, error) {
+	inc := increment{Delta: 1}
+	if len(args) == 0 {
+		return inc, app.Usagef("NAME is missing")
+	}
+	if len(args) > 2 {
+		return inc, app.Usagef("too many arguments: %q (quote a name that holds spaces)", args[2])
+	}
+	inc.Counter = args[0]
+	if err := checkCounter(inc.Counter); err != nil {
+		return inc, err
+	}
+	if len(args) == 2 {
+		delta, err := parseDelta(args[1])
+		if err != nil {
+			return inc, err
+		}
+		inc.Delta = delta
+	}
+	if at != "" {
+		if _, err := time.Parse(time.RFC3339, at); err != nil {
+			return inc, app.Usagef("--time: must be like 2006-01-02T15:04:05Z, got %q", at)
+		}
+	}
+	inc.Time = at
+	return inc, nil
+}
+
+func parseDelta(text string) (int64, error) {
+	delta, err := strconv.ParseInt(text, 10, 64)
+	if errors.Is(err, strconv.ErrSyntax) || text[0] == '+' {
+		return 0, app.Usagef("DELTA %q is not an integer (limit: -9007199254740991 to 9007199254740991, not 0)", text)
+	}
+	if err := countmill.CheckDelta(delta); err != nil {
+		return 0, app.Usagef("DELTA %s: %s", text, err)
+	}
+	return delta, nil
+}
+
+// A sendError is the last error of sendSafely.
+type sendError struct {
+	cause error
+	maybe bool // an earlier or the last try may have been counted
+}
+
+func (e *sendError) Error() string { return e.cause.Error() }
+func (e *sendError) Unwrap() error { return e.cause }
+
+// maxTries of one increment.
+const maxTries = 6
+
+// sendSafely sends an increment that has an id or a key, and repeats it while a repeat
+// may help. Every error is a *sendError.
+func sendSafely(ctx context.Context, cl *client.Client, timeout time.Duration, key string, inc increment) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	header := http.Header{}
+	if key != "" {
+		header.Set("Idempotency-Key", key)
+	}
+	maybe := false
+	for try := 0; ; try++ {
+		// A try that hangs must leave time for another.
+		once, end := context.WithTimeout(ctx, max(timeout/2, time.Millisecond))
+		answer, err := cl.Post(once, "/v1/increments", header, inc)
+		end()
+		if err == nil {
+			return answer, nil
+		}
+		again, applied := client.Classify(err)
+		// Another delta has the id, so no earlier try was counted either.
+		maybe = (maybe || applied) && client.IDsReused(err) == nil
+		if !again || try+1 == maxTries || !client.Pause(ctx, try, err) {
+			return nil, &sendError{err, maybe}
+		}
+	}
+}
+
+// outcome adds the remedy to the error.
+func outcome(err error, key string, own bool) error {
+	var e *sendError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case !e.maybe:
+		return fmt.Errorf("not counted: %w", e.cause)
+	case own:
+		return fmt.Errorf("maybe counted: %w; to repeat it safely add --key %s", e.cause, key)
+	}
+	return fmt.Errorf("maybe counted: %w; repeat it with the same --id or --key", e.cause)
+}

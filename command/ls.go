@@ -1,0 +1,88 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+var lsCommand = command{
+	path:  "ls",
+	group: "count",
+	args:  "[PREFIX]",
+	short: "print the totals of all counters that begin with PREFIX",
+	long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
+and the name, in the order of names as bytes. It reads them page by page; the totals of one
+page are of one moment. A total that does not fit 64 bits is shown as overflow. Characters
+that a terminal would not print are written as \u202E; --json has names as they are.
+
+  countmill ls page:
+  countmill ls page: --limit 20
+`,
+	run: runLs,
+}
+
+// lsPage is how many counters are asked for at a time.
+const lsPage = 1000
+
+func runLs(ctx context.Context, c call) error {
+	prefix, err := c.onePrefix()
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if len(c.args) > 0 {
+		query.Set("prefix", prefix)
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	for left := c.limit; ; {
+		query.Set("limit", strconv.Itoa(lsPage))
+		if c.limit > 0 {
+			query.Set("limit", strconv.Itoa(min(left, lsPage)))
+		}
+		answer, err := cl.Get(ctx, c.timeout, "/v1/counters?"+query.Encode())
+		if err != nil {
+			return err
+		}
+		n, next, err := printPage(c, answer, c.json)
+		if left -= n; err != nil || next == "" || c.limit > 0 && left <= 0 {
+			return err
+		}
+		query.Set("page_token", next)
+	}
+}
+
+// printPage returns how many counters the page has, and what names the next.
+func printPage(c call, answer []byte, asJSON bool) (n int, next string, err error) {
+	var page struct {
+		Totals     []total  `json:"totals"`
+		Overflowed []string `json:"overflowed"`
+		Next       string   `json:"next_page_token"`
+	}
+	if err := json.Unmarshal(answer, &page); err != nil || page.Totals == nil {
+		return 0, "", fmt.Errorf("the server answered with something else than counters; is that a countmill?")
+	}
+	n = len(page.Totals) + len(page.Overflowed)
+	if asJSON {
+		_, err := c.stdout.Write(answer)
+		return n, page.Next, err
+	}
+	for _, t := range page.Totals {
+		for len(page.Overflowed) > 0 && page.Overflowed[0] < t.Counter {
+			fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(page.Overflowed[0]))
+			page.Overflowed = page.Overflowed[1:]
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, plain(t.Counter)); err != nil {
+			return n, "", err
+		}
+	}
+	for _, name := range page.Overflowed {
+		fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(name))
+	}
+	return n, page.Next, nil
+}

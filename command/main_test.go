@@ -1,0 +1,215 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"github.com/countmill/countmill/internal/testing/emulator"
+)
+
+// Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is
+// held; the process ends then.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(emulator.Around(m),
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"), // begun by Google's libraries as they load
+		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/vfs.(*diskHealthCheckingFS).startTickerLocked.func1"),
+		goleak.Cleanup(func(code int) {
+			if binaryDir != "" {
+				os.RemoveAll(binaryDir)
+			}
+			os.Exit(code)
+		}))
+}
+
+// A result is how a command ended.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+// cli runs the command line in this process.
+func cli(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), call{args: args, environ: env, stdout: &out, stderr: &errOut})
+	return result{code, out.String(), errOut.String()}
+}
+
+func (r result) wantError(t *testing.T, code int, text string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.errOut, text) {
+		t.Errorf("got exit %d, standard error %q; want exit %d and %q", r.code, r.errOut, code, text)
+	}
+	if n := strings.Count(r.errOut, "\n"); n != 1 {
+		t.Errorf("standard error has %d lines, want 1:\n%s", n, r.errOut)
+	}
+	if r.out != "" {
+		t.Errorf("standard output is %q, want nothing", r.out)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 501)
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"incrr"}, `unknown command "incrr"; did you mean incr? (see countmill help)`},
+		{[]string{"help", "frobnicate"}, `unknown command "frobnicate" (try one of: up, publisher, `},
+		{[]string{"up", "--colour"}, "unknown flag: --colour (see countmill help up)"},
+		{[]string{"up", "extra"}, `takes no arguments, got "extra"`},
+		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
+		{[]string{"up", "--store", "pebble:x?mode=1"}, `unknown parameter "mode" of pebble: (valid: namespace)`},
+		{[]string{"up", "--data", "a", "--store", "pebble:b"}, "--data DIR is short for --store pebble:DIR"},
+		{[]string{"up", "--listen", "nowhere"}, "--listen: must be HOST:PORT"},
+		{[]string{"publisher"}, "use `countmill up`"},
+		{[]string{"aggregator"}, "use `countmill up`"},
+		{[]string{"reader"}, "use `countmill up`"},
+		{[]string{"config", "--shards", "x"}, "--shards: must be an integer"},
+		{[]string{"config", "--bus", "x:"}, "--bus: unknown scheme"},
+		{[]string{"version", "x"}, `the command takes no arguments, got "x"`},
+		{[]string{"config", "extra"}, `the command takes no arguments, got "extra" (see countmill help config)`},
+		{[]string{"up", "--commits", "x", "--log-level", "y"}, `got "x"; --log-level: must be`},
+		{[]string{"get", "a", "--timeout", "x"}, `--timeout: must be a duration such as 250ms, 2h or 8d from 1ms to 720h, got "x"`},
+		{[]string{"get", "a", "--json=x"}, `--json: must be true or false, got "x"`},
+		{[]string{"incr"}, "NAME is missing"},
+		{[]string{"incr", "-3"}, "is given where NAME is expected"},
+		{[]string{"incr", ""}, `NAME "": counter is empty`},
+		{[]string{"incr", long}, "is too long (limit: 1 to 500 bytes)"},
+		{[]string{"incr", "__x__"}, "reserved form"},
+		{[]string{"incr", "a", "0"}, "delta is 0 (limit: not 0)"},
+		{[]string{"incr", "a", "1.5"}, "is not an integer"},
+		{[]string{"incr", "a", "+3"}, "is not an integer"},
+		{[]string{"incr", "a", "9007199254740992"}, "out of range"},
+		{[]string{"incr", "a", "99999999999999999999"}, "out of range"},
+		{[]string{"incr", "a", "1", "2"}, "too many arguments"},
+		{[]string{"incr", "a", "--id", ""}, "--id is empty"},
+		{[]string{"incr", "a", "--key", strings.Repeat("k", 129)}, "--key is too long"},
+		{[]string{"incr", "a", "--time", "yesterday"}, "--time: must be like"},
+		{[]string{"incr", "a", "--timeout", "0s"}, "--timeout: must be a duration"},
+		{[]string{"incr", "a", "--server", "ftp://x"}, "--server: must be http://HOST:PORT"},
+		{[]string{"incr", "a", "--colour"}, "unknown flag: --colour"},
+		{[]string{"get"}, "NAME is missing"},
+		{[]string{"get", "a", "b "}, `NAME "b "`},
+		{[]string{"get", "a", "--max-staleness", "-1s"}, "--max-staleness: must be a duration such as 250ms, 2h or 8d from 0s to 1h"},
+		{append([]string{"get"}, strings.Split(strings.Repeat("a,", 1001), ",")[:1001]...), "1001 names are too many (limit: 1000)"},
+		{[]string{"watch"}, "NAME is missing"},
+		{[]string{"grow", "a"}, "name one NAME and its SHARDS"},
+		{[]string{"grow", "a", "0"}, "must be a number from 1 to 999"},
+		{[]string{"grow", "a", "1000"}, "must be a number from 1 to 999"},
+		{[]string{"grow", "a ", "5"}, `NAME "a "`},
+		{[]string{"reset"}, "NAME is missing"},
+		{[]string{"reset", "a", "b"}, "too many arguments"},
+		{[]string{"reset", "a", "--id", ""}, "--id is empty"},
+		{[]string{"delete"}, "NAME is missing"},
+		{[]string{"delete", "__a__"}, "reserved form"},
+		{append([]string{"watch"}, strings.Split(strings.Repeat("a,", 101), ",")[:101]...), "101 names are too many (limit: 100)"},
+	} {
+		t.Run(strings.Join(test.args[:min(len(test.args), 4)], " "), func(t *testing.T) {
+			t.Parallel()
+			cli(t, nil, test.args...).wantError(t, 2, test.want)
+		})
+	}
+}
+
+func TestNoArgumentsShowsHowToBegin(t *testing.T) {
+	t.Parallel()
+	got := cli(t, nil)
+	if got.code != 2 || !strings.Contains(got.errOut, "countmill up") {
+		t.Errorf("got exit %d and %q, want 2 and the overview", got.code, got.errOut)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"--help"}, {"-h"}, {"help", "--help"}} {
+		if got := cli(t, nil, args...); got.code != 0 || !strings.Contains(got.out, "Usage: countmill COMMAND") {
+			t.Errorf("%q: got exit %d and %q, want the overview", args, got.code, got.out)
+		}
+	}
+	for _, cmd := range append(commands(), families...) {
+		words := strings.Fields(cmd.path)
+		for _, args := range [][]string{append([]string{"help"}, words...), append(words, "--help")} {
+			got := cli(t, nil, args...)
+			if got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill "+cmd.path) || got.errOut != "" {
+				t.Errorf("%q: got exit %d, %q, %q; want help", args, got.code, got.out, got.errOut)
+			}
+		}
+	}
+}
+
+func TestConfigShowsWhereSettingsComeFrom(t *testing.T) {
+	t.Parallel()
+	got := cli(t, []string{"COUNTMILL_LISTEN=127.0.0.1:1"}, "config", "--data", "x")
+	for _, want := range [][]string{
+		{"listen", "127.0.0.1:1", "env", "COUNTMILL_LISTEN"},
+		{"store", "pebble:x", "flag", "COUNTMILL_STORE"},
+		{"shutdown-timeout", "25s", "default", "COUNTMILL_SHUTDOWN_TIMEOUT"},
+	} {
+		found := false
+		for line := range strings.Lines(got.out) {
+			found = found || strings.Join(strings.Fields(line), " ") == strings.Join(want, " ")
+		}
+		if !found {
+			t.Errorf("no line %q in:\n%s", want, got.out)
+		}
+	}
+	asJSON := cli(t, nil, "config", "--json")
+	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"from": "default"`) {
+		t.Errorf("--json: got exit %d and %s", asJSON.code, asJSON.out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if got := cli(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
+		t.Errorf("got exit %d and %q", got.code, got.out)
+	}
+	if got := cli(t, nil, "--version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
+		t.Errorf("--version: got exit %d and %q", got.code, got.out)
+	}
+	if got := cli(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.out, `"go": "go1.`) {
+		t.Errorf("--json: got exit %d and %q", got.code, got.out)
+	}
+}
+
+func TestSplitArgs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ args, flags, rest string }{
+		{"a -3", "", "a -3"},
+		{"a -3 --json", "--json", "a -3"},
+		{"--json a -3", "--json", "a -3"},
+		{"--id -3 a", "--id -3", "a"},
+		{"a --id=-3 -4", "--id=-3", "a -4"},
+		{"-- -a -3", "", "-a -3"},
+		{"a -- --json", "", "a --json"},
+		{"a - ", "", "a -"},
+		{"a -x", "-x", "a"},
+		{"a --id", "--id", "a"},
+	} {
+		set := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		newParser("incr", 0).bind(set)
+		flags, rest, err := splitArgs(set, strings.Fields(test.args))
+		if err != nil || strings.Join(flags, " ") != test.flags || strings.Join(rest, " ") != test.rest {
+			t.Errorf("%q: got flags %q, rest %q, error %v; want %q, %q", test.args, flags, rest, err, test.flags, test.rest)
+		}
+	}
+}
+
+func TestInterruptedCommandEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errOut bytes.Buffer
+	code := run(ctx, call{args: []string{"get", "a"}, stdout: &errOut, stderr: &errOut})
+	if code != 1 {
+		t.Errorf("got exit %d, want 1", code)
+	}
+}

@@ -1,0 +1,61 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+// 0 is also the total of a mistyped name: standard error says that no counter has it.
+func TestNamesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	const no = `,"exists":false`
+	for _, test := range []struct{ args, answer, out, errOut string }{
+		{"get a", `{"totals":[{"counter":"a","total":0` + no + `}]}`, "0\n", "no counter is named \"a\"\n"},
+		{"get a b", `{"totals":[{"counter":"a","total":0,"exists":true},{"counter":"b","total":0` + no + `}]}`, "0\ta\n0\tb\n", "no counter is named \"b\"\n"},
+		{"get a,b", `{"totals":[{"counter":"a,b","total":0` + no + `}]}`, "0\n",
+			"no counter is named \"a,b\"; the name looks like a list of names: put spaces between them: countmill get a b\n"},
+		{"get a,$b", `{"totals":[{"counter":"a,$b","total":0` + no + `}]}`, "0\n",
+			"no counter is named \"a,$b\"; the name looks like a list of names: put spaces between them: countmill get a '$b'\n"},
+		{"get a,", `{"totals":[{"counter":"a,","total":0` + no + `}]}`, "0\n", "no counter is named \"a,\"\n"},
+		{"get a,b", `{"totals":[{"counter":"a,b","total":3,"exists":true}]}`, "3\n", ""},
+		{"get a", `{"totals":[{"counter":"a","total":0}]}`, "0\n", ""},
+		{"reset a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
+		{"reset a,b", `{"counter":"a,b","removed":0` + no + `}`, "0\n",
+			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},
+		{"reset a", `{"counter":"a","removed":5,"exists":true}`, "5\n", ""},
+		{"reset a", `{"counter":"a","removed":0}`, "0\n", ""},
+		{"delete a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
+		{"delete a,b", `{"counter":"a,b","removed":0` + no + `}`, "0\n",
+			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},
+		{"shards a", `{"counter":"a"` + no + `,"shards":0,"counts":[]}`, "", "no counter is named \"a\"\n"},
+		{"shards a", `{"counter":"a","exists":true,"shards":1,"counts":[]}`, "", ""},
+	} {
+		f := newFakeServer(t, answer(200, test.answer))
+		args := append(strings.Fields(test.args), "--server", f.URL)
+		want := test.errOut
+		if want != "" {
+			want = "countmill: " + want
+		}
+		if got := cli(t, nil, args...); got != (result{0, test.out, want}) {
+			t.Errorf("%s: got %+v, want %q and %q", test.args, got, test.out, want)
+		}
+		if got := cli(t, nil, append(args, "--json")...); got != (result{0, test.answer, want}) {
+			t.Errorf("%s --json: got %+v, want the answer and %q", test.args, got, want)
+		}
+	}
+}
+
+// The same of a real server, which says it in totals and shards.
+func TestNamesThatDoNotExistOnAServer(t *testing.T) {
+	t.Parallel()
+	p := up(t, t.TempDir())
+	env := []string{"COUNTMILL_SERVER=" + p.url}
+	cli(t, env, "incr", "a")
+	cli(t, env, "incr", "a", "-1")
+	for args, missing := range map[string]bool{"get a": false, "get b": true, "get a,b": true, "shards a": false, "shards b": true} {
+		got := cli(t, env, strings.Fields(args)...)
+		if got.code != 0 || strings.Contains(got.errOut, "no counter is named") != missing {
+			t.Errorf("%s: got %+v, want a line about a missing counter: %t", args, got, missing)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package command
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+// lookupIn is an environment for tests.
+func lookupIn(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func setting(t *testing.T, settings []Setting, name string) Setting {
+	t.Helper()
+	i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no setting %q in %v", name, settings)
+	}
+	return settings[i]
+}
+
+// other is a valid value of each flag that is not its default. A new flag needs one.
+var otherValue = map[string]string{
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
+	"backup-root": "b", "max-shards": "200", "shard-rate": "2.5",
+	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
+	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
+	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
+	"request-timeout": "6s", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
+}
+
+func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
+	t.Parallel()
+	for _, o := range roleFlags {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			value, shown := otherValue[o.name], o.name
+			want := value
+			if o.name == "data" {
+				shown, want = "store", "pebble:d"
+			}
+			env := map[string]string{o.variable(): value}
+			byDefault := parsed(t, nil, nil)
+			byEnv := parsed(t, nil, env)
+			byFlag := parsed(t, []string{"--" + o.name + "=" + value}, map[string]string{o.variable(): "nonsense"})
+			byEmpty := parsed(t, nil, map[string]string{o.variable(): ""})
+			if got := setting(t, byDefault, shown); got.From != FromDefault || got.Value == want {
+				t.Errorf("unset: got %+v, want a default that is not %q", got, want)
+			}
+			if got := setting(t, byEnv, shown); got.From != FromEnv || got.Value != want {
+				t.Errorf("by variable: got %+v, want %q from env", got, want)
+			}
+			if got := setting(t, byFlag, shown); got.From != FromFlag || got.Value != want {
+				t.Errorf("by flag: got %+v, want %q from flag", got, want)
+			}
+			if diff := cmp.Diff(byDefault, byEmpty); diff != "" {
+				t.Errorf("an empty variable changes something:\n%s", diff)
+			}
+			if o.help == "" || !strings.Contains(flagHelp(flagsOf("up")), "["+o.variable()+"]") {
+				t.Errorf("help does not say what --%s and %s are", o.name, o.variable())
+			}
+		})
+	}
+}
+
+func parsed(t *testing.T, args []string, env map[string]string) []Setting {
+	t.Helper()
+	settings, err := Settings("up", args, lookupIn(env))
+	if settings == nil {
+		t.Fatalf("Settings(%q, %q): %v", args, env, err)
+	}
+	return settings
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		env  map[string]string
+		want string // in the error
+	}{
+		{[]string{"--colour", "red"}, nil, "unknown flag: --colour"},
+		{[]string{"--listen"}, nil, "--listen"},
+		{[]string{"--listen", ""}, nil, "--listen: must not be empty"},
+		{[]string{"extra"}, nil, `"extra"`},
+		{[]string{"--shards", "0"}, nil, "--shards: must be an integer from 1 to 999, or auto"},
+		{[]string{"--shards", "1000"}, nil, "from 1 to 999"},
+		{[]string{"--max-shards", "auto"}, nil, "--max-shards: must be an integer from 1 to 999, got"},
+		{[]string{"--shard-rate", "0"}, nil, "--shard-rate: must be a number from 0.1 to 1000, or auto, or off"},
+		{[]string{"--shard-rate", "NaN"}, nil, "from 0.1"},
+		{[]string{"--dedup-window", "8w"}, nil, "--dedup-window: must be a duration"},
+		{[]string{"--dedup-window", "1m"}, nil, "from 1h to"},
+		{[]string{"--linger", "-1s"}, nil, "--linger"},
+		{[]string{"--count-within", "99ms"}, nil, "--count-within: must be a duration such as 250ms, 2h or 8d from 100ms to 1m, or none"},
+		{[]string{"--count-within", "61s"}, nil, "from 100ms to 1m, or none"},
+		{[]string{"--count-within", "0s"}, nil, "from 100ms to 1m, or none"},
+		{[]string{"--window-memory", "1GB"}, nil, "--window-memory: must be a size such as"},
+		{[]string{"--window-memory", "4294967295GiB"}, nil, "--window-memory"},
+		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
+		{[]string{"--data", "d", "--store", "pebble:e"}, nil, "--data and --store: give one of them: --data DIR is short for --store"},
+		{nil, map[string]string{"COUNTMILL_DATA": "d", "COUNTMILL_STORE": "pebble:e"}, "COUNTMILL_DATA and COUNTMILL_STORE: set one of them"},
+		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_LINGER: must be"},
+		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_SHARDS: must be"},
+	} {
+		_, err := Settings("up", test.args, lookupIn(test.env))
+		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Settings(%q, %q): got error %v, want a usage error with %q", test.args, test.env, err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("Settings(%q, %q): error has several lines: %v", test.args, test.env, err)
+		}
+	}
+}
+
+func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Settings("up", []string{"--shards", "0", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
+	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
+		`--dedup-window: must be a duration such as 250ms, 2h or 8d from 1h to 8784h, or auto, got "1s"; ` +
+		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
+	if !errors.Is(err, app.ErrUsage) || err.Error() != want {
+		t.Errorf("Parse: got error %v, want %s", err, want)
+	}
+}
+
+func TestDataFlagWinsOverStoreVariable(t *testing.T) {
+	t.Parallel()
+	settings := parsed(t, []string{"--data", "a?b%c"}, map[string]string{"COUNTMILL_STORE": "pebble:e"})
+	if got, want := setting(t, settings, "store").Value, app.PebbleURL("a?b%c"); got != want {
+		t.Errorf("got store %q, want %q", got, want)
+	}
+}
+
+func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
+	t.Parallel()
+	for role, flag := range map[string]string{"publisher": "--data", "aggregator": "--cache", "reader": "--bus"} {
+		_, err := Settings(role, []string{flag, "x:"}, lookupIn(nil))
+		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
+			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
+		}
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	got := UnknownEnv([]string{
+		"COUNTMILL_LISTN=x", "COUNTMILL_LISTEN=x", "COUNTMILL_SERVER=x", "COUNTMILL_TIMEOUT=1s", "PATH=x",
+		"COUNTMILL_SERVICE_HOST=10.0.0.1", "COUNTMILL_PORT=tcp://10.0.0.1:80", "COUNTMILL_READER_SERVICE_PORT=80",
+	})
+	if diff := cmp.Diff([]string{"COUNTMILL_LISTN"}, got); diff != "" {
+		t.Errorf("unknown variables (-want +got):\n%s", diff)
+	}
+}
+
+// With a budget of staleness the roles have their parts of it, where nobody chose a linger.
+func TestABudgetDecidesLingers(t *testing.T) {
+	t.Parallel()
+	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--count-within", "2s"}
+	for name, c := range map[string]struct {
+		args           []string
+		linger, window string
+	}{
+		"alone":               {nil, "auto", "auto"},
+		"beside a linger":     {[]string{"--linger", "3s"}, "3s", "auto"},
+		"beside a window's":   {[]string{"--window-linger", "0s"}, "auto", "0s"},
+		"taken back":          {[]string{"--count-within", "none"}, "250ms", "100ms"},
+		"longer, with linger": {[]string{"--count-within", "1m", "--linger", "1s"}, "1s", "auto"},
+	} {
+		settings := parsed(t, append(slices.Clone(bus), c.args...), nil)
+		if got := setting(t, settings, "linger").Value; got != c.linger {
+			t.Errorf("%s: linger %s, want %s", name, got, c.linger)
+		}
+		if got := setting(t, settings, "window-linger").Value; got != c.window {
+			t.Errorf("%s: window's linger %s, want %s", name, got, c.window)
+		}
+	}
+}
+
+// All web pages are let in where callers are told apart, or somebody said so.
+func TestAnyOriginNeedsTokens(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"--cors-origin *", "--cors-origin *: any web page"},
+		{"--cors-origin https://a.example --cors-origin *", "--cors-origin *: any web page"},
+		{"--cors-origin https://a.example,*", "--cors-origin *: any web page"},
+		{"--cors-origin * --tokens t", ""},
+		{"--cors-origin * --insecure", ""},
+		{"--cors-origin https://a.example --cors-origin http://b", ""},
+		{"--cors-origin https://a.example/", "--cors-origin: must be an origin"},
+	} {
+		_, err := Settings("up", strings.Fields(tc.args), lookupIn(nil))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q", tc.args, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package command
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	got := cli(t, nil, "plan", "--rate", "1e5", "--publishers", "10", "--shards", "20", "--totals", "100")
+	if got.code != 0 || got.errOut != "" {
+		t.Fatalf("got %+v", got)
+	}
+	rows := make(map[string]string)
+	for line := range strings.Lines(got.out) {
+		if len(line) > 60 && !strings.HasPrefix(line, "-") {
+			rows[strings.TrimSpace(line[:32])] = strings.Join(strings.Fields(line[32:]), " ")
+		}
+	}
+	for row, want := range map[string]string{
+		"":                         "countmill classic counter",
+		"shards":                   "20 100,000",
+		"aggregators":              "1 -",
+		"messages/s":               "40 -",
+		"commits/s":                "8 100,000",
+		"for a million increments": "482 1,000,000",
+		"markers stored":           "27,900,000 -",
+	} {
+		if rows[row] != want {
+			t.Errorf("%s: got %q, want %q", row, rows[row], want)
+		}
+	}
+	for _, want := range []string{
+		"100,000 increments/s to 1 counter from 10 publishers\n", "- markers are 83 % of what is written", "Prices: Pub/Sub 2026-09-20,",
+	} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("no %q in:\n%s", want, got.out)
+		}
+	}
+}
+
+// Every price and the rate at which they are charged is the caller's to say.
+func TestPlanAsJSON(t *testing.T) {
+	t.Parallel()
+	got := cli(t, nil, "plan", "--json", "--rate", "1e4", "--counters", "1e3", "--zipf=1.1", "--ids", "0.5", "--aggregators", "3",
+		"--price-write", "0", "--price-read", "0", "--price-pubsub", "0", "--price-storage", "0", "--price-delete", "10", "--prices-as-of", "today")
+	var a planAnswer
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
+		t.Fatalf("got %+v, error %v", got, err)
+	}
+	month := a.Countmill.Month
+	if a.Aggregators != 3 || a.Flags["counters"] != "1000" || a.Flags["prices-as-of"] != "today" || a.Flags["linger"] != "250ms" {
+		t.Errorf("got %d aggregators, flags %v", a.Aggregators, a.Flags)
+	}
+	if a.Countmill.MarkersWritten < 5000 || month.Total != month.Deletes || month.Total == 0 || a.Classic.Month.Total != 0 {
+		t.Errorf("got %+v and %+v, want half of 10,000/s as markers, and deletes alone to cost", a.Countmill, a.Classic)
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                                     "--rate is missing",
+		"--rate 0":                             "--rate: must be from 0.001 to 1e+10, got 0",
+		"--rate x":                             `--rate: must be a number such as 1e6, got "x"`,
+		"--rate 1 --counters 1.5":              `--counters: must be a whole number such as 1000 or 1e6, got "1.5"`,
+		"--rate 1 --ids 2 --linger 2m":         "--ids: must be from 0 to 1, got 2; --linger: must be from 1ms to 1m0s, got 2m0s",
+		"--rate 1 --shards 20 --max-shards 10": "--max-shards: must be from 20 to 999, got 10",
+		"--rate 1 page:":                       `the command takes no arguments, got "page:"`,
+		"--rate 1 --colour":                    "unknown flag: --colour (see countmill help plan)",
+		"--rate 1 --counters 5 --asked 6":      "--asked: must be from 0 to 5, got 6",
+		"--rate 1 --price-write -1":            "--price-write: must be from 0 to 1e+06, got -1",
+	} {
+		cli(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
+	}
+	cli(t, nil, "plan", "--rate", "1", "--count-within", "1s", "--linger", "1s").wantError(t, 2, "--count-within sets --linger and --window-linger: leave them out")
+}
+
+func TestShortNumbers(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[float64]string{
+		0: "0", 0.004: "<0.01", 0.126: "0.13", 1: "1", 8.004: "8", 9.98: "9.98", 12.34: "12.3", 123.4: "123", 999.6: "1,000", 1234: "1,230",
+		1e6: "1,000,000", 27_936_123: "27,900,000",
+	} {
+		if got := short(n); got != want {
+			t.Errorf("%g: got %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/client"
+)
+
+var resetCommand = command{
+	path:  "reset",
+	group: "change",
+	args:  "NAME",
+	short: "set a counter back to 0",
+	long: `Sets the total of the counter NAME back to 0 and prints what it was. What is counted
+meanwhile is either in what it prints or in the total afterwards, once. What an
+aggregator has not folded yet counts after it.
+
+  countmill reset page:/home
+  countmill reset page:/home --id 2026-01     once, however often it is run
+
+Totals that callers take from a cache (--max-staleness) may be from before it.
+`,
+	run: runReset,
+}
+
+var deleteCommand = command{
+	path:  "delete",
+	group: "change",
+	args:  "NAME",
+	short: "set a counter back to 0 and hide it",
+	long: `Deletes the counter NAME and prints what its total was. It does not exist then and is
+in no list, until somebody increments it: it begins again from 0. Its record and shards
+are removed a day later.
+
+  countmill delete page:/home
+
+Totals that callers take from a cache (--max-staleness) may be from before it.
+`,
+	run: runDelete,
+}
+
+func runReset(ctx context.Context, c call) error {
+	name, err := c.oneName()
+	if err != nil {
+		return err
+	}
+	id := c.id
+	if !c.given("id") {
+		id = rand.Text()
+	} else if err := c.checkID("id", id); err != nil {
+		return err
+	}
+	answer, err := c.ask(ctx, http.MethodPost, "/v1/reset", map[string]string{"counter": name, "id": id})
+	if err != nil {
+		if !surelyNot(err) {
+			return fmt.Errorf("maybe reset: %w; repeat it with --id %s", err, id)
+		}
+		return fmt.Errorf("not reset: %w", err)
+	}
+	return c.printRemoved(name, answer)
+}
+
+func runDelete(ctx context.Context, c call) error {
+	name, err := c.oneName()
+	if err != nil {
+		return err
+	}
+	answer, err := c.ask(ctx, http.MethodDelete, client.CounterPath(name), nil)
+	if err != nil {
+		if !surelyNot(err) {
+			return fmt.Errorf("maybe deleted: %w; repeat it", err)
+		}
+		return fmt.Errorf("not deleted: %w", err)
+	}
+	return c.printRemoved(name, answer)
+}
+
+// surelyNot reports whether a request has certainly changed nothing: it was never sent, or
+// the server says so. A 500 and a 504 leave it open, and so does an answer that did not come.
+func surelyNot(err error) bool {
+	var problem *client.Problem
+	if errors.As(err, &problem) {
+		return problem.Status < 500 || problem.Status == http.StatusServiceUnavailable ||
+			problem.Type == "urn:countmill:problem:overflow"
+	}
+	var never *client.Unreachable
+	return errors.As(err, &never) || errors.Is(err, app.ErrUsage)
+}
+
+func (c call) printRemoved(name string, answer []byte) error {
+	var got struct {
+		Removed json.Number `json:"removed"`
+		Exists  *bool       `json:"exists"`
+	}
+	err := json.Unmarshal(answer, &got)
+	c.sayMissingOne(name, got.Exists)
+	if c.json {
+		_, err := c.stdout.Write(answer)
+		return err
+	}
+	if err != nil || got.Removed == "" {
+		return errors.New("the server answered with something else than what was removed; is that a countmill?")
+	}
+	fmt.Fprintln(c.stdout, got.Removed)
+	return nil
+}

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+// Commands that call a server. Those in oneAnswer print it, or a part of it.
+var (
+	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard"}
+	pages     = []string{"ls", "verify", "dead list"}
+	calls     = slices.Concat([]string{"watch", "export", "import", "adopt gae"}, oneAnswer, pages)
+)
+
+// without is of without some commands.
+func without(of []string, but ...string) []string {
+	return slices.DeleteFunc(slices.Clone(of), func(path string) bool { return slices.Contains(but, path) })
+}
+
+// The longest time-out is for backups of large stores.
+const minTimeout, maxTimeout = time.Millisecond, 30 * 24 * time.Hour
+
+// timeout is the row for commands with this default.
+func timeout(def time.Duration, of ...string) flag {
+	return flag{name: "timeout", arg: "DURATION", of: of, env: true,
+		help: "How long the server may take to answer one call, repeats included. It does not bound how long a command or a stream lives.",
+		bind: func(v *values) pflag.Value {
+			v.timeout = def
+			return durationValue{to: &v.timeout, min: minTimeout, max: maxTimeout}
+		}}
+}
+
+// silence is the row for a stream with this default.
+func silence(def time.Duration, of, help string) flag {
+	return flag{name: "silence", arg: "DURATION", of: []string{of}, help: help,
+		bind: func(v *values) pflag.Value {
+			v.silence = def
+			return durationValue{to: &v.silence, min: minTimeout, max: maxTimeout}
+		}}
+}
+
+// asJSON is a row of --json.
+func asJSON(help string, of ...string) flag {
+	return flag{name: "json", of: of, help: help, bind: func(v *values) pflag.Value { return boolValue{&v.json} }}
+}
+
+var callFlags = []flag{
+	{name: "server", arg: "URL", of: calls, env: true, help: "The countmill to call.",
+		bind: func(v *values) pflag.Value {
+			v.server = "http://" + app.DefaultListen
+			return anyValue{&v.server}
+		}},
+	timeout(15*time.Second, without(calls, "verify", "import", "adopt gae", "backup")...),
+	timeout(time.Minute, "verify"), // above the server's own limit for a page
+	timeout(2*time.Minute, "import", "adopt gae"),
+	timeout(10*time.Minute, "backup"), // the server's own
+	silence(30*time.Second, "watch", "The longest silence of the server, which sends something every 15s."),
+	silence(2*time.Minute, "adopt gae", "The longest silence of Datastore while its shards are read."),
+	{name: "token", arg: "TOKEN", of: calls, env: true, def: "none",
+		help: "The bearer token to send. Other users of this machine see it in the list of processes: prefer the variable or --token-file.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.token} }},
+	{name: "token-file", arg: "FILE", of: calls, env: true, def: "none", help: "File with the token alone.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.tokenFile} }},
+	{name: "insecure", of: calls, help: "Send the token over plain http to other machines too.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.insecure} }},
+	asJSON("Write the server's answer as it is.", oneAnswer...),
+	asJSON("Write the server's answers as they are, a page a line.", pages...),
+	asJSON("Write the server's events as they are.", "watch"),
+	asJSON("Short for --format ndjson.", "export"),
+	asJSON("Write the result as JSON.", "import", "adopt gae"),
+}
+
+var changeFlags = []flag{
+	{name: "id", arg: "ID", of: []string{"incr"}, def: "none", help: "Name of the event: the same ID on the same counter counts once.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
+	{name: "key", arg: "KEY", of: []string{"incr"}, def: "random, without --id", help: "Idempotency-Key of the request: the same KEY with the same request counts once.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.key} }},
+	{name: "time", arg: "TIME", of: []string{"incr"}, def: "now", help: "When it happened, as 2006-01-02T15:04:05Z.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.at} }},
+	{name: "id", arg: "ID", of: []string{"reset"}, def: "random",
+		help: "Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window changes nothing and prints the same.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
+}
+
+var readFlags = []flag{
+	{name: "max-staleness", arg: "DURATION", of: []string{"get"}, def: "the server's", help: "How old a total may be; 0s reads the store.",
+		bind: func(v *values) pflag.Value { return durationValue{to: &v.maxStaleness, max: time.Hour} }},
+	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
+		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
+	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
+}
+
+var deadFlags = []flag{
+	{name: "limit", arg: "N", of: []string{"dead list"}, help: "Stop after N dead letters. 0: all.",
+		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
+	{name: "all", of: []string{"dead replay", "dead discard"}, help: "All dead letters.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.all} }},
+	{name: "as-new", of: []string{"dead replay"}, help: "Count dead letters as new whose ids are forgotten, lost or taken.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.asNew} }},
+	{name: "yes", of: []string{"dead replay", "dead discard"}, help: "Do not ask. --all, --as-new and discard need it if no person can be asked.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.yes} }},
+}
+
+var tokenFlags = []flag{
+	{name: "scope", arg: "SCOPES", of: []string{"token new"}, def: "none; needed",
+		help: "What the token may do, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.",
+		bind: func(v *values) pflag.Value { return listValue{&v.scopes, true} }},
+	{name: "prefix", arg: "PREFIX", of: []string{"token new"}, def: "all counters",
+		help: "Only counters whose names begin with PREFIX; may be repeated. backup, dead and verify are about all counters and are refused then.",
+		bind: func(v *values) pflag.Value { return listValue{&v.prefixes, false} }},
+	{name: "expires", arg: "WHEN", of: []string{"token new"}, def: "never",
+		help: "A time such as 2027-01-02T15:04:05Z, or a duration from now, such as 720h or 90d.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.expires} }},
+	perToken("increments-per-second", "Most increments that the token may count in a second in one process. countmill admits a request while no limit is reached, however large it is. It refuses later ones with 429 until that is made up for. 0: no limit.",
+		func(v *values) *int64 { return &v.limits.Increments }),
+	perToken("bytes-per-second", "Most bytes of requests' bodies in a second. 0: no limit.", func(v *values) *int64 { return &v.limits.Bytes }),
+	perToken("new-counters-per-hour", "Most counters in an hour that the token has not named within the hour before. 0: no limit.", func(v *values) *int64 { return &v.limits.NewCounters }),
+	{name: "file", arg: "FILE", of: []string{"token new"}, def: "print the line",
+		help: "Append the line to FILE, which is made if missing, and print the token only.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
+}
+
+func perToken(name, help string, to func(*values) *int64) flag {
+	return flag{name: name, arg: "N", of: []string{"token new"}, help: help, bind: func(v *values) pflag.Value { return wholeValue{to(v)} }}
+}
+
+var outputFlags = []flag{
+	asJSON("Write one JSON array.", "config"),
+	asJSON("Write one JSON object.", "version"),
+}

@@ -1,0 +1,145 @@
+package command
+
+import (
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/store"
+)
+
+// role is a flag of the commands that run these roles.
+func role(name, arg string, roles app.Roles, help string, bind func(*app.Config) pflag.Value) flag {
+	of := []string{"up", "config"}
+	for _, r := range []app.Roles{app.Publisher, app.Aggregator, app.Reader} {
+		if roles.Has(r) {
+			of = append(of, r.String())
+		}
+	}
+	return flag{name: name, arg: arg, of: of, env: true, help: help, bind: func(v *values) pflag.Value { return bind(&v.roles) }}
+}
+
+var roleFlags = []flag{
+	role("listen", "HOST:PORT", app.Up,
+		"Address to serve HTTP on. Port 0 picks a free port. An address that other machines reach needs --tokens or --insecure.",
+		func(c *app.Config) pflag.Value { return textValue{to: &c.Listen} }),
+	role("tokens", "FILE", app.Up,
+		"File of the bearer tokens that may call, a line each as \"countmill token new\" prints it. none: anybody may call. countmill reads the file again when it changes. It keeps the old tokens if the new file has a mistake or if other users can write it; /readyz says so. A file without tokens admits nobody. Connections are not encrypted: put TLS in front.",
+		func(c *app.Config) pflag.Value { return fileValue{&c.Tokens} }),
+	role("insecure", "", app.Up,
+		"Let anybody call who reaches --listen, from other machines too.",
+		func(c *app.Config) pflag.Value { return boolValue{&c.Insecure} }),
+	role("cors-origin", "ORIGIN", app.Up,
+		"Origin of web pages whose scripts may call, such as https://example.com. Repeat the flag for several, or put commas between them in the variable. * allows all origins and needs --tokens or --insecure.",
+		func(c *app.Config) pflag.Value { return originsValue{&c.CORSOrigins} }),
+	role("data", "DIR", app.Aggregator|app.Reader,
+		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
+		func(c *app.Config) pflag.Value { return dirValue{&c.Store} }),
+	role("backup-root", "DIR", app.Aggregator|app.Reader,
+		"Directory of this machine below which \"countmill backup\" may copy the counters of a pebble: store. Only this user should be able to write there. none: the server refuses backups.",
+		func(c *app.Config) pflag.Value { return fileValue{&c.BackupRoot} }),
+	role("bus", "URL", app.Publisher|app.Aggregator,
+		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters.",
+		func(c *app.Config) pflag.Value { return textValue{to: &c.Bus} }),
+	role("store", "URL", app.Aggregator|app.Reader,
+		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode).",
+		func(c *app.Config) pflag.Value { return textValue{to: &c.Store} }),
+	role("cache", "URL", app.Reader,
+		"Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers).",
+		func(c *app.Config) pflag.Value { return textValue{to: &c.Cache} }),
+	role("create", "", app.Publisher|app.Aggregator,
+		"Make the topic, the subscription and the database's meta record if they are missing. On an emulator countmill makes them without this flag.",
+		func(c *app.Config) pflag.Value { return boolValue{&c.Create} }),
+	role("shards", "N", app.Aggregator,
+		"Number of shards of a new counter. More shards take more commits a second and make totals dearer. auto: 1. With datastore: counters get more shards when they need them.",
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Shards, min: 1, max: countmill.MaxShards, auto: true}
+		}),
+	role("max-shards", "N", app.Aggregator,
+		"Most shards that a counter gets by itself. A counter that \"countmill grow\" gave more keeps them.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.MaxShards, min: 1, max: countmill.MaxShards} }),
+	role("shard-rate", "RATE", app.Aggregator,
+		"How many commits a second one shard sustains. A counter gets more shards when its shards take more commits, or when commits conflict. off: counters get none by themselves. auto: 1 with datastore:, off with pebble:.",
+		func(c *app.Config) pflag.Value { return rateValue{&c.ShardRate} }),
+	role("dedup-window", "DURATION", app.Publisher|app.Aggregator,
+		"The deduplication window: how long countmill remembers ids and Idempotency-Keys, those of resets too, and how old an increment's time may be. The database keeps it. An aggregator with another value writes that at its start; the last one to start wins. auto: the database's window, 192h in a new one. A publisher alone uses its own, 192h with auto.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.DedupWindow, min: store.MinWindow, max: store.MaxWindow, auto: true}
+		}),
+	role("linger", "DURATION", app.Publisher,
+		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
+		func(c *app.Config) pflag.Value { return durationValue{to: &c.Linger, max: time.Minute, auto: true} }),
+	role("open-entries", "N", app.Publisher,
+		"Most distinct counters that a publisher gathers while the bus is unavailable. It refuses more with 429.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.OpenEntries, min: 1000, max: math.MaxInt32} }),
+	role("open-bytes", "SIZE", app.Publisher,
+		"Most memory for the increments that a publisher gathers. It refuses more with 429.",
+		func(c *app.Config) pflag.Value { return sizeValue{to: &c.OpenBytes, min: 1 << 20, max: 16 << 30} }),
+	role("min-free", "SIZE", app.Aggregator,
+		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free; everything else goes on. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
+		func(c *app.Config) pflag.Value {
+			return sizeValue{to: &c.MinFree, min: 1 << 20, max: 1 << 50, auto: true}
+		}),
+	role("window-linger", "DURATION", app.Aggregator,
+		"How long an aggregator's window waits for more messages. auto: 0s with inproc:, else 100ms.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.WindowLinger, max: time.Minute, auto: true}
+		}),
+	role("count-within", "DURATION", app.Publisher|app.Aggregator,
+		"How old an increment may be at its commit. Batches and windows then wait as long as this allows, which writes least. Give all publishers and aggregators the same value, and set their clocks. none: --linger and --window-linger decide. A linger given beside it wins.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.CountWithin, min: app.MinCountWithin, max: app.MaxCountWithin, none: true}
+		}),
+	role("window-messages", "N", app.Aggregator,
+		"A window closes at this many messages.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.WindowMessages, min: 1, max: 1_000_000} }),
+	role("window-counters", "N", app.Aggregator,
+		"A window closes at this many distinct counters.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.WindowCounters, min: 1, max: 10_000_000} }),
+	role("window-memory", "SIZE", app.Aggregator,
+		"A window closes when its messages take this much memory, as estimated. An aggregator holds at most four times as much.",
+		func(c *app.Config) pflag.Value { return sizeValue{to: &c.WindowMemory, min: 64 << 10, max: 4 << 30} }),
+	role("commits", "N", app.Aggregator,
+		"Most commits under way at once. auto: as many as make the store faster.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.Commits, min: 1, max: 1024, auto: true} }),
+	role("commit-timeout", "DURATION", app.Aggregator,
+		"How long an aggregator waits for one answer of the store.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.CommitTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
+		}),
+	role("dead-letter-rate", "N", app.Aggregator,
+		"Most dead letters written in a second. An aggregator holds the rest, and /readyz reports it: a mistake shows before it fills the store.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.DeadLetterRate, min: 1, max: 100_000} }),
+	role("worker-id", "NAME", app.Aggregator,
+		"Name of this aggregator among others. auto: random.",
+		func(c *app.Config) pflag.Value { return autoTextValue{&c.WorkerID} }),
+	role("max-staleness", "DURATION", app.Reader,
+		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s.",
+		func(c *app.Config) pflag.Value { return durationValue{to: &c.MaxStaleness, max: time.Hour, auto: true} }),
+	role("connections", "N", app.Up,
+		"Most HTTP connections open at once. At the limit a new connection replaces the one that has been idle longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Connections, min: 1, max: 1_000_000, auto: true}
+		}),
+	role("request-timeout", "DURATION", app.Up,
+		"How long a request may take before countmill answers with an error. A request for increments is refused with 429 if it would wait longer than a quarter of this for its turn.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.RequestTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
+		}),
+	role("shutdown-timeout", "DURATION", app.Up,
+		"How long the process may take between the signal to stop and its end. Keep it below the time after which the supervisor kills.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.ShutdownTimeout, min: time.Second, max: 10 * time.Minute}
+		}),
+	role("log-level", "LEVEL", app.Up,
+		"Least level to log: debug, info, warn or error.",
+		func(c *app.Config) pflag.Value {
+			return textValue{to: &c.LogLevel, of: []string{"debug", "info", "warn", "error"}}
+		}),
+	role("log-format", "FORMAT", app.Up,
+		"Format of the log on standard error: text or json.",
+		func(c *app.Config) pflag.Value { return textValue{to: &c.LogFormat, of: []string{"text", "json"}} }),
+}

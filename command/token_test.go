@@ -1,0 +1,127 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/access"
+)
+
+// madeToken is the token and the line that were printed.
+func madeToken(t *testing.T, args ...string) (secret, line string) {
+	t.Helper()
+	got := cli(t, nil, append([]string{"token", "new"}, args...)...)
+	secret, line, ok := strings.Cut(strings.TrimSuffix(got.out, "\n"), "\n")
+	if got.code != 0 || got.errOut != "" || !ok || !strings.HasPrefix(secret, "cmtok_") {
+		t.Fatalf("%q: got %+v, want a token and a line", args, got)
+	}
+	return secret, line
+}
+
+func TestTokenNew(t *testing.T) {
+	t.Parallel()
+	secret, line := madeToken(t, "web", "--scope", "read,publish", "--prefix", "page:", "--prefix=a,b", "--expires", "2031-01-02T04:04:05+01:00")
+	const want = `"scopes":["read","publish"],"prefixes":["page:","a,b"],"expires":"2031-01-02T03:04:05Z"}`
+	if !strings.HasPrefix(line, `{"name":"web","hash":"sha256:`) || !strings.HasSuffix(line, want) {
+		t.Errorf("got %s, want the name, a hash, and %s", line, want)
+	}
+	_, limited := madeToken(t, "web", "--scope", "publish", "--increments-per-second", "1000", "--bytes-per-second", "65536", "--new-counters-per-hour", "50")
+	const limits = `"scopes":["publish"],"increments_per_second":1000,"bytes_per_second":65536,"new_counters_per_hour":50}`
+	if !strings.HasSuffix(limited, limits) {
+		t.Errorf("got %s, want %s", limited, limits)
+	}
+	if strings.Contains(line, secret) {
+		t.Errorf("the line holds the token: %s", line)
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := access.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := tokens.Authenticate(secret); err != nil || c.Name != "web" || !c.Has(access.Publish) || c.Check("shop:x") == nil {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestTokenNewAppends(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	first := cli(t, nil, "token", "new", "a", "--scope", "read", "--file", path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append([]byte("# by hand\n"), text[:len(text)-1]...), 0o600); err != nil { // without an end of its last line
+		t.Fatal(err)
+	}
+	second := cli(t, nil, "token", "new", "b", "--scope", "admin", "--file", path)
+	tokens, err := access.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, got := range map[string]result{"a": first, "b": second} {
+		if c, err := tokens.Authenticate(strings.TrimSuffix(got.out, "\n")); err != nil || c.Name != want {
+			t.Errorf("%s: printed %q; got %+v, %v", want, got.out, c, err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(path, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cli(t, nil, "token", "new", "c", "--scope", "read", "--file", path).wantError(t, 1, "tokens: line 1: is not a JSON object")
+	if text, err := os.ReadFile(path); err != nil || string(text) != "nonsense\n" {
+		t.Errorf("a bad file was written to: %q, %v", text, err)
+	}
+	cli(t, nil, "token", "new", "c", "--scope", "read", "--file", path+"/x").wantError(t, 1, "tokens/x")
+}
+
+func TestTokenRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ args, want string }{
+		{"token", "say what to do: new"},
+		{"token new", "name one NAME: countmill token new"},
+		{"token old a", `unknown "old"`},
+		{"token new a b --scope read", "name one NAME: countmill token new"},
+		{"token new a", "--scope: the list is empty (limit: publish, read, metrics, admin)"},
+		{"token new a --scope write", "--scope: number 1 is not a scope"},
+		{"token new a/b --scope read", "NAME: must be 1 to 64"},
+		{"token new a --scope read --prefix=", "--prefix: number 1 is empty; leave the flag out"},
+		{"token new a --scope read --expires 2001-01-01T00:00:00Z", "--expires: must be a time to come"},
+		{"token new a --scope read --expires -3h", "--expires: must be"},
+		{"token new a --scope publish --increments-per-second -1", "--increments-per-second: must be an integer from 1 to"},
+		{"token new a --scope publish --bytes-per-second 1TiB", "--bytes-per-second"},
+		{"token new a --scope publish --new-counters-per-hour 10000001", "--new-counters-per-hour: must be an integer from 1 to 10000000"},
+		{"token new a --scope read --increments-per-second 7", "--increments-per-second: limits counting, but the scopes lack publish"},
+		{"token new a --scope read --colour", "unknown flag: --colour"},
+	} {
+		cli(t, nil, strings.Fields(tc.args)...).wantError(t, 2, tc.want)
+	}
+}
+
+func TestParseExpiry(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 2, 28, 12, 0, 0, 5, time.FixedZone("", 3600))
+	for text, want := range map[string]string{
+		"1d":                   "2026-03-01T11:00:00Z",
+		"1.5d":                 "2026-03-01T23:00:00Z",
+		"90m":                  "2026-02-28T12:30:00Z",
+		"2026-02-28T11:00:01Z": "2026-02-28T11:00:01Z",
+	} {
+		if got, err := parseExpiry(text, now); err != nil || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%s: got %v, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"0d", "999999d", "0s", "-1h", "tomorrow", "2026-02-28T10:59:59Z"} {
+		if got, err := parseExpiry(text, now); err == nil {
+			t.Errorf("%s: got %v, want an error", text, got)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/countmill/countmill/internal/app"
+)
+
+var upCommand = command{
+	path:  "up",
+	group: "run",
+	roles: app.Up,
+	short: "run everything in one process",
+	long: `Runs publisher, aggregator and reader in one process and serves HTTP. Without flags
+it needs nothing else: counters are kept in ./countmill-data.
+
+  countmill up
+  countmill up --listen 127.0.0.1:9000 --data /var/lib/countmill
+
+Ctrl-C or SIGTERM stops it: it takes no more increments, finishes what it accepted,
+and ends within --shutdown-timeout. While it starts, and has accepted nothing, it ends
+within 2 s. A second signal ends it at once. What was accepted is safe in every case, also
+after SIGKILL.
+
+/openapi.json describes what it serves.
+`,
+	run: runRoles,
+}
+
+var publisherCommand = command{
+	path:  "publisher",
+	group: "run",
+	roles: app.Publisher,
+	short: "run only a publisher: takes increments, sends batches",
+	long: `Takes increments over HTTP, coalesces them and sends them as batches over a bus that
+reaches other processes. On one machine use "countmill up" instead.
+`,
+	run: runRoles,
+}
+
+var aggregatorCommand = command{
+	path:  "aggregator",
+	group: "run",
+	roles: app.Aggregator,
+	short: "run only an aggregator: folds batches into the store",
+	long: `Takes batches from a bus and folds each exactly once into a store. Other processes have to
+reach both. On one machine use "countmill up" instead.
+`,
+	run: runRoles,
+}
+
+var readerCommand = command{
+	path:  "reader",
+	group: "run",
+	roles: app.Reader,
+	short: "run only a reader: serves totals",
+	long: `Serves totals over HTTP from a store that other processes write. On one machine use
+"countmill up" instead.
+`,
+	run: runRoles,
+}
+
+// runRoles runs the roles of the command until ctx ends or one of them fails.
+func runRoles(ctx context.Context, c call) error {
+	cfg := c.roles
+	cfg.Logger = app.NewLogger(cfg, c.stderr)
+	if unknown := UnknownEnv(c.environ); len(unknown) > 0 {
+		cfg.Logger.Warn("variables that no flag has are ignored", "names", strings.Join(unknown, " "))
+	}
+	if token, _ := c.lookup("COUNTMILL_TOKEN"); token != "" && cfg.Tokens == "" {
+		cfg.Logger.Warn("COUNTMILL_TOKEN is ignored here: clients send that token; a server takes the tokens of a file, COUNTMILL_TOKENS or --tokens")
+	}
+	a, err := app.Start(ctx, cfg)
+	if errors.Is(err, app.ErrStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", cfg.Roles, a.Addr(), a.Kept())
+	defer runtime.KeepAlive(ballast(c.lookup))
+	return a.Run(ctx)
+}

@@ -1,0 +1,274 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A fakeServer answers with one script after another, the last for ever, and remembers
+// what it was asked.
+type fakeServer struct {
+	*httptest.Server
+	mu     sync.Mutex
+	script []http.HandlerFunc
+	keys   []string
+	bodies []string
+	paths  []string
+}
+
+func newFakeServer(t *testing.T, script ...http.HandlerFunc) *fakeServer {
+	t.Helper()
+	f := &fakeServer{script: script}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	f.keys = append(f.keys, r.Header.Get("Idempotency-Key"))
+	f.bodies = append(f.bodies, strings.TrimSpace(string(body)))
+	f.paths = append(f.paths, r.URL.RequestURI())
+	h := f.script[0]
+	if len(f.script) > 1 {
+		f.script = f.script[1:]
+	}
+	f.mu.Unlock()
+	h(w, r)
+}
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+func cut(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		conn.Close()
+	}
+}
+
+const accepted = `{"accepted":1}` + "\n"
+
+func TestIncrRepeatsWithOneKey(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(503, "{}"), answer(504, "{}"), answer(429, "{}"), cut, answer(202, accepted))
+	got := cli(t, nil, "incr", "--server", f.URL, "page:/home", "-3")
+	if got != (result{0, "page:/home -3\n", ""}) {
+		t.Errorf("got %+v", got)
+	}
+	if len(f.keys) < 5 {
+		t.Fatalf("got %d requests, want 5", len(f.keys))
+	}
+	for i, key := range f.keys {
+		if key == "" || key != f.keys[0] || f.bodies[i] != f.bodies[0] {
+			t.Errorf("request %d has key %q and body %s, the first %q and %s", i, key, f.bodies[i], f.keys[0], f.bodies[0])
+		}
+	}
+	cli(t, nil, "incr", "--server", f.URL, "page:/home")
+	if last := f.keys[len(f.keys)-1]; last == f.keys[0] {
+		t.Errorf("two increments have one key %q", last)
+	}
+}
+
+func TestIncrSendsWhatItWasTold(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(202, accepted))
+	env := []string{"COUNTMILL_SERVER=" + strings.TrimPrefix(f.URL, "http://")}
+	got := cli(t, env, "incr", "a//b", "2", "--id", "i", "--key", "k", "--time", "2026-01-02T03:04:05Z", "--json")
+	if got != (result{0, accepted, ""}) {
+		t.Errorf("got %+v", got)
+	}
+	if want := `{"counter":"a//b","delta":2,"id":"i","time":"2026-01-02T03:04:05Z"}`; f.bodies[0] != want || f.keys[0] != "k" {
+		t.Errorf("sent %s with key %q, want %s with key k", f.bodies[0], f.keys[0], want)
+	}
+	if cli(t, env, "incr", "a", "--id", "i"); f.keys[1] != "" {
+		t.Errorf("an increment with an id has the key %q too", f.keys[1])
+	}
+}
+
+func TestIncrSaysWhetherItWasCounted(t *testing.T) {
+	t.Parallel()
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, test := range map[string]struct {
+		script []http.HandlerFunc
+		want   string
+		tries  int
+	}{
+		"refused":      {[]http.HandlerFunc{answer(400, `{"detail":"delta is 0"}`)}, "not counted: delta is 0 (HTTP 400)", 1},
+		"key reused":   {[]http.HandlerFunc{answer(422, `{"detail":"id reused"}`)}, "not counted: id reused", 1},
+		"full disk":    {[]http.HandlerFunc{answer(507, `{"detail":"full"}`)}, "not counted: full (HTTP 507)", 2},
+		"id reused":    {[]http.HandlerFunc{answer(504, `{}`), answer(422, `{"type":"urn:countmill:problem:ids-reused","detail":"taken","conflicts":[{"position":0,"id":"x"}]}`)}, "not counted: taken", 2},
+		"unavailable":  {[]http.HandlerFunc{answer(503, `{"detail":"away"}`)}, "not counted: away (HTTP 503)", 2},
+		"unknown":      {[]http.HandlerFunc{answer(504, `{"detail":"who knows"}`)}, "maybe counted: who knows (HTTP 504); to repeat it safely add --key ", 2},
+		"unknown once": {[]http.HandlerFunc{answer(504, `{}`), answer(503, `{"detail":"away"}`)}, "maybe counted: away", 2},
+		"internal":     {[]http.HandlerFunc{answer(500, `{}`)}, "maybe counted", 1},
+		"cut":          {[]http.HandlerFunc{cut}, "maybe counted", 2},
+		"silent":       {[]http.HandlerFunc{hang}, "did not answer within --timeout", 2},
+		"no countmill": {[]http.HandlerFunc{answer(404, "<html>")}, "is that a countmill? (HTTP 404)", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeServer(t, test.script...)
+			timeout := "5m" // its tries end before
+			if name == "silent" {
+				timeout = "10s" // for two of half of that
+			}
+			cli(t, nil, "incr", "a", "--server", f.URL, "--timeout", timeout).wantError(t, 1, test.want)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if len(f.keys) < test.tries || test.tries == 1 && len(f.keys) != 1 {
+				t.Errorf("got %d tries, want %d (2: or more)", len(f.keys), test.tries)
+			}
+		})
+	}
+}
+
+func TestVerbsSayHowToStartAServer(t *testing.T) {
+	t.Parallel()
+	// A low port: one that was free a moment ago may be given to a test beside this one.
+	const addr = "127.0.0.1:1"
+	for _, args := range [][]string{{"incr", "a"}, {"get", "a"}, {"watch", "a"}} {
+		args = append(args, "--server", addr, "--timeout", "5m") // which none of them takes
+		cli(t, nil, args...).wantError(t, 1, "start one with `countmill up`")
+	}
+	cli(t, nil, "incr", "a", "--server", addr, "--timeout", "5m").wantError(t, 1, "not counted")
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	const totals = `{"totals":[{"counter":"a","total":9223372036854775807},{"counter":"a b","total":-1}],"lag":null}`
+	f := newFakeServer(t, answer(200, totals))
+	got := cli(t, nil, "get", "a", "a b", "--server", f.URL, "--max-staleness", "2s")
+	if want := (result{0, "9223372036854775807\ta\n-1\ta b\n", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if f.paths[0] != "/v1/totals?max_staleness=2s" || f.bodies[0] != `{"counters":["a","a b"]}` {
+		t.Errorf("asked %s with %s", f.paths[0], f.bodies[0])
+	}
+	one := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7}]}`))
+	if got := cli(t, nil, "get", "a", "--server", one.URL); got.out != "7\n" {
+		t.Errorf("one name: got %+v, want 7", got)
+	}
+	cli(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "something else than 2 totals")
+	html := newFakeServer(t, answer(200, "<html>"))
+	cli(t, nil, "get", "a", "--server", html.URL).wantError(t, 1, "is that a countmill?")
+}
+
+func TestWatchPrintsChanges(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, total := range []int{1, 1, 2} {
+			event, _ := json.Marshal(map[string]any{"totals": []any{map[string]any{"counter": "a", "total": total}}})
+			fmt.Fprintf(w, ": still here\n\nevent: totals\ndata: %s\n\n", event)
+		}
+		fmt.Fprint(w, "event: problem\ndata: {\"status\":503,\"detail\":\"away\"}\n\n")
+	})
+	got := cli(t, nil, "watch", "a", "--server", f.URL)
+	if got.code != 1 || got.out != "1\ta\n2\ta\n" || !strings.Contains(got.errOut, "ended the stream") || !strings.Contains(got.errOut, "away (HTTP 503); still watching") {
+		t.Errorf("got %+v", got)
+	}
+	if got := cli(t, nil, "watch", "a", "--json", "--server", f.URL); strings.Count(got.out, `"total":`) != 3 {
+		t.Errorf("--json: got %q, want three events", got.out)
+	}
+}
+
+func TestWatchGivesUpOnSilence(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	begin := time.Now()
+	cli(t, nil, "watch", "a", "--silence", "100ms", "--server", f.URL).wantError(t, 1, "sent nothing for 100ms (--silence)")
+	if took := time.Since(begin); took > patience {
+		t.Errorf("took %s", took)
+	}
+}
+
+// COUNTMILL_TIMEOUT bounds the wait for the server's answer. The stream that follows may be silent for
+// longer.
+func TestWatchOutlivesItsTimeout(t *testing.T) {
+	t.Parallel()
+	const env = "COUNTMILL_TIMEOUT=2s"
+	f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(4 * time.Second): // no answer: an answered call
+		case <-r.Context().Done():
+			return
+		}
+		fmt.Fprint(w, "event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":7}]}\n\n")
+	})
+	if got := cli(t, []string{env}, "watch", "a", "--server", f.URL); got.out != "7\ta\n" || !strings.Contains(got.errOut, "ended the stream") {
+		t.Errorf("silent for longer than its time-out: got %+v", got)
+	}
+	hang := newFakeServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	begin := time.Now()
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout 100ms")
+	if took := time.Since(begin); took > 25*time.Second { // --silence is 30s
+		t.Errorf("no answer within 100ms: it ended after %s", took)
+	}
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout")
+}
+
+func TestChangesAskForWhatTheyWereTold(t *testing.T) {
+	t.Parallel()
+	const removed = `{"counter":"a","removed":-9007199254740993,"as_of":"2026-01-02T03:04:05.000000Z"}` + "\n"
+	for _, test := range []struct {
+		args       []string
+		answer     string
+		path, body string
+		want       string
+	}{
+		{[]string{"grow", "a/b", "40"}, `{}`, "/v1/counters/a%2Fb", `{"shards":40}`, "a/b has 40 shards\n"},
+		{[]string{"grow", "..", "40", "--json"}, "{}\n", "/v1/counters/%2E%2E", `{"shards":40}`, "{}\n"},
+		{[]string{"reset", "a", "--id", "x"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, "-9007199254740993\n"},
+		{[]string{"reset", "a", "--id", "x", "--json"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, removed},
+		{[]string{"delete", "é ?"}, removed, "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
+	} {
+		f := newFakeServer(t, answer(200, test.answer))
+		got := cli(t, nil, append(test.args, "--server", f.URL)...)
+		if got != (result{0, test.want, ""}) || f.paths[0] != test.path || f.bodies[0] != test.body {
+			t.Errorf("%q: got %+v, asked for %s with %s; want %q, %s and %s", test.args, got, f.paths[0], f.bodies[0], test.want, test.path, test.body)
+		}
+	}
+}
+
+func TestChangesSayWhetherTheyWereDone(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args   []string
+		script http.HandlerFunc
+		want   string
+	}{
+		{[]string{"grow", "a", "5"}, answer(409, `{"detail":"counter \"a\" has 20 shards"}`), `counter "a" has 20 shards (HTTP 409)`},
+		{[]string{"reset", "a", "--id", "x"}, answer(503, `{"detail":"away"}`), "not reset: away (HTTP 503)"},
+		{[]string{"reset", "a", "--id", "x"}, answer(504, `{"detail":"maybe"}`), "maybe reset: maybe (HTTP 504); repeat it with --id x"},
+		{[]string{"reset", "a", "--id", "x"}, cut, "repeat it with --id x"},
+		{[]string{"reset", "a"}, answer(500, `{"type":"urn:countmill:problem:overflow","detail":"no number"}`), "not reset: no number"},
+		{[]string{"delete", "a"}, answer(400, `{"detail":"bad"}`), "not deleted: bad (HTTP 400)"},
+		{[]string{"delete", "a"}, answer(500, `{"detail":"a fault"}`), "maybe deleted: a fault (HTTP 500); repeat it"},
+		{[]string{"delete", "a"}, answer(200, `{}`), "something else than what was removed"},
+	} {
+		f := newFakeServer(t, test.script)
+		cli(t, nil, append(test.args, "--server", f.URL)...).wantError(t, 1, test.want)
+	}
+	f := newFakeServer(t, answer(504, "{}"))
+	cli(t, nil, "reset", "a", "--server", f.URL)
+	cli(t, nil, "reset", "a", "--server", f.URL)
+	if f.bodies[0] == f.bodies[1] || !strings.Contains(f.bodies[0], `"id":"`) {
+		t.Errorf("two resets without --id sent %s and %s, want two ids", f.bodies[0], f.bodies[1])
+	}
+}

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"github.com/countmill/countmill/internal/client"
+)
+
+var verifyCommand = command{
+	path:  "verify",
+	group: "look",
+	args:  "[PREFIX]",
+	short: "check what is stored: shards, records and cached totals",
+	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
+and the totals in the server's cache, while counting goes on. It prints a line for each
+problem:
+
+  orphan      a shard of a counter without a record: no total includes it
+  beyond      a shard whose number the record does not cover: no total includes it
+  unreadable  a shard with a wrong key, or without a count
+  cached      a cached total that was never the total at its time. An old total is no
+              problem. A store without a past, such as pebble:, shows only times that
+              are still to come
+
+--fix grows records to cover all shards, which adds their counts to the totals, and drops
+wrong cached totals. A person has to fix the rest.
+
+Exit code 3: something is wrong, and was not fixed.
+`,
+	run: runVerify,
+}
+
+// A verified page is the answer of /v1/verify.
+type verified struct {
+	Problems []struct {
+		Kind    string `json:"kind"`
+		Counter string `json:"counter"`
+		Shard   *int   `json:"shard"`
+		Detail  string `json:"detail"`
+		Fixed   bool   `json:"fixed"`
+	} `json:"problems"`
+	Shards    int    `json:"shards"`
+	Cached    int    `json:"cached"`
+	Unchecked int    `json:"unchecked"`
+	Next      string `json:"next_page_token"`
+}
+
+// A verification is one run through all pages.
+type verification struct {
+	call
+	client *client.Client
+	prefix string
+
+	shards, cached, unchecked, problems, fixed int
+}
+
+func runVerify(ctx context.Context, c call) error {
+	prefix, err := c.onePrefix()
+	if err != nil {
+		return err
+	}
+	v := &verification{call: c, prefix: prefix}
+	if v.client, err = c.client(); err != nil {
+		return err
+	}
+	if err := v.run(ctx); err != nil {
+		return err
+	}
+	if left := v.problems - v.fixed; left > 0 {
+		return &inconsistent{fmt.Sprintf("%d problems, %d fixed", v.problems, v.fixed)}
+	}
+	return nil
+}
+
+// An inconsistent error means that the check worked, and found something wrong.
+type inconsistent struct{ text string }
+
+func (e *inconsistent) Error() string { return e.text }
+
+func (v *verification) run(ctx context.Context) error {
+	progress := isTerminal(v.stderr)
+	for token, again := "", true; again; again = token != "" {
+		answer, err := v.page(ctx, token)
+		if err != nil {
+			return err
+		}
+		var page verified
+		if err := json.Unmarshal(answer, &page); err != nil || page.Problems == nil {
+			return fmt.Errorf("the server answered with something else than problems; is that a countmill?")
+		}
+		if progress {
+			fmt.Fprint(v.stderr, "\r\x1b[K")
+		}
+		if err := v.print(answer, &page); err != nil {
+			return err
+		}
+		if progress {
+			fmt.Fprint(v.stderr, v.seen())
+		}
+		token = page.Next
+	}
+	if progress {
+		fmt.Fprintln(v.stderr)
+	} else {
+		fmt.Fprintln(v.stderr, v.seen())
+	}
+	return nil
+}
+
+func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
+	if v.fix {
+		ctx, cancel := context.WithTimeout(ctx, v.timeout)
+		defer cancel()
+		return v.client.Post(ctx, "/v1/verify", nil, map[string]string{"prefix": v.prefix, "page_token": token})
+	}
+	query := url.Values{}
+	if v.prefix != "" {
+		query.Set("prefix", v.prefix)
+	}
+	if token != "" {
+		query.Set("page_token", token)
+	}
+	return v.client.Get(ctx, v.timeout, "/v1/verify?"+query.Encode())
+}
+
+func (v *verification) print(answer []byte, page *verified) error {
+	v.shards, v.cached, v.unchecked = v.shards+page.Shards, v.cached+page.Cached, v.unchecked+page.Unchecked
+	v.problems += len(page.Problems)
+	for _, p := range page.Problems {
+		if p.Fixed {
+			v.fixed++
+		}
+		if v.json {
+			continue
+		}
+		line := plain(p.Kind) + "\t" + plain(p.Counter)
+		if p.Shard != nil {
+			line += fmt.Sprintf("\tshard %d", *p.Shard)
+		}
+		line += "\t" + plain(p.Detail)
+		if p.Fixed {
+			line += "\tfixed"
+		}
+		if _, err := fmt.Fprintln(v.stdout, line); err != nil {
+			return err
+		}
+	}
+	if v.json {
+		_, err := v.stdout.Write(answer)
+		return err
+	}
+	return nil
+}
+
+func (v *verification) seen() string {
+	text := fmt.Sprintf("%d shards and %d cached totals checked", v.shards, v.cached)
+	if v.unchecked > 0 {
+		text += fmt.Sprintf(" (%d of these could not be compared with the past)", v.unchecked)
+	}
+	return text
+}

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
+		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
+		{Config{Bus: "inproc:?x=1"}, `unknown parameter "x" of inproc: (valid: none)`},
+		{Config{Bus: "inproc:x"}, "takes nothing after the colon"},
+		{Config{Store: "redis:x"}, "(valid: pebble:DIR, datastore://PROJECT[/DATABASE][?namespace=NS])"},
+		{Config{Bus: "pubsub:p/t?subscription=s"}, `--bus: "pubsub:p/t" is not of the form pubsub://PROJECT/TOPIC?subscription=NAME`},
+		{Config{Bus: "pubsub://p?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p/t/x?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p//?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
+		{Config{Bus: "pubsub://p/t"}, "names no subscription to take batches from; write pubsub://p/t?subscription=NAME"},
+		{Config{Bus: "pubsub://p/t?subscription="}, "names no subscription"},
+		{Config{Roles: Publisher, Bus: "pubsub://p/t?subscription="}, "names no subscription"},
+		{Config{Bus: "pubsub://p/t?sub=s"}, `unknown parameter "sub" of pubsub: (valid: subscription, dead_letter)`},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter="}, "parameter dead_letter must name the subscription"},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=s"}, "parameter dead_letter must name the subscription"},
+		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=t"}, "parameter dead_letter must name the subscription"},
+		{Config{Store: "datastore:p"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p/"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p/d/x"}, "is not of the form datastore://PROJECT[/DATABASE]"},
+		{Config{Store: "datastore://p?ns=x"}, `unknown parameter "ns" of datastore: (valid: namespace)`},
+		{Config{Store: "pebble:"}, "names no directory"},
+		{Config{Store: "pebble://host/dir"}, "names a host"},
+		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
+		{Config{Store: "pebble:d?nmespace=a"}, `unknown parameter "nmespace" of pebble: (valid: namespace)`},
+		{Config{Store: "pebble:d?namespace=a&namespace=b"}, "given 2 times"},
+		{Config{Cache: "redis://h:1"}, `--cache: unknown scheme in "redis://h:1" (valid: memory:, memcached://HOST:PORT[,HOST:PORT...])`},
+		{Config{Cache: "memcached:h:1"}, "names no server"},
+		{Config{Cache: "memcached://"}, "names no server"},
+		{Config{Cache: "memcached://h"}, `a server is HOST:PORT, got "h"`},
+		{Config{Cache: "memcached://h:1,"}, `a server is HOST:PORT, got ""`},
+		{Config{Cache: "memcached://h:1,h:0"}, `port is 1 to 65535, got "h:0"`},
+		{Config{Cache: "memcached://h:1/"}, `port is 1 to 65535, got "h:1/"`},
+		{Config{Cache: "memcached://h:1,h:1"}, `"h:1" is given twice`},
+		{Config{Cache: "memcached://h:1?x=1"}, `unknown parameter "x" of memcached: (valid: none)`},
+		{Config{Cache: "memory:?totals=0"}, "parameter totals must be an integer from 1"},
+		{Config{CountWithin: time.Second}, "--count-within: with --bus inproc: an increment is in the total before its caller is answered"},
+		{Config{Bus: "pubsub://p/t?subscription=s", CountWithin: 2501 * time.Millisecond}, "must be at most a quarter of --request-timeout, which is 2.5s, got 2.501s"},
+		{Config{Roles: Publisher, Bus: "pubsub://p/t", CountWithin: 2 * time.Second, RequestTimeout: 7 * time.Second}, "which is 1.75s, got 2s"},
+		{Config{Listen: "localhost"}, "--listen: must be HOST:PORT"},
+		{Config{Listen: ":99999"}, "--listen: must be HOST:PORT"},
+		{Config{Roles: Publisher}, "use `countmill up`"},
+		{Config{Roles: Aggregator}, "use `countmill up`"},
+		{Config{Roles: Reader}, "use `countmill up`"},
+	} {
+		err := test.cfg.Check()
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Check(%+v): got error %v, want a usage error with %q", test.cfg, err, test.want)
+		}
+	}
+}
+
+// verbose is an error like Pebble's.
+type verbose struct{}
+
+func (verbose) Error() string              { return "no space" }
+func (verbose) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte("no space\nstack trace")) }
+
+func TestLogsAreForPeople(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		var b strings.Builder
+		log := NewLogger(Config{LogFormat: format, LogLevel: "info"}.withDefaults(), &b)
+		log.Error("x", "err", verbose{}, "took", 25*time.Second)
+		if got := b.String(); strings.Contains(got, "stack trace") || !strings.Contains(got, "no space") || !strings.Contains(got, "25s") {
+			t.Errorf("%s: want the error's one line and 25s, got %s", format, got)
+		}
+	}
+}
+
+// Within one process nothing is gained by waiting; elsewhere messages and entities cost.
+func TestLingersSuitTheBus(t *testing.T) {
+	t.Parallel()
+	here, there := Config{}.withDefaults().Resolved(), Config{Bus: "elsewhere:"}.withDefaults().Resolved()
+	if here.Linger >= 0 || here.WindowLinger >= 0 {
+		t.Errorf("inproc: got lingers %s and %s, want none", here.Linger, here.WindowLinger)
+	}
+	if there.Linger != 250*time.Millisecond || there.WindowLinger != 100*time.Millisecond {
+		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Linger, there.WindowLinger)
+	}
+	chosen := Config{Linger: -1, WindowLinger: 5 * time.Millisecond}.withDefaults().Resolved()
+	if chosen.Linger >= 0 || chosen.WindowLinger != 5*time.Millisecond {
+		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", chosen.Linger, chosen.WindowLinger)
+	}
+}
+
+// The roles have the budget of staleness.
+func TestRolesHaveTheBudget(t *testing.T) {
+	t.Parallel()
+	a := &App{cfg: Config{CountWithin: time.Second}, backends: &backends{}, metrics: newMetrics(), log: NewLogger(Config{}, io.Discard)}
+	if got := a.publisherConfig(); got.CountWithin != time.Second {
+		t.Errorf("the publisher has a budget of %s, want 1s", got.CountWithin)
+	}
+	if got := a.aggregatorConfig(); got.CountWithin != time.Second {
+		t.Errorf("the aggregator has a budget of %s, want 1s", got.CountWithin)
+	}
+}
+
+func TestCheckNamesEverythingWrong(t *testing.T) {
+	t.Parallel()
+	err := Config{Listen: "x", Bus: "y:", Store: "pebble:", Cache: "z:"}.Check()
+	for _, flag := range []string{"--listen: ", "--bus: ", "--store: ", "--cache: "} {
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("Check: got error %v, want a usage error that names %s", err, flag)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/client"
+)
+
+// silent shows no progress.
+type silent struct{}
+
+func (silent) Add(_, _ int64) {}
+func (silent) Wait(string)    {}
+func (silent) Stop()          {}
+
+func noProgress(_, _ string, _ int64) Progress { return silent{} }
+
+// newServer accepts increments, and remembers how often it saw each key.
+func newServer(t *testing.T) (cl *client.Client, keys func() map[string]int) {
+	t.Helper()
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		seen[r.Header.Get("Idempotency-Key")]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), "\n"))
+	}))
+	t.Cleanup(server.Close)
+	cl, err := client.New(server.URL, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl, func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return seen
+	}
+}
+
+func rowsFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rows.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A second import sends the same keys, and ImportedAll knows the file.
+func TestImportAgain(t *testing.T) {
+	t.Parallel()
+	cl, keys := newServer(t)
+	path := rowsFile(t, "counter,delta\na,1\nb,2\n")
+	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, Stderr: io.Discard, Progress: noProgress}
+	if _, err := ImportedAll(path); err == nil {
+		t.Error("a file that was never imported was imported to its end")
+	}
+	for again := range 2 {
+		done, err := im.Run(t.Context())
+		if err != nil || done.Accepted != 2 || done.Rows != 2 || done.Repeated != (again == 1) {
+			t.Fatalf("import %d: got %+v, %v", again+1, done, err)
+		}
+		if sum, err := ImportedAll(path); err != nil || sum != done.SHA256 {
+			t.Errorf("got %s, %v, want %s", sum, err, done.SHA256)
+		}
+	}
+	for key, n := range keys() {
+		if n != 2 {
+			t.Errorf("the key %q came %d times, want 2", key, n)
+		}
+	}
+	if len(keys()) != 1 {
+		t.Errorf("got %d keys, want 1", len(keys()))
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	t.Parallel()
+	cl, keys := newServer(t)
+	path := rowsFile(t, "counter,delta\na,1\nb,0\n")
+	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, Stderr: io.Discard, Progress: noProgress}
+	if _, err := im.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "line 3: delta is 0") {
+		t.Errorf("a bad row: got %v, want its line", err)
+	}
+	im.Rejects = path
+	if _, err := im.Run(t.Context()); !errors.Is(err, ErrSameFile) {
+		t.Errorf("rejects in the file itself: got %v, want ErrSameFile", err)
+	}
+	if len(keys()) > 0 {
+		t.Errorf("sent %v, want nothing", keys())
+	}
+}
+
+func TestSpoolHasALimit(t *testing.T) {
+	t.Parallel()
+	f, err := spool(t.Context(), strings.NewReader("1234"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f, err := spool(t.Context(), strings.NewReader("12345"), 4); err == nil || !strings.Contains(err.Error(), "limit: 4 bytes") {
+		t.Errorf("spool beyond its limit: got %v, %v", f, err)
+	}
+}
+
+// Pages become rows until no page follows.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("page_token") == "" {
+			io.WriteString(w, `{"totals":[{"counter":"p:a","total":7,"as_of":"2026-01-01T00:00:00Z"}],"next_page_token":"x"}`)
+			return
+		}
+		io.WriteString(w, `{"totals":[{"counter":"p:b","total":0,"as_of":"2026-01-01T00:00:01Z"}],"overflowed":["p:c"]}`)
+	}))
+	defer server.Close()
+	cl, err := client.New(server.URL, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	done, err := Export{Client: cl, Timeout: time.Minute, Prefix: "p:", Format: CSV, Progress: noProgress}.Run(t.Context(), &out)
+	if err != nil || out.String() != "counter,delta\np:a,7\n" || done.Counters != 1 || done.Zero != 1 || len(done.Overflowed) != 1 || done.First >= done.Last {
+		t.Errorf("got %q, %+v, %v", out.String(), done, err)
+	}
+}

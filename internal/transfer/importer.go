@@ -1,0 +1,324 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/internal/client"
+)
+
+const (
+	// senders is how many blocks are under way at once. A guess: a server that waits
+	// for its bus or its disk takes several together.
+	senders = 4
+
+	// BadShown is how many bad rows, or counters, are named one by one.
+	BadShown = 10
+)
+
+// An Import counts the rows of one file, each once, whatever happens on the way.
+type Import struct {
+	Client  *client.Client
+	Timeout time.Duration // of a block, repeats included
+	Window  time.Duration // the server's deduplication window
+	Name    string        // of the file; - for Stdin
+	Format  Format
+	Rejects string // file for bad rows; empty: a bad row refuses the file
+	State   string // file that remembers the import. Default: the name with StateSuffix, none for Stdin.
+	// SameCaller says that the token is of the caller who began the import.
+	SameCaller bool
+
+	Stdin    io.Reader
+	Stderr   io.Writer // for the first bad rows
+	Progress StartProgress
+}
+
+// A Progress shows how far a transfer is. Its methods may be called at the same time.
+type Progress interface {
+	Add(done, count int64) // more is done: of the total, and of the rows or counters
+	Wait(why string)
+	Stop()
+}
+
+// StartProgress begins to show a progress, such as "importing" of "rows". total is 0 if unknown.
+type StartProgress func(verb, what string, total int64) Progress
+
+// Imported is the result of an import.
+type Imported struct {
+	File     string    `json:"file"`
+	SHA256   string    `json:"sha256"`
+	Began    time.Time `json:"began"`    // the first import of this file
+	Repeated bool      `json:"repeated"` // it was not this one
+	Rows     int64     `json:"rows"`
+	Accepted int64     `json:"accepted"`
+	LeftOut  int64     `json:"left_out"`
+	Rejects  string    `json:"rejects,omitempty"`
+
+	Conflicts int64    `json:"conflicts,omitempty"` // rows that were not counted: other deltas had their ids
+	Reused    []string `json:"conflicting,omitempty"`
+}
+
+// Run counts the rows. Rows that were dropped for their ids are no error.
+func (i Import) Run(ctx context.Context) (*Imported, error) {
+	im := &importer{Import: i}
+	return im.run(ctx)
+}
+
+// An importer is an import under way.
+type importer struct {
+	Import
+
+	file  *os.File
+	size  int64
+	state importState
+	fresh bool // this is the first import of the file
+	rows  int64
+	done  Imported
+
+	mu sync.Mutex // for the conflicts in done, while blocks are sent
+
+	progress Progress
+	accepted atomic.Int64
+	maybe    atomic.Bool // a request without an answer may have been counted
+}
+
+func (im *importer) run(ctx context.Context) (*Imported, error) {
+	var spooled bool
+	var err error
+	if im.file, spooled, err = openRows(ctx, im.Stdin, im.Name); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
+	}
+	defer im.file.Close()
+	info, err := im.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	im.size = info.Size() // a file that grows is imported as it is now
+	if im.State == "" && !spooled {
+		im.State = im.Name + StateSuffix
+	}
+	if err := im.begin(); err != nil {
+		return nil, err
+	}
+	if err := im.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := im.remember(); err != nil {
+		return nil, err
+	}
+	if err := im.send(ctx); err != nil {
+		return nil, im.stopped(ctx, err)
+	}
+	im.done.Accepted = im.accepted.Load()
+	return &im.done, im.finish()
+}
+
+// begin finds out when the import of this file began.
+func (im *importer) begin() error {
+	now := time.Now().UTC().Truncate(time.Second)
+	var err error
+	im.state, im.fresh, err = loadState(im.State, now)
+	if err != nil {
+		return err
+	}
+	if im.state.Cut != Cut {
+		return fmt.Errorf("%s is of another version of countmill, which cuts files in another way: finish the import with that one", im.State)
+	}
+	if age := now.Sub(im.state.Began); age > im.Window {
+		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--dedup-window %s), and %s (%s): nothing was counted now. "+
+			"Remove that file only if all rows are to count again", im.Name, im.state.Began.Format(time.RFC3339), im.Window, im.state.ending(), im.State)
+	}
+	return nil
+}
+
+// check reads the whole file before anything is counted.
+func (im *importer) check(ctx context.Context) error {
+	rejects, err := newRejects(im.Rejects, im.file)
+	if err != nil {
+		return err
+	}
+	im.progress = im.Progress("checking", "rows", im.size)
+	im.rows = 0
+	sum, bad, err := im.checkRows(ctx, rejects)
+	im.progress.Stop()
+	if err := errors.Join(err, rejects.close()); err != nil {
+		return fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
+	}
+	im.done = Imported{File: im.Name, SHA256: sum, Began: im.state.Began, Repeated: !im.fresh,
+		Rows: im.rows, LeftOut: bad.n, Rejects: im.Rejects}
+	if bad.n == 0 || im.Rejects != "" {
+		return nil
+	}
+	if bad.n > 1 {
+		for _, line := range bad.shown {
+			fmt.Fprintf(im.Stderr, "%s: %s\n", im.Name, line)
+		}
+	}
+	return fmt.Errorf("%s: %s; %d of %d rows cannot be counted, and nothing was: fix them, or leave them out with --skip-bad REJECTS",
+		im.Name, bad.shown[0], bad.n, im.done.Rows)
+}
+
+// badRows are some of them, as lines for people.
+type badRows struct {
+	n     int64
+	shown []string
+}
+
+func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string, bad badRows, err error) {
+	err = im.each(ctx, func(b *Block) error {
+		for _, row := range b.Bad {
+			if bad.n++; len(bad.shown) < BadShown {
+				bad.shown = append(bad.shown, fmt.Sprintf("line %d: %v", row.Line, row.Err))
+			}
+			if err := rejects.add(row); err != nil {
+				return err
+			}
+		}
+		im.rows += int64(b.Rows)
+		im.progress.Add(int64(b.Size), int64(b.Rows))
+		return nil
+	}, &sum)
+	return sum, bad, err
+}
+
+// each reads the file's blocks. sum becomes the hash of the bytes read.
+func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string) error {
+	if _, err := im.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	hash := sha256.New()
+	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Format, im.state.Began, im.Window)
+	if err != nil {
+		return err
+	}
+	blocks := NewBlocks(reader)
+	for {
+		b, err := blocks.Next()
+		if errors.Is(err, io.EOF) {
+			*sum = hex.EncodeToString(hash.Sum(nil))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
+		if err := do(b); err != nil {
+			return err
+		}
+	}
+}
+
+// ErrInterrupted is matched by the error of a transfer whose context ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// remember writes down when the import began, before anything is counted.
+func (im *importer) remember() error {
+	if !im.fresh && im.state.SHA256 != im.done.SHA256 {
+		return fmt.Errorf("%s is not what it was when its import began %s (%s): rows that were counted then would count again, so nothing was counted now. "+
+			"Restore it, or put new rows into a file of their own", im.Name, im.state.Began.Format(time.RFC3339), im.State)
+	}
+	if token := hashToken(im.Client.Token()); im.fresh || im.SameCaller {
+		im.state.Token = token
+	} else if token != im.state.Token {
+		return fmt.Errorf("the import of %s began with another token (%s), and an Idempotency-Key belongs to the token's name: rows could count again, so nothing was counted now. "+
+			"If both tokens have one name, say --same-caller", im.Name, im.State)
+	}
+	im.state.SHA256 = im.done.SHA256
+	if err := im.state.save(im.State); err != nil {
+		return fmt.Errorf("%w; nothing was counted. --state names another place", err)
+	}
+	return nil
+}
+
+func (im *importer) finish() error {
+	im.state.Finished = time.Now().UTC().Truncate(time.Second)
+	if err := im.state.save(im.State); err != nil {
+		return fmt.Errorf("all %d rows of %s are counted, but %w", im.done.Accepted, im.Name, err)
+	}
+	return nil
+}
+
+// send sends all blocks, some at a time.
+func (im *importer) send(ctx context.Context) error {
+	im.progress = im.Progress("importing", "rows", im.size)
+	defer im.progress.Stop()
+	g, ctx := errgroup.WithContext(ctx)
+	blocks := make(chan *Block)
+	var sum string
+	g.Go(func() error {
+		defer close(blocks)
+		return im.each(ctx, func(b *Block) error {
+			select {
+			case blocks <- b:
+				return nil
+			case <-ctx.Done():
+				return ErrInterrupted
+			}
+		}, &sum)
+	})
+	for range senders {
+		g.Go(func() error {
+			for b := range blocks {
+				if err := im.sendBlock(ctx, b); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if sum != im.done.SHA256 {
+		return fmt.Errorf("%s changed while it was read: what is counted is neither what it was nor what it is", im.Name)
+	}
+	return nil
+}
+
+// stopped says what became of the rows.
+func (im *importer) stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ErrInterrupted
+	}
+	accepted := im.accepted.Load()
+	if accepted == 0 && !im.maybe.Load() {
+		if im.fresh && im.State != "" {
+			_ = os.Remove(im.State) // it would only say that nothing was counted
+		}
+		return fmt.Errorf("%s: nothing was counted: %w", im.Name, err)
+	}
+	others := ""
+	if im.maybe.Load() {
+		others = ", and perhaps some more"
+	}
+	return fmt.Errorf("%s: %d of %d rows are counted%s: %w. Run it again with the same rows: what was counted is not counted again",
+		im.Name, accepted, im.done.Rows, others, err)
+}
+
+// ErrSameFile is matched by the error of an import whose bad rows would replace its rows.
+var ErrSameFile = errors.New("is the file that is imported")
+
+// checkSame refuses to write over the file that is read.
+func checkSame(path string, file *os.File) error {
+	a, err := os.Stat(path)
+	if err != nil {
+		return nil // not there: it is going to be made
+	}
+	b, err := file.Stat()
+	if err == nil && os.SameFile(a, b) {
+		return fmt.Errorf("--skip-bad: %s %w", path, ErrSameFile)
+	}
+	return err
+}

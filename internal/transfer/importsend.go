@@ -1,0 +1,117 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/client"
+)
+
+// sendBlock returns when all good rows of a block are accepted.
+func (im *importer) sendBlock(ctx context.Context, b *Block) error {
+	key := fmt.Sprintf("import-%d:%s:%d", Cut, im.done.SHA256, b.Number)
+	body, n := b.Keyed(im.state.Began)
+	if err := im.sendRows(ctx, b, key, body, n); err != nil {
+		return err
+	}
+	body, n = b.Identified(im.state.Began)
+	if err := im.sendRows(ctx, b, "", body, n); err != nil {
+		return err
+	}
+	im.progress.Add(int64(b.Size), int64(b.Rows))
+	return nil
+}
+
+// sendRows sends one request, and the same request again while that may help.
+func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []byte, n int) error {
+	if n == 0 {
+		return nil
+	}
+	header := http.Header{}
+	if key != "" {
+		header.Set("Idempotency-Key", key)
+	}
+	ctx, cancel := context.WithTimeout(ctx, im.Timeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		once, end := context.WithTimeout(ctx, max(im.Timeout/2, time.Millisecond)) // one that hangs leaves time for another
+		answer, err := im.Client.PostBody(once, "/v1/increments", "application/x-ndjson", header, body)
+		end()
+		if err == nil {
+			err = checkAccepted(answer, n)
+		}
+		if problem := client.IDsReused(err); problem != nil && key == "" {
+			err = im.dropReused(b, problem.Conflicts)
+			n -= len(problem.Conflicts)
+		}
+		if err == nil {
+			im.accepted.Add(int64(n))
+			return nil
+		}
+		again, maybe := classifyBlock(err)
+		if maybe {
+			im.maybe.Store(true)
+		}
+		if !again {
+			return fmt.Errorf("the request of lines %d to %d was refused: %w", b.First, b.Last, err)
+		}
+		if ctx.Err() == nil {
+			im.progress.Wait(err.Error())
+		}
+		if !client.Pause(ctx, min(try, 5), err) {
+			return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.Timeout, err)
+		}
+	}
+}
+
+// dropReused notes the rows of a block that were not counted, because other deltas were counted under
+// their ids. All others of the request were.
+func (im *importer) dropReused(b *Block, conflicts []countmill.Conflict) error {
+	sent := b.WithIDs()
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	for _, c := range conflicts {
+		if c.Position < 0 || c.Position >= len(sent) {
+			return errNoCountmill
+		}
+		im.done.Conflicts++
+		if inc := sent[c.Position]; len(im.done.Reused) < BadShown {
+			im.done.Reused = append(im.done.Reused, fmt.Sprintf("counter %q, id %q", inc.Counter, inc.ID))
+		}
+	}
+	return nil
+}
+
+var errNoCountmill = errors.New("the server answered with something else than what it accepted; is that a countmill?")
+
+func checkAccepted(answer []byte, n int) error {
+	var got struct {
+		Accepted *int `json:"accepted"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.Accepted == nil || *got.Accepted != n {
+		return errNoCountmill
+	}
+	return nil
+}
+
+// classifyBlock is client.Classify for requests with a key or ids, which nobody reads while they are
+// repeated: it repeats every request whose next answer may be another.
+func classifyBlock(err error) (again, maybe bool) {
+	var problem *client.Problem
+	switch again, maybe = client.Classify(err); {
+	case errors.Is(err, errNoCountmill):
+		return false, true
+	case !errors.As(err, &problem):
+		return again, maybe
+	}
+	switch problem.Status {
+	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway:
+		again = true
+	}
+	return again, maybe
+}
