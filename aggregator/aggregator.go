@@ -32,7 +32,7 @@ type Aggregator struct {
 	aging    *aging
 	settings atomic.Pointer[snapshot]
 	records  *records
-	lanes    *lanes
+	inflight *inflight
 	clock    storetime.Clock
 	stats    stats
 	state    atomic.Pointer[state]
@@ -57,7 +57,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	a.settings.Store(unread(a.aging.age()))
 	a.records = newRecords(st, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
 	a.records.limit = cfg.CommitTimeout
-	a.lanes = newLanes(&cfg, a.clock.Now)
+	a.inflight = newInflight(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.stats.waits.Store(new(wait))
 	a.stats.replays.Store(new(wait))

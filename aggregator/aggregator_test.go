@@ -742,7 +742,7 @@ func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
 			return workers[0]
 		}
 		if got := worker().Lag; got < 34*time.Second || got > 42*time.Second {
-			t.Errorf("announced lag %s, want about 40 s", got)
+			t.Errorf("reported lag %s, want about 40 s", got)
 		}
 		close(gate)
 		settle(10 * time.Second)

@@ -18,7 +18,7 @@ func batchLetter(key string, at time.Time, parts ...wire.Part) store.DeadLetter 
 	}
 }
 
-func buryAll(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
+func putLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
 	t.Helper()
 	if err := st.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func buryAll(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
 func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
 	t.Helper()
 	d.Key = store.ReplayKey(d.Key)
-	buryAll(t, st, d)
+	putLetters(t, st, d)
 }
 
 // decide decides about a letter of an hour ahead.
@@ -68,7 +68,7 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 		st := large(t)
 		a, b := anonymous(one("a", 1)), anonymous(one("b", 2))
 		first, other := batchLetter("aa", time.Now(), a, identified("x", 10)), batchLetter("bb", time.Now(), b)
-		buryAll(t, st, first, other)
+		putLetters(t, st, first, other)
 		r := run(t, st, aggregator.Config{})
 		ask(t, st, first)
 		settle(time.Minute)
@@ -78,7 +78,7 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 			t.Errorf("%d letters replayed, want 1", got)
 		}
 		// It comes back, is asked for again, and is delivered as a message too.
-		buryAll(t, st, first)
+		putLetters(t, st, first)
 		ask(t, st, first)
 		r.send(t, a, identified("x", 10))
 		settle(time.Minute)
@@ -92,7 +92,7 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		st.On(fakestore.DeleteDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
 		r := run(t, st, aggregator.Config{})
@@ -139,11 +139,11 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 2})
-		if got := r.buried(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
+		if got := r.deadTotals(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
 			t.Errorf("letters %q hold %v, want one that holds 5 of a", r.keys(), got)
 		}
 	})
@@ -154,7 +154,7 @@ func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
 		run(t, st, aggregator.Config{})
@@ -172,7 +172,7 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 		newer := store.DeadLetter{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
 		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
 		for _, d := range []store.DeadLetter{newer, other} {
-			buryAll(t, st, d)
+			putLetters(t, st, d)
 			ask(t, st, d)
 		}
 		r := run(t, st, aggregator.Config{})
@@ -191,7 +191,7 @@ func TestAWishCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		if err := st.DeleteDeadLetters(t.Context(), []string{store.ReplayKey("aa")}); err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := large(t)
 				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
-				buryAll(t, st, d)
+				putLetters(t, st, d)
 				ask(t, st, d)
 				gate, reached := make(chan struct{}), make(chan struct{}, 10)
 				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
@@ -239,7 +239,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 					t.Errorf("it was told %d, and the total is %d; want %d and %d", fate, got, want, total)
 				}
 				// It comes back, and is asked for.
-				buryAll(t, st, d)
+				putLetters(t, st, d)
 				ask(t, st, d)
 				settle(10 * time.Minute)
 				if got := st.Total("a"); got != total {

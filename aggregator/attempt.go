@@ -41,7 +41,7 @@ type outcome struct {
 	verdict verdict
 	err     error
 	wants   []store.Growth // counters that need more shards than they were known to have
-	freed   int64          // lanes.freed before it asked for shards
+	freed   int64          // inflight.freed before it asked for shards
 	work    work
 }
 
@@ -79,14 +79,14 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if !ok {
 		return o
 	}
-	o.freed = a.lanes.freed.Load()
-	t, ok := a.lanes.acquire(adds, records.shards)
+	o.freed = a.inflight.freed.Load()
+	t, ok := a.inflight.acquire(adds, records.shards)
 	if !ok {
 		o.verdict = blocked
 		return o
 	}
 	got := a.fold(&o, t, growths, &records, a.settings.Load())
-	o.wants = a.lanes.release(t, got)
+	o.wants = a.inflight.release(t, got)
 	return o
 }
 
@@ -106,7 +106,7 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 		return k, growths, true
 	}
 	young := store.RememberFor
-	if o.job.contended && !a.lanes.fixed {
+	if o.job.contended && !a.inflight.fixed {
 		young = contendedFor
 	}
 	k, cost, err := a.records.learn(a.calls, adds, young)

@@ -205,7 +205,7 @@ func TestAttempt(t *testing.T) {
 				[]*part{one, two}[r-'1'].marked = false
 			}
 			if c.busy {
-				a.lanes.policy.Pick("a", 1, time.Now())
+				a.inflight.policy.Pick("a", 1, time.Now())
 			}
 			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
 			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, st.called}
@@ -223,7 +223,7 @@ func TestAttempt(t *testing.T) {
 					t.Errorf("the timer of %q still runs after the attempt", st.called[i])
 				}
 			}
-			if a.lanes.free("a", 1) == 0 != c.busy || a.lanes.free("b", 1) == 0 {
+			if a.inflight.free("a", 1) == 0 != c.busy || a.inflight.free("b", 1) == 0 {
 				t.Error("shards are still taken after the attempt")
 			}
 		})

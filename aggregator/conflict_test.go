@@ -118,7 +118,7 @@ func TestWhoDoesNotWaitGetsALetterBesideWhoDoes(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		wantReused(t, "second", reply, identified("x", 2))
-		if got := r.buried(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
+		if got := r.deadTotals(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
 			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.Letters()), got)
 		}
 	})
@@ -152,7 +152,7 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 		}
 		r.want(t, map[string]int64{"a": n + 7, "b": 1})
 		letters := r.store.Letters()
-		if got := r.buried(t)["a"]; got != 10*n || len(letters) > n/500 {
+		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/500 {
 			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
 		}
 		for _, d := range letters {

@@ -35,23 +35,23 @@ type IntakeConfig struct {
 // An Intake makes dead letters of the messages that a broker gave up delivering and moved
 // aside. Any of them may have been counted: the broker knows of acknowledgements only.
 type Intake struct {
-	bus     Bus
-	morgue  store.DeadLetters
-	cfg     IntakeConfig
-	limiter *rate.Limiter
-	taken   atomic.Int64
-	epitaph epitaph
+	bus        Bus
+	letters    store.DeadLetters
+	cfg        IntakeConfig
+	limiter    *rate.Limiter
+	taken      atomic.Int64
+	writtenLog writtenLog
 }
 
-// NewIntake returns an intake from bus into morgue.
-func NewIntake(bus Bus, morgue store.DeadLetters, cfg IntakeConfig) *Intake {
+// NewIntake returns an intake from bus into letters.
+func NewIntake(bus Bus, letters store.DeadLetters, cfg IntakeConfig) *Intake {
 	cfg.Topic = cmp.Or(cfg.Topic, "countmill")
 	cfg.Rate = max(cmp.Or(cfg.Rate, 100), 1)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Intake{bus: bus, morgue: morgue, cfg: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Rate)}
+	return &Intake{bus: bus, letters: letters, cfg: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Rate)}
 }
 
 // Taken is how many letters were written.
@@ -73,7 +73,7 @@ func (in *Intake) Run(ctx context.Context) error {
 		}
 		in.pause(ctx, attempts)
 	}
-	in.epitaph.write(in.cfg.Logger, in.epitaph.next)
+	in.writtenLog.write(in.cfg.Logger, in.writtenLog.next)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message)
 	for {
 		select {
 		case <-second.C:
-			in.epitaph.write(in.cfg.Logger, time.Now())
+			in.writtenLog.write(in.cfg.Logger, time.Now())
 		case m, ok := <-messages:
 			if !ok {
 				return
@@ -102,14 +102,14 @@ func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message)
 func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 	d := givenUp(m, in.cfg.Env.Now())
 	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
-		if err := in.bury(ctx, d); err != nil {
+		if err := in.put(ctx, d); err != nil {
 			in.cfg.Logger.Warn("dead letter not written, will be tried again", "source", d.Source, "attempts", attempts, "err", err)
 			in.pause(ctx, attempts)
 			continue
 		}
 		in.taken.Add(1)
-		in.epitaph.add(&d)
-		in.epitaph.write(in.cfg.Logger, time.Now())
+		in.writtenLog.add(&d)
+		in.writtenLog.write(in.cfg.Logger, time.Now())
 		m.Ack()
 		return true
 	}
@@ -117,10 +117,10 @@ func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 }
 
 // bury is not cut off by the end of ctx: the write may be under way.
-func (in *Intake) bury(ctx context.Context, d store.DeadLetter) error {
+func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
 	defer cancel()
-	return in.morgue.PutDeadLetters(ctx, []store.DeadLetter{d})
+	return in.letters.PutDeadLetters(ctx, []store.DeadLetter{d})
 }
 
 func (in *Intake) pause(ctx context.Context, attempts int) {

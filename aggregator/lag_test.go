@@ -24,7 +24,7 @@ func held(t *testing.T, clock func() time.Time) *rig {
 }
 
 // announced is what the worker's record says.
-func (r *rig) announced(t *testing.T) store.Worker {
+func (r *rig) worker(t *testing.T) store.Worker {
 	t.Helper()
 	workers, err := r.store.Workers(t.Context())
 	if err != nil || len(workers) != 1 {
@@ -115,7 +115,7 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		check := func(when string, want bool) {
 			t.Helper()
-			if got := r.announced(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
+			if got := r.worker(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
 				t.Errorf("%s: %+v, want stalled %t and nothing held", when, got, want)
 			}
 		}
@@ -152,9 +152,9 @@ func TestLettersInReplayAreNoLag(t *testing.T) {
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		got := r.agg.Stats()
-		if got.Lag != 0 || r.announced(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
-			t.Errorf("lag %s (announced %s), %d letters for %s, want no lag and one letter for some 50 s",
-				got.Lag, r.announced(t).Lag, got.Replaying, got.ReplayAge)
+		if got.Lag != 0 || r.worker(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
+			t.Errorf("lag %s (reported %s), %d letters for %s, want no lag and one letter for some 50 s",
+				got.Lag, r.worker(t).Lag, got.Replaying, got.ReplayAge)
 		}
 		st.OnFold(nil)
 		settle(2 * time.Minute)

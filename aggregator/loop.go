@@ -15,7 +15,7 @@ import (
 )
 
 // The loop is the one goroutine that owns what the aggregator holds. Attempts, writes
-// of dead letters and the announcer run beside it and report over channels.
+// of dead letters and the heartbeat run beside it and report over channels.
 type loop struct {
 	a       *Aggregator
 	started time.Time
@@ -40,13 +40,13 @@ type loop struct {
 	checked  error // the last check of the database
 	fatal    error
 
-	letters   []*letter
-	burying   bool
-	buried    chan burial
-	buryFails int
-	buryAfter time.Time
-	epitaph   epitaph
-	limiter   *rate.Limiter
+	letters    []*deadLetter
+	putting    bool
+	puts       chan putResult
+	putFails   int
+	putAfter   time.Time
+	writtenLog writtenLog
+	limiter    *rate.Limiter
 
 	replay replay
 	growth growth
@@ -77,8 +77,8 @@ func newLoop(a *Aggregator) *loop {
 		holding:  make(map[*held]struct{}),
 		known:    make(map[wire.PartID]*part),
 		outcomes: make(chan outcome, a.cfg.Commits),
-		buried:   make(chan burial, 1),
-		replay:   replay{answers: make(chan exhumed, 1)},
+		puts:     make(chan putResult, 1),
+		replay:   replay{answers: make(chan replayAnswer, 1)},
 		growth:   newGrowth(),
 		checks:   make(chan error, 1),
 		checked:  errUnchecked,
@@ -101,8 +101,8 @@ func (l *loop) run(ctx context.Context) error {
 		}
 	}()
 	l.subscribe(subscription, 0)
-	announcer := startAnnouncer(l.a, l.checks)
-	defer announcer.stop()
+	heartbeat := startHeartbeat(l.a, l.checks)
+	defer heartbeat.stop()
 
 	stop := ctx.Done()
 	var deadline <-chan time.Time
@@ -126,8 +126,8 @@ func (l *loop) run(ctx context.Context) error {
 		case o := <-l.outcomes:
 			l.running--
 			l.settle(o)
-		case b := <-l.buried:
-			l.afterBurial(b)
+		case b := <-l.puts:
+			l.afterPut(b)
 		case e := <-l.replay.answers:
 			l.afterReplay(e)
 		case g := <-l.growth.answers:
@@ -154,7 +154,7 @@ func (l *loop) hurry() {
 	for _, j := range l.jobs {
 		j.after = time.Time{}
 	}
-	l.buryAfter = time.Time{}
+	l.putAfter = time.Time{}
 	l.giveBack(time.Now())
 }
 
@@ -190,10 +190,10 @@ func (l *loop) waitAttempts() {
 		l.running--
 		l.settle(o)
 	}
-	if l.burying {
-		l.afterBurial(<-l.buried)
+	if l.putting {
+		l.afterPut(<-l.puts)
 	}
-	l.epitaph.write(l.a.cfg.Logger, l.epitaph.next)
+	l.writtenLog.write(l.a.cfg.Logger, l.writtenLog.next)
 	if l.replay.calling {
 		<-l.replay.answers
 	}
@@ -268,14 +268,14 @@ func (l *loop) launch() {
 		l.audit()
 	}
 	l.giveBack(now)
-	l.bury(now)
+	l.putLetters(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
 	if l.running == 0 && len(l.jobs) == 0 {
 		l.answered() // nothing is left that could find out that the store is back
 	}
-	l.exhume(now)
+	l.advanceReplay(now)
 	l.grow(now)
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
@@ -366,8 +366,8 @@ func (l *loop) setTimer() {
 	for _, j := range l.jobs {
 		sooner(j.after)
 	}
-	if len(l.letters) > 0 && !l.burying {
-		sooner(l.buryAfter)
+	if len(l.letters) > 0 && !l.putting {
+		sooner(l.putAfter)
 	}
 	if len(l.newer.waiting) > 0 {
 		sooner(l.newer.waiting[0].due)

@@ -133,15 +133,15 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 		"a mistake, nothing to end": {0, false, false},
 	} {
 		l := newLoop(newTestAggregator(t))
-		l.a.lanes = testLanes(Config{})
-		first, ok := l.a.lanes.acquire(toShard0("a"), []int{1})
+		l.a.inflight = testInflight(Config{})
+		first, ok := l.a.inflight.acquire(toShard0("a"), []int{1})
 		j := testJob(l, 1)
 		o := l.a.attempt(j)
 		if !ok || o.verdict != blocked {
 			t.Fatalf("%s: verdict %d, want the job to find its shard taken", name, o.verdict)
 		}
 		if c.freed {
-			l.a.lanes.release(first, answer{asked: true})
+			l.a.inflight.release(first, answer{asked: true})
 		}
 		l.running = c.running
 		l.settle(o)
@@ -157,15 +157,15 @@ func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
-		l.a.lanes = testLanes(Config{})
+		l.a.inflight = testInflight(Config{})
 		first, late := testJob(l, 1), testJob(l, 1)
 		late.parts[0].marked, late.parts[0].from = true, time.Now().Add(-1000*24*time.Hour)
-		held, _ := l.a.lanes.acquire(toShard0("a"), []int{1})
+		held, _ := l.a.inflight.acquire(toShard0("a"), []int{1})
 		l.running, l.outcomes = 2, make(chan outcome, 2)
 		for _, j := range []*job{first, late} {
 			l.outcomes <- l.a.attempt(j)
 		}
-		l.a.lanes.release(held, answer{asked: true})
+		l.a.inflight.release(held, answer{asked: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := l.run(ctx); err != nil || !acked(first.parts[0]) {

@@ -85,13 +85,13 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		var buries atomic.Int64
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { buries.Add(1); return fakestore.UnknownNotApplied })
+		var puts atomic.Int64
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { puts.Add(1); return fakestore.UnknownNotApplied })
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.sendBytes(t, []byte("garbage"))
 		settle(time.Hour)
-		last := buries.Load()
-		for buries.Load() == last { // a back-off of up to 30 s begins
+		last := puts.Load()
+		for puts.Load() == last { // a back-off of up to 30 s begins
 			settle(time.Millisecond)
 		}
 		st.On(fakestore.PutDeadLetters, nil)

@@ -182,13 +182,13 @@ func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestLanesNeverHaveAShardTwice(t *testing.T) {
+func TestNoShardIsInTwoCommits(t *testing.T) {
 	t.Parallel()
-	type lane struct {
+	type key struct {
 		counter string
 		shard   int
 	}
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	add := func() []store.ShardDelta {
 		return []store.ShardDelta{
 			store.NewShardDelta("a", 0, 1),
@@ -196,7 +196,7 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 		}
 	}
 	var open []taken
-	used := make(map[lane]bool)
+	used := make(map[key]bool)
 	for range 3 {
 		adds := add()
 		got, ok := l.acquire(adds, []int{3, 20})
@@ -204,7 +204,7 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 			t.Fatal("no free shard although one is")
 		}
 		for _, a := range adds {
-			k := lane{a.Counter, a.Shard}
+			k := key{a.Counter, a.Shard}
 			if used[k] {
 				t.Errorf("%v is in two commits", k)
 			}

@@ -17,7 +17,7 @@ import (
 // A page of letters is read when all of the one before are settled and removed.
 type replay struct {
 	calling bool
-	answers chan exhumed
+	answers chan replayAnswer
 	after   string    // the last key of this round
 	next    time.Time // when the next page may be read
 	found   []found   // the page, as far as it is not decided about
@@ -33,8 +33,8 @@ type found struct {
 	memory int
 }
 
-// exhumed is the answer to a read of letters, to the decision about one, or to their removal.
-type exhumed struct {
+// replayAnswer is the answer to a read of letters, to the decision about one, or to their removal.
+type replayAnswer struct {
 	letters []store.DeadLetter
 	decided *found
 	fate    store.Fate
@@ -53,11 +53,11 @@ const (
 	replayEvery = 20 * time.Second
 )
 
-// exhume decides about the letters of a page, one after the other, removes settled letters, or
+// advanceReplay decides about the letters of a page, one after the other, removes settled letters, or
 // reads the next page when it is time. Letters wait while the aggregator drains or the store is
 // unavailable. They do not wait while no more messages may be held: on a busy bus that could
 // take for ever.
-func (l *loop) exhume(now time.Time) {
+func (l *loop) advanceReplay(now time.Time) {
 	r := &l.replay
 	rests := l.draining || l.isAway()
 	switch {
@@ -84,33 +84,33 @@ func nameOf(key string) string {
 	return letter
 }
 
-func (a *Aggregator) decide(f *found) exhumed {
+func (a *Aggregator) decide(f *found) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	s := a.settings.Load()
 	if s.outdated(a.aging.age()) {
-		return exhumed{decided: f, err: errOutdated}
+		return replayAnswer{decided: f, err: errOutdated}
 	}
 	fate, err := store.DecideFate(ctx, a.store, nameOf(f.Key), store.FateCounted, store.Latest(f.Time, a.clock.Now()), s.Settings)
-	return exhumed{decided: f, fate: fate, err: err}
+	return replayAnswer{decided: f, fate: fate, err: err}
 }
 
-func (a *Aggregator) removeLetters(keys []string, counted int) exhumed {
+func (a *Aggregator) removeLetters(keys []string, counted int) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return exhumed{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
+	return replayAnswer{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
 }
 
-func (a *Aggregator) readLetters(after string) exhumed {
+func (a *Aggregator) readLetters(after string) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	letters, err := a.store.ListDeadLetters(ctx, after, replayPage)
-	return exhumed{letters: letters, err: err}
+	return replayAnswer{letters: letters, err: err}
 }
 
 // afterReplay goes on with an answer. A letter about which nothing could be decided, or whose
 // removal failed, is read again in the next round, and its parts are found applied.
-func (l *loop) afterReplay(e exhumed) {
+func (l *loop) afterReplay(e replayAnswer) {
 	r := &l.replay
 	r.calling = false
 	switch {

@@ -23,7 +23,7 @@ func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
 		d := store.DeadLetter{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 	}
 }

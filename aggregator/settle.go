@@ -106,7 +106,7 @@ func (l *loop) endRests(head *part) {
 // tried again. Where none did, the outcome of the one to wait for is still to come.
 func (l *loop) wait(o outcome) {
 	o.job.parts = o.rest
-	o.job.waits = l.running > 0 && o.freed == l.a.lanes.freed.Load()
+	o.job.waits = l.running > 0 && o.freed == l.a.inflight.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
 

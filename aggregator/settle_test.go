@@ -309,11 +309,11 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 		j := testJob(l, 1)
 		bad := &held{msg: message.NewMessage("", nil), open: 1}
 		l.holding[bad] = struct{}{}
-		l.running, l.burying = 1, true
+		l.running, l.putting = 1, true
 		go func() {
 			time.Sleep(time.Second)
 			l.outcomes <- outcome{job: j, applied: j.parts}
-			l.buried <- burial{letters: [][]*letter{{{holders: []*held{bad}}}}, dead: []store.DeadLetter{{}}}
+			l.puts <- putResult{letters: [][]*deadLetter{{{holders: []*held{bad}}}}, dead: []store.DeadLetter{{}}}
 		}()
 		if err := l.giveUp(); err != nil {
 			t.Errorf("giveUp: %v, though nothing is left", err)

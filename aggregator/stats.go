@@ -83,7 +83,7 @@ func (a *Aggregator) Stats() Stats {
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
-		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
+		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.inflight.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
 	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()

@@ -93,8 +93,8 @@ func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 }
 
 func (r *Reader) page(rd *reading, more bool) Page {
-	p, now := Page{Totals: make([]Total, 0, len(rd.tallies))}, r.clock.Now()
-	for _, t := range rd.tallies {
+	p, now := Page{Totals: make([]Total, 0, len(rd.partials))}, r.clock.Now()
+	for _, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
 			r.stats.overflows.Add(1)
@@ -109,7 +109,7 @@ func (r *Reader) page(rd *reading, more bool) Page {
 		r.account(&total, now)
 	}
 	if more {
-		p.Next = rd.tallies[len(rd.tallies)-1].counter
+		p.Next = rd.partials[len(rd.partials)-1].counter
 	}
 	return p
 }

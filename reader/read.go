@@ -15,13 +15,13 @@ import (
 // key of a read once in 170,000 reads.
 const maxIdleLookups = 10
 
-// A reading reads tallies in one view, and so at one moment.
+// A reading reads partials in one view, and so at one moment.
 type reading struct {
-	r       *Reader
-	view    store.View
-	tallies []*tally
-	pending []store.Key // asked for and not answered
-	owner   map[string]*tally
+	r        *Reader
+	view     store.View
+	partials []*partial
+	pending  []store.Key // asked for and not answered
+	owner    map[string]*partial
 }
 
 // read reads the counters, no two of them the same, at one moment, which it returns.
@@ -50,8 +50,8 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	if err != nil {
 		return nil, err
 	}
-	totals := make([]Total, len(rd.tallies))
-	for i, t := range rd.tallies {
+	totals := make([]Total, len(rd.partials))
+	for i, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
 			r.stats.overflows.Add(1)
@@ -74,7 +74,7 @@ func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 		return store.Sum{}, err
 	}
 	// The sum and the moment are of one view: a reset goes by both.
-	t := rd.tallies[0]
+	t := rd.partials[0]
 	v, fits := t.sum.int64()
 	if !fits || t.overflow {
 		return store.Sum{}, &OverflowError{Counter: counter}
@@ -83,12 +83,12 @@ func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 }
 
 func (r *Reader) newReading(view store.View) *reading {
-	return &reading{r: r, view: view, owner: make(map[string]*tally)}
+	return &reading{r: r, view: view, owner: make(map[string]*partial)}
 }
 
 // ask asks for a counter's record and as many shards as it is remembered to have.
 func (rd *reading) ask(counter string) {
-	t := &tally{counter: counter}
+	t := &partial{counter: counter}
 	rd.adopt(t)
 	rd.pending = append(rd.pending, store.Key{Counter: counter, Shard: store.RecordKey})
 	n, ok := rd.r.shards.Get(counter)
@@ -100,7 +100,7 @@ func (rd *reading) ask(counter string) {
 
 // askRecorded asks for a counter whose record has been read in this view.
 func (rd *reading) askRecorded(rec store.Record) error {
-	t := &tally{counter: rec.Counter}
+	t := &partial{counter: rec.Counter}
 	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
 		return err
 	}
@@ -109,13 +109,13 @@ func (rd *reading) askRecorded(rec store.Record) error {
 	return nil
 }
 
-func (rd *reading) adopt(t *tally) {
-	rd.tallies = append(rd.tallies, t)
+func (rd *reading) adopt(t *partial) {
+	rd.partials = append(rd.partials, t)
 	rd.owner[t.counter] = t
 }
 
 // askShards asks for the shards below n that were not asked for before.
-func (rd *reading) askShards(t *tally, n int) {
+func (rd *reading) askShards(t *partial, n int) {
 	for ; t.asked < n; t.asked++ {
 		rd.pending = append(rd.pending, store.Key{Counter: t.counter, Shard: t.asked})
 	}
@@ -178,7 +178,7 @@ func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, 
 
 // remember keeps the number of shards for the next read. It is only ever a hint: the
 // record is read every time, so an old number costs a look-up and never a count.
-func (r *Reader) remember(t *tally) {
+func (r *Reader) remember(t *partial) {
 	if t.exists {
 		r.shards.Add(t.counter, t.shards)
 		return

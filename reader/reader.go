@@ -21,7 +21,7 @@ import (
 // may be closed.
 type Reader struct {
 	store Store
-	cache *cacheGuard // nil for none
+	cache *breaker // nil for none
 	cfg   Config
 
 	shards     *lru.Cache[string, int] // how many shards a counter was last seen to have
@@ -52,7 +52,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	}
 	r.shards = shards
 	if cache != nil {
-		r.cache = &cacheGuard{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
+		r.cache = &breaker{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
 	}
 	return r, nil
 }

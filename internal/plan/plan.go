@@ -72,7 +72,7 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 		Messages: batches * b.messages, Parts: batches * b.parts,
 		PubSubBytes: pubSubBytes(batches*b.messages, batches*b.bytes),
 		Commits:     windows * w.commits, ShardsWritten: windows * w.shards, MarkersWritten: windows * w.markers,
-		WorkersWritten: aggregators / announceEvery,
+		WorkersWritten: aggregators / heartbeatEvery,
 		Records:        float64(l.Counters),
 	}
 	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten

@@ -11,7 +11,7 @@ import (
 const (
 	recordsFor     = float64(store.RememberFor / time.Second)
 	recordsKept    = 1_500_000 // of them in memory: between one and two halves of Remember
-	announceEvery  = 5.0       // seconds; a record of its own that each aggregator writes
+	heartbeatEvery = 5.0       // seconds; a record of its own that each aggregator writes
 	lagEvery       = 5.0       // seconds; when each reader reads all of those
 	refreshPart    = 0.8       // of a total's permitted age, after which it is read again
 	cachedAtMost   = time.Minute

@@ -45,11 +45,11 @@ type Policy struct {
 	cfg Config
 
 	mu   sync.Mutex
-	busy map[lane]struct{}
+	busy map[shardKey]struct{}
 	heat memory
 }
 
-type lane struct {
+type shardKey struct {
 	counter string
 	shard   int
 }
@@ -59,7 +59,7 @@ func New(cfg Config) *Policy {
 	cfg.Rate = cmp.Or(cfg.Rate, 1)
 	cfg.Max = cmp.Or(cfg.Max, 128)
 	cfg.Remember = cmp.Or(cfg.Remember, 1<<16)
-	return &Policy{cfg: cfg, busy: make(map[lane]struct{}), heat: newMemory(cfg.Remember)}
+	return &Policy{cfg: cfg, busy: make(map[shardKey]struct{}), heat: newMemory(cfg.Remember)}
 }
 
 // Pick returns a shard below n that no commit of this process has under way, and false if
@@ -73,7 +73,7 @@ func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool)
 	}
 	for i := range n {
 		shard := (first + i) % n
-		l := lane{counter, shard}
+		l := shardKey{counter, shard}
 		if _, ok := p.busy[l]; !ok {
 			p.busy[l] = struct{}{}
 			return shard, true
@@ -102,7 +102,7 @@ func (p *Policy) firstLocked(counter string, n int) int {
 func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (want int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.busy, lane{counter, shard})
+	delete(p.busy, shardKey{counter, shard})
 	if !end.OK && !end.Contended {
 		return n
 	}

@@ -23,7 +23,7 @@ func identified(id string, delta int64) wire.Part {
 
 // buried is the sum of the deltas of all dead letters by counter. Every one of them
 // has to be a batch that can be read again.
-func (r *rig) buried(t *testing.T) map[string]int64 {
+func (r *rig) deadTotals(t *testing.T) map[string]int64 {
 	t.Helper()
 	sums := make(map[string]int64)
 	for _, d := range r.store.Letters() {
@@ -49,7 +49,7 @@ func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
 			settle(time.Minute)
 		}
 		r.want(t, map[string]int64{"a": 1})
-		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
+		if got := r.deadTotals(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
 			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
 		}
 	})
@@ -204,7 +204,7 @@ func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 		}
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 2})
-		if got := r.buried(t)["a"]; got != 4 {
+		if got := r.deadTotals(t)["a"]; got != 4 {
 			t.Errorf("dead letters hold %d, want 1 and 3", got)
 		}
 	})

@@ -12,31 +12,31 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testLanes(cfg Config) *lanes {
+func testInflight(cfg Config) *inflight {
 	cfg = cfg.withDefaults(store.Limits{Commits: 4, Shards: 1, ShardRate: 1})
-	return newLanes(&cfg, time.Now)
+	return newInflight(&cfg, time.Now)
 }
 
 // free is how many of a counter's shards no commit has under way.
-func (l *lanes) free(counter string, shards int) (n int) {
+func (f *inflight) free(counter string, shards int) (n int) {
 	var all []taken
 	for {
-		t, ok := l.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
+		t, ok := f.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
 		if !ok {
 			break
 		}
 		all = append(all, t)
 	}
 	for _, t := range all {
-		l.release(t, answer{})
+		f.release(t, answer{})
 	}
 	return len(all)
 }
 
 // One commit at a time, and shards of which there are enough, are drawn at random.
-func TestLanesUseAllShards(t *testing.T) {
+func TestCommitsUseAllShards(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{Commits: 1, ShardRate: -1})
+	l := testInflight(Config{Commits: 1, ShardRate: -1})
 	for _, shards := range []int{1, 2, 7} {
 		seen := make(map[int]bool)
 		for range 200 {
@@ -58,9 +58,9 @@ func TestLanesUseAllShards(t *testing.T) {
 }
 
 // All or nothing: shards that were taken before the one that is missing are free again.
-func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
+func TestInflightGiveBackWhatIsNotEnough(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	first, ok := l.acquire([]store.ShardDelta{{Counter: "b"}}, []int{1})
 	if !ok {
 		t.Fatal("the first commit gets no shard")
@@ -79,9 +79,9 @@ func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 
 // A commit that gets no shards takes none from others, not for a moment: nobody would wake a job
 // that waited because of it.
-func TestLanesTakeAllAtOnce(t *testing.T) {
+func TestInflightTakeAllAtOnce(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	if _, ok := l.acquire([]store.ShardDelta{{Counter: "held"}}, []int{1}); !ok {
 		t.Fatal("the first commit gets no shard")
 	}
@@ -113,10 +113,10 @@ func TestLanesTakeAllAtOnce(t *testing.T) {
 }
 
 // With as many commits as shards each finds the one that is left.
-func TestLanesFindTheLastFreeShard(t *testing.T) {
+func TestInflightFindTheLastFreeShard(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := testLanes(Config{})
+		l := testInflight(Config{})
 		var got []int
 		for range 5 {
 			adds := []store.ShardDelta{{Counter: "a"}}
@@ -133,11 +133,11 @@ func TestLanesFindTheLastFreeShard(t *testing.T) {
 
 // Shards of one counter lie far apart; a commit is in key order all the same, and what is
 // known of a counter stays with its add.
-func TestLanesKeepKeyOrder(t *testing.T) {
+func TestInflightKeepKeyOrder(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		for _, rate := range []float64{1, -1} {
-			l := testLanes(Config{ShardRate: rate})
+			l := testInflight(Config{ShardRate: rate})
 			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
 			var adds []store.ShardDelta
 			for c := range known {
@@ -166,7 +166,7 @@ func TestLanesKeepKeyOrder(t *testing.T) {
 
 // What a shard tells of its counter is a wish to look at the record; numbers that cannot be
 // are cut, and where numbers are fixed nobody listens.
-func TestLanesHearOfMoreShards(t *testing.T) {
+func TestInflightHearOfMoreShards(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
@@ -181,7 +181,7 @@ func TestLanesHearOfMoreShards(t *testing.T) {
 		{-1, []store.ShardStats{{Tally: 1, KnownShards: 4}, {Tally: 1, KnownShards: 5}}, nil, "[]"},
 		{-1, nil, store.ErrContended, "[]"},
 	} {
-		l := testLanes(Config{ShardRate: c.rate})
+		l := testInflight(Config{ShardRate: c.rate})
 		adds := []store.ShardDelta{{Counter: "a", Hash: 1}, {Counter: "b", Hash: 2}}
 		got := taken{adds: adds, known: []int{3, 2}}
 		for i := range adds {

@@ -9,16 +9,16 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A burial is the answer to a write of dead letters.
-type burial struct {
-	letters [][]*letter        // by the letter that they become
+// A putResult is the answer to a write of dead letters.
+type putResult struct {
+	letters [][]*deadLetter    // by the letter that they become
 	dead    []store.DeadLetter // as the store got them
 	err     error
 }
 
 const (
-	// maxBurial is how many letters are written in one call.
-	maxBurial = 10
+	// maxPut is how many letters are written in one call.
+	maxPut = 10
 	// maxJoined is how many letters are joined to one. It bounds the work for a person who looks at
 	// it, and is a guess.
 	maxJoined = 1000
@@ -26,16 +26,16 @@ const (
 
 // bury writes dead letters, as many as the rate allows; the rest is held. A flood of messages that
 // nobody can read is then loud (lag, held messages) and does not fill the store.
-func (l *loop) bury(now time.Time) {
-	if l.burying || len(l.letters) == 0 || now.Before(l.buryAfter) {
+func (l *loop) putLetters(now time.Time) {
+	if l.putting || len(l.letters) == 0 || now.Before(l.putAfter) {
 		return
 	}
-	n := min(maxBurial, int(l.limiter.TokensAt(now)))
-	if l.buryFails > 0 {
+	n := min(maxPut, int(l.limiter.TokensAt(now)))
+	if l.putFails > 0 {
 		n = min(n, 1) // it may be one of them that cannot be written
 	}
 	if n < 1 {
-		l.buryAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
+		l.putAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
 		return
 	}
 	batch := l.nextLetters(n)
@@ -47,8 +47,8 @@ func (l *loop) bury(now time.Time) {
 			}
 		}
 	}
-	l.burying = true
-	l.a.cfg.Env.Go(func() { l.buried <- l.a.buryAll(batch) })
+	l.putting = true
+	l.a.cfg.Env.Go(func() { l.puts <- l.a.putAll(batch) })
 }
 
 // crowded reports whether more letters wait than can be written within a second.
@@ -57,8 +57,8 @@ func (l *loop) crowded() bool { return len(l.letters) > l.a.cfg.DeadLetterRate }
 // nextLetters takes up to n letters off the queue. If it is crowded, letters with the same reason are
 // joined to one: one request can have thousands of parts refused, and no other
 // message may wait behind their letters. While letters cannot be written, each goes alone.
-func (l *loop) nextLetters(n int) (batch [][]*letter) {
-	join := l.crowded() && l.buryFails == 0
+func (l *loop) nextLetters(n int) (batch [][]*deadLetter) {
+	join := l.crowded() && l.putFails == 0
 	open := make(map[cause]*joint)
 	taken := 0
 	for _, d := range l.letters {
@@ -76,7 +76,7 @@ func (l *loop) nextLetters(n int) (batch [][]*letter) {
 			open[d.cause()] = j
 			j.takes(d)
 		}
-		batch = append(batch, []*letter{d})
+		batch = append(batch, []*deadLetter{d})
 		taken++
 	}
 	l.letters = slices.Delete(l.letters, 0, taken)
@@ -89,13 +89,13 @@ type cause struct {
 	maybe  bool
 }
 
-func (d *letter) cause() cause { return cause{d.dead.Reason, d.dead.Maybe} }
+func (d *deadLetter) cause() cause { return cause{d.dead.Reason, d.dead.Maybe} }
 
 // A joint is a letter that others can join.
 type joint struct{ at, letters, bytes int }
 
 // takes counts a letter in, if it can join and has room.
-func (j *joint) takes(d *letter) bool {
+func (j *joint) takes(d *deadLetter) bool {
 	if j.letters == maxJoined || !d.joins() {
 		return false
 	}
@@ -115,7 +115,7 @@ const joinedTime = 12
 
 // joins reports whether a letter can be joined with others. That of a rest of a request cannot: it
 // needs a copy of the head before it.
-func (d *letter) joins() bool {
+func (d *deadLetter) joins() bool {
 	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
 		return false
 	}
@@ -128,7 +128,7 @@ func (d *letter) joins() bool {
 }
 
 // joined is one letter of several, as the store gets it. Each part brings its time along.
-func joined(letters []*letter) store.DeadLetter {
+func joined(letters []*deadLetter) store.DeadLetter {
 	full, batch := letters[0].dead, wire.Batch{Time: letters[0].parts[0].holder.time}
 	var all []*part
 	seen := make(map[wire.Use]struct{}, len(letters))
@@ -156,7 +156,7 @@ func joined(letters []*letter) store.DeadLetter {
 	return full
 }
 
-func (a *Aggregator) buryAll(batch [][]*letter) burial {
+func (a *Aggregator) putAll(batch [][]*deadLetter) putResult {
 	dead := make([]store.DeadLetter, len(batch))
 	for i, letters := range batch {
 		if dead[i] = letters[0].complete(); len(letters) > 1 {
@@ -165,22 +165,22 @@ func (a *Aggregator) buryAll(batch [][]*letter) burial {
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return burial{batch, dead, a.store.PutDeadLetters(ctx, dead)}
+	return putResult{batch, dead, a.store.PutDeadLetters(ctx, dead)}
 }
 
-func (l *loop) afterBurial(b burial) {
-	l.burying = false
+func (l *loop) afterPut(b putResult) {
+	l.putting = false
 	if b.err != nil {
-		l.buryFails++
+		l.putFails++
 		l.letters = append(l.letters, slices.Concat(b.letters...)...) // at the end: they hold up no others
-		l.buryAfter = time.Now().Add(l.backoff(l.buryFails))
+		l.putAfter = time.Now().Add(l.backoff(l.putFails))
 		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.dead), "err", b.err)
 		return
 	}
-	l.buryFails = 0
+	l.putFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.dead)))
 	for i := range b.dead {
-		l.epitaph.add(&b.dead[i])
+		l.writtenLog.add(&b.dead[i])
 		for _, d := range b.letters[i] {
 			for _, h := range d.holders {
 				h.stays = h.stays || h.letter == store.ReplayKey(b.dead[i].Key)
@@ -188,27 +188,27 @@ func (l *loop) afterBurial(b burial) {
 			}
 		}
 	}
-	l.epitaph.write(l.a.cfg.Logger, time.Now())
+	l.writtenLog.write(l.a.cfg.Logger, time.Now())
 }
 
-// An epitaph collects written letters for the log: one line a second.
-type epitaph struct {
+// An writtenLog collects written letters for the log: one line a second.
+type writtenLog struct {
 	letters int
 	first   store.DeadLetter
 	next    time.Time // when the next line may be written
 }
 
-func (e *epitaph) add(d *store.DeadLetter) {
+func (e *writtenLog) add(d *store.DeadLetter) {
 	if e.letters++; e.letters == 1 {
 		e.first = store.DeadLetter{Source: d.Source, Reason: d.Reason, Key: d.Key}
 	}
 }
 
 // write writes the line if there is something to say, and it is time.
-func (e *epitaph) write(log *slog.Logger, now time.Time) {
+func (e *writtenLog) write(log *slog.Logger, now time.Time) {
 	if e.letters == 0 || now.Before(e.next) {
 		return
 	}
 	log.Error("dead letters", "letters", e.letters, "source", e.first.Source, "reason", e.first.Reason, "key", e.first.Key)
-	*e = epitaph{next: now.Add(time.Second)}
+	*e = writtenLog{next: now.Add(time.Second)}
 }

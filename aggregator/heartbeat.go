@@ -22,17 +22,17 @@ const recheckEvery = time.Second
 // lastWord is how long the end of Run may take to say that this worker has gone.
 const lastWord = time.Second
 
-// An announcer writes the worker's record and checks the database, beside the loop.
-type announcer struct {
+// An heartbeat writes the worker's record and checks the database, beside the loop.
+type heartbeat struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 }
 
-func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
+func startHeartbeat(a *Aggregator, checks chan<- error) *heartbeat {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &announcer{cancel: cancel}
+	n := &heartbeat{cancel: cancel}
 	for _, run := range []func(){
-		func() { a.announceAll(ctx) },
+		func() { a.beatAll(ctx) },
 		func() { a.checkAll(ctx, checks) },
 	} {
 		n.wait.Add(1)
@@ -44,39 +44,39 @@ func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
 	return n
 }
 
-// stop ends the announcer; the record it leaves has expired, so that readers do not
+// stop ends the heartbeat; the record it leaves has expired, so that readers do not
 // wait for an aggregator that has gone.
-func (n *announcer) stop() {
+func (n *heartbeat) stop() {
 	n.cancel()
 	n.wait.Wait()
 }
 
-// announceSoon is when a record that says Stalled is written again for the first time; then it
+// beatSoon is when a record that says Stalled is written again for the first time; then it
 // takes ever longer, up to HeartbeatEvery. An aggregator has just begun mostly. The odd part keeps
 // it apart from the audits.
-const announceSoon = 250*time.Millisecond + 137*time.Microsecond
+const beatSoon = 250*time.Millisecond + 137*time.Microsecond
 
-func (a *Aggregator) announceAll(ctx context.Context) {
-	soon := announceSoon
+func (a *Aggregator) beatAll(ctx context.Context) {
+	soon := beatSoon
 	for ctx.Err() == nil {
 		wait := a.cfg.HeartbeatEvery
 		if a.Stats().Stalled {
 			wait, soon = min(soon, wait), min(2*soon, wait)
 		} else {
-			soon = announceSoon
+			soon = beatSoon
 		}
 		next := time.NewTimer(wait)
-		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.HeartbeatEvery), a.clock.Now().Add(3*a.cfg.HeartbeatEvery))
+		a.beat(ctx, min(a.cfg.CommitTimeout, a.cfg.HeartbeatEvery), a.clock.Now().Add(3*a.cfg.HeartbeatEvery))
 		select {
 		case <-next.C:
 		case <-ctx.Done():
 			next.Stop()
 		}
 	}
-	a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
+	a.beat(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 }
 
-func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
+func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time.Time) {
 	s := a.Stats()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -162,12 +162,12 @@ func (l *loop) audit() {
 		reason = l.newer.reason(l.audited)
 	}
 	l.a.state.Store(&state{reason: reason, degraded: l.degraded()})
-	l.epitaph.write(l.a.cfg.Logger, l.audited)
+	l.writtenLog.write(l.a.cfg.Logger, l.audited)
 }
 
 // degraded returns what waits while the aggregator takes and folds messages.
 func (l *loop) degraded() string {
-	if l.buryFails == 0 && !l.crowded() {
+	if l.putFails == 0 && !l.crowded() {
 		return ""
 	}
 	return fmt.Sprintf("%d dead letters are not written yet, and their messages wait", len(l.letters))
@@ -185,7 +185,7 @@ func (l *loop) reason() error {
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
 		return fmt.Errorf("the last %d commits got nowhere", l.failures)
-	case l.full() && (l.buryFails > 0 || l.crowded()):
+	case l.full() && (l.putFails > 0 || l.crowded()):
 		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")

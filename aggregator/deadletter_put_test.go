@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// burials notes how many letters there are before each write, and answers it.
-func burials(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
+// putSizes notes how many letters there are before each write, and answers it.
+func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
 	var before []int
 	script := fakestore.Script(answers...)
 	st.On(fakestore.PutDeadLetters, func(n int) fakestore.Answer {
@@ -30,7 +30,7 @@ func burials(st *fakestore.Store, answers ...fakestore.Answer) (written func() [
 func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		written := burials(st, fakestore.UnknownNotApplied)
+		written := putSizes(st, fakestore.UnknownNotApplied)
 		r := run(t, st, aggregator.Config{})
 		for i := range 30 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))

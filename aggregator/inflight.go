@@ -15,7 +15,7 @@ import (
 
 // lanes picks shards and sees to it that this process never has one shard in two
 // commits under way: they would only contend with each other.
-type lanes struct {
+type inflight struct {
 	env    *sysenv.Env
 	now    func() time.Time // the store's
 	policy *shards.Policy   // nil where one commit at a time has nobody to contend with
@@ -25,14 +25,14 @@ type lanes struct {
 	freed   atomic.Int64 // commits that gave their shards back
 }
 
-func newLanes(cfg *Config, now func() time.Time) *lanes {
-	l := &lanes{env: cfg.Env, now: now, fixed: cfg.ShardRate <= 0}
-	if !l.fixed || cfg.Commits > 1 {
-		l.policy = shards.New(shards.Config{
+func newInflight(cfg *Config, now func() time.Time) *inflight {
+	f := &inflight{env: cfg.Env, now: now, fixed: cfg.ShardRate <= 0}
+	if !f.fixed || cfg.Commits > 1 {
+		f.policy = shards.New(shards.Config{
 			Rate: max(cfg.ShardRate, 0), Max: cfg.MaxShards, Remember: min(cfg.Remember, mostPicked), Env: cfg.Env,
 		})
 	}
-	return l
+	return f
 }
 
 // mostPicked is about how many counters something is remembered beside their records: those
@@ -48,21 +48,21 @@ type taken struct {
 // acquire gives each add a free shard below its counter's shards and puts the adds in key
 // order. It takes all or nothing: false means that some counter has no free shard, because of a
 // commit under way. A commit that failed here is never the reason: it would wake nobody.
-func (l *lanes) acquire(adds []store.ShardDelta, shards []int) (taken, bool) {
+func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) {
 	t := taken{adds: adds, known: shards}
-	if l.policy == nil {
-		l.draw(t)
+	if f.policy == nil {
+		f.draw(t)
 		return t, true
 	}
-	l.picking.Lock()
-	defer l.picking.Unlock()
-	now := l.now()
+	f.picking.Lock()
+	defer f.picking.Unlock()
+	now := f.now()
 	for i := range adds {
 		// A shard that no other commit of this process has.
-		shard, ok := l.policy.Pick(adds[i].Counter, shards[i], now)
+		shard, ok := f.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
 			// All or nothing: other commits may wait for the ones before.
-			l.giveBack(taken{adds[:i], shards[:i]}, answer{})
+			f.giveBack(taken{adds[:i], shards[:i]}, answer{})
 			return taken{}, false
 		}
 		put(&adds[i], shard)
@@ -71,18 +71,18 @@ func (l *lanes) acquire(adds []store.ShardDelta, shards []int) (taken, bool) {
 }
 
 // open is how many shards are in commits under way.
-func (l *lanes) open() int64 {
-	if l.policy == nil {
+func (f *inflight) open() int64 {
+	if f.policy == nil {
 		return 0
 	}
-	return int64(l.policy.Open())
+	return int64(f.policy.Open())
 }
 
 // draw takes any shard.
-func (l *lanes) draw(t taken) {
+func (f *inflight) draw(t taken) {
 	for i, n := range t.known {
 		if n > 1 {
-			put(&t.adds[i], l.env.IntN(n))
+			put(&t.adds[i], f.env.IntN(n))
 		}
 	}
 }
@@ -102,28 +102,28 @@ type answer struct {
 
 // release gives the shards back, and returns the counters that need more of them than their
 // records were known to name.
-func (l *lanes) release(t taken, got answer) (wants []store.Growth) {
-	if l.policy == nil {
+func (f *inflight) release(t taken, got answer) (wants []store.Growth) {
+	if f.policy == nil {
 		return nil
 	}
-	wants = l.giveBack(t, got)
-	l.freed.Add(1)
+	wants = f.giveBack(t, got)
+	f.freed.Add(1)
 	return wants
 }
 
-func (l *lanes) giveBack(t taken, got answer) (wants []store.Growth) {
-	now := l.now()
+func (f *inflight) giveBack(t taken, got answer) (wants []store.Growth) {
+	now := f.now()
 	end := shards.End{Took: got.took, OK: got.asked && got.err == nil, Contended: errors.Is(got.err, store.ErrContended)}
 	for i := range t.adds {
 		a, known := &t.adds[i], t.known[i]
 		if end.Tally = 0; i < len(got.told) {
 			end.Tally = got.told[i].Tally
 		}
-		want := l.policy.Done(a.Counter, a.Shard, known, end, now)
+		want := f.policy.Done(a.Counter, a.Shard, known, end, now)
 		if i < len(got.told) {
 			want = max(want, min(got.told[i].KnownShards, countmill.MaxShards))
 		}
-		if want > known && !l.fixed {
+		if want > known && !f.fixed {
 			wants = append(wants, store.Growth{Counter: a.Counter, Shards: want})
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A tally is a counter while it is being read. The record decides how many shards it
+// A partial is a counter while it is being read. The record decides how many shards it
 // has; values of shards that come before the record wait for it.
-type tally struct {
+type partial struct {
 	counter  string
 	asked    int  // shards 0..asked-1 have been asked for
 	known    bool // the record has been read
@@ -27,7 +27,7 @@ type answer struct {
 }
 
 // take notes the answer to a key. The error is that of a record no countmill writes.
-func (t *tally) take(shard int, v store.Value) error {
+func (t *partial) take(shard int, v store.Value) error {
 	switch {
 	case shard == store.RecordKey:
 		return t.takeRecord(v)
@@ -39,7 +39,7 @@ func (t *tally) take(shard int, v store.Value) error {
 	return nil
 }
 
-func (t *tally) takeRecord(v store.Value) error {
+func (t *partial) takeRecord(v store.Value) error {
 	if v.Value < 0 || v.Value > countmill.MaxShards || v.Overflow {
 		return fmt.Errorf("the record of counter %q names %d shards, not 0 to %d", t.counter, v.Value, countmill.MaxShards)
 	}
@@ -56,7 +56,7 @@ func (t *tally) takeRecord(v store.Value) error {
 
 // add leaves out shards at or above the record's number. A reader that remembers more
 // (the counter was deleted and made anew) must give the same total as one that does not.
-func (t *tally) add(shard int, v store.Value) {
+func (t *partial) add(shard int, v store.Value) {
 	if shard >= t.shards {
 		return
 	}
@@ -66,7 +66,7 @@ func (t *tally) add(shard int, v store.Value) {
 
 // total is the counter's total, or an *OverflowError: what its shards hold beyond what they
 // held at the last reset. A deleted counter does not exist until it holds more or less.
-func (t *tally) total() (Total, error) {
+func (t *partial) total() (Total, error) {
 	since := t.sum
 	since.subtract(t.reset.Baseline)
 	v, fits := since.int64()

@@ -16,7 +16,7 @@ import (
 
 // A letter is a dead letter on its way to the store. The messages that it came in are
 // acknowledged when it is there, not before.
-type letter struct {
+type deadLetter struct {
 	dead    store.DeadLetter // without Key, Source and Payload where it is of parts
 	parts   []*part          // that it is of; nil where it is of a message
 	holders []*held          // one entry per part that the letter settles
@@ -28,7 +28,7 @@ type letter struct {
 // refuse sets a part aside for good. Followers of a head share its fate and its
 // letter: a request that was refused has nothing of it counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	dead := &letter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
+	dead := &deadLetter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
 	var told []*held
 	p.takeApart()
 	for _, q := range append([]*part{p}, p.takeFollowers()...) {
@@ -71,7 +71,7 @@ func (h *held) tell(p *part) bool {
 
 // complete returns the letter as the store gets it. A letter of parts is encoded only now:
 // a million letters may wait, and each may need a copy of its request's head.
-func (d *letter) complete() store.DeadLetter {
+func (d *deadLetter) complete() store.DeadLetter {
 	if d.parts == nil {
 		return d.dead
 	}
@@ -114,7 +114,7 @@ func content(parts []*part) []byte {
 // refuseMessage sets a message aside that cannot be read.
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	h.open = 1
-	l.setAside(&letter{
+	l.setAside(&deadLetter{
 		dead: store.DeadLetter{
 			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
@@ -132,7 +132,7 @@ func letterKey(source, reason string, content []byte) string {
 }
 
 // setAside queues a letter.
-func (l *loop) setAside(dead *letter) {
+func (l *loop) setAside(dead *deadLetter) {
 	dead.dead.At = l.a.clock.Now()
 	l.letters = append(l.letters, dead)
 }
