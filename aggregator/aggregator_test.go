@@ -710,8 +710,8 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		if r.agg.Ready() == nil {
 			t.Error("ready although the database is another one")
 		}
-		if n := strings.Count(out.String(), "folding waits"); n != 1 {
-			t.Errorf("the log says %d times that folding waits, want once:\n%s", n, out.String())
+		if n := strings.Count(out.String(), "folding paused"); n != 1 {
+			t.Errorf("the log says %d times that folding is paused, want once:\n%s", n, out.String())
 		}
 		st.On(fakestore.Check, nil)
 		settle(11 * time.Second)
@@ -720,8 +720,8 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		if err := r.agg.Ready(); err != nil || !acked(m) {
 			t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
 		}
-		if !strings.Contains(out.String(), "folding goes on") {
-			t.Errorf("the log does not say that folding goes on:\n%s", out.String())
+		if !strings.Contains(out.String(), "folding resumed") {
+			t.Errorf("the log does not say that folding is resumed:\n%s", out.String())
 		}
 	})
 }

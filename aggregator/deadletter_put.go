@@ -9,30 +9,30 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A putResult is the answer to a write of dead letters.
+// A putResult is the result of a call of PutDeadLetters.
 type putResult struct {
-	letters [][]*deadLetter    // by the letter that they become
-	dead    []store.DeadLetter // as the store got them
+	letters [][]*deadLetter    // each inner slice becomes one dead letter
+	dead    []store.DeadLetter // as they were sent to the store
 	err     error
 }
 
 const (
-	// maxPut is how many letters are written in one call.
+	// maxPut is the most letters of one call.
 	maxPut = 10
-	// maxJoined is how many letters are joined to one. It bounds the work for a person who looks at
-	// it, and is a guess.
+	// maxJoined is the most letters that are joined in one. It bounds the work of the person who
+	// looks at the letter, and is a guess.
 	maxJoined = 1000
 )
 
-// bury writes dead letters, as many as the rate allows; the rest is held. A flood of messages that
-// nobody can read is then loud (lag, held messages) and does not fill the store.
+// putLetters writes as many dead letters as the rate allows, and holds the others. So a flood of
+// unreadable messages shows in the lag and in the held messages, and does not fill the store.
 func (l *loop) putLetters(now time.Time) {
 	if l.putting || len(l.letters) == 0 || now.Before(l.putAfter) {
 		return
 	}
 	n := min(maxPut, int(l.limiter.TokensAt(now)))
 	if l.putFails > 0 {
-		n = min(n, 1) // it may be one of them that cannot be written
+		n = min(n, 1) // the store may refuse one of them
 	}
 	if n < 1 {
 		l.putAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
@@ -43,7 +43,7 @@ func (l *loop) putLetters(now time.Time) {
 	for _, joined := range batch {
 		for _, dead := range joined {
 			if dead.unmarked {
-				dead.holders[0].final = true // whatever the answer to the write will be
+				dead.holders[0].final = true // the write may happen even if it reports an error
 			}
 		}
 	}
@@ -54,9 +54,9 @@ func (l *loop) putLetters(now time.Time) {
 // crowded reports whether more letters wait than can be written within a second.
 func (l *loop) crowded() bool { return len(l.letters) > l.a.cfg.DeadLetterRate }
 
-// nextLetters takes up to n letters off the queue. If it is crowded, letters with the same reason are
-// joined to one: one request can have thousands of parts refused, and no other
-// message may wait behind their letters. While letters cannot be written, each goes alone.
+// nextLetters takes up to n letters off the queue. If the queue is crowded, it joins letters with
+// the same reason: one request can have thousands of refused parts, and no other message may wait
+// behind their letters. After a failed write each letter goes alone.
 func (l *loop) nextLetters(n int) (batch [][]*deadLetter) {
 	join := l.crowded() && l.putFails == 0
 	open := make(map[cause]*joint)
@@ -83,7 +83,7 @@ func (l *loop) nextLetters(n int) (batch [][]*deadLetter) {
 	return batch
 }
 
-// A cause is what letters that are joined have in common.
+// A cause is the part of a letter that is the same in all letters joined with it.
 type cause struct {
 	reason string
 	maybe  bool
@@ -91,10 +91,10 @@ type cause struct {
 
 func (d *deadLetter) cause() cause { return cause{d.dead.Reason, d.dead.Maybe} }
 
-// A joint is a letter that others can join.
+// A joint is a letter that other letters can join.
 type joint struct{ at, letters, bytes int }
 
-// takes counts a letter in, if it can join and has room.
+// takes adds a letter to the count if the letter can join and there is room for it.
 func (j *joint) takes(d *deadLetter) bool {
 	if j.letters == maxJoined || !d.joins() {
 		return false
@@ -110,24 +110,24 @@ func (j *joint) takes(d *deadLetter) bool {
 	return true
 }
 
-// joinedTime is how many bytes a time of its own adds to a part, at most.
+// joinedTime is the most bytes that a time of its own adds to an encoded part.
 const joinedTime = 12
 
-// joins reports whether a letter can be joined with others. That of a rest of a request cannot: it
-// needs a copy of the head before it.
+// joins reports whether a letter can be joined with others. A letter of a rest of a request
+// cannot: it needs a copy of the head before it.
 func (d *deadLetter) joins() bool {
 	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
 		return false
 	}
-	// A person who asked for a letter finds it again by its key.
+	// A replay request must keep its key: the person who asked finds the letter by it.
 	if slices.ContainsFunc(d.holders, func(h *held) bool { return h.letter != "" }) {
 		return false
 	}
-	// A part has no time of 1970.
+	// A joined part carries its own time, and 0 means none.
 	return !slices.ContainsFunc(d.parts, func(p *part) bool { return p.at.UnixMicro() <= 0 })
 }
 
-// joined is one letter of several, as the store gets it. Each part brings its time along.
+// joined makes one letter of several. Each part carries its own time.
 func joined(letters []*deadLetter) store.DeadLetter {
 	full, batch := letters[0].dead, wire.Batch{Time: letters[0].parts[0].holder.time}
 	var all []*part
@@ -135,7 +135,7 @@ func joined(letters []*deadLetter) store.DeadLetter {
 	for _, d := range letters {
 		use := wire.Use{ID: d.parts[0].ID, Fingerprint: d.parts[0].fingerprint}
 		if _, ok := seen[use]; ok && len(d.parts) == 1 {
-			continue // another copy of it
+			continue // a copy of a part that is in the letter already
 		}
 		seen[use] = struct{}{}
 		if d.dead.Time.Before(full.Time) {
@@ -144,7 +144,7 @@ func joined(letters []*deadLetter) store.DeadLetter {
 		for _, p := range distinct(d.parts) {
 			q := p.Part
 			q.Time = p.at
-			// Its head was counted, and it needs none any more.
+			// Its head was counted, so it need not follow one any more.
 			if q.Kind == wire.IdentifiedRest && p == d.parts[0] {
 				q.Kind, q.Request = wire.Identified, 0
 			}
@@ -172,9 +172,9 @@ func (l *loop) afterPut(b putResult) {
 	l.putting = false
 	if b.err != nil {
 		l.putFails++
-		l.letters = append(l.letters, slices.Concat(b.letters...)...) // at the end: they hold up no others
+		l.letters = append(l.letters, slices.Concat(b.letters...)...) // at the end, so that they hold up no others
 		l.putAfter = time.Now().Add(l.backoff(l.putFails))
-		l.a.cfg.Logger.Warn("dead letters not written, will be tried again", "letters", len(b.dead), "err", b.err)
+		l.a.cfg.Logger.Warn("dead letters not written, will try again", "letters", len(b.dead), "err", b.err)
 		return
 	}
 	l.putFails = 0
@@ -195,7 +195,7 @@ func (l *loop) afterPut(b putResult) {
 type writtenLog struct {
 	letters int
 	first   store.DeadLetter
-	next    time.Time // when the next line may be written
+	next    time.Time // the earliest time of the next line
 }
 
 func (e *writtenLog) add(d *store.DeadLetter) {
@@ -204,7 +204,7 @@ func (e *writtenLog) add(d *store.DeadLetter) {
 	}
 }
 
-// write writes the line if there is something to say, and it is time.
+// write logs a line if letters were written since the last one and it is time.
 func (e *writtenLog) write(log *slog.Logger, now time.Time) {
 	if e.letters == 0 || now.Before(e.next) {
 		return

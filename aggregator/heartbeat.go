@@ -10,19 +10,18 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// errUnchecked is why nothing is folded before the store has answered for the first time:
-// until then its time is not known, by which ids are forgotten.
+// errUnchecked: the aggregator folds nothing before the first answer of the store. Until then it
+// does not know the store's time, which decides which ids are forgotten.
 var errUnchecked = errors.New("it has not answered yet")
 
-// recheckEvery is how often the database is checked, instead of every store.CheckEvery, while
-// it says no or its settings are too old: folding waits meanwhile, and it may have been one
-// lost answer.
+// recheckEvery replaces store.CheckEvery while a check fails or the settings are too old. Folding
+// waits meanwhile, and one lost answer may be the only reason.
 const recheckEvery = time.Second
 
-// lastWord is how long the end of Run may take to say that this worker has gone.
+// lastWord bounds the last write of the worker record, at the end of Run.
 const lastWord = time.Second
 
-// An heartbeat writes the worker's record and checks the database, beside the loop.
+// A heartbeat writes the worker record and checks the database, beside the loop.
 type heartbeat struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
@@ -44,16 +43,16 @@ func startHeartbeat(a *Aggregator, checks chan<- error) *heartbeat {
 	return n
 }
 
-// stop ends the heartbeat; the record it leaves has expired, so that readers do not
-// wait for an aggregator that has gone.
+// stop ends the heartbeat. The last record has expired already, so that readers do not wait for
+// an aggregator that has stopped.
 func (n *heartbeat) stop() {
 	n.cancel()
 	n.wait.Wait()
 }
 
-// beatSoon is when a record that says Stalled is written again for the first time; then it
-// takes ever longer, up to HeartbeatEvery. An aggregator has just begun mostly. The odd part keeps
-// it apart from the audits.
+// beatSoon is the first interval between records while the aggregator is stalled. The interval
+// doubles up to HeartbeatEvery. Most often the aggregator has just started, and readers should
+// soon learn that it takes messages. The odd microseconds keep the beats apart from the audits.
 const beatSoon = 250*time.Millisecond + 137*time.Microsecond
 
 func (a *Aggregator) beatAll(ctx context.Context) {
@@ -119,8 +118,7 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	}
 }
 
-// check asks the store whether it is still the same database, for its time and for its
-// settings.
+// check asks the store whether it is still the same database, and learns its time and settings.
 func (a *Aggregator) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 	defer cancel()
@@ -130,24 +128,24 @@ func (a *Aggregator) check(ctx context.Context) error {
 		return err
 	}
 	if a.clock.Learn(checked.At, began); !a.clock.Known() {
-		return errUnchecked // it was answered too long ago
+		return errUnchecked // the call took too long to learn the time from
 	}
-	// From here on parts are refused, and markers made, by this answer.
+	// From here on parts are refused, and markers made, by these settings.
 	a.settings.Store(&snapshot{checked.Settings, asked})
 	return nil
 }
 
-// logCheck logs the first no of several, and the first yes after it.
+// logCheck logs the first of several failures, and the first success after them.
 func (a *Aggregator) logCheck(before, err error) {
 	switch {
 	case before == nil && err != nil:
-		a.cfg.Logger.Error("folding waits: the store is not the one that was opened, or cannot be used", "err", err)
+		a.cfg.Logger.Error("folding paused: the store is another database or cannot be used", "err", err)
 	case before != nil && err == nil:
-		a.cfg.Logger.Info("folding goes on: the store can be used again")
+		a.cfg.Logger.Info("folding resumed: the store can be used again")
 	}
 }
 
-// audit works out lag and readiness for those who ask from other goroutines.
+// audit computes lag and readiness for callers in other goroutines.
 func (l *loop) audit() {
 	l.audited = time.Now()
 	l.measure()
@@ -158,14 +156,14 @@ func (l *loop) audit() {
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
 	s.taking.Store(reason == nil && !l.draining)
-	if reason == nil { // it takes the others
+	if reason == nil { // it still takes messages of this version
 		reason = l.newer.reason(l.audited)
 	}
 	l.a.state.Store(&state{reason: reason, degraded: l.degraded()})
 	l.writtenLog.write(l.a.cfg.Logger, l.audited)
 }
 
-// degraded returns what waits while the aggregator takes and folds messages.
+// degraded describes the work that waits while the aggregator takes and folds messages.
 func (l *loop) degraded() string {
 	if l.putFails == 0 && !l.crowded() {
 		return ""

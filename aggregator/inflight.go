@@ -13,16 +13,16 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// lanes picks shards and sees to it that this process never has one shard in two
-// commits under way: they would only contend with each other.
+// inflight picks a shard for each add. It never puts one shard into two commits under way: they
+// would contend with each other.
 type inflight struct {
 	env    *sysenv.Env
-	now    func() time.Time // the store's
-	policy *shards.Policy   // nil where one commit at a time has nobody to contend with
-	fixed  bool             // counters keep the numbers of shards that they have
+	now    func() time.Time // the store's time
+	policy *shards.Policy   // nil if there is only one commit at a time, and no growth
+	fixed  bool             // counters are not grown
 
-	picking sync.Mutex   // one commit at a time
-	freed   atomic.Int64 // commits that gave their shards back
+	picking sync.Mutex   // held while one commit picks its shards
+	freed   atomic.Int64 // commits that have released their shards
 }
 
 func newInflight(cfg *Config, now func() time.Time) *inflight {
@@ -35,19 +35,19 @@ func newInflight(cfg *Config, now func() time.Time) *inflight {
 	return f
 }
 
-// mostPicked is about how many counters something is remembered beside their records: those
-// that are committed to all the time, which are fewer.
+// mostPicked bounds the counters about which more than the record is remembered. Only busy
+// counters need that.
 const mostPicked = 1 << 16
 
-// A taken is what the lanes gave to one commit, in the order of its adds.
+// A taken has the shards of one commit, in the order of its adds.
 type taken struct {
 	adds  []store.ShardDelta
-	known []int // how many shards the counter of each has
+	known []int // the number of shards of each add's counter
 }
 
-// acquire gives each add a free shard below its counter's shards and puts the adds in key
-// order. It takes all or nothing: false means that some counter has no free shard, because of a
-// commit under way. A commit that failed here is never the reason: it would wake nobody.
+// acquire gives each add a free shard of its counter. It takes all or nothing: false means that
+// some counter has no free shard, because a commit under way holds them. An attempt that failed
+// here never blocks another one: it would wake nobody.
 func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) {
 	t := taken{adds: adds, known: shards}
 	if f.policy == nil {
@@ -58,10 +58,10 @@ func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) 
 	defer f.picking.Unlock()
 	now := f.now()
 	for i := range adds {
-		// A shard that no other commit of this process has.
+		// Pick a shard that no other commit of this process has.
 		shard, ok := f.policy.Pick(adds[i].Counter, shards[i], now)
 		if !ok {
-			// All or nothing: other commits may wait for the ones before.
+			// All or nothing: other commits may wait for the shards that were picked before.
 			f.giveBack(taken{adds[:i], shards[:i]}, answer{})
 			return taken{}, false
 		}
@@ -70,7 +70,7 @@ func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) 
 	return t, true
 }
 
-// open is how many shards are in commits under way.
+// open is the number of shards in commits under way.
 func (f *inflight) open() int64 {
 	if f.policy == nil {
 		return 0
@@ -78,7 +78,7 @@ func (f *inflight) open() int64 {
 	return int64(f.policy.Open())
 }
 
-// draw takes any shard.
+// draw picks each shard at random.
 func (f *inflight) draw(t taken) {
 	for i, n := range t.known {
 		if n > 1 {
@@ -87,12 +87,13 @@ func (f *inflight) draw(t taken) {
 	}
 }
 
-// put changes the shard of an add to shard 0. Its place among the adds stays.
+// put sets the shard of an add of shard 0. The order of the adds does not depend on it.
 func put(a *store.ShardDelta, shard int) {
 	a.Shard, a.Hash = shard, wire.SpreadHash(a.Hash, shard)
 }
 
-// An answer is how the store answered a commit; the zero one: it was not asked.
+// An answer is the store's answer to a commit. The zero answer means that the store was not
+// asked.
 type answer struct {
 	asked bool
 	took  time.Duration
@@ -100,8 +101,8 @@ type answer struct {
 	told  []store.ShardStats
 }
 
-// release gives the shards back, and returns the counters that need more of them than their
-// records were known to name.
+// release gives the shards back. It returns the counters that need more shards than their known
+// records name.
 func (f *inflight) release(t taken, got answer) (wants []store.Growth) {
 	if f.policy == nil {
 		return nil
