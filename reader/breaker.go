@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// breakerFailures in a row make the cache count as away for breakerPause: without it
-	// every read would wait for its time-outs. Guesses; a restarted memcached fails
-	// each pooled connection once.
+	// After breakerFailures failed calls in a row the reader skips the cache for breakerPause.
+	// Else every read would wait for the cache's time-outs. Both are guesses; a restarted
+	// memcached fails each pooled connection once.
 	breakerFailures = 5
 	breakerPause    = time.Second
 
-	// cacheLogEvery bounds the log lines of a cache that is away.
+	// cacheLogEvery is the shortest interval between two log lines about a failing cache.
 	cacheLogEvery = 10 * time.Second
 )
 
-var errBreakerOpen = errors.New("cache failed a moment ago")
+var errBreakerOpen = errors.New("cache skipped after repeated failures")
 
-// A breaker bounds the calls of a cache in time and leaves it alone for a while
-// after failures. Its errors are misses to the reader.
+// A breaker is a circuit breaker: it bounds each call to a cache in time, and skips the cache for
+// a while after failures in a row (Nygard, Release It!, 2007). To the reader its errors are
+// misses.
 type breaker struct {
 	cache   store.Cache
 	timeout time.Duration
@@ -34,7 +35,7 @@ type breaker struct {
 
 	mu        sync.Mutex
 	failures  int
-	openUntil time.Time // until then
+	openUntil time.Time // the cache is skipped until then
 	logged    time.Time
 }
 
@@ -43,7 +44,7 @@ func (b *breaker) get(ctx context.Context, counters []string) (found []store.Cac
 		found, err = b.cache.Get(ctx, counters)
 		return err
 	})
-	return found, err // a cache of several servers can find some and fail on others
+	return found, err // after an error of one of its servers, a cache can still have found some totals
 }
 
 func (b *breaker) set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
@@ -70,7 +71,7 @@ func (b *breaker) call(ctx context.Context, name string, call func(context.Conte
 	bounded, cancel := deadline.After(ctx, b.timeout)
 	defer cancel()
 	err := call(bounded)
-	if err != nil && ctx.Err() != nil { // the caller's doing, not the cache's
+	if err != nil && ctx.Err() != nil { // the caller gave up; the cache did not fail
 		return err
 	}
 	b.note(ctx, name, err)
@@ -80,10 +81,10 @@ func (b *breaker) call(ctx context.Context, name string, call func(context.Conte
 func (b *breaker) open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.openUntil.IsZero() && time.Now().Before(b.openUntil) // nearly always the first: clocks cost
+	return !b.openUntil.IsZero() && time.Now().Before(b.openUntil) // IsZero first: it is nearly always true, and reading a clock costs more
 }
 
-// note counts a failure and logs it unless one was logged a moment ago.
+// note counts a failure, and logs it unless one was logged within cacheLogEvery.
 func (b *breaker) note(ctx context.Context, name string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,8 +43,8 @@ func TestAShorterWindowTakesEffectAtOnce(t *testing.T) {
 	}
 }
 
-// A clock that shows 2040 for a moment moves ForgetBefore by ForgetPace times what the
-// process ran, and a clock that is set back moves nothing.
+// A clock that shows 2040 for a moment moves ForgetBefore by ForgetPace times the time that the
+// process ran. A clock that is set back does not move it.
 func TestAdvanceIsBoundedByWhatTheProcessRan(t *testing.T) {
 	t.Parallel()
 	s := NewSettings(24*time.Hour, start)
@@ -97,8 +97,8 @@ func (w *world) step() {
 	w.past = append(w.past, w.s)
 }
 
-// seen are the settings of a process that read them a while ago: with the store's clock it may
-// have been frozen since, with its own clock ForgetBefore stood still meanwhile.
+// seen are the settings of a process that read them a while ago. With the store's clock it may
+// have been frozen since. With its own clock ForgetBefore did not move meanwhile.
 func (w *world) seen() Settings {
 	back := 1 + w.rng.IntN(2)
 	if w.byTTL {
