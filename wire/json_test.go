@@ -101,8 +101,8 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"empty field name", `{"counter":"a","":2}`, `{"counter":"a","delta":2}`, `""`, "is not a field", "counter, delta, id, time"},
 		{"long field name", `{"counter":"a","` + strings.Repeat("é", 60) + `":2}`, `{"counter":"a"}`, strings.Repeat("é", 32) + "...", "is not a field", wantFields},
 		{"differently-cased field", `{"Counter":"a"}`, `{"counter":"a"}`, "Counter", "is not a field: write counter", "counter, delta, id, time"},
-		{"repeated field", `{"counter":"a","counter":"a"}`, `{"counter":"a"}`, "counter", "stands twice", "each field once"},
-		{"repeated field, escaped", `{"delta":1,"counter":"a","d\u0065lta":1}`, `{"delta":1,"counter":"a"}`, "delta", "stands twice", "each field once"},
+		{"repeated field", `{"counter":"a","counter":"a"}`, `{"counter":"a"}`, "counter", "is given more than once", "each field once"},
+		{"repeated field, escaped", `{"delta":1,"counter":"a","d\u0065lta":1}`, `{"delta":1,"counter":"a"}`, "delta", "is given more than once", "each field once"},
 
 		{"delta 0", `{"counter":"a","delta":0}`, `{"counter":"a","delta":1}`, "delta", "is 0", "not 0"},
 		{"delta -0", `{"counter":"a","delta":-0}`, `{"counter":"a","delta":-1}`, "delta", "is 0", "not 0"},
