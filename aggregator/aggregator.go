@@ -101,7 +101,7 @@ func (a *Aggregator) Ready() error {
 		return reason
 	}
 	if skew := a.clock.Skew(); skew > maxSkew {
-		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
+		return fmt.Errorf("the local clock differs from the store's by %s (limit: %s); set the clock", skew, maxSkew)
 	}
 	return nil
 }

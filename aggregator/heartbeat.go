@@ -182,9 +182,9 @@ func (l *loop) reason() error {
 	case l.stuck:
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
-		return fmt.Errorf("the last %d commits got nowhere", l.failures)
+		return fmt.Errorf("the last %d commits failed", l.failures)
 	case l.full() && (l.putFails > 0 || l.crowded()):
-		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
+		return fmt.Errorf("the bound of held messages is reached, and %d dead letters are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")
 	}

@@ -34,7 +34,7 @@ func (c *cursor) tag(number protowire.Number, kind protowire.Type) error {
 		return protowire.ParseError(n)
 	}
 	if gotNumber != number || gotKind != kind {
-		return fmt.Errorf("field %d of type %d where %d of type %d belongs", gotNumber, gotKind, number, kind)
+		return fmt.Errorf("field %d of type %d, want field %d of type %d", gotNumber, gotKind, number, kind)
 	}
 	c.skip(n)
 	return nil

@@ -100,10 +100,10 @@ func decodeSeal(fields *cursor, b *Batch) error {
 		return err
 	}
 	if len(seal.bytes) != len(b.Seal) {
-		return fmt.Errorf("seal of %d bytes", len(seal.bytes))
+		return fmt.Errorf("seal has %d bytes, want %d", len(seal.bytes), len(b.Seal))
 	}
 	if copy(b.Seal[:], seal.bytes); b.Seal == (SealID{}) {
-		return errors.New("seal of zeros")
+		return errors.New("seal is all zeros")
 	}
 	if fields.next(batchNumber) {
 		number, err := fields.varint(batchNumber)
@@ -111,7 +111,7 @@ func decodeSeal(fields *cursor, b *Batch) error {
 			return err
 		}
 		if number == 0 || number > math.MaxInt32 {
-			return fmt.Errorf("message number %d of its seal", number)
+			return fmt.Errorf("message number %d is out of range (limit: 1 to 2147483647)", number)
 		}
 		b.Number = int(number)
 	}
@@ -173,7 +173,7 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 // identify computes the part's id, or checks the id on the wire.
 func (d *partsDecoder) identify(p *Part, carried bool) error {
 	if carried != p.Kind.carriesID() {
-		return fmt.Errorf("%s: with an id on the wire: %t", p.Kind, carried)
+		return fmt.Errorf("%s part: id on the wire is %t, want %t", p.Kind, carried, !carried)
 	}
 	switch p.Kind.Class() {
 	case IdentifiedClass:
@@ -186,7 +186,7 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, place)
 	}
 	if p.ID.Class() != p.Kind.Class() {
-		return fmt.Errorf("%s with an id of class %d", p.Kind, p.ID.Class())
+		return fmt.Errorf("%s part has an id of class %d, want %d", p.Kind, p.ID.Class(), p.Kind.Class())
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func decodeID(body *cursor, p *Part) (carried bool, err error) {
 		return false, err
 	}
 	if len(id.bytes) != len(p.ID) {
-		return false, fmt.Errorf("id of %d bytes", len(id.bytes))
+		return false, fmt.Errorf("id has %d bytes, want %d", len(id.bytes), len(p.ID))
 	}
 	copy(p.ID[:], id.bytes)
 	return true, nil
@@ -213,7 +213,7 @@ func decodePartHeader(body *cursor, p *Part) error {
 			return err
 		}
 		if kind == 0 || kind > uint64(Renewed) {
-			return fmt.Errorf("kind %d", kind)
+			return fmt.Errorf("kind %d is unknown", kind)
 		}
 		p.Kind = Kind(kind)
 	}
@@ -223,7 +223,7 @@ func decodePartHeader(body *cursor, p *Part) error {
 			return err
 		}
 		if !p.Kind.Keyed() || request == 0 {
-			return fmt.Errorf("%s with request %d", p.Kind, request)
+			return fmt.Errorf("%s part may not have request %d", p.Kind, request)
 		}
 		p.Request = Fingerprint(request)
 	}
@@ -237,7 +237,7 @@ func decodeTimes(body *cursor, p *Part) error {
 			return err
 		}
 		if us == 0 { // other readers would read 0 as no time
-			return errors.New("time_us 0")
+			return errors.New("time_us is 0")
 		}
 		if p.Time, err = timeOf(us); err != nil {
 			return err
@@ -281,7 +281,7 @@ func decodeNames(body *cursor, p *Part) (err error) {
 			return err
 		}
 		if number == 0 || number > math.MaxInt32 {
-			return fmt.Errorf("%s with number %d", p.Kind, number)
+			return fmt.Errorf("%s part has number %d (limit: 1 to 2147483647)", p.Kind, number)
 		}
 		p.Number = int32(number)
 	}
@@ -301,9 +301,9 @@ func checkEntries(p *Part) error {
 	case n == 0 && p.Kind != Head:
 		return errors.New("has no entries")
 	case n > MaxEntries:
-		return fmt.Errorf("has %d entries, at most %d", n, MaxEntries)
+		return fmt.Errorf("has %d entries (limit: %d)", n, MaxEntries)
 	case n > 1 && p.Kind.Class() == IdentifiedClass:
-		return fmt.Errorf("%s with %d entries", p.Kind, n)
+		return fmt.Errorf("%s part has %d entries (limit: 1)", p.Kind, n)
 	}
 	if ascend(p.Entries) {
 		return nil
@@ -349,7 +349,7 @@ func decodeEntry(body cursor) (Entry, error) {
 	}
 	e := Entry{Counter: counter.text, Delta: protowire.DecodeZigZag(delta)}
 	if e.Delta == 0 || e.Delta > MaxSum || e.Delta < -MaxSum {
-		return Entry{}, fmt.Errorf("delta %d", e.Delta)
+		return Entry{}, fmt.Errorf("delta %d is out of range (limit: -2^62 to 2^62, not 0)", e.Delta)
 	}
 	return e, nil
 }

@@ -19,7 +19,7 @@ func (r *request) take(p *Part) error {
 		*r = request{p.Key, p.Request, p.Number}
 		// A dead letter may have a copy of a head without its entries, only for its marker.
 		if n := len(p.Entries); p.Number > 0 && 0 < n && n < MaxEntries {
-			return fmt.Errorf("head with %d entries before %d more parts, not %d", n, p.Number, MaxEntries)
+			return fmt.Errorf("head has %d entries before %d rests, want %d", n, p.Number, MaxEntries)
 		}
 		return nil
 	}
@@ -27,16 +27,16 @@ func (r *request) take(p *Part) error {
 		return nil
 	}
 	if r.key == nil || r.fingerprint != p.Request {
-		return errors.New("follows no head of its request")
+		return errors.New("no head of its request comes before it")
 	}
 	if p.Kind != Rest {
 		return nil
 	}
 	switch n := len(p.Entries); {
 	case p.Number > r.rests:
-		return fmt.Errorf("rest %d of %d", p.Number, r.rests)
+		return fmt.Errorf("rest %d is beyond the head's number of rests, %d", p.Number, r.rests)
 	case p.Number < r.rests && n < MaxEntries:
-		return fmt.Errorf("rest %d of %d with %d entries, not %d", p.Number, r.rests, n, MaxEntries)
+		return fmt.Errorf("rest %d of %d has %d entries, want %d", p.Number, r.rests, n, MaxEntries)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func (r *jsonReader) line(text []byte, inc *countmill.Increment) *countmill.Fiel
 // end makes sure that nothing follows the text read so far.
 func (r *jsonReader) end(want string) *countmill.FieldError {
 	if _, err := r.dec.ReadToken(); err != io.EOF {
-		return &countmill.FieldError{Field: "body", Problem: "goes on after its end", Limit: want}
+		return &countmill.FieldError{Field: "body", Problem: "has text after its end", Limit: want}
 	}
 	return nil
 }

@@ -71,10 +71,10 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"string body", `"a"`, `{"counter":"a"}`, "body", "is a string", wantBody},
 		{"not JSON", `counter=a`, `{"counter":"a"}`, "body", "is not valid JSON", wantBody},
 		{"byte order mark", "\ufeff" + `{"counter":"a"}`, `{"counter":"a"}`, "body", "is not valid JSON", wantBody},
-		{"two objects", `{"counter":"a"}{"counter":"b"}`, `[{"counter":"a"},{"counter":"b"}]`, "body", "goes on after its end", "array"},
-		{"two lines", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", `{"counter":"a"}`, "body", "goes on after its end", "application/x-ndjson"},
-		{"two arrays", `[{"counter":"a"}][{"counter":"b"}]`, `[{"counter":"a"}]`, "body", "goes on after its end", "array"},
-		{"trailing data", `{"counter":"a"} x`, `{"counter":"a"} `, "body", "goes on after its end", "array"},
+		{"two objects", `{"counter":"a"}{"counter":"b"}`, `[{"counter":"a"},{"counter":"b"}]`, "body", "has text after its end", "array"},
+		{"two lines", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", `{"counter":"a"}`, "body", "has text after its end", "application/x-ndjson"},
+		{"two arrays", `[{"counter":"a"}][{"counter":"b"}]`, `[{"counter":"a"}]`, "body", "has text after its end", "array"},
+		{"trailing data", `{"counter":"a"} x`, `{"counter":"a"} `, "body", "has text after its end", "array"},
 		{"truncated", `{"counter":"a"`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated in a string", `{"counter":"a`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated after a name", `{"counter"`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
@@ -213,11 +213,11 @@ func TestDecodeNDJSONRefuses(t *testing.T) {
 		{"empty", "\n\n", "{\"counter\":\"a\"}\n\n", 0, "is empty"},
 		{"blank line first", "\n{\"counter\":\"a\"}", "{\"counter\":\"a\"}", 1, "is blank"},
 		{"blank line between", "{\"counter\":\"a\"}\n \n{\"counter\":\"b\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", 2, "is blank"},
-		{"two on a line", "{\"counter\":\"a\"}\n{\"counter\":\"b\"} {\"counter\":\"c\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\n{\"counter\":\"c\"}", 2, "goes on after its end"},
+		{"two on a line", "{\"counter\":\"a\"}\n{\"counter\":\"b\"} {\"counter\":\"c\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\n{\"counter\":\"c\"}", 2, "has text after its end"},
 		{"an array", `[{"counter":"a"}]`, `{"counter":"a"}`, 1, "is an array"},
 		{"one object on two lines", "{\"counter\":\n\"a\"}", `{"counter":"a"}`, 1, "ends too early"},
 		{"truncated", "{\"counter\":\"a\"}\n{\"counter\":\"b\"", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", 2, "ends too early"},
-		{"separated by return alone", "{\"counter\":\"a\"}\r{\"counter\":\"b\"}", "{\"counter\":\"a\"}\r\n{\"counter\":\"b\"}", 1, "goes on after its end"},
+		{"separated by return alone", "{\"counter\":\"a\"}\r{\"counter\":\"b\"}", "{\"counter\":\"a\"}\r\n{\"counter\":\"b\"}", 1, "has text after its end"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
