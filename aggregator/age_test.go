@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A process ages at least as fast as the store's clock and as time passes, whatever the
-// clock is set to.
+// A process ages at least as fast as the store's clock and the monotonic clock, even if the clock
+// is set.
 func TestAging(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 	})
 }
 
-// What was asked for together counts by its oldest, and a fold asks again right before it
-// commits.
+// Records that are used together are as old as the oldest, and a fold checks that again right
+// before it commits.
 func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, inFold := range []bool{false, true} {

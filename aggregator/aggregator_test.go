@@ -97,7 +97,7 @@ func windowed(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window})
 }
 
-// strict is a store that fails the test for what an aggregator must never do.
+// strict is a store that fails the test if an aggregator breaks a rule of the contract.
 func strict(t *testing.T, o fakestore.Options) *fakestore.Store {
 	o.NeedRecords, o.Exclusive, o.Errorf = true, true, t.Errorf
 	return fakestore.New(o)
@@ -488,13 +488,14 @@ func (s unlimited) Limits() store.Limits {
 	return limits
 }
 
-// For a minute after the start, when what a dead aggregator held comes again, markers are looked
-// up before the commit. A store without a limit is asked only after it has refused one.
+// For a minute after the start, when the messages of a dead aggregator come back, markers are
+// looked up before the commit. A store without a limit of entities is asked only after it has
+// refused a commit.
 func TestMarkersAreLookedUpFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		see                    func(*fakestore.Store) aggregator.Store
 		read, collisions       int // in the first minute
-		readLater, refusedLate int // and with what came after it
+		readLater, refusedLate int // and with the parts after it
 	}{
 		"a limit":  {func(s *fakestore.Store) aggregator.Store { return s }, 2, 0, 3, 1},
 		"no limit": {func(s *fakestore.Store) aggregator.Store { return unlimited{s} }, 1, 1, 2, 2},
@@ -768,7 +769,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// sendJSON delivers what another language put on the topic, with what a broker adds.
+// sendJSON delivers JSON from another program, with the metadata that a broker adds.
 func (r *rig) sendJSON(t *testing.T, id, body string, published time.Time) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", []byte(body))

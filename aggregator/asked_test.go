@@ -149,7 +149,7 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 	})
 }
 
-// What was maybe applied before a replay still may have been when the store refuses it.
+// A part that was maybe applied before a replay is still maybe applied if the store refuses it.
 func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -186,7 +186,7 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 	})
 }
 
-// Whoever takes a wish back removes the copy.
+// The deletion of a replay request withdraws it.
 func TestAWishCanBeTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A cannedStore has an answer for each call of one attempt, and notes what it was asked.
+// A cannedStore has an answer for each call of one attempt, and records the calls.
 type cannedStore struct {
 	nullStore
 	marked          []store.Marker // what Applied finds
@@ -62,7 +62,7 @@ func (s *cannedStore) Grow(ctx context.Context, growths []store.Growth) error {
 	return s.raise
 }
 
-// tried is what one attempt came to.
+// tried is the result of one attempt.
 type tried struct {
 	Verdict                              verdict
 	Applied, Duplicates, Conflicts, Rest string
@@ -70,8 +70,8 @@ type tried struct {
 	Called                               []string
 }
 
-// TestAttempt is the table of doc.go, one attempt at a time: what is known of each part
-// after it, what to do with those that are left, and what it cost.
+// TestAttempt checks the table of doc.go, one attempt at a time: the state of each part after it,
+// the verdict about the rest, and the cost.
 func TestAttempt(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = 7, 8 // fold ids
@@ -237,7 +237,7 @@ func numbersOf(parts []*part) (s string) {
 	return s
 }
 
-// What has been frozen between its look at the settings and its commit is not committed.
+// A process that was frozen between its check of the settings and its commit does not commit.
 func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	t.Parallel()
 	st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}}
@@ -253,7 +253,7 @@ func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	}
 }
 
-// A commit's answer tells the store's time, give or take what the call took.
+// A commit's answer has the store's time, within the duration of the call.
 func TestACommitTellsTheStoresTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

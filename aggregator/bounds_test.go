@@ -130,8 +130,7 @@ func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	})
 }
 
-// Jobs that wait for the one shard of a counter must not spin meanwhile: virtual time
-// would stand still.
+// Jobs that wait for the only shard of a counter must not spin: virtual time would not advance.
 func TestJobsWaitForAFreeShard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 25, Shards: 1, Latency: time.Second})

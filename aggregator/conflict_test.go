@@ -45,7 +45,7 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 }
 
 // Each reply names the conflicts of its own message, also if two messages meet in one window. All
-// other parts of the message are counted, and there is no letter.
+// other parts of the message are counted, and no dead letter is written.
 func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {

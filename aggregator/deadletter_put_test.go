@@ -26,7 +26,7 @@ func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() 
 	}
 }
 
-// One that cannot be written would hold up the others of its call for ever.
+// A letter that cannot be written would block the others of its call for ever.
 func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -49,7 +49,7 @@ func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	})
 }
 
-// The rate is what a flood is slowed down to, not less.
+// A flood is slowed down to the rate, and not below it.
 func TestDeadLettersAreWrittenAtTheirRate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 50})

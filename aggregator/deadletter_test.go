@@ -210,8 +210,8 @@ func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 	})
 }
 
-// The deduplication window of a foreign message counts from its publish time, also of one that
-// cannot be read.
+// The deduplication window of a foreign message counts from its publish time, also if it cannot
+// be read.
 func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})

@@ -115,7 +115,7 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 			}
 			wrong = append(wrong, p)
 		}
-		r.wantRefused(t, "cut at 12", "not 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
+		r.wantRefused(t, "cut at 12", "want 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
 		want := map[string]int64{}
 		for i := range 48 {
 			want[fmt.Sprint("c", i)] = 1

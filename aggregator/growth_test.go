@@ -61,10 +61,10 @@ func used(st *fakestore.Store) (shards func() int) {
 // drawing is a machine whose chance is that of a seed.
 func drawing(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
-// Ten commits a second by two aggregators, one a second for each shard. Nothing tells the two
-// of each other but what shards tell. What they draw is decided by seeds, as one in some
-// thousand draws comes to more than twice the shards; and they commit in turn, as at one moment
-// both may write the first record, and be at one shard.
+// Two aggregators make ten commits a second, and a shard sustains one. They learn of each other
+// only from shards. Seeds decide their random choices, because one in some thousand runs ends
+// with more than twice the needed shards. They commit in turn: at one moment both could write the
+// first record, and use the same shard.
 func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestShardsAreBounded(t *testing.T) {
 	}
 }
 
-// A raise by anybody gets to those who commit beside one who knows of it: no need for an
-// hour to pass. The record is looked at before it is believed.
+// A growth by one aggregator reaches the others through the shards that they share, within less
+// than an hour. They read the record before they use the new number.
 func TestMoreShardsAreHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -222,7 +222,7 @@ func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 	})
 }
 
-// What is under way for more shards does not hold up the end, and is not begun then.
+// A growth under way does not delay the end, and none begins during a drain.
 func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -245,8 +245,8 @@ func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	})
 }
 
-// A commit that was given up because of others tells nothing of their shards, so its record
-// is looked at before it is tried again; it stays whole, and markers are not looked for first.
+// A contended commit learns nothing of its shards, so the records are read before it is tried
+// again. It stays whole, and markers are not looked up first.
 func TestContention(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []fakestore.Answer

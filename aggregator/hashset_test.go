@@ -35,7 +35,7 @@ func TestHashSetCountsDistinctHashes(t *testing.T) {
 	}
 }
 
-// What a large window needed is not cleared again and again for small ones.
+// The memory of a large window is not cleared again and again for small windows.
 func TestHashSetShrinks(t *testing.T) {
 	t.Parallel()
 	var set hashSet

@@ -57,7 +57,7 @@ func TestCommitsUseAllShards(t *testing.T) {
 	}
 }
 
-// All or nothing: shards that were taken before the one that is missing are free again.
+// All or nothing: if one shard is missing, the shards that were taken before are free again.
 func TestInflightGiveBackWhatIsNotEnough(t *testing.T) {
 	t.Parallel()
 	l := testInflight(Config{})
@@ -112,7 +112,7 @@ func TestInflightTakeAllAtOnce(t *testing.T) {
 	others.Wait()
 }
 
-// With as many commits as shards each finds the one that is left.
+// With as many commits as shards, each commit finds the last free shard.
 func TestInflightFindTheLastFreeShard(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -131,8 +131,8 @@ func TestInflightFindTheLastFreeShard(t *testing.T) {
 	}
 }
 
-// Shards of one counter lie far apart; a commit is in key order all the same, and what is
-// known of a counter stays with its add.
+// The shards of one counter are far apart in the order of keys. A commit is in key order
+// nevertheless, and the known number of shards stays with its add.
 func TestInflightKeepKeyOrder(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -164,8 +164,8 @@ func TestInflightKeepKeyOrder(t *testing.T) {
 	}
 }
 
-// What a shard tells of its counter is a wish to look at the record; numbers that cannot be
-// are cut, and where numbers are fixed nobody listens.
+// The number of shards from a shard only makes the aggregator read the record. Impossible numbers
+// are cut, and with fixed numbers of shards the answer is ignored.
 func TestInflightHearOfMoreShards(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// Without markers a message that was applied in part must not be delivered again, and
-// one that was not has to be: aggregators come and go in the middle of everything.
+// Without markers a partly applied message must not be delivered again, and an unapplied one must
+// be. Aggregators start and stop at any point.
 func TestInprocWithoutMarkersCountsOnce(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 	})
 }
 
-// While the store is away messages are held; at the end they go back.
+// While the store is unavailable messages are held; at the end they go back.
 func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -150,7 +150,7 @@ func TestAnIntakeKeepsItsRate(t *testing.T) {
 	})
 }
 
-// A bus that is away is asked again; one that is closed ends the intake.
+// The intake retries a bus that is unavailable; a closed bus ends it.
 func TestAnIntakeSubscribesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := &moody{testBus: newBus(), errs: []error{errors.New("away"), errors.New("away")}}

@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// held runs an aggregator that folds nothing: it holds whatever it is sent.
+// held runs an aggregator that folds nothing: it holds every message.
 func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
 	st := strict(t, fakestore.Options{Clock: clock, CertainOutcome: true})
@@ -23,7 +23,7 @@ func held(t *testing.T, clock func() time.Time) *rig {
 	return run(t, st, aggregator.Config{WorkerID: "w", Env: &sysenv.Env{Wall: clock}})
 }
 
-// announced is what the worker's record says.
+// worker returns the worker record.
 func (r *rig) worker(t *testing.T) store.Worker {
 	t.Helper()
 	workers, err := r.store.Workers(t.Context())
@@ -106,7 +106,7 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 	}
 }
 
-// Who takes no messages does not know what waits, and says so.
+// An aggregator that takes no messages reports that it does not know the lag of the bus.
 func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -135,7 +135,8 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	})
 }
 
-// A dead letter was set aside days ago. Its replay is no lag, by which people scale.
+// A dead letter was set aside days ago. Its replay does not count as lag, by which operators
+// scale.
 func TestLettersInReplayAreNoLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -74,7 +74,7 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 	})
 }
 
-// What the bus calls a message is what a person finds it by.
+// A person finds a message by the bus's name for it.
 func TestSourceOf(t *testing.T) {
 	t.Parallel()
 	foreign := message.NewMessage("uuid", nil)
@@ -192,7 +192,7 @@ func TestTheLastCommitWaitsForNoOther(t *testing.T) {
 	})
 }
 
-// What is closed while a job waits for a shard would queue up behind it in small pieces.
+// Windows that closed while a job waits for a shard would queue up behind it in small pieces.
 func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	t.Parallel()
 	l := newLoop(newTestAggregator(t))

@@ -35,8 +35,7 @@ func TestNamesAgreeWithAMap(t *testing.T) {
 	}
 }
 
-// Two names whose slots hold the same of them are told apart; slots are reached round the
-// end of the table.
+// Two names with equal slots are distinguished; probing continues past the end of the table.
 func TestNamesThatCollide(t *testing.T) {
 	t.Parallel()
 	names := newNames()

@@ -13,8 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// hot sends messages of one full part each, all over the same counters, and returns
-// what they sum to.
+// hot sends messages of one full part each, all over the same counters, and returns their sum.
 func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 	t.Helper()
 	want := make(map[string]int64)
@@ -29,7 +28,7 @@ func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 	return want
 }
 
-// A store that is away for ten minutes says nothing about the size of commits.
+// An outage of ten minutes does not show that commits are too large.
 func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -33,8 +33,8 @@ func TestWindowsWaitForWhatTheBudgetLeaves(t *testing.T) {
 	}
 }
 
-// A store that becomes slow is believed at once, one that becomes fast after some commits: what
-// is kept for a commit has to be enough for nearly all.
+// The pace follows a slower store at once, and a faster one only after several commits: the time
+// that is reserved for a commit must be enough for nearly all.
 func TestWhatFoldingTakesRisesAtOnceAndFallsSlowly(t *testing.T) {
 	t.Parallel()
 	p := pace{budget: time.Second}

@@ -301,7 +301,7 @@ func TestRecordsGuess(t *testing.T) {
 	}
 }
 
-// Long names are forgotten sooner: what is remembered is bounded in bytes.
+// Long names are forgotten sooner, because the memory is bounded in bytes.
 func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))

@@ -18,7 +18,7 @@ func batchAt(at time.Time, parts ...wire.Part) []byte {
 	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
 }
 
-// askAll buries letters, and asks for them.
+// askAll writes letters, and requests their replay.
 func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
@@ -226,7 +226,7 @@ func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 	})
 }
 
-// Keys of other letters are not touched, also those that come behind in the order of keys.
+// The keys of other letters are not touched, also keys that sort after them.
 func TestOtherLettersAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -39,7 +39,7 @@ func acked(p *part) bool {
 	}
 }
 
-// queued is what a verdict leaves behind.
+// queued is the state of the queue after a verdict.
 type queued struct {
 	Jobs                                      []int // parts of each
 	Later, Attempts, Lookup, Maybe            bool  // of all of them
@@ -47,8 +47,8 @@ type queued struct {
 	Stuck, Halted, Fatal, Lettered, FirstOnly bool
 }
 
-// TestSettle is the right-hand side of doc.go's table: what the loop does with four parts
-// that are left, beside one that is applied, after each verdict.
+// TestSettle checks the right-hand side of doc.go's table: the loop's reaction to each verdict
+// about four remaining parts, beside one that is applied.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	noAnswer := errors.New("no answer")
@@ -116,7 +116,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What was applied or counted before is acknowledged at once, also where the rest waits.
+// Parts that are applied are acknowledged at once, also if the others wait.
 func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 	})
 }
 
-// The window that closes next takes along what contended, but what has been tried often by
-// now, and what has an outcome that nobody knows.
+// The next window takes along contended jobs, but not jobs that were tried often, or whose
+// outcome is unknown.
 func TestAWindowTakesAlongWhatContended(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestAWindowTakesAlongWhatContended(t *testing.T) {
 	})
 }
 
-// Halves that contend as before go with a window again, or there are ever more of them. What
-// has to be looked up, or to be tried alone, stays on its own.
+// Halves that still contend go with a window again, else their number would grow for ever. Jobs
+// that need a look-up, or must be tried alone, stay separate.
 func TestWhatContendsIsNotTakenApartForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 			t.Error("calls to the store go on after the time is up")
 		}
 		j = testJob(l, 2)
-		j.parts[1].holder.final = true // it may stand in a dead letter: it must not come again
+		j.parts[1].holder.final = true // it may be in a dead letter, so it must not come again
 		if err := l.giveUp(); err == nil {
 			t.Error("giveUp does not say that two messages are left")
 		}

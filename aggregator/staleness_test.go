@@ -29,13 +29,12 @@ func untilAcked(t *testing.T, m *message.Message, born time.Time) time.Duration 
 	return time.Since(born)
 }
 
-// Whatever a publisher and the bus have taken, and whatever the store takes, is the window's
-// to make up for.
+// The window compensates for the time that publisher, bus and store take.
 func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	const budget = 2 * time.Second
 	for name, c := range map[string]struct {
 		latency time.Duration // of the store
-		age     time.Duration // of what is delivered
+		age     time.Duration // of the delivered messages
 		offset  time.Duration // of the store's clock
 	}{
 		"young":                       {10 * time.Millisecond, 0, 0},
@@ -51,7 +50,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 				settle(2 * time.Minute)
 				late := int64(0)
 				for i := range 40 {
-					if i == 20 { // it has seen what the store takes
+					if i == 20 { // it knows how long the store takes
 						late = r.agg.Stats().Late
 					}
 					born := time.Now().Add(-c.age)
@@ -86,7 +85,7 @@ func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 	})
 }
 
-// After an outage everything is too late. What comes in must not be folded message by message.
+// After an outage every message is too late. They must not be folded one by one.
 func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Latency: time.Millisecond}), aggregator.Config{CountWithin: time.Second})

@@ -46,8 +46,8 @@ func TestTheWindowIsJudgedByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A publisher's clock that is ahead does not make what waits on the bus younger than the
-// broker knows it to be.
+// With a publisher's clock that is ahead, messages on the bus are at least as old as the broker
+// reports.
 func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 	for name, c := range map[string]struct {
 		says, published time.Duration // ago
@@ -73,7 +73,8 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 	}
 }
 
-// What a look-up finds applied by ourselves and what is then committed are one answer.
+// Parts that a look-up finds applied by this process, and parts that are then committed, are one
+// answer.
 func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -90,7 +91,7 @@ func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
 	})
 }
 
-// repeats is a machine whose image was restored: it draws again what it drew before.
+// repeats is a machine whose image was restored: its generator repeats its values.
 type repeats struct{}
 
 func (repeats) Uint64() uint64 { return 0x9e3779b97f4a7c15 }

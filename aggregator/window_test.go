@@ -38,7 +38,7 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	}
 }
 
-// Copies of what is under way fill no window: nothing would ever empty it.
+// Copies of parts in process fill no window: nothing would ever empty it.
 func TestCopiesFillNoWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Latency: time.Second}), aggregator.Config{WindowMessages: 5, HeldMessages: 100})

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeBus keeps what it took, by part id, as an aggregator would.
+// fakeBus keeps the parts that it took, by id, as an aggregator would.
 type fakeBus struct {
 	t testing.TB
 	// answer decides what happens to a message: whether it is taken, and the error.

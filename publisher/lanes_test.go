@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// cellOf is the cell that stands for the counter now, or nil.
+// cellOf returns the counter's present cell, or nil.
 func (p *Publisher) cellOf(counter string) *cell {
 	place := maphash.String(p.seed, counter)
 	return p.stripes[stripeOf(place)].table.Load().find(place, counter)
@@ -91,7 +91,7 @@ func TestLanes(t *testing.T) {
 		t.Fatal("lanes are gone after a batch with many increments")
 	}
 	for i := range c.lanes.Load() {
-		// Somebody may have looked at the cell's word before: what is added from now on would be lost.
+		// A goroutine may have read the cell's word before: its next increment would be lost.
 		if w := c.lanes.Load()[i].word.Load(); w != 0 {
 			t.Errorf("lane %d of an unlisted cell holds %d", i, w)
 		}
@@ -192,7 +192,8 @@ func TestMayOverflowByAllWords(t *testing.T) {
 	}
 }
 
-// What changes and what is compared lie on lines of their own, and nothing is wasted.
+// The fields that change and the compared name are on separate cache lines, and no memory is
+// wasted.
 func TestCellLines(t *testing.T) {
 	t.Parallel()
 	var both struct {

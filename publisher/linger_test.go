@@ -72,7 +72,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 	})
 }
 
-// A Flush ends the linger of what came before it, and of nothing else.
+// A Flush ends the linger of the increments before it, and of no others.
 func TestAFlushLeavesTheLingerToWhatComesLater(t *testing.T) {
 	t.Parallel()
 	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
@@ -150,8 +150,8 @@ type constant uint64
 
 func (c constant) Uint64() uint64 { return uint64(c) }
 
-// Without a linger the first increment leaves at once. What comes while its call is under
-// way leaves together, when that ends or, as a call can hang, 10 ms later.
+// Without a linger the first increment leaves at once. Increments that arrive during its call
+// leave together, when that call ends, or 10 ms later because a call can hang.
 func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]time.Duration{"calls of 5ms": 5 * time.Millisecond, "a call that hangs": time.Hour} {
@@ -190,9 +190,9 @@ func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
 	}
 }
 
-// What nobody waits for stays until the calls under way have ended, or for two seconds. After a batch
-// that kept the store busy it stays as long again; after a small one, however long that took,
-// it leaves when that is done.
+// Increments without a waiting caller stay until the calls under way have ended, or for two
+// seconds. After a batch that kept the store busy they stay as long again. After a small batch
+// they leave when its calls end.
 func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// byMinutes is what the bus took, summed by counter and by minutes since then.
+// byMinutes sums the deltas that the bus took, by counter and by minutes since then.
 func (b *fakeBus) byMinutes(since time.Time) map[string]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

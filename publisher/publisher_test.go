@@ -87,7 +87,7 @@ func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
 	})
 }
 
-// Flush must not say that the bus has what it does not have, whether that was sealed
+// Flush must not report a message as sent that the bus does not have, whether it was sealed
 // before the call or for it.
 func TestFlushSaysWhatIsNotKnown(t *testing.T) {
 	t.Parallel()

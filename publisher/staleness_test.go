@@ -65,7 +65,7 @@ func TestPublishersWithABudgetSealTogether(t *testing.T) {
 	})
 }
 
-// What a batch does not wait is for the bus and the store.
+// The part of the budget for which a batch does not wait is for bus and store.
 func TestAPublisherLeavesSomeOfTheBudget(t *testing.T) {
 	t.Parallel()
 	for budget, want := range map[time.Duration]time.Duration{

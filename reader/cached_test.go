@@ -402,7 +402,7 @@ func TestRefreshThatFails(t *testing.T) {
 	})
 }
 
-// Across processes one reads the store and the others wait for what it found.
+// One process reads the store, and the others wait for its result.
 func TestOneProcessReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -523,7 +523,8 @@ func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration)
 	return c.fakeCache.Lock(ctx, counter, ttl)
 }
 
-// One who permits less age must not get what one who permits more found in the cache.
+// A caller with a smaller maxStaleness must not get a cached total that only a larger one
+// permits.
 func TestOnlyTheSameAgeShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Whatever a reader asks of its store and its cache has a time-out, and holds nothing once
-// it is answered.
+// Every call of a reader to its store and cache has a time-out, and releases it when it is
+// answered.
 func TestEveryCallOutIsBoundedAndEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,9 +22,8 @@ type fakeStore struct {
 	skew time.Duration // its clock minus ours
 	own  bool          // Check says that its clock is the machine's
 
-	// before runs before the n-th look-up (from 1) of all views, unlocked; an error is
-	// the look-up's. It may change the store: what it changes is in no view that has
-	// been used.
+	// before runs before the n-th look-up (from 1) of all views, without a lock; its error is the
+	// look-up's. It may change the store, but views that were used before do not see the change.
 	before func(ctx context.Context, n int) error
 	// deferred reports whether the n-th look-up leaves the key out.
 	deferred func(n int, key store.Key) bool

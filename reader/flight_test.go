@@ -107,8 +107,8 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 	})
 }
 
-// A read that nobody waits for any more has been stopped, and may take a while to end. Who
-// comes now must not be told that it was cancelled.
+// A read without callers has been stopped, and may take a while to end. A new caller must not get
+// its cancellation.
 func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 
 // A  begins a read
 // B  may not join it and begins the next
-// A  leaves, which takes nothing from B and from those who may join B
+// A  leaves, which does not affect B and the callers that join B
 func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -204,7 +204,7 @@ func TestTwoRecordsThatExpireTogether(t *testing.T) {
 	})
 }
 
-// Nobody waits for the aggregators' records who can do with those there are.
+// A caller does not wait for the aggregators' records if there are fresh ones.
 func TestOneCallerReadsTheRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

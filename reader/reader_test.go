@@ -103,7 +103,7 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 	}
 }
 
-// What a reader remembers must not change what it answers: the record decides.
+// The remembered numbers of shards must not change the answers: the record decides.
 func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
@@ -163,14 +163,14 @@ func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// Commits move amounts between shards and counters and raise N while readers read. No
-// total of the whole may ever differ from what was there at the start.
+// Commits move amounts between shards and counters, and grow counters, while readers read. The
+// sum of all counters must never change.
 func TestReadsAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const counters, whole = 40, 1000
 	st := &fakeStore{keys: 7}
-	// Now and then all is answered: ten look-ups in a row that defer all that is asked, by
-	// chance the last key, would be a store that is away.
+	// Now and then all keys are answered: ten look-ups in a row that defer every key would be an
+	// unavailable store.
 	st.deferred = func(n int, _ store.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
 	var names []string
 	for i := range counters {

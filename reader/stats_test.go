@@ -13,8 +13,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// What an operator sees of a reader is exact: nothing is counted twice or under another
-// name.
+// The statistics are exact: nothing is counted twice or under another name.
 func TestStatsSayWhatHappened(t *testing.T) {
 	t.Parallel()
 	type bench struct {

@@ -42,7 +42,7 @@ func TestSortEntries(t *testing.T) {
 		for i := range n {
 			entries = append(entries, Entry{fmt.Sprint("c", i%(3*MaxEntries)), int64(i)})
 		}
-		for range 2 { // and again what is in order
+		for range 2 { // and sorted input again
 			SortEntries(entries)
 			seen := make(map[int64]bool)
 			for i, e := range entries {
@@ -124,7 +124,7 @@ func TestCutRequestTakesSumsUpToTheLimit(t *testing.T) {
 	}
 }
 
-// The order is part of what is frozen: the request's fingerprint is over it.
+// The order is frozen too: the request's fingerprint depends on it.
 func TestCutRequestOrdersIdentifiedByCounterThenID(t *testing.T) {
 	t.Parallel()
 	parts, err := CutRequest("", "k", []countmill.Increment{

@@ -31,8 +31,8 @@ func unwrap(t *testing.T, field []byte) []byte {
 	return content
 }
 
-// What ends too early is refused, at every byte of a batch, a part and an entry, unless
-// what is there is whole: fewer parts, a part of fewer fields.
+// A batch, a part or an entry that is truncated at any byte is refused, unless the rest is
+// complete: fewer parts, or a part with fewer fields.
 func TestDecodeRefusesWhatIsCutShort(t *testing.T) {
 	t.Parallel()
 	p := Part{

@@ -73,8 +73,8 @@ func increments(text []byte) []countmill.Increment {
 	return incs
 }
 
-// FuzzEncode: whatever a request holds, cut, packed and decoded it is the same parts, each
-// once but for heads, in batches within the limit, and generated code writes the same bytes.
+// FuzzEncode: every request that is cut, packed and decoded gives the same parts, each once
+// except heads, in batches within the limit. Generated code writes the same bytes.
 func FuzzEncode(f *testing.F) {
 	f.Add([]byte("abcdefgh"), uint16(0))
 	f.Add(bytes.Repeat([]byte{1, 2, 0x83, 4, 5, 6, 7, 1}, 40), uint16(900))
@@ -91,7 +91,7 @@ func FuzzEncode(f *testing.F) {
 			}
 			return
 		}
-		limit := 2*(13<<10+100) + int(extra) // a head and a part, whatever they hold
+		limit := 2*(13<<10+100) + int(extra) // a head and one part always fit
 		seen := make(map[PartID]Part)
 		for i, payload := range Pack(epoch, SealID{1}, parts, limit) {
 			b, err := Decode(payload)
@@ -104,7 +104,7 @@ func FuzzEncode(f *testing.F) {
 			}
 			for _, p := range b.Parts {
 				if _, twice := seen[p.ID]; twice && p.Kind != Head {
-					t.Fatalf("part %s of kind %s stands twice", p.ID, p.Kind)
+					t.Fatalf("part %s of kind %s is there twice", p.ID, p.Kind)
 				}
 				seen[p.ID] = p
 			}

@@ -47,8 +47,8 @@ func TestPlainObjectLeavesTheRestToTheReader(t *testing.T) {
 	}
 }
 
-// FuzzPlainObject: what is taken for plain, the reader that judges everything else reads
-// in the same way.
+// FuzzPlainObject: jsonReader reads every object that the fast path accepts, with the same
+// result.
 func FuzzPlainObject(f *testing.F) {
 	for _, text := range notPlain {
 		f.Add(text)

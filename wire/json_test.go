@@ -55,8 +55,8 @@ func TestDecodeJSON(t *testing.T) {
 	}
 }
 
-// Each row has a body that is refused and, next to it, the same body mended, which is
-// not: so it is the named defect that the row shows.
+// Each row has a body that is refused, and the same body with the defect fixed, which is
+// accepted. So the named defect is the reason.
 func TestDecodeJSONRefuses(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 501)
@@ -285,7 +285,7 @@ func TestDecodeJSONKeepsNothingOfBody(t *testing.T) {
 	}
 }
 
-// Decoders are used again and again: nobody gets one that another call still touches.
+// Decoders are used again: no call gets a decoder that another call still uses.
 func TestDecodeJSONByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	var callers sync.WaitGroup

@@ -40,7 +40,7 @@ func everyKind(t testing.TB) *Batch {
 	return b
 }
 
-// toProto is what a program with generated code would send.
+// toProto makes the message that a program with generated code would send.
 func toProto(b *Batch) *batchpb.Batch {
 	m := &batchpb.Batch{Version: Version, TimeUs: b.Time.UnixMicro(), Number: uint32(b.Number), Parts: make([]*batchpb.Part, len(b.Parts))}
 	if b.Seal != (SealID{}) {

@@ -204,7 +204,7 @@ func TestCutRequestLeavesAnIncrementWithAnIDItsTime(t *testing.T) {
 	}
 }
 
-// One that stands twice in a request is as old as its older time says, in either order.
+// An increment that is in a request twice has the older of its two times, in either order.
 func TestCutRequestTakesTheOlderTimeOfAnID(t *testing.T) {
 	t.Parallel()
 	at := func(hours int) time.Time { return epoch.Add(time.Duration(hours) * time.Hour) }

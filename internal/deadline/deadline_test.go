@@ -116,7 +116,7 @@ func (p *pair) step(r *rand.Rand, endParent context.CancelCauseFunc) string {
 	return d.String() + " pass; "
 }
 
-// Whoever waits for it is woken by the clock, by its parent and by cancel.
+// Waiting callers are woken by the clock, by the parent and by cancel.
 func TestWakesWhoWaits(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(parent, own context.CancelFunc){

@@ -224,7 +224,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// An aggregator reads each record once an hour, and those that it has forgotten sooner.
+// An aggregator reads each record once an hour, and earlier if it has forgotten the record.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	of := []class{{counters: 3600, share: 1.0 / 3600}}
@@ -268,7 +268,7 @@ func TestFullBatches(t *testing.T) {
 	near(t, "parts", p.Countmill.Parts, 1e7/24, 0.01)
 }
 
-// Whatever the load, sums are what they must be.
+// For every load the sums are consistent.
 func TestAnyLoad(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -323,7 +323,7 @@ func TestCheckNamesEverything(t *testing.T) {
 	}
 }
 
-// The model goes by what the product does by itself.
+// The model uses the defaults of the product.
 func TestDefaultsAreTheProducts(t *testing.T) {
 	t.Parallel()
 	none := func(string) (string, bool) { return "", false }

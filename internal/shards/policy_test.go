@@ -15,7 +15,7 @@ var began = time.Unix(1_700_000_000, 0).Truncate(Epoch)
 
 func seeded(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
-// One process never has one shard in two commits, whatever it remembers of the counter.
+// A process never has one shard in two commits, whether it remembers the counter or not.
 func TestPickGivesAShardOnce(t *testing.T) {
 	t.Parallel()
 	for _, hot := range []bool{false, true} {
@@ -47,7 +47,7 @@ func TestPickGivesAShardOnce(t *testing.T) {
 	}
 }
 
-// Whatever comes back, Done asks for no fewer shards than there are, and for no more than Max.
+// For all answers, Done asks for at least the present number of shards, and for at most Max.
 func TestDoneStaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	raised := 0
@@ -255,8 +255,8 @@ func TestChanceIsNotLoad(t *testing.T) {
 	}
 }
 
-// Who is alone with a shard knows each commit that its tally shows, also of the time before
-// anything was remembered.
+// An aggregator that is alone with a shard recognises its own commits in the tally, also those
+// from before it remembered the counter.
 func TestAloneSeesNoOthers(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))
@@ -274,7 +274,7 @@ func TestAloneSeesNoOthers(t *testing.T) {
 	}
 }
 
-// What a plan goes by is what comes of it.
+// Grown predicts the growth of a Policy.
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	for _, commits := range []float64{0.2, 0.5, 1.5, 3, 5, 10, 30, 100} {

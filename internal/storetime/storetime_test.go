@@ -99,8 +99,8 @@ func TestAMachineSetBackChangesNothing(t *testing.T) {
 	})
 }
 
-// The clock that nobody sets stands still while a machine is suspended, the wall clock
-// does not: then the later one is right.
+// The monotonic clock does not run while a machine is suspended, but the wall clock does: the
+// later one is right.
 func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
@@ -171,8 +171,8 @@ func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
 	})
 }
 
-// After a suspension that only wall clocks saw, the wall clock is set back before the
-// store has told its time again.
+// After a suspension that only wall clocks saw, the wall clock is set back before the next answer
+// of the store.
 func TestWhatWasShownIsNotTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
