@@ -29,7 +29,7 @@ type rig struct {
 	*testBus
 	store *fakestore.Store
 	agg   *aggregator.Aggregator
-	// wait returns what Run returned; finish stops it first.
+	// wait returns the error of Run; finish stops it first.
 	wait, finish func() error
 }
 
@@ -40,7 +40,7 @@ func run(t *testing.T, st *fakestore.Store, cfg aggregator.Config) *rig {
 	return runOver(t, st, st, cfg)
 }
 
-// runOver has the aggregator see the store through another.
+// runOver wraps the store of the aggregator.
 func runOver(t *testing.T, st *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	bus := newBus()
@@ -74,7 +74,8 @@ func (r *rig) reasons() (reasons []string) {
 	return reasons
 }
 
-// bubble runs f in virtual time, from when a clock can be right: bubbles begin in the year 2000.
+// bubble runs f in virtual time, from a time that a clock can show: bubbles begin in the year
+// 2000.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -92,7 +93,7 @@ func certain(t *testing.T) *fakestore.Store {
 	return strict(t, fakestore.Options{CertainOutcome: true})
 }
 
-// windowed is a store that recognises parts for that long.
+// windowed is a store with that deduplication window.
 func windowed(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window})
 }
@@ -226,7 +227,7 @@ func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
 	})
 }
 
-// Each row of the answer table, on commits that hold several parts.
+// Each row of the table of answers in doc.go, with commits of several parts.
 func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"marker exists, none found": fakestore.MarkerExists,
@@ -391,8 +392,7 @@ func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.
 	return parts
 }
 
-// A longer request under a key used before has a head that is refused and a tail whose
-// ids are new.
+// A longer request under a used key has a head that is refused, and rests with new ids.
 func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -419,12 +419,12 @@ func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 	}
 }
 
-func TestARepeatedRequestCountsWhatIsMissing(t *testing.T) {
+func TestARepeatedRequestCountsItsMissingParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := small(t)
 		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 3, "e1")
-		r.send(t, parts[:2]...) // as if the rest had been in a message that was lost
+		r.send(t, parts[:2]...) // as if the rests had been in a message that was lost
 		settle(time.Minute)
 		m := r.send(t, parts...)
 		again := r.send(t, parts...)
@@ -457,7 +457,7 @@ func TestBeyondTheWindowIsADeadLetter(t *testing.T) {
 	})
 }
 
-// The window is asked about before every attempt, not only on receipt.
+// The window is checked before every attempt, not only on receipt.
 func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -473,7 +473,7 @@ func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 		settle(time.Hour)
 		letters := st.Letters()
 		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
-			t.Errorf("dead letters %+v, acknowledged %v, want one that says maybe applied", letters, acked(m))
+			t.Errorf("dead letters %+v, acknowledged %v, want one with Maybe", letters, acked(m))
 		}
 		r.want(t, map[string]int64{})
 	})
@@ -638,9 +638,9 @@ func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 	})
 }
 
-// A store that raises in its folds is never asked for a record. A fold that came to
-// nothing raised nothing, and the next has to.
-func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
+// A store with GrowsInFold is never asked for a record. If a fold was not applied, the next one
+// has to grow the counter again.
+func TestGrowthInFoldsNeedsNoLookUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, GrowsInFold: true})
 		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
@@ -654,7 +654,7 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 			t.Errorf("%d calls for records, want none", n)
 		}
 		if got, stats := st.Counts().Raised, r.agg.Stats().RecordsWritten; got != 3 || stats != 3 {
-			t.Errorf("raised %d records and says %d, want 3", got, stats)
+			t.Errorf("wrote %d records and reports %d, want 3", got, stats)
 		}
 	})
 }
@@ -821,7 +821,7 @@ func TestBadJSONOnTheTopicIsOneDeadLetter(t *testing.T) {
 	})
 }
 
-// A message of JSON in which everything cancels out has no parts.
+// A message of JSON whose increments cancel out has no parts.
 func TestJSONThatCancelsOutIsAcknowledged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})

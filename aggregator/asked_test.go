@@ -25,7 +25,7 @@ func putLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) 
 	}
 }
 
-// ask asks for the replay of a letter.
+// ask requests the replay of a letter.
 func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
 	t.Helper()
 	d.Key = store.ReplayKey(d.Key)
@@ -77,7 +77,8 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 		if got := r.agg.Stats().Replayed; got != 1 {
 			t.Errorf("%d letters replayed, want 1", got)
 		}
-		// It comes back, is asked for again, and is delivered as a message too.
+		// The letter comes back, its replay is requested again, and its parts are delivered in a
+		// message too.
 		putLetters(t, st, first)
 		ask(t, st, first)
 		r.send(t, a, identified("x", 10))
@@ -87,7 +88,7 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 	})
 }
 
-// Also where messages need no markers, and when the removal is not known to be done.
+// Also if messages need no markers, and if the outcome of the removal is unknown.
 func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)
@@ -103,7 +104,7 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	})
 }
 
-// A letter goes only when it is counted.
+// A letter is removed only when it is counted.
 func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -131,7 +132,7 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	})
 }
 
-// What of a message cannot be counted is a letter of its own then.
+// The parts of a message that cannot be counted become a letter of their own.
 func TestPartOfALetterIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -144,7 +145,7 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 2})
 		if got := r.deadTotals(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
-			t.Errorf("letters %q hold %v, want one that holds 5 of a", r.keys(), got)
+			t.Errorf("letters %q hold %v, want one with 5 of a", r.keys(), got)
 		}
 	})
 }
@@ -160,13 +161,13 @@ func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 		run(t, st, aggregator.Config{})
 		settle(time.Minute)
 		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
-			t.Errorf("letters %+v, want one that was maybe applied", got)
+			t.Errorf("letters %+v, want one with Maybe", got)
 		}
 	})
 }
 
-// A newer process may have asked. Other letters do not wait for it.
-func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
+// A newer process may have requested the replay. Other letters do not wait for it.
+func TestAReplayedLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		newer := store.DeadLetter{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
@@ -187,7 +188,7 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 }
 
 // The deletion of a replay request withdraws it.
-func TestAWishCanBeTakenBack(t *testing.T) {
+func TestAReplayRequestCanBeWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
@@ -236,9 +237,9 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 					want, total = store.FateDiscarded, 0
 				}
 				if got := st.Total("a"); fate != want || got != total {
-					t.Errorf("it was told %d, and the total is %d; want %d and %d", fate, got, want, total)
+					t.Errorf("fate %d, total %d; want %d and %d", fate, got, want, total)
 				}
-				// It comes back, and is asked for.
+				// The letter comes back, and its replay is requested.
 				putLetters(t, st, d)
 				ask(t, st, d)
 				settle(10 * time.Minute)
@@ -281,7 +282,7 @@ func TestAFateIsDecidedOnce(t *testing.T) {
 	})
 }
 
-func TestFatesOfNothingAskNobody(t *testing.T) {
+func TestFatesOfNoLettersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	st := large(t)
 	fates, err := store.Fates(t.Context(), st, nil)

@@ -47,8 +47,8 @@ type chanBus chan *message.Message
 
 func (b chanBus) Subscribe(context.Context, string) (<-chan *message.Message, error) { return b, nil }
 
-// BenchmarkFold is the cost of an entry from the bus to the store's door: decoding,
-// window, planning, merging. One op is one entry.
+// BenchmarkFold measures an entry from the bus to the call of the store: decoding, window,
+// planning, merging. One op is one entry.
 func BenchmarkFold(b *testing.B) {
 	for _, bench := range []struct {
 		name     string

@@ -82,11 +82,11 @@ func longest(n int, taken func(int) bool) int {
 	return most
 }
 
-// Names that were made to have one hash, and names whose hashes are neighbours, take hardly
-// longer to find than others: the few slots where they belong, and then as others do.
+// A look-up of names with one hash, or with neighbouring hashes, takes hardly longer than of
+// others: the near slots first, and then as for other names.
 func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 	t.Parallel()
-	const n, walk = 5_000, 200 // by chance the longest run of so many is some 50
+	const n, walk = 5_000, 200 // for this number of names the longest random run is some 50
 	neighbours := make([]string, 0, n)
 	for i := 0; len(neighbours) < n; i++ {
 		if name := "c" + strconv.Itoa(i); wire.HashCounter(name)>>48 < n/16 {
@@ -119,7 +119,7 @@ func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 	}
 }
 
-// Names that crowd each other out are forgotten with the rest, and found where others have been.
+// Crowded names are forgotten with the others, and found in slots that others had before.
 func TestCraftedNamesAreForgotten(t *testing.T) {
 	t.Parallel()
 	counters := crafted(400)
@@ -150,7 +150,7 @@ func TestCraftedNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// Counters of one hash are summed each by itself.
+// Counters with one hash are summed separately.
 func TestMergeCraftedNames(t *testing.T) {
 	t.Parallel()
 	counters := crafted(2)

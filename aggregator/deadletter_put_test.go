@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// putSizes notes how many letters there are before each write, and answers it.
+// putSizes records the number of letters before each write, and answers the write.
 func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
 	var before []int
 	script := fakestore.Script(answers...)

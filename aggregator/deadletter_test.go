@@ -21,8 +21,8 @@ func identified(id string, delta int64) wire.Part {
 	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
 }
 
-// buried is the sum of the deltas of all dead letters by counter. Every one of them
-// has to be a batch that can be read again.
+// deadTotals is the sum of the deltas of all dead letters by counter. Every letter must be a
+// readable batch.
 func (r *rig) deadTotals(t *testing.T) map[string]int64 {
 	t.Helper()
 	sums := make(map[string]int64)
@@ -126,7 +126,7 @@ func TestALetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 		settle(time.Minute)
 		letters := r.store.Letters()
 		if len(letters) != 1 || !letters[0].Maybe {
-			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+			t.Errorf("dead letters %+v, want one with Maybe", letters)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 	})
 }
 
-// A client that sends one id with ever other deltas must not slow the others down.
+// A client that sends one id with new deltas all the time must not slow down others.
 func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1000})
@@ -225,7 +225,7 @@ func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	})
 }
 
-// A flood of dead letters must not flood the log as well: it has a line a second, which counts them.
+// A flood of dead letters must not flood the log: one line a second counts them.
 func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -247,7 +247,7 @@ func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 	})
 }
 
-func TestCopiesOfARefusedRequestStandOnceInItsDeadLetter(t *testing.T) {
+func TestCopiesOfARefusedRequestAreOnceInItsDeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.send(t, keyed(t, "k", 1, 1)...)

@@ -19,7 +19,7 @@ import (
 // single is a store whose new counters have one shard, as in Datastore.
 func single(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Shards: 1}) }
 
-// hammer sends an increment of "a" every step for as long, and each is a commit of its own.
+// hammer sends an increment of "a" every step for that long; each is a commit of its own.
 func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
 	t.Helper()
 	for range long / step {
@@ -39,7 +39,7 @@ func shardsOf(t *testing.T, st *fakestore.Store) int {
 	return n[0]
 }
 
-// used watches which shards commits go to from now on.
+// used records the shards of commits from now on.
 func used(st *fakestore.Store) (shards func() int) {
 	var mu sync.Mutex
 	seen := make(map[int]bool)
@@ -58,7 +58,7 @@ func used(st *fakestore.Store) (shards func() int) {
 	}
 }
 
-// drawing is a machine whose chance is that of a seed.
+// drawing is a machine with seeded randomness.
 func drawing(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
 // Two aggregators make ten commits a second, and a shard sustains one. They learn of each other
@@ -91,9 +91,9 @@ func hotRun(t *testing.T, seed uint64) {
 	}
 	counts, grown := st.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
 	if grown == 0 || int(grown) != counts.Raised-1 || counts.Raised > 20 || counts.RecordsRead > 40 {
-		t.Errorf("%d raises to more shards counted; the store has %+v", grown, counts)
+		t.Errorf("%d growths counted; the store has %+v", grown, counts)
 	}
-	t.Logf("%d shards, %d records raised and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
+	t.Logf("%d shards, %d records written and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
 }
 
 func TestAColdCounterStaysAsItIs(t *testing.T) {
@@ -151,7 +151,7 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := run(t, st, aggregator.Config{})
-		fresh.hammer(t, 10*time.Second, 20*time.Minute) // comes to each shard, but for once in 10^15 times
+		fresh.hammer(t, 10*time.Second, 20*time.Minute) // misses a shard once in 10^15 times
 		_ = fresh.finish()
 		read := st.Counts().RecordsRead
 		old.hammer(t, 10*time.Second, 20*time.Second)
@@ -166,8 +166,8 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 	})
 }
 
-// Folds go on by the shards there are, and the store is not asked all the time.
-func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
+// Folds go on with the present shards, and the store is not asked all the time.
+func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"lost": fakestore.UnknownNotApplied, "its answer lost": fakestore.UnknownApplied, "refused": fakestore.Refused,
 	} {
@@ -186,10 +186,10 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 				want := r.hammer(t, 250*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})
 				if n := shards(); n > 1 && name != "its answer lost" {
-					t.Errorf("%d shards used, and no raise was answered", n)
+					t.Errorf("%d shards used, but no growth was answered", n)
 				}
 				if calls := st.Calls(fakestore.Grow); calls > 40 {
-					t.Errorf("%d raises in a minute in which none works", calls)
+					t.Errorf("%d growths in a minute in which none succeeds", calls)
 				}
 				fails = false
 				want += r.hammer(t, 250*time.Millisecond, 2*time.Minute)
@@ -202,8 +202,8 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// A counter that is deleted, or of which nothing is found, is not made again by a raise:
-// the next fold that asks for its record does that.
+// A growth does not make a deleted or absent counter again: the next fold that reads its record
+// does.
 func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -217,7 +217,7 @@ func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 		want := r.hammer(t, 250*time.Millisecond, time.Minute)
 		r.want(t, map[string]int64{"a": want})
 		if counts := st.Counts(); counts.Raises != 1 || counts.RecordsRead < 2 {
-			t.Errorf("%+v, want records read, and raised once for the first fold", counts)
+			t.Errorf("%+v, want records read, and written once for the first fold", counts)
 		}
 	})
 }

@@ -12,7 +12,7 @@ func TestHashSetCountsDistinctHashes(t *testing.T) {
 	for round, size := range []int{1000, 3, 0, 1, 5000, 1} {
 		want := make(map[uint64]bool)
 		for range size {
-			hash := random.Uint64() &^ (1<<random.IntN(64) - 1) // many alike, and many whose low bits are
+			hash := random.Uint64() &^ (1<<random.IntN(64) - 1) // many equal hashes, and many with equal low bits
 			if hash == 0 {
 				hash = 1 // the two count as one
 			}
@@ -64,7 +64,7 @@ func BenchmarkHashSet(b *testing.B) {
 	}
 }
 
-// Its size is a mask of hashes, and how many it holds closes a window.
+// The number of slots is a power of two, and the number of hashes closes a window.
 func TestHashSetCountsThroughGrowthAndShrinkage(t *testing.T) {
 	t.Parallel()
 	var s hashSet

@@ -17,7 +17,7 @@ func testInflight(cfg Config) *inflight {
 	return newInflight(&cfg, time.Now)
 }
 
-// free is how many of a counter's shards no commit has under way.
+// free is the number of a counter's shards that no commit holds.
 func (f *inflight) free(counter string, shards int) (n int) {
 	var all []taken
 	for {
@@ -33,7 +33,7 @@ func (f *inflight) free(counter string, shards int) (n int) {
 	return len(all)
 }
 
-// One commit at a time, and shards of which there are enough, are drawn at random.
+// With one commit at a time, or more shards than commits, shards are picked at random.
 func TestCommitsUseAllShards(t *testing.T) {
 	t.Parallel()
 	l := testInflight(Config{Commits: 1, ShardRate: -1})
@@ -58,7 +58,7 @@ func TestCommitsUseAllShards(t *testing.T) {
 }
 
 // All or nothing: if one shard is missing, the shards that were taken before are free again.
-func TestInflightGiveBackWhatIsNotEnough(t *testing.T) {
+func TestInflightReleasesAnIncompleteSet(t *testing.T) {
 	t.Parallel()
 	l := testInflight(Config{})
 	first, ok := l.acquire([]store.ShardDelta{{Counter: "b"}}, []int{1})
@@ -77,8 +77,8 @@ func TestInflightGiveBackWhatIsNotEnough(t *testing.T) {
 	}
 }
 
-// A commit that gets no shards takes none from others, not for a moment: nobody would wake a job
-// that waited because of it.
+// A commit that gets no shards takes none from others, not for a moment: a job that waited
+// because of it would not be woken.
 func TestInflightTakeAllAtOnce(t *testing.T) {
 	t.Parallel()
 	l := testInflight(Config{})
@@ -104,7 +104,7 @@ func TestInflightTakeAllAtOnce(t *testing.T) {
 	for i := 0; rounds.Load() < 200; i++ {
 		got, ok := l.acquire([]store.ShardDelta{{Counter: fmt.Sprint("c", i%100)}}, []int{1})
 		if !ok {
-			t.Errorf("try %d: no shard, although nobody has it", i)
+			t.Errorf("try %d: no shard, although one is free", i)
 			break
 		}
 		l.release(got, answer{})
@@ -188,7 +188,7 @@ func TestInflightHearOfMoreShards(t *testing.T) {
 			adds[i].Shard, _ = l.policy.Pick(adds[i].Counter, got.known[i], time.Now())
 		}
 		if wants := fmt.Sprint(l.release(got, answer{asked: true, took: time.Millisecond, err: c.err, told: c.told})); wants != c.wants {
-			t.Errorf("rate %v, told %v: wants %s, want %s", c.rate, c.told, wants, c.wants)
+			t.Errorf("rate %v, answer %v: wants %s, want %s", c.rate, c.told, wants, c.wants)
 		}
 	}
 }

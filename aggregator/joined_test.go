@@ -16,7 +16,7 @@ func setAside(id byte, counter string, at time.Time) *deadLetter {
 	return &deadLetter{dead: store.DeadLetter{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
 }
 
-// The window of a letter is judged by its time, so that it must be its oldest part's.
+// A letter's time is compared with the window, so it must be that of its oldest part.
 func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Truncate(time.Microsecond)
@@ -54,9 +54,9 @@ func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 	}
 }
 
-// A letter that was asked for, and cannot be counted, keeps its key. In a joined letter it would
-// have another, and a second wish for it would be lost.
-func TestALetterThatWasAskedForIsNotJoined(t *testing.T) {
+// A replayed letter that cannot be counted keeps its key. In a joined letter it would have
+// another key, and a second request for it would be lost.
+func TestAReplayedLetterIsNotJoined(t *testing.T) {
 	t.Parallel()
 	asked := setAside(2, "b", time.Now())
 	asked.holders[0].letter = store.ReplayKey("k")

@@ -35,9 +35,9 @@ func (r *rig) worker(t *testing.T) store.Worker {
 
 func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
-// A message that has been held for a minute is a minute old or older. A publisher's clock may be
-// ahead, and the broker's in a year that no count of nanoseconds reaches.
-func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
+// A message that was held for a minute is at least a minute old. A publisher's clock may be
+// ahead, and the broker's time may be in a year that no count of nanoseconds reaches.
+func TestLagIsAtLeastTheTimeHeld(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, c := range map[string]struct {
 		ahead       time.Duration // of the publisher's clock
@@ -71,9 +71,9 @@ func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A message counts as soon as it is taken: the next worker's record may be written before the next
-// audit, and would say for seconds that nothing waits.
-func TestLagCoversWhatHasJustCome(t *testing.T) {
+// A message counts as soon as it is taken: the next heartbeat may come before the next audit, and
+// would report no lag.
+func TestLagCoversNewMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := held(t, nil)
 		settle(time.Minute)
@@ -107,7 +107,7 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 }
 
 // An aggregator that takes no messages reports that it does not know the lag of the bus.
-func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
+func TestTheRecordReportsAStalledAggregator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		refuse := func(int) fakestore.Answer { return fakestore.Deployment }

@@ -90,7 +90,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// A key that changed would have the same letter twice after an upgrade.
+// If the key changed, the same letter would be stored twice after an upgrade.
 func TestLetterKeyIsForEver(t *testing.T) {
 	t.Parallel()
 	if got, want := letterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
@@ -118,8 +118,8 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 	}
 }
 
-// The shard that a job waits for may have become free before the loop hears of it. With no commit
-// under way that holds one of its shards nothing would wake the job.
+// The shard that a job waits for may be released before the loop knows that it waits. If no
+// commit under way holds one of its shards, nothing would wake the job.
 func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -151,9 +151,9 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	}
 }
 
-// Of two jobs that waited for one commit the last is beyond the deduplication window by the time that it could
-// be tried. The first is not left behind.
-func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
+// Of two jobs that waited for one commit, the second is beyond the deduplication window when it
+// could be tried. The first is not left behind.
+func TestADroppedJobLeavesNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -174,7 +174,7 @@ func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
 	})
 }
 
-// The commit that the last one waited for may have ended before the loop heard that it
+// The commit that the second job waited for may have ended before the loop knew that the job
 // waits.
 func TestTheLastCommitWaitsForNoOther(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfADrainCountsWhatIsLeft(t *testing.T) {
+func TestTheErrorOfADrainCountsTheMessagesLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -223,8 +223,9 @@ func TestTheErrorOfADrainCountsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A commit without markers whose outcome is unknown ends the process, and must be seen to.
-func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
+// A commit without markers whose outcome is unknown ends the process, and the error must be
+// reported.
+func TestALateDrainReturnsTheFatalError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -236,7 +237,7 @@ func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
 			t.Errorf("giveUp: %v, want why the process ends", err)
 		}
 		if j.parts[0].holder.msg.Nack(); acked(j.parts[0]) {
-			t.Error("acknowledged although nobody knows whether it is applied")
+			t.Error("acknowledged although its outcome is unknown")
 		}
 	})
 }

@@ -95,7 +95,7 @@ func TestNamesGrow(t *testing.T) {
 		}
 	}
 	if n, _ := names.get(wire.HashCounter("stranger"), "stranger"); n != 0 {
-		t.Error("knows a name that nobody told it")
+		t.Error("has a name that was never put")
 	}
 	if names.beyond > n/50 {
 		t.Errorf("%d of %d names found the slots taken where they belong, want hardly any", names.beyond, n)

@@ -144,8 +144,7 @@ func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 	})
 }
 
-// The time-out is for one call: however many a window of new counters needs, each of
-// them has its own.
+// The time-out is for one call: each call for a window of new counters has its own.
 func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
@@ -155,8 +154,9 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	})
 }
 
-// A commit that never began leaves nothing open: also without markers it is tried again, whole
-// and without a look-up. A part of it that is refused later was certainly not applied.
+// A commit that never began has a certain outcome. Without markers too it is tried again, whole
+// and without a look-up. If one of its parts is refused later, that part was certainly not
+// applied.
 func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)

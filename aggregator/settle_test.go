@@ -117,7 +117,7 @@ func TestSettle(t *testing.T) {
 }
 
 // Parts that are applied are acknowledged at once, also if the others wait.
-func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
+func TestSettleAcknowledgesAppliedParts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -157,7 +157,7 @@ func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 
 // The next window takes along contended jobs, but not jobs that were tried often, or whose
 // outcome is unknown.
-func TestAWindowTakesAlongWhatContended(t *testing.T) {
+func TestAWindowIncludesContendedJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -207,7 +207,7 @@ func TestAWindowTakesAlongWhatContended(t *testing.T) {
 
 // Halves that still contend go with a window again, else their number would grow for ever. Jobs
 // that need a look-up, or must be tried alone, stay separate.
-func TestWhatContendsIsNotTakenApartForEver(t *testing.T) {
+func TestContendedJobsAreNotHalvedForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -252,8 +252,9 @@ func TestAJobOfOneCounterIsNotTriedInHalves(t *testing.T) {
 	}
 }
 
-// While nothing is answered one job is taken apart to find out whether size is why.
-func TestOnlyOneJobIsTakenApartWhileTheStoreIsAway(t *testing.T) {
+// While the store answers nothing, one job is taken apart to find out whether its size is the
+// reason.
+func TestOnlyOneJobIsHalvedWhileTheStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	l := &loop{failures: away}
 	sizes := func(n int) *job { return &job{parts: make([]*part, n)} }
@@ -301,8 +302,8 @@ func TestBackoff(t *testing.T) {
 	within(1000, 800*time.Millisecond)
 }
 
-// What runs when the loop ends is waited for, and counts.
-func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
+// The end of the loop waits for attempts under way, and settles them.
+func TestAttemptsUnderWayAtTheEndCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))

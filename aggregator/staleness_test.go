@@ -18,7 +18,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// untilAcked is how long after its oldest increment a message is acknowledged.
+// untilAcked is the time from the oldest increment of a message to its acknowledgement.
 func untilAcked(t *testing.T, m *message.Message, born time.Time) time.Duration {
 	t.Helper()
 	select {
@@ -68,8 +68,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	}
 }
 
-// An increment cannot be younger than the message that holds it, whatever its publisher's
-// clock says.
+// An increment cannot be younger than its message, even if its publisher's clock is ahead.
 func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{CountWithin: time.Second})
@@ -107,8 +106,8 @@ func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	})
 }
 
-// A window that has all that may be held waits for nothing.
-func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
+// A window does not wait if the bound of held messages is reached.
+func TestAWindowDoesNotWaitAtTheBoundOfHeldMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{CountWithin: time.Minute, HeldMessages: 3})
 		settle(2 * time.Minute)
@@ -129,15 +128,14 @@ func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
 	})
 }
 
-// Ten aggregators want to commit to one counter five times a second each; its store takes
-// five commits a second in all. They have to find that out: windows widen, and few commits
-// fail.
-func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
+// Ten aggregators try to commit to one counter five times a second each, but its store takes five
+// commits a second in all. They have to adapt: windows widen, and few commits fail.
+func TestWindowsWidenIfTheStoreIsTooSlow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const aggregators, gap = 10, 200 * time.Millisecond
 		st := fakestore.New(fakestore.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
 		var mu sync.Mutex
-		var free time.Time // when the commits that wait will have ended
+		var free time.Time // when the waiting commits have ended
 		var tries, taken int
 		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// While a commit is slow the next one must not grow beyond a window: on a store without
-// a limit it would never end in time.
+// While a commit is slow, the next one must not grow beyond a window: a store without a limit
+// could not finish it in time.
 func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  aggregator.Config

@@ -114,8 +114,8 @@ func (b *fakeBus) blockUntil(release <-chan struct{}) {
 	}
 }
 
-// leave2000 lets the time pass until a clock can be right: bubbles of testing/synctest begin
-// in the year 2000.
+// leave2000 sleeps until a time that a clock can show: bubbles of testing/synctest begin in the
+// year 2000.
 func leave2000() { time.Sleep(time.Until(sysenv.Earliest)) }
 
 func open(t testing.TB, bus Bus, cfg Config) *Publisher {

@@ -18,7 +18,7 @@ import (
 
 // An accepted increment is sent even if Close comes before the signal that would have started the
 // sender.
-func TestCloseSendsWhatNobodyWasToldOf(t *testing.T) {
+func TestCloseSendsWithoutASignal(t *testing.T) {
 	t.Parallel()
 	for name, accept := range map[string]func(*Publisher) error{
 		"Add": func(p *Publisher) error {
@@ -75,7 +75,7 @@ func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
 }
 
 // Close gives up while the sender seals the next batch.
-func TestWhatIsSealedTooLateIsNotSent(t *testing.T) {
+func TestABatchThatIsSealedTooLateIsNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)

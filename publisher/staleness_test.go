@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Publishers whose increments come at any time seal at the same moment, and none later than
-// the budget lets it.
+// Publishers whose increments come at different times seal at the same moment, and none later
+// than the budget allows.
 func TestPublishersWithABudgetSealTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -240,7 +240,7 @@ func BenchmarkHandleParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkSeal is a million counters from the first Add to the bus.
+// BenchmarkSeal measures a million counters from the first Add to the bus.
 func BenchmarkSeal(b *testing.B) {
 	names := make([]string, 1_000_000)
 	for i := range names {

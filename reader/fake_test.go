@@ -14,9 +14,9 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-var errAway = errors.New("store is away")
+var errAway = errors.New("store is unavailable")
 
-// A fakeStore is a Store in memory whose views are pinned as they must be.
+// A fakeStore is a Store in memory. Its views keep their moment, as the contract says.
 type fakeStore struct {
 	keys int           // Keys; 1,000 for 0
 	skew time.Duration // its clock minus ours

@@ -41,7 +41,7 @@ func TestCallersShareARead(t *testing.T) {
 	})
 }
 
-// Get, incr, get is never stale: a call may join no read that began too early for it.
+// Get, increment, get is never stale: a call may not join a read that began too early.
 func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
 	t.Parallel()
 	for _, maxStaleness := range []time.Duration{0, 49 * time.Millisecond} {
@@ -109,7 +109,7 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 
 // A read without callers has been stopped, and may take a while to end. A new caller must not get
 // its cancellation.
-func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
+func TestNoCallerJoinsAnAbandonedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
@@ -141,7 +141,7 @@ func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 // A  begins a read
 // B  may not join it and begins the next
 // A  leaves, which does not affect B and the callers that join B
-func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
+func TestLeavingAnOldReadKeepsTheNewOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{before: slow(time.Second)}
@@ -178,7 +178,7 @@ func TestNoReadOutlivesItsCallers(t *testing.T) {
 		began := time.Now()
 		callers.Wait()
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("the last caller came back after %s, want its context's second: nobody stopped the read", took)
+			t.Errorf("the last caller came back after %s, want its context's second: the read was not stopped", took)
 		}
 		st.mu.Lock()
 		defer st.mu.Unlock()

@@ -70,7 +70,7 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	}
 }
 
-func TestTotalsOfNothingAskNobody(t *testing.T) {
+func TestTotalsOfNoCountersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, &fakeStore{foreign: errAway}, nil, reader.Config{})
 	if got, err := r.Totals(t.Context(), nil, 0); err != nil || got == nil || len(got) != 0 {
@@ -78,8 +78,9 @@ func TestTotalsOfNothingAskNobody(t *testing.T) {
 	}
 }
 
-// An old idea of N must not undercount, whether N grew between two reads or within one.
-func TestRaisedShardsAreCounted(t *testing.T) {
+// An outdated number of shards must not undercount, whether the counter grew between two reads or
+// within one.
+func TestNewShardsAreCounted(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
 	st.put("c", 1, 2)
@@ -89,7 +90,7 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 	}
 	st.put("c", 1, 2, 4, 8, 16)
 	if got := one(t, r, "c", 0); got.Total != 31 || got.Shards != 5 {
-		t.Errorf("after a raise from 2 to 5: %+v, want 31 of 5 shards", got)
+		t.Errorf("after growth from 2 to 5: %+v, want 31 of 5 shards", got)
 	}
 	if got, want := st.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
 		t.Errorf("look-ups had %v keys, want %v", got, want)
@@ -118,7 +119,7 @@ func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 	}
 }
 
-func TestRaiseWithinARead(t *testing.T) {
+func TestGrowthWithinARead(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{keys: 1}
 	st.put("c", 1, 2, 3)
@@ -137,7 +138,7 @@ func TestRaiseWithinARead(t *testing.T) {
 	}
 }
 
-func TestDeferredKeysAreAskedForAgain(t *testing.T) {
+func TestDeferredKeysAreLookedUpAgain(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
 	st.put("c", 1, 2, 4)

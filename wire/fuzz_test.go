@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/wire/internal/batchpb"
 )
 
-// FuzzDecode: a batch is refused, or generated code reads the same, and so does Decode of
-// what Append makes of it.
+// FuzzDecode: a batch is refused, or generated code reads the same batch, and so does Decode
+// after Append.
 func FuzzDecode(f *testing.F) {
 	f.Add(Append(nil, &Batch{Time: epoch, Parts: []Part{{Entries: []Entry{{"a", 1}, {"b", -4}}}}}))
 	f.Add([]byte{8, 1, 16, 1})
@@ -120,8 +120,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// FuzzCut: the parts of a request hold what its increments sum to, and those of a repeat in
-// another order are the same ones.
+// FuzzCut: the parts of a request sum to its increments, and a repeat in another order has the
+// same parts.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte("abcdefgh"), uint64(1))
 	f.Add([]byte{1, 5, 0, 1, 1, 0xfb, 0, 1, 9, 9, 9, 0, 9, 9, 9, 0}, uint64(2))
@@ -134,7 +134,7 @@ func FuzzCut(f *testing.F) {
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
 		other, otherErr := CutRequest("p", "k", again)
 		if err != nil || otherErr != nil {
-			return // a sum that is too large on the way need not be in another order
+			return // a sum that is too large on the way may fit in another order
 		}
 		if diff := cmp.Diff(parts, other, sameBatch); diff != "" {
 			t.Fatalf("in another order it is cut differently:\n%s", diff)

@@ -24,7 +24,7 @@ func TestPlainObject(t *testing.T) {
 	}
 }
 
-// notPlain is for the strict reader, whether it is right or wrong.
+// notPlain has texts that the strict reader must decide about.
 var notPlain = []string{
 	"", " ", "{", "{}", "x", "[", `{"counter"`, `{"counter":`, `{"counter":"`, `{"counter":"a`, `{"counter":"a"`, `{"counter":"a",`,
 	`{"counter":""}`, `{"counter":" a"}`, `{"counter":"a "}`, `{"counter":"__a__"}`, `{"counter":"ü"}`, `{"counter":"a\u0062"}`,

@@ -155,7 +155,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 				t.Errorf("got line %d where there are no lines", *ferr.Line)
 			}
 			if _, err := decodeJSON(tc.mended, JSON); err != nil {
-				t.Errorf("mended body is refused: %v", err)
+				t.Errorf("fixed body is refused: %v", err)
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func refused(t *testing.T, body string, form Form) *countmill.FieldError {
 	return ferr
 }
 
-func TestDecodeJSONSaysWhere(t *testing.T) {
+func TestDecodeJSONReportsThePlace(t *testing.T) {
 	t.Parallel()
 	array := func(last string) string { return `[{"counter":"a"},{"counter":"b"},` + last + `]` }
 	lines := func(last string) string { return "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\r\n" + last + "\n" }
@@ -230,7 +230,7 @@ func TestDecodeNDJSONRefuses(t *testing.T) {
 				t.Errorf("got line %d, %q; want line %d, %q", line, ferr.Problem, tc.line, tc.problem)
 			}
 			if _, err := decodeJSON(tc.mended, NDJSON); err != nil {
-				t.Errorf("mended body is refused: %v", err)
+				t.Errorf("fixed body is refused: %v", err)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func measured() []cell {
 	}
 }
 
-// with is the load on what countmill does by itself, and the bench's store.
+// with is the load with countmill's defaults and the bench's store.
 func (l Load) with(d Load) Load {
 	d.Rate, d.Counters, d.Zipf, d.Publishers, d.Aggregators = l.Rate, l.Counters, l.Zipf, l.Publishers, l.Aggregators
 	if l.Linger > 0 {
@@ -57,7 +57,7 @@ func (l Load) with(d Load) Load {
 	return d
 }
 
-// near fails unless got is within a part of want.
+// near fails unless got is within the fraction part of want.
 func near(t *testing.T, what string, got, want, part float64) {
 	t.Helper()
 	if math.Abs(got/want-1) > part || math.IsNaN(got) {
