@@ -8,8 +8,8 @@ import (
 // MaxCounterName is the longest name of a counter, in bytes.
 const MaxCounterName = 500
 
-// MaxShards is the most shards that a counter can have: its record and its shards
-// then still fit one look-up of 1,000 keys.
+// MaxShards is the most shards of a counter: its record and its shards then still fit one look-up
+// of 1,000 keys.
 const MaxShards = 999
 
 // CheckCounter reports whether name can name a counter. Names are compared byte by
@@ -37,7 +37,8 @@ func CheckCounter(name string) error {
 	return checkEdges(name)
 }
 
-// isPlainASCII is the quick answer for nearly every name.
+// isPlainASCII reports whether the name is printable ASCII, as nearly all names are. It saves
+// decoding them.
 func isPlainASCII(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c < 0x20 || c >= 0x7f {

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// The errors that callers decide on. Every other error is an internal one.
+// The errors that callers act on. Every other error is internal.
 var (
-	// ErrInvalid: the input can never be counted. Mend it; do not repeat it.
+	// ErrInvalid: the input can never be counted. Correct it; do not repeat it.
 	ErrInvalid = errors.New("invalid")
 
 	// ErrConflict: an Idempotency-Key was used before with another body. Nothing of
 	// this request was counted.
 	ErrConflict = errors.New("id reused")
 
-	// ErrIDsReused: some increments have ids that were counted before with other deltas. Those were
-	// not counted, and all others of the call were. The error is a *ConflictsError that names them.
+	// ErrIDsReused: some increments have ids that were counted before with other deltas. They
+	// were not counted; all others of the call were. The error is a *ConflictsError that names
+	// them.
 	ErrIDsReused = errors.New("ids reused")
 
-	// ErrOverloaded: certainly not counted, because a bound on memory, or on what may
-	// wait, was reached. Repeat later.
+	// ErrOverloaded: certainly not counted, because a bound on memory or on waiting calls was
+	// reached. Repeat later.
 	ErrOverloaded = errors.New("overloaded")
 
-	// ErrUnavailable: certainly not counted (or: no total can be given), because
-	// something outside was away. Repeat later.
+	// ErrUnavailable: certainly not counted, or no total can be read, because something that
+	// countmill needs is unavailable. Repeat later.
 	ErrUnavailable = errors.New("unavailable")
 
 	// ErrOutcomeUnknown: maybe counted. Repeat only with the same ids or the same
@@ -45,11 +46,11 @@ type Conflict struct {
 }
 
 // A ConflictsError names the increments of a request that were not counted. All others were
-// counted. Do not repeat any of them; a repeat with the same ids gets the same answer. It matches
+// counted. Do not repeat any of them: a repeat with the same ids gets the same answer. It matches
 // ErrIDsReused.
 type ConflictsError struct{ Conflicts []Conflict }
 
-// Error is one line about all of them.
+// Error returns one line with the number of conflicts and the first of them.
 func (e *ConflictsError) Error() string {
 	first := e.Conflicts[0]
 	return "increments not counted, because their ids were counted before with other deltas: " + strconv.Itoa(len(e.Conflicts)) +
@@ -62,17 +63,17 @@ func (e *ConflictsError) Is(target error) bool { return target == ErrIDsReused }
 // A FieldError says which field of the input is wrong and what its limit is. It
 // matches ErrInvalid.
 type FieldError struct {
-	Field   string // the name users know it by: counter, delta, id, time, ...
-	Problem string // what is wrong: "is empty"
-	Limit   string // what would be right: "1 to 500 bytes"; empty where there is no limit to name
+	Field   string // the name in the API: counter, delta, id, time, ...
+	Problem string // the problem: "is empty"
+	Limit   string // the limit: "1 to 500 bytes"; empty if there is none
 
-	// Where the field stands in a request of several increments: the position in an
-	// array from 0, or the line of NDJSON from 1. Pointers, as 0 is a position.
+	// The place in a request of several increments: Index is the position in an array from 0,
+	// Line the line of NDJSON from 1. They are pointers because 0 is a position.
 	Index *int
 	Line  *int
 }
 
-// Error is one line: place, field, problem, limit.
+// Error returns one line: place, field, problem, limit.
 func (e *FieldError) Error() string {
 	var b strings.Builder
 	if e.Index != nil {

@@ -10,7 +10,7 @@ import (
 
 var reserved = regexp.MustCompile(`(?s)^__.*__$`)
 
-// FuzzCheckCounter holds the rule for names against one that is written another way.
+// FuzzCheckCounter compares CheckCounter with a second implementation of the same rule.
 func FuzzCheckCounter(f *testing.F) {
 	for _, name := range []string{"a", "", " a", "a ", "__a__", "____", "___", "é", "a\u0085", "a\x7f", "\xff", "\u2028", "\ufffd",
 		strings.Repeat("x", MaxCounterName), strings.Repeat("é", MaxCounterName/2) + "x"} {

@@ -6,37 +6,37 @@ import (
 )
 
 const (
-	// MaxDelta bounds the delta of one increment on both sides: 2^53-1, the largest
+	// MaxDelta bounds the absolute value of the delta of one increment: 2^53-1, the largest
 	// integer that every JSON reader keeps exact.
 	MaxDelta = 1<<53 - 1
 
 	// MaxID is the longest id of an increment and the longest Idempotency-Key, in bytes.
 	MaxID = 128
 
-	// MaxAhead is how far an increment's time may lie in the future.
+	// MaxAhead is how far an increment's time may be in the future.
 	MaxAhead = 5 * time.Minute
 
-	// DefaultDedupWindow is how long ids are remembered, and how old an increment's time
-	// may be, unless the deployment says otherwise.
+	// DefaultDedupWindow is how long ids are remembered, and the maximum age of an increment's
+	// time, unless the deployment sets another window.
 	DefaultDedupWindow = 8 * 24 * time.Hour
 )
 
 // An Increment adds Delta to the counter named Counter.
 type Increment struct {
 	Counter string
-	// Delta is from -MaxDelta to MaxDelta and never 0.
+	// Delta is from -MaxDelta to MaxDelta, but not 0.
 	Delta int64
 	// ID makes a repeat harmless: the same ID on the same counter counts once within
 	// the deduplication window. 1 to MaxID bytes of UTF-8; empty for an anonymous increment.
 	ID string
-	// Time is when the event happened; zero for now. A caller that may repeat an
-	// increment after the deduplication window must send the same Time: it is then refused and
-	// never counted again.
+	// Time is when the event happened; zero for now. A caller that may repeat an increment after
+	// the deduplication window must send the same Time. The repeat is then refused, and never
+	// counted again.
 	Time time.Time
 }
 
-// Check reports the first thing that is wrong with the increment, as a *FieldError
-// that matches ErrInvalid. now and window bound Time.
+// Check returns the first problem of the increment, as a *FieldError that matches ErrInvalid. now
+// and window bound Time.
 func (inc Increment) Check(now time.Time, window time.Duration) error {
 	if err := CheckCounter(inc.Counter); err != nil {
 		return err

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// An age is a moment of a process: how many seconds old it was then, by its aging.
+// An age is the age of the process in whole seconds, as aging measures it.
 type age uint32
 
-// aging tells how old a process is. Of the store's time and of the time that passes whatever
-// the clocks are set to, it takes the one that has gone further since it was last asked: the
-// one may be set back, and the other stands still while a machine is suspended. So it goes at
-// least as fast as the store's clock, and a clock that jumps ahead and back can only make what
-// is remembered old too soon.
+// aging measures the age of the process. At each call it adds the larger of two differences: of
+// the store's time, and of the monotonic clock. The store's clock may be set back, and the
+// monotonic clock does not run while a machine is suspended. So age grows at least as fast as the
+// store's clock. A clock that jumps ahead and back can only make remembered things old too soon.
 type aging struct {
 	now func() time.Time // the store's time
 
@@ -22,8 +21,8 @@ type aging struct {
 	elapsed time.Duration
 }
 
-// mostAging is how much older a process becomes from one look to the next, at most. It makes all
-// that is remembered old, and a clock that jumps by centuries does not turn the count round.
+// mostAging bounds the growth of the age between two calls. It is enough to make everything
+// remembered too old, and it keeps a clock that jumps by centuries from overflowing the count.
 const mostAging = 30 * 24 * time.Hour
 
 func newAging(now func() time.Time) *aging { return &aging{now: now, stored: now(), at: time.Now()} }

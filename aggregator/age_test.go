@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A process ages at least as fast as the store's clock and as time passes, whatever the
-// clock is set to.
+// A process ages at least as fast as the store's clock and the monotonic clock, even if the clock
+// is set.
 func TestAging(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAgingOverCenturies(t *testing.T) {
 
 func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
-// A record is asked for again after an hour, however often it was used meanwhile.
+// A record is read again after an hour, however often it was used.
 func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	})
 }
 
-// Using a record keeps it from being forgotten, and makes it no younger.
-func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
+// The use of a record keeps it in memory, but does not make it younger.
+func TestUseMakesARecordNoYounger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
@@ -105,9 +105,9 @@ func TestARecordThatIsUsedIsNoYounger(t *testing.T) {
 	})
 }
 
-// What was asked for together counts by its oldest, and a fold asks again right before it
-// commits.
-func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
+// Records that are used together are as old as the oldest, and a fold checks that again right
+// before it commits.
+func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, inFold := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,13 +155,13 @@ func TestAnOldRecordIsAskedForBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// An increment of a deleted counter makes it one again, with the shards that it had.
+// An increment of a deleted counter makes the counter exist again, with the shards that it had.
 func TestFoldsEndADelete(t *testing.T) {
 	t.Parallel()
 	st := &fakeRecorder{shards: map[string]int{"a": 0}}
 	r := newRecords(st, 2, 20, 100, newAging(time.Now))
 	k, cost, err := r.learn(t.Context(), toShard0("a"), time.Hour)
 	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
-		t.Errorf("got %v, %+v, %v; want one raise to 20 shards", k.shards, cost, err)
+		t.Errorf("got %v, %+v, %v; want one growth to 20 shards", k.shards, cost, err)
 	}
 }

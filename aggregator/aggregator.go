@@ -14,10 +14,10 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A Bus delivers messages; Watermill's message.Subscriber is one. It must be able to
-// have many messages unacknowledged at once, and deliver a message again that was not
-// acknowledged, unless the message's context says that it never does (wire.DeliverOnce). A message that was
-// delivered is the aggregator's, which takes payload and metadata out of it.
+// A Bus delivers messages; Watermill's message.Subscriber is one. It must allow many
+// unacknowledged messages at once. It must deliver an unacknowledged message again, unless the
+// message's context says that it never does (wire.DeliverOnce). A delivered message belongs to
+// the aggregator, which clears its payload and metadata.
 type Bus interface {
 	Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error)
 }
@@ -32,18 +32,18 @@ type Aggregator struct {
 	aging    *aging
 	settings atomic.Pointer[snapshot]
 	records  *records
-	lanes    *lanes
+	inflight *inflight
 	clock    storetime.Clock
 	stats    stats
 	state    atomic.Pointer[state]
 
-	// calls is what calls to the store run under. It ends when the drain's time is up.
+	// calls is the context of calls to the store. It ends when DrainTimeout is over.
 	calls    context.Context
 	endCalls context.CancelFunc
 	ran      atomic.Bool
 }
 
-// New returns an aggregator of bus and store. The error names every field of cfg that
+// New returns an aggregator that reads bus and writes st. The error names every field of cfg that
 // is out of range.
 func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	limits := st.Limits()
@@ -57,7 +57,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	a.settings.Store(unread(a.aging.age()))
 	a.records = newRecords(st, limits.Keys, cfg.Shards, cfg.Remember, a.aging)
 	a.records.limit = cfg.CommitTimeout
-	a.lanes = newLanes(&cfg, a.clock.Now)
+	a.inflight = newInflight(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.stats.waits.Store(new(wait))
 	a.stats.replays.Store(new(wait))
@@ -65,13 +65,13 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	return a, nil
 }
 
-// Run takes messages, folds them and acknowledges them until ctx ends. Then it stops
-// taking, commits and acknowledges what it holds, gives back what it could not within
-// DrainTimeout, and returns nil, or an error that says how much it gave back.
+// Run takes messages, folds them and acknowledges them until ctx ends. Then it takes no more
+// messages, commits and acknowledges the ones that it holds, and gives the rest back to the bus
+// after DrainTimeout. It returns nil, or an error with the number of messages given back.
 //
-// It returns earlier only with an error: the bus is closed, or the outcome of a commit is
-// unknown although the store promises certain ones (store.Limits.CertainOutcome). The process must then end,
-// because what it holds can neither be acknowledged nor repeated.
+// It returns earlier only with an error: the bus is closed, or the outcome of a commit is unknown
+// although the store promises certain outcomes (store.Limits.CertainOutcome). The process must
+// then end, because it can neither acknowledge nor repeat the messages that it holds.
 func (a *Aggregator) Run(ctx context.Context) error {
 	if a.ran.Swap(true) {
 		return errors.New("aggregator: Run was called before")
@@ -84,29 +84,29 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	return newLoop(a).run(ctx)
 }
 
-// maxSkew is how far the local clock may be from the store's before the aggregator
-// says that it is not ready.
+// maxSkew is the largest difference between the local clock and the store's at which the
+// aggregator is ready.
 const maxSkew = time.Minute
 
-// A state is why the aggregator is not ready; a nil reason means that it is.
+// A state is the reason why the aggregator is not ready; a nil reason means that it is ready.
 type state struct {
 	reason   error
 	degraded string
 }
 
-// Ready returns nil while the aggregator takes and folds messages, else the reason why
+// Ready returns nil while the aggregator takes and folds messages, and otherwise the reason why
 // it does not.
 func (a *Aggregator) Ready() error {
 	if reason := a.state.Load().reason; reason != nil {
 		return reason
 	}
 	if skew := a.clock.Skew(); skew > maxSkew {
-		return fmt.Errorf("the local clock and the store's differ by %s, at most %s is safe", skew, maxSkew)
+		return fmt.Errorf("the local clock differs from the store's by %s (limit: %s); set the clock", skew, maxSkew)
 	}
 	return nil
 }
 
-// Degraded returns what waits while the aggregator is ready; empty for nothing.
+// Degraded describes the work that waits while the aggregator is ready; empty if none does.
 func (a *Aggregator) Degraded() string { return a.state.Load().degraded }
 
 func randomName(random io.Reader) string {

@@ -29,7 +29,7 @@ type rig struct {
 	*testBus
 	store *fakestore.Store
 	agg   *aggregator.Aggregator
-	// wait returns what Run returned; finish stops it first.
+	// wait returns the error of Run; finish stops it first.
 	wait, finish func() error
 }
 
@@ -40,7 +40,7 @@ func run(t *testing.T, st *fakestore.Store, cfg aggregator.Config) *rig {
 	return runOver(t, st, st, cfg)
 }
 
-// runOver has the aggregator see the store through another.
+// runOver wraps the store of the aggregator.
 func runOver(t *testing.T, st *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	bus := newBus()
@@ -74,7 +74,8 @@ func (r *rig) reasons() (reasons []string) {
 	return reasons
 }
 
-// bubble runs f in virtual time, from when a clock can be right: bubbles begin in the year 2000.
+// bubble runs f in virtual time, from a time that a clock can show: bubbles begin in the year
+// 2000.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -92,12 +93,12 @@ func certain(t *testing.T) *fakestore.Store {
 	return strict(t, fakestore.Options{CertainOutcome: true})
 }
 
-// windowed is a store that recognises parts for that long.
+// windowed is a store with that deduplication window.
 func windowed(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window})
 }
 
-// strict is a store that fails the test for what an aggregator must never do.
+// strict is a store that fails the test if an aggregator breaks a rule of the contract.
 func strict(t *testing.T, o fakestore.Options) *fakestore.Store {
 	o.NeedRecords, o.Exclusive, o.Errorf = true, true, t.Errorf
 	return fakestore.New(o)
@@ -226,7 +227,7 @@ func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
 	})
 }
 
-// Each row of the answer table, on commits that hold several parts.
+// Each row of the table of answers in doc.go, with commits of several parts.
 func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"marker exists, none found": fakestore.MarkerExists,
@@ -391,8 +392,7 @@ func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.
 	return parts
 }
 
-// A longer request under a key used before has a head that is refused and a tail whose
-// ids are new.
+// A longer request under a used key has a head that is refused, and rests with new ids.
 func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -419,12 +419,12 @@ func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 	}
 }
 
-func TestARepeatedRequestCountsWhatIsMissing(t *testing.T) {
+func TestARepeatedRequestCountsItsMissingParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := small(t)
 		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 3, "e1")
-		r.send(t, parts[:2]...) // as if the rest had been in a message that was lost
+		r.send(t, parts[:2]...) // as if the rests had been in a message that was lost
 		settle(time.Minute)
 		m := r.send(t, parts...)
 		again := r.send(t, parts...)
@@ -457,7 +457,7 @@ func TestBeyondTheWindowIsADeadLetter(t *testing.T) {
 	})
 }
 
-// The window is asked about before every attempt, not only on receipt.
+// The window is checked before every attempt, not only on receipt.
 func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -473,7 +473,7 @@ func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 		settle(time.Hour)
 		letters := st.Letters()
 		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
-			t.Errorf("dead letters %+v, acknowledged %v, want one that says maybe applied", letters, acked(m))
+			t.Errorf("dead letters %+v, acknowledged %v, want one with Maybe", letters, acked(m))
 		}
 		r.want(t, map[string]int64{})
 	})
@@ -488,13 +488,14 @@ func (s unlimited) Limits() store.Limits {
 	return limits
 }
 
-// For a minute after the start, when what a dead aggregator held comes again, markers are looked
-// up before the commit. A store without a limit is asked only after it has refused one.
+// For a minute after the start, when the messages of a dead aggregator come back, markers are
+// looked up before the commit. A store without a limit of entities is asked only after it has
+// refused a commit.
 func TestMarkersAreLookedUpFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		see                    func(*fakestore.Store) aggregator.Store
 		read, collisions       int // in the first minute
-		readLater, refusedLate int // and with what came after it
+		readLater, refusedLate int // and with the parts after it
 	}{
 		"a limit":  {func(s *fakestore.Store) aggregator.Store { return s }, 2, 0, 3, 1},
 		"no limit": {func(s *fakestore.Store) aggregator.Store { return unlimited{s} }, 1, 1, 2, 2},
@@ -637,9 +638,9 @@ func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
 	})
 }
 
-// A store that raises in its folds is never asked for a record. A fold that came to
-// nothing raised nothing, and the next has to.
-func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
+// A store with GrowsInFold is never asked for a record. If a fold was not applied, the next one
+// has to grow the counter again.
+func TestGrowthInFoldsNeedsNoLookUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, GrowsInFold: true})
 		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
@@ -653,7 +654,7 @@ func TestRaisesInFoldsNeedNoLookUp(t *testing.T) {
 			t.Errorf("%d calls for records, want none", n)
 		}
 		if got, stats := st.Counts().Raised, r.agg.Stats().RecordsWritten; got != 3 || stats != 3 {
-			t.Errorf("raised %d records and says %d, want 3", got, stats)
+			t.Errorf("wrote %d records and reports %d, want 3", got, stats)
 		}
 	})
 }
@@ -710,8 +711,8 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		if r.agg.Ready() == nil {
 			t.Error("ready although the database is another one")
 		}
-		if n := strings.Count(out.String(), "folding waits"); n != 1 {
-			t.Errorf("the log says %d times that folding waits, want once:\n%s", n, out.String())
+		if n := strings.Count(out.String(), "folding paused"); n != 1 {
+			t.Errorf("the log says %d times that folding is paused, want once:\n%s", n, out.String())
 		}
 		st.On(fakestore.Check, nil)
 		settle(11 * time.Second)
@@ -720,8 +721,8 @@ func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
 		if err := r.agg.Ready(); err != nil || !acked(m) {
 			t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
 		}
-		if !strings.Contains(out.String(), "folding goes on") {
-			t.Errorf("the log does not say that folding goes on:\n%s", out.String())
+		if !strings.Contains(out.String(), "folding resumed") {
+			t.Errorf("the log does not say that folding is resumed:\n%s", out.String())
 		}
 	})
 }
@@ -742,7 +743,7 @@ func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
 			return workers[0]
 		}
 		if got := worker().Lag; got < 34*time.Second || got > 42*time.Second {
-			t.Errorf("announced lag %s, want about 40 s", got)
+			t.Errorf("reported lag %s, want about 40 s", got)
 		}
 		close(gate)
 		settle(10 * time.Second)
@@ -768,7 +769,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// sendJSON delivers what another language put on the topic, with what a broker adds.
+// sendJSON delivers JSON from another program, with the metadata that a broker adds.
 func (r *rig) sendJSON(t *testing.T, id, body string, published time.Time) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", []byte(body))
@@ -820,7 +821,7 @@ func TestBadJSONOnTheTopicIsOneDeadLetter(t *testing.T) {
 	})
 }
 
-// A message of JSON in which everything cancels out has no parts.
+// A message of JSON whose increments cancel out has no parts.
 func TestJSONThatCancelsOutIsAcknowledged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})

@@ -18,18 +18,18 @@ func batchLetter(key string, at time.Time, parts ...wire.Part) store.DeadLetter 
 	}
 }
 
-func buryAll(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
+func putLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
 	t.Helper()
 	if err := st.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ask asks for the replay of a letter.
+// ask requests the replay of a letter.
 func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
 	t.Helper()
 	d.Key = store.ReplayKey(d.Key)
-	buryAll(t, st, d)
+	putLetters(t, st, d)
 }
 
 // decide decides about a letter of an hour ahead.
@@ -68,7 +68,7 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 		st := large(t)
 		a, b := anonymous(one("a", 1)), anonymous(one("b", 2))
 		first, other := batchLetter("aa", time.Now(), a, identified("x", 10)), batchLetter("bb", time.Now(), b)
-		buryAll(t, st, first, other)
+		putLetters(t, st, first, other)
 		r := run(t, st, aggregator.Config{})
 		ask(t, st, first)
 		settle(time.Minute)
@@ -77,8 +77,9 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 		if got := r.agg.Stats().Replayed; got != 1 {
 			t.Errorf("%d letters replayed, want 1", got)
 		}
-		// It comes back, is asked for again, and is delivered as a message too.
-		buryAll(t, st, first)
+		// The letter comes back, its replay is requested again, and its parts are delivered in a
+		// message too.
+		putLetters(t, st, first)
 		ask(t, st, first)
 		r.send(t, a, identified("x", 10))
 		settle(time.Minute)
@@ -87,12 +88,12 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 	})
 }
 
-// Also where messages need no markers, and when the removal is not known to be done.
+// Also if messages need no markers, and if the outcome of the removal is unknown.
 func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		st.On(fakestore.DeleteDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
 		r := run(t, st, aggregator.Config{})
@@ -103,7 +104,7 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	})
 }
 
-// A letter goes only when it is counted.
+// A letter is removed only when it is counted.
 func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -131,7 +132,7 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 	})
 }
 
-// What of a message cannot be counted is a letter of its own then.
+// The parts of a message that cannot be counted become a letter of their own.
 func TestPartOfALetterIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -139,40 +140,40 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 2})
-		if got := r.buried(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
-			t.Errorf("letters %q hold %v, want one that holds 5 of a", r.keys(), got)
+		if got := r.deadTotals(t); len(r.keys()) != 1 || got["a"] != 5 || got["b"] != 0 {
+			t.Errorf("letters %q hold %v, want one with 5 of a", r.keys(), got)
 		}
 	})
 }
 
-// What was maybe applied before a replay still may have been when the store refuses it.
+// A part that was maybe applied before a replay is still maybe applied if the store refuses it.
 func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
 		run(t, st, aggregator.Config{})
 		settle(time.Minute)
 		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
-			t.Errorf("letters %+v, want one that was maybe applied", got)
+			t.Errorf("letters %+v, want one with Maybe", got)
 		}
 	})
 }
 
-// A newer process may have asked. Other letters do not wait for it.
-func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
+// A newer process may have requested the replay. Other letters do not wait for it.
+func TestAReplayedLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		newer := store.DeadLetter{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
 		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
 		for _, d := range []store.DeadLetter{newer, other} {
-			buryAll(t, st, d)
+			putLetters(t, st, d)
 			ask(t, st, d)
 		}
 		r := run(t, st, aggregator.Config{})
@@ -186,12 +187,12 @@ func TestAnAskedLetterThatCannotBeReadStays(t *testing.T) {
 	})
 }
 
-// Whoever takes a wish back removes the copy.
-func TestAWishCanBeTakenBack(t *testing.T) {
+// The deletion of a replay request withdraws it.
+func TestAReplayRequestCanBeWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 		if err := st.DeleteDeadLetters(t.Context(), []string{store.ReplayKey("aa")}); err != nil {
 			t.Fatal(err)
@@ -210,7 +211,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := large(t)
 				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
-				buryAll(t, st, d)
+				putLetters(t, st, d)
 				ask(t, st, d)
 				gate, reached := make(chan struct{}), make(chan struct{}, 10)
 				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
@@ -236,10 +237,10 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 					want, total = store.FateDiscarded, 0
 				}
 				if got := st.Total("a"); fate != want || got != total {
-					t.Errorf("it was told %d, and the total is %d; want %d and %d", fate, got, want, total)
+					t.Errorf("fate %d, total %d; want %d and %d", fate, got, want, total)
 				}
-				// It comes back, and is asked for.
-				buryAll(t, st, d)
+				// The letter comes back, and its replay is requested.
+				putLetters(t, st, d)
 				ask(t, st, d)
 				settle(10 * time.Minute)
 				if got := st.Total("a"); got != total {
@@ -281,7 +282,7 @@ func TestAFateIsDecidedOnce(t *testing.T) {
 	})
 }
 
-func TestFatesOfNothingAskNobody(t *testing.T) {
+func TestFatesOfNoLettersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	st := large(t)
 	fates, err := store.Fates(t.Context(), st, nil)

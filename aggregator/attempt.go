@@ -15,37 +15,37 @@ import (
 type verdict int
 
 const (
-	settled   verdict = iota // none are left
-	again                    // at once: nothing was applied, and what was found is dropped
-	outdated                 // when the settings were read again: nothing was applied
-	blocked                  // when another commit of this process has ended
-	split                    // at once, in halves: the sums did not fit
-	refused                  // the store refuses something in it for good: halve, or set aside
-	alone                    // nothing was applied and no marker found: one part a commit
-	unreached                // nothing was applied: a look-up or a raise went wrong, or the commit never began
-	unknown                  // maybe applied
-	stuck                    // the deployment: nothing was applied, a person has to act
-	ignored                  // the store answers OK and does not add
+	settled   verdict = iota // no part is left
+	again                    // try the rest at once: nothing was applied, and the parts with markers are dropped
+	outdated                 // try after the next check: the settings are too old, and nothing was applied
+	blocked                  // try when another commit of this process has ended: no shard is free
+	split                    // try in halves at once: a sum does not fit 64 bits
+	refused                  // try in halves, or set aside: the store refuses the content for good
+	alone                    // try each part in a commit of its own: nothing was applied, and no marker was found
+	unreached                // try later: a look-up or a growth failed, or the commit never began
+	unknown                  // try later with the same markers: maybe applied
+	stuck                    // try later: the deployment is wrong, and a person has to act
+	ignored                  // stop folding: the store answers OK and does not add
 )
 
-// An outcome is what came of one attempt at a job.
+// An outcome is the result of one attempt at a job.
 type outcome struct {
 	job        *job
 	applied    []*part
-	duplicates []*part // applied before, by someone
-	conflicts  []*part // their id was used with another fingerprint
-	// whole are heads among applied and duplicates whose markers say that all rests of their
-	// requests were applied with them; nil for none.
+	duplicates []*part // applied before, by any aggregator
+	conflicts  []*part // their ids were applied with another fingerprint
+	// whole has the heads of applied and duplicates whose markers have the flag Whole: all rests
+	// of the request were applied with the head. nil if there are none.
 	whole   map[*part]struct{}
 	rest    []*part
 	verdict verdict
 	err     error
-	wants   []store.Growth // counters that need more shards than they were known to have
-	freed   int64          // lanes.freed before it asked for shards
+	wants   []store.Growth // counters that need more shards than this process knew of
+	freed   int64          // inflight.freed before the attempt asked for shards
 	work    work
 }
 
-// note keeps the flag of the marker of a part that was applied.
+// note keeps the flag Whole of the marker of an applied part.
 func (o *outcome) note(p *part, whole bool) {
 	if !whole {
 		return
@@ -56,12 +56,12 @@ func (o *outcome) note(p *part, whole bool) {
 	o.whole[p] = struct{}{}
 }
 
-// work counts what an attempt cost.
+// work counts the calls and entities of an attempt.
 type work struct {
 	commits, contended, written, read, raised, entries int
 }
 
-// attempt tries a job once. It runs beside the loop and touches no state of it.
+// attempt tries a job once. It runs beside the loop and touches none of the loop's state.
 func (a *Aggregator) attempt(j *job) (o outcome) {
 	o = outcome{job: j, rest: j.parts}
 	if j.lookup && !a.dropApplied(&o) {
@@ -79,18 +79,18 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if !ok {
 		return o
 	}
-	o.freed = a.lanes.freed.Load()
-	t, ok := a.lanes.acquire(adds, records.shards)
+	o.freed = a.inflight.freed.Load()
+	t, ok := a.inflight.acquire(adds, records.shards)
 	if !ok {
 		o.verdict = blocked
 		return o
 	}
 	got := a.fold(&o, t, growths, &records, a.settings.Load())
-	o.wants = a.lanes.release(t, got)
+	o.wants = a.inflight.release(t, got)
 	return o
 }
 
-// withoutCommit is the verdict on an error of a call that applies nothing.
+// withoutCommit is the verdict after an error of a call that applies nothing.
 func withoutCommit(err error) verdict {
 	if errors.Is(err, store.ErrDeployment) {
 		return stuck
@@ -98,15 +98,15 @@ func withoutCommit(err error) verdict {
 	return unreached
 }
 
-// learn returns how many shards each counter has, and the records that the commit has to
-// write itself.
+// learn returns the number of shards of each counter, and the growths that the commit must apply
+// itself (store.Limits.GrowsInFold).
 func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.Growth, bool) {
 	if a.limits.GrowsInFold {
 		k, growths := a.records.guess(adds)
 		return k, growths, true
 	}
 	young := store.RememberFor
-	if o.job.contended && !a.lanes.fixed {
+	if o.job.contended && !a.inflight.fixed {
 		young = contendedFor
 	}
 	k, cost, err := a.records.learn(a.calls, adds, young)
@@ -114,24 +114,24 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 	o.work.written += cost.raised
 	o.work.raised += cost.raised
 	if err != nil {
-		// Whatever became of the raise, no part was applied.
+		// The growth may have happened, but no part was applied.
 		o.err, o.verdict = err, withoutCommit(err)
 		return known{}, nil, false
 	}
 	return k, nil, true
 }
 
-// fold commits what is left of the job and sorts out the answer. It uses one snapshot of
-// the settings, for the markers and for both looks at it.
+// fold commits the rest of the job and interprets the answer. It uses one snapshot of the
+// settings, both for the markers and to refuse old parts.
 func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *known, s *snapshot) (got answer) {
-	// Missing records are raised in the commit: nobody reads a shard that no record names.
+	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Growths: growths}
 	if c.Entities() == 0 {
 		o.settle()
 		return got
 	}
-	// Asked before the attempt, and again here: the process may have been frozen since,
-	// for longer than another's marker was kept, or than a record may be remembered.
+	// Checked before the attempt, and again here. The process may have been frozen since, for
+	// longer than another aggregator's marker is kept, or than a record may be remembered.
 	if slices.ContainsFunc(o.rest, s.refuses) {
 		o.verdict = again
 		return got
@@ -184,7 +184,7 @@ func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *
 	case errors.Is(err, store.ErrNotApplied):
 		o.verdict = unreached
 	default:
-		// Maybe applied, also where the store gave up because of others.
+		// Maybe applied, also if the store gave up because of contention.
 		if o.verdict = unknown; errors.Is(err, store.ErrContended) {
 			o.work.contended++
 		}
@@ -192,8 +192,8 @@ func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *
 	return got
 }
 
-// afterMarkerExists drops what is applied already. Without anything to drop the store
-// does not say which marker it meant, so each part has to be asked about alone.
+// afterMarkerExists drops the parts that are applied already. If no marker is found, the store
+// does not say which one it refused, so each part is tried alone.
 func (a *Aggregator) afterMarkerExists(o *outcome) {
 	before := len(o.rest)
 	if !a.dropApplied(o) {
@@ -209,7 +209,7 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 	}
 }
 
-// settle takes the rest as applied, beside what a look-up has found.
+// settle notes that the rest was applied, in addition to the parts that a look-up has found.
 func (o *outcome) settle() { o.applied, o.rest = append(o.applied, o.rest...), nil }
 
 func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
@@ -220,7 +220,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 			continue
 		}
 		at := p.at
-		// A part from the future keeps its marker until it is as old as the others.
+		// A part from the future keeps its marker until ForgetBefore reaches its own time.
 		if now.After(at) {
 			at = now
 		}
@@ -232,8 +232,8 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 	return markers
 }
 
-// dropApplied looks the markers of the job's parts up and moves those that are found
-// out of the rest. It reports false when the look-up itself went wrong.
+// dropApplied looks up the markers of the job's parts, and removes the parts with a marker from
+// the rest. It reports false if the look-up failed.
 func (a *Aggregator) dropApplied(o *outcome) bool {
 	found := make(map[wire.PartID]store.Marker)
 	var ids []wire.PartID
@@ -289,7 +289,7 @@ func (a *Aggregator) applied(ids []wire.PartID) ([]store.Marker, error) {
 	return a.store.Applied(ctx, ids)
 }
 
-// callContext bounds a call to the store. It is not the context of Run: a stop request
+// callContext bounds a call to the store. It does not end with the context of Run: a stop request
 // must not abort the commit that it waits for.
 func (a *Aggregator) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(a.calls, a.cfg.CommitTimeout)

@@ -15,11 +15,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A cannedStore has an answer for each call of one attempt, and notes what it was asked.
+// A cannedStore has an answer for each call of one attempt, and records the calls.
 type cannedStore struct {
 	nullStore
 	marked          []store.Marker // what Applied finds
-	foundShards     int            // what Shards finds, 0 for no record
+	foundShards     int            // answer of Shards; 0 if there is no record
 	applied, shards error
 	raise, fold     error
 	at              time.Time // the store's time of a fold
@@ -58,11 +58,11 @@ func (s *cannedStore) Shards(ctx context.Context, counters []string) ([]int, err
 }
 
 func (s *cannedStore) Grow(ctx context.Context, growths []store.Growth) error {
-	s.note(ctx, fmt.Sprintf("raise %d", len(growths)))
+	s.note(ctx, fmt.Sprintf("grow %d", len(growths)))
 	return s.raise
 }
 
-// tried is what one attempt came to.
+// tried is the result of one attempt.
 type tried struct {
 	Verdict                              verdict
 	Applied, Duplicates, Conflicts, Rest string
@@ -70,8 +70,8 @@ type tried struct {
 	Called                               []string
 }
 
-// TestAttempt is the table of doc.go, one attempt at a time: what is known of each part
-// after it, what to do with those that are left, and what it cost.
+// TestAttempt checks the table of doc.go, one attempt at a time: the state of each part after it,
+// the verdict about the rest, and the cost.
 func TestAttempt(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = 7, 8 // fold ids
@@ -95,17 +95,17 @@ func TestAttempt(t *testing.T) {
 		},
 		"applied, new counters": {
 			want: tried{Applied: "12", Work: work{commits: 1, written: 6, read: 2, raised: 2, entries: 3},
-				Called: []string{"shards 2", "raise 2", "fold 2+2"}},
+				Called: []string{"shards 2", "grow 2", "fold 2+2"}},
 		},
 		"applied, one without a marker": {
 			unmarked: "2",
 			want: tried{Applied: "12", Work: work{commits: 1, written: 5, read: 2, raised: 2, entries: 3},
-				Called: []string{"shards 2", "raise 2", "fold 1+2"}},
+				Called: []string{"shards 2", "grow 2", "fold 1+2"}},
 		},
 		"nothing to look up": {
 			lookup: true, unmarked: "12",
 			want: tried{Applied: "12", Work: work{commits: 1, written: 4, read: 2, raised: 2, entries: 3},
-				Called: []string{"shards 2", "raise 2", "fold 0+2"}},
+				Called: []string{"shards 2", "grow 2", "fold 0+2"}},
 		},
 		"nothing to commit": {
 			unmarked: "12", cancel: true,
@@ -118,7 +118,7 @@ func TestAttempt(t *testing.T) {
 		"a look-up finds another's content": {
 			store: cannedStore{marked: []store.Marker{marked(1, ours, 9)}}, lookup: true,
 			want: tried{Applied: "2", Conflicts: "1", Work: work{commits: 1, written: 3, read: 3, raised: 1, entries: 1},
-				Called: []string{"applied 2", "shards 1", "raise 1", "fold 1+1"}},
+				Called: []string{"applied 2", "shards 1", "grow 1", "fold 1+1"}},
 		},
 		"a look-up goes wrong": {
 			store: cannedStore{applied: away}, lookup: true,
@@ -138,11 +138,11 @@ func TestAttempt(t *testing.T) {
 		},
 		"records cannot be written": {
 			store: cannedStore{raise: deployment},
-			want:  tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"shards 2", "raise 2"}},
+			want:  tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"shards 2", "grow 2"}},
 		},
 		"its shard is taken": {
 			busy: true,
-			want: tried{Verdict: blocked, Rest: "12", Work: work{read: 2, written: 2, raised: 2}, Called: []string{"shards 2", "raise 2"}},
+			want: tried{Verdict: blocked, Rest: "12", Work: work{read: 2, written: 2, raised: 2}, Called: []string{"shards 2", "grow 2"}},
 		},
 		"no answer": {
 			store: cannedStore{foundShards: 1, fold: away},
@@ -205,7 +205,7 @@ func TestAttempt(t *testing.T) {
 				[]*part{one, two}[r-'1'].marked = false
 			}
 			if c.busy {
-				a.lanes.policy.Pick("a", 1, time.Now())
+				a.inflight.policy.Pick("a", 1, time.Now())
 			}
 			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
 			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, st.called}
@@ -223,7 +223,7 @@ func TestAttempt(t *testing.T) {
 					t.Errorf("the timer of %q still runs after the attempt", st.called[i])
 				}
 			}
-			if a.lanes.free("a", 1) == 0 != c.busy || a.lanes.free("b", 1) == 0 {
+			if a.inflight.free("a", 1) == 0 != c.busy || a.inflight.free("b", 1) == 0 {
 				t.Error("shards are still taken after the attempt")
 			}
 		})
@@ -237,7 +237,7 @@ func numbersOf(parts []*part) (s string) {
 	return s
 }
 
-// What has been frozen between its look at the settings and its commit is not committed.
+// A process that was frozen between its check of the settings and its commit does not commit.
 func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	t.Parallel()
 	st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}}
@@ -253,8 +253,8 @@ func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
 	}
 }
 
-// A commit's answer tells the store's time, give or take what the call took.
-func TestACommitTellsTheStoresTime(t *testing.T) {
+// A commit's answer has the store's time, within the duration of the call.
+func TestACommitTeachesTheStoresTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}, at: time.Now().Add(time.Hour), takes: 2 * time.Second}
@@ -270,7 +270,7 @@ func TestACommitTellsTheStoresTime(t *testing.T) {
 			t.Errorf("the aggregator takes the store's clock to be %s ahead, want %s", ahead, want)
 		}
 		if !slices.Equal(took, []time.Duration{2 * time.Second}) {
-			t.Errorf("OnFold was told %v, want 2 s", took)
+			t.Errorf("OnFold got %v, want 2 s", took)
 		}
 	})
 }

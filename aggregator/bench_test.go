@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// nullStore takes everything, so that what is left is the aggregator's own cost.
+// nullStore accepts every commit, so that a benchmark measures only the aggregator.
 type nullStore struct{ limits store.Limits }
 
 func (s nullStore) Limits() store.Limits { return s.limits }
@@ -47,8 +47,8 @@ type chanBus chan *message.Message
 
 func (b chanBus) Subscribe(context.Context, string) (<-chan *message.Message, error) { return b, nil }
 
-// BenchmarkFold is the cost of an entry from the bus to the store's door: decoding,
-// window, planning, merging. One op is one entry.
+// BenchmarkFold measures an entry from the bus to the call of the store: decoding, window,
+// planning, merging. One op is one entry.
 func BenchmarkFold(b *testing.B) {
 	for _, bench := range []struct {
 		name     string
@@ -86,9 +86,9 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-// BenchmarkMerge is what it takes to sum the entries of a commit. One op is one entry, of
-// 200,000 over a million counters; "cuts" is of how many batches or requests they are, each in
-// hash order as publishers cut them.
+// BenchmarkMerge measures the summing of the entries of a commit. One op is one entry, of 200,000
+// over a million counters; "cuts" is the number of batches or requests that they come from, each
+// sorted as publishers cut them.
 func BenchmarkMerge(b *testing.B) {
 	const entries = 200_000
 	for _, cuts := range []int{1, 8, 64, entries / wire.MaxEntries} {

@@ -80,7 +80,7 @@ func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 	})
 }
 
-func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
+func TestNothingIsTakenWhileTheStoreIsUnavailable(t *testing.T) {
 	for name, trouble := range map[string]func(*fakestore.Store){
 		"no answers": func(s *fakestore.Store) {
 			s.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
@@ -113,7 +113,7 @@ func TestNothingIsTakenWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// With nothing left to try nobody would notice that the store is back.
+// With no job left to try, nothing would notice that the store is available again.
 func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -130,8 +130,7 @@ func TestAnAggregatorWithNothingLeftToTryTakesAgain(t *testing.T) {
 	})
 }
 
-// Jobs that wait for the one shard of a counter must not spin meanwhile: virtual time
-// would stand still.
+// Jobs that wait for the only shard of a counter must not spin: virtual time would not advance.
 func TestJobsWaitForAFreeShard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 25, Shards: 1, Latency: time.Second})
@@ -173,7 +172,7 @@ func (b *closingBus) Subscribe(context.Context, string) (<-chan *message.Message
 	return out, nil
 }
 
-func TestABusThatEndsAtOnceIsNotAskedAllTheTime(t *testing.T) {
+func TestABusThatEndsAtOnceIsNotRetriedAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := new(closingBus)
 		a, err := aggregator.New(bus, large(t), aggregator.Config{})

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A testBus delivers what a test sends. As Watermill's Google subscriber does, it gives
-// everything back that is not settled when the context of Subscribe ends.
+// A testBus delivers the messages of a test. Like Watermill's Google subscriber, it gives back
+// all messages that are not settled when the context of Subscribe ends.
 type testBus struct {
 	out chan *message.Message
 
@@ -40,7 +40,7 @@ func (b *testBus) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.sent {
-		m.Nack() // does nothing to one that is acknowledged
+		m.Nack() // has no effect on an acknowledged message
 	}
 }
 

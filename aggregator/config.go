@@ -15,80 +15,81 @@ import (
 
 // Config sets up an Aggregator. The zero value works.
 type Config struct {
-	// Topic is what to subscribe to. Default "countmill".
+	// Topic is the topic to subscribe to. Default "countmill".
 	Topic string
 
-	// Linger is how long a window waits for more after its first part. Default 100ms.
-	// Negative: not at all, a window closes as soon as a commit slot is free.
+	// Linger is how long a window waits for more after its first part. If it is negative, a
+	// window closes as soon as a commit slot is free. Default 100ms.
 	Linger time.Duration
 
-	// CountWithin is how old an increment may be when it is counted. A window then waits for
-	// as long as that leaves its oldest increment time for the commit, by what commits took
-	// lately, and longer while commits fail again and again. Default 0, which is none:
-	// Linger. A Linger beside it wins.
+	// CountWithin is the age up to which an increment should be counted; 0 for no such target. A
+	// window then waits until its oldest increment has just enough time left for the commit,
+	// judged by recent commits. It waits longer while commits fail again and again. Linger wins
+	// if both are set. From 100ms to 1m. Default 0.
 	CountWithin time.Duration
 
-	// A window closes early at this many messages (default 10,000), distinct counters and
-	// markers (default 100,000) or bytes of memory (default 64 MiB), estimated as for HeldMemory.
+	// A window closes early at this many messages (default 10,000), distinct counters plus
+	// markers (default 100,000) or bytes of memory (default 64 MiB, estimated as for HeldMemory).
 	WindowMessages, WindowCounters, WindowMemory int
 
-	// HeldMessages and HeldMemory bound the messages that are held unacknowledged, by their
-	// number and by their memory in bytes. At either bound the aggregator takes no more from
-	// the bus. Defaults: 2 windows of messages, 4 of memory.
+	// HeldMessages and HeldMemory bound the unacknowledged messages, by their number and by their
+	// memory in bytes. At either bound the aggregator takes no more messages from the bus.
+	// Defaults: 2*WindowMessages and 4*WindowMemory.
 	//
 	// The aggregator estimates the memory of a message when it decodes it: 1 KiB, its size, 320
 	// bytes for each part, and 64 for each entry. An increment with an id is a part of its own.
-	// The last message may exceed the bound, by 8 MiB if it is a batch of 512 KiB. The heap
-	// stays below 1.5 times the bound.
+	// The last message may exceed the bound, by 8 MiB if it is a batch of 512 KiB. The heap stays
+	// below 1.5 times the bound.
 	HeldMessages, HeldMemory int
 
-	// Commits is how many commits may be under way at once. Default: what the store
-	// gains from.
+	// Commits is the most commits under way at once. Default: store.Limits.Commits.
 	Commits int
 
 	// CommitTimeout bounds every call to the store. Default 10s.
 	CommitTimeout time.Duration
 
-	// Shards is what a new counter starts with. Default: what the store says.
+	// Shards is the number of shards of a new counter. From 1 to countmill.MaxShards. Default:
+	// store.Limits.Shards.
 	Shards int
 
-	// MaxShards is the most shards that a counter is given when commits to it are more than
-	// its shards sustain. One that has more keeps them. Default 128.
+	// MaxShards is the number of shards up to which the aggregator grows a busy counter. A
+	// counter with more shards keeps them. From 1 to countmill.MaxShards. Default 128.
 	MaxShards int
 
-	// ShardRate is how many commits a second one shard sustains. Default: what the store
-	// says. Negative: counters keep the numbers of shards that they have.
+	// ShardRate is the number of commits a second that one shard sustains. If it is negative, the
+	// aggregator grows no counter. Default: store.Limits.ShardRate.
 	ShardRate float64
 
-	// Remember is how many counters' records are kept in memory, fewer where names have
-	// more than 48 bytes on average: at most 126 bytes for each. Default 2,000,000.
+	// Remember is the number of counters whose records are kept in memory, at most 126 bytes for
+	// each. It is fewer if names have more than 48 bytes on average. Default 2,000,000.
 	Remember int
 
-	// DeadLetterRate is how many dead letters are written a second at most; the rest is
-	// held. Those that can be read by now are read at the same rate. Default 100.
+	// DeadLetterRate is the most dead letters written in a second; the rest waits in memory.
+	// Replayed letters are read at the same rate. Default 100.
 	DeadLetterRate int
 
-	// DrainTimeout bounds how long Run goes on after its context ended; its last word to
-	// the store takes up to a second more. Default 20s.
+	// DrainTimeout bounds the time from the end of Run's context to its return. The last
+	// heartbeat takes up to a second more. Default 20s.
 	DrainTimeout time.Duration
 
 	// WorkerID names this aggregator among others. Default: random.
 	WorkerID string
 
-	// HeartbeatEvery is how often the worker's record is written. Default 5s. The record
-	// expires after three times that.
+	// HeartbeatEvery is the interval at which the worker record is written. The record expires
+	// after three intervals. Default 5s.
 	HeartbeatEvery time.Duration
 
-	// OnFold is told how long each attempt to commit took. It must not block. Optional.
+	// OnFold is called with the duration of each attempt to commit. It must not block, and it
+	// must allow concurrent calls. Default: none.
 	OnFold func(took time.Duration)
 
-	// Logger. Default: discards.
+	// Logger gets lifecycle, retries and errors. Default: discards.
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
 	Env *sysenv.Env
 
-	// Decode is for simulations of wire versions to come. Leave it nil: wire.Decode.
+	// Decode is for simulations of later wire versions. Leave it nil: wire.Decode.
 	Decode func(payload []byte) (*wire.Batch, error)
 }
 
@@ -144,7 +145,7 @@ func (c Config) validate() error {
 		}
 	}
 	if c.CountWithin != 0 && (c.CountWithin < MinCountWithin || c.CountWithin > MaxCountWithin) {
-		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for none, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
+		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for no target, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
 	}
 	for name, d := range map[string]time.Duration{
 		"CommitTimeout": c.CommitTimeout,

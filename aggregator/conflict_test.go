@@ -40,13 +40,13 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 		uses[use(p)] = struct{}{}
 	}
 	if got := reply.Reused(); !maps.Equal(got, uses) && len(got)+len(uses) > 0 {
-		t.Errorf("%s: told of %v, want %v", what, got, uses)
+		t.Errorf("%s: got conflicts %v, want %v", what, got, uses)
 	}
 }
 
 // Each reply names the conflicts of its own message, also if two messages meet in one window. All
-// other parts of the message are counted, and there is no letter.
-func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
+// other parts of the message are counted, and no dead letter is written.
+func TestAWaitingPublisherGetsConflicts(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAPublisherThatWaitsIsToldOfConflicts(t *testing.T) {
 
 // The reply to a request with a key names its head, and nothing of the request is counted,
 // whichever of its messages a part is in.
-func TestAPublisherThatWaitsIsToldOfAHead(t *testing.T) {
+func TestAWaitingPublisherGetsARefusedHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.ask(t, keyed(t, "k", 1, 1)...)
@@ -91,8 +91,8 @@ func TestAPublisherThatWaitsIsToldOfAHead(t *testing.T) {
 	})
 }
 
-// In a request with a key an id of its own may be taken although the key is not.
-func TestAPublisherThatWaitsIsToldOfAnIDBesideAKey(t *testing.T) {
+// In a request with a key, the id of an increment may be taken although the key is not.
+func TestAWaitingPublisherGetsAConflictInARequestWithAKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.ask(t, wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: 1, ID: "x"}))
@@ -108,7 +108,7 @@ func TestAPublisherThatWaitsIsToldOfAnIDBesideAKey(t *testing.T) {
 }
 
 // Of two copies of one part, one message's publisher waits and the other's does not.
-func TestWhoDoesNotWaitGetsALetterBesideWhoDoes(t *testing.T) {
+func TestOneCopyBecomesAReplyAndTheOtherALetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.send(t, identified("x", 1))
@@ -118,13 +118,13 @@ func TestWhoDoesNotWaitGetsALetterBesideWhoDoes(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		wantReused(t, "second", reply, identified("x", 2))
-		if got := r.buried(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
+		if got := r.deadTotals(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
 			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.Letters()), got)
 		}
 	})
 }
 
-// many are increments with ids, each with that delta.
+// many makes increments with ids and the same delta.
 func many(n int, delta int64) []wire.Part {
 	parts := make([]wire.Part, n)
 	for i := range parts {
@@ -133,8 +133,8 @@ func many(n int, delta int64) []wire.Part {
 	return parts
 }
 
-// Letters that wait are joined, so that neither the messages that they are of nor others wait for
-// long; none is lost, and each can be read and counted as new.
+// Waiting letters are joined, so that their messages and other messages do not wait for long.
+// None is lost, and each can be read and replayed under new ids.
 func TestLettersInACrowdAreJoined(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 5000
@@ -152,7 +152,7 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 		}
 		r.want(t, map[string]int64{"a": n + 7, "b": 1})
 		letters := r.store.Letters()
-		if got := r.buried(t)["a"]; got != 10*n || len(letters) > n/500 {
+		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/500 {
 			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
 		}
 		for _, d := range letters {
@@ -163,9 +163,9 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 	})
 }
 
-// Letters of requests with a key, of single increments in them and of others are joined, and each
+// Letters of requests with a key, of increments in them and of other parts are joined, and each
 // part keeps its time.
-func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
+func TestJoinedLettersKeepTheirParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
 		r.send(t, append(keyed(t, "k1", 1, 1), keyed(t, "k2", 1, 1, "x")...)...)
@@ -197,7 +197,7 @@ func TestJoinedLettersKeepWhatTheyHold(t *testing.T) {
 	})
 }
 
-// Letters that wait are seen, although everything else is taken and folded.
+// Waiting letters are reported, although everything else is taken and folded.
 func TestLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -15,10 +15,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// crafted makes n names of 64 letters with one xxHash64. That hash takes 8 bytes of each 32
-// into one of four sums, by steps that can all be undone: whatever stands in the first 8
-// bytes, others at the 32nd lead the sum back to where it was to be. One in some thousand
-// of those is text.
+// crafted makes n names of 64 letters with one xxHash64. The hash feeds 8 bytes of each 32 into
+// one of four sums, by steps that are all invertible. So for any first 8 bytes there are 8 bytes
+// at the 32nd that lead the sum back to the same value. One in some thousand of them is text.
 func crafted(n int) []string {
 	const prime1, prime2 = 0x9e3779b185ebca87, 0xc2b2ae3d27d4eb4f
 	start := uint64(prime1)
@@ -47,7 +46,7 @@ func crafted(n int) []string {
 	return names
 }
 
-// inverse is what an odd number times gives 1, of 64 bits (Newton).
+// inverse is the multiplicative inverse of an odd number, modulo 2^64 (Newton).
 func inverse(n uint64) uint64 {
 	x := n
 	for range 6 {
@@ -71,7 +70,7 @@ func TestCraftedNamesHaveOneHash(t *testing.T) {
 	}
 }
 
-// longest is the longest run of slots that are taken: what a look-up may have to walk.
+// longest is the longest run of taken slots, which a look-up may have to pass.
 func longest(n int, taken func(int) bool) int {
 	run, most := 0, 0
 	for i := range 2 * n { // round the end
@@ -83,11 +82,11 @@ func longest(n int, taken func(int) bool) int {
 	return most
 }
 
-// Names that were made to have one hash, and names whose hashes are neighbours, take hardly
-// longer to find than others: the few slots where they belong, and then as others do.
+// A look-up of names with one hash, or with neighbouring hashes, takes hardly longer than of
+// others: the near slots first, and then as for other names.
 func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 	t.Parallel()
-	const n, walk = 5_000, 200 // by chance the longest run of so many is some 50
+	const n, walk = 5_000, 200 // for this number of names the longest random run is some 50
 	neighbours := make([]string, 0, n)
 	for i := 0; len(neighbours) < n; i++ {
 		if name := "c" + strconv.Itoa(i); wire.HashCounter(name)>>48 < n/16 {
@@ -120,7 +119,7 @@ func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 	}
 }
 
-// Names that crowd each other out are forgotten with the rest, and found where others have been.
+// Crowded names are forgotten with the others, and found in slots that others had before.
 func TestCraftedNamesAreForgotten(t *testing.T) {
 	t.Parallel()
 	counters := crafted(400)
@@ -151,7 +150,7 @@ func TestCraftedNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// Counters of one hash are summed each by itself.
+// Counters with one hash are summed separately.
 func TestMergeCraftedNames(t *testing.T) {
 	t.Parallel()
 	counters := crafted(2)
@@ -166,7 +165,7 @@ func TestMergeCraftedNames(t *testing.T) {
 	}
 }
 
-// BenchmarkCraftedNames is one new name of 10,000, and then one that is looked up.
+// BenchmarkCraftedNames measures one new name among 10,000, and then one look-up.
 func BenchmarkCraftedNames(b *testing.B) {
 	const n = 10_000
 	ordinary := make([]string, n)

@@ -13,20 +13,21 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// decode reads a message: a batch of ours, or JSON that somebody put on the topic.
+// decode reads a message: a batch, or JSON that another program published on the topic.
 func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	if !isJSON(m.Payload) {
 		return fromBus(a.cfg.Decode(m.Payload))
 	}
 	id := m.Metadata.Get(wire.MetaBrokerID)
 	if id == "" {
-		return nil, fmt.Errorf("%w: JSON without a broker's message id: a second delivery could not be told", countmill.ErrInvalid)
+		return nil, fmt.Errorf("%w: JSON without a broker's message id cannot be counted once; the bus must set one", countmill.ErrInvalid)
 	}
 	published, err := publishedAt(m)
 	if err != nil {
 		return nil, fmt.Errorf("%w: JSON without a broker's publish time: %w", countmill.ErrInvalid, err)
 	}
-	// Judged by the publish time, every delivery is read the same while the window is.
+	// Times are checked against the publish time, so that every delivery is read in the same way
+	// while the window does not change.
 	incs, err := wire.DecodeJSON(m.Payload, wire.JSON, published, a.Settings().Window)
 	if err != nil {
 		if _, other := wire.DecodeJSON(m.Payload, wire.JSON, published, store.MaxWindow); other == nil {
@@ -38,29 +39,30 @@ func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
 	return wire.CutMessage(topic, id, published, incs)
 }
 
-// fromBus refuses a batch with parts of kinds that only dead letters have.
+// fromBus refuses a batch that has parts of the kinds that only dead letters have.
 func fromBus(b *wire.Batch, err error) (*wire.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
 	for i := range b.Parts {
 		if kind := b.Parts[i].Kind; kind.Local() {
-			return nil, fmt.Errorf("%w: part %d: a %s part on a bus", countmill.ErrInvalid, i, kind)
+			return nil, fmt.Errorf("%w: part %d: %s parts may only be in dead letters, not on a bus", countmill.ErrInvalid, i, kind)
 		}
 	}
 	return b, nil
 }
 
-// A tooOld error refuses a message that another window would let through: an earlier
-// delivery of it may have been counted.
+// A tooOld error refuses a message that a longer window would accept: an earlier delivery of it
+// may have been counted.
 type tooOld struct{ error }
 
 func (e tooOld) Unwrap() error { return e.error }
 
-// publishedAt is the broker's time of a message.
+// publishedAt is the broker's publish time of a message.
 func publishedAt(m *message.Message) (time.Time, error) { return brokersTime(m, wire.MetaPublished) }
 
-// brokersTime is a time in the metadata of a message. Any publisher on the topic may have set it.
+// brokersTime is a time in the metadata of a message. Any publisher on the topic may have set it,
+// so it is checked.
 func brokersTime(m *message.Message, name string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, m.Metadata.Get(name))
 	if err == nil && !wire.InRange(t) {
@@ -69,7 +71,7 @@ func brokersTime(m *message.Message, name string) (time.Time, error) {
 	return t, err
 }
 
-// isJSON tells the two apart: a batch of ours begins with the tag of its version, 8.
+// isJSON distinguishes JSON from a batch, which begins with the tag of its version, 8.
 func isJSON(payload []byte) bool {
 	payload = bytes.TrimLeft(payload, " \t\r\n")
 	return len(payload) > 0 && (payload[0] == '{' || payload[0] == '[')

@@ -12,46 +12,48 @@
 //	                                └── followers ◄──────┤
 //	                                                     └─ never ──► dead letter ──► ack
 //
-// A message is taken and held unacknowledged. Its parts go into the window, unless
-// their ids are in process already: then the message waits for those. The window
-// closes when it is full or has lingered, and is packed into jobs that fit the store.
-// An attempt at a job makes sure that each counter has a record, or has the commit write
-// it where the store takes that, picks a free shard for each, and commits markers
-// and sums in one go. A part is settled when it is known to be applied, or stands in the
-// dead letters. A message is acknowledged when all its parts are settled.
+// The aggregator takes a message and holds it unacknowledged. Its parts go into the window. If
+// the id of a part is in process already, the message waits for that part instead. The window
+// closes when it is full or has lingered. It is then packed into jobs that fit the store.
 //
-// One goroutine, the loop, owns all of that. Attempts, writes of dead letters and the
-// worker's record run beside it and report over channels.
+// An attempt at a job makes sure that each counter has a record; a store with GrowsInFold writes
+// missing records in the commit. The attempt picks a free shard for each counter, and commits
+// markers and sums in one go. A part is settled when it is known to be applied or is in the dead
+// letters. A message is acknowledged when all its parts are settled.
+//
+// One goroutine, the loop, owns all of that state. Attempts, writes of dead letters, growth and
+// the heartbeat run beside the loop and report to it over channels.
 //
 // # The promise
 //
-// The marker of a part is inserted in the commit that adds its entries, so a part
-// counts once however often it is delivered and however often a commit is repeated,
-// as long as its marker is remembered: the deduplication window, which the store keeps
-// (package store). A part is tried only while its time is not before the store's
-// ForgetBefore, asked anew before every attempt and again right before the commit, and its
-// marker stays for two hours longer. The settings are read every ten seconds; no commit with
-// markers begins by settings that were asked for over a minute ago.
+// The commit that adds the entries of a part also inserts the part's marker. So a part counts
+// once, however often it is delivered and however often its commit is repeated, as long as the
+// store keeps the marker. Package store has the deduplication window.
 //
-// A record is remembered for an hour, by the store's time and by what has passed whatever
-// the clocks say, and looked at again right before every commit. One of a counter that was
-// deleted is as good as none: writing it anew ends the delete. A deleted counter is swept a
-// day later, so no shard is written that no record names.
+// An aggregator tries a part only while its time is not before the store's ForgetBefore. It
+// checks this before every attempt, and again right before the commit. The marker stays for two
+// hours longer. The aggregator reads the settings every ten seconds. It begins no commit with
+// markers if it asked for its settings over a minute ago.
 //
-// A look-up of a marker that finds something proves that the part was applied. One
-// that finds nothing proves nothing: only the insert decides.
+// The aggregator remembers a record for an hour, by whichever clock runs faster: the store's, or
+// the machine's monotonic one. It checks the age again right before every commit. The record of a
+// deleted counter counts as missing: writing it again ends the deletion. A deleted counter is
+// swept a day later. So no commit writes a shard that no record names.
 //
-// # What the store answers
+// If a look-up finds a marker, the part was applied. If it finds none, that proves nothing: only
+// the insert decides.
+//
+// # The answers of the store
 //
 //	answer                        means                    done
-//	OK                            applied                  ack when the message's parts all are
+//	OK                            applied                  ack when all parts of the message are
 //	ErrNotCounted                 OK, but nothing added    stop folding; Ready says why
 //	ErrMarkerExists               nothing applied          drop the parts whose markers are found,
 //	                                                       commit the rest; none found: one part a commit
 //	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
 //	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
 //	ErrNotApplied                 nothing applied          try again later: the commit never began
-//	error of a look-up, a raise   nothing applied          try again later
+//	error of a look-up or growth  nothing applied          try again later
 //	ErrContended                  maybe applied            the same markers with the next window, the
 //	                                                       counters' records looked at again; from
 //	                                                       the fourth time in halves
@@ -59,10 +61,13 @@
 //	                                                       full jitter; from the third time in halves
 //	                                                       (one job only while nothing is answered)
 //
-// A batch of a newer wire version is not taken: it goes back to the bus, the later the older it
-// is, and Ready says so. A person may ask for the replay of any letter that holds a batch (ReplayKey). An
-// aggregator takes it as it takes messages, and removes it when its parts are settled. Before
-// it takes a letter it inserts a marker for it (Decide), and drops a letter that was discarded.
+// The aggregator gives a batch of a newer wire version back to the bus, and Ready reports it. The
+// older the batch, the longer the aggregator keeps it first.
+//
+// A person may ask for the replay of any dead letter that holds a batch (store.ReplayKey). An
+// aggregator takes the letter as it takes a message, and removes it when its parts are settled.
+// Before it takes a letter it inserts a marker for it (store.DecideFate), and it drops a letter
+// that was discarded.
 //
 // A part without an id needs no marker if its bus delivers it once (wire.DeliverOnce) and the
 // store's outcomes are certain (store.Limits.CertainOutcome). With such a store the last row ends
@@ -70,15 +75,18 @@
 //
 // # More shards
 //
-// A counter begins with few shards. What a shard tells with each fold (Told), and commits that
-// contend, say when it needs more (internal/shards). Its record is raised beside the loop
-// (growth), by whoever finds out first, and folds go on by the shards there are until it is.
-// Others hear of more shards from a shard, or from the records they look at once an hour; they
-// look at the record before they go by it. No number is ever lowered.
+// A counter begins with few shards. Two signals say when it needs more (internal/shards): the
+// store's answer to each fold (store.ShardStats), and commits that contend. The first aggregator
+// to notice grows the record, beside the loop. Folds use the old shards until the record is
+// durable.
+//
+// Other aggregators learn of new shards from the answer of a shard, or when they read the record
+// again after an hour. They read the record before they use a new shard. No number of shards is
+// ever lowered.
 //
 // # Requests with a key
 //
-// Parts that follow a head (package wire) wait until the head is applied or found to
-// have been, with the fingerprint of their request. If it is refused they go into its
-// dead letter: of a request that is refused nothing is counted.
+// Parts that follow a head (package wire) wait until the head is applied, or was applied before
+// with the fingerprint of their request. If the head is refused, they go into its dead letter:
+// nothing of a refused request is counted.
 package aggregator

@@ -16,7 +16,7 @@ import (
 // partField is the number of Batch.parts in batch.proto.
 const partField = 7
 
-// forged is a batch with a part of these fields, which no function of wire writes.
+// forged is a batch with a part of these fields, which package wire cannot encode.
 func forged(fields ...[]byte) []byte {
 	header := wire.Append(nil, &wire.Batch{Time: time.Now()})
 	var part []byte
@@ -53,10 +53,10 @@ func (r *rig) wantRefused(t *testing.T, name, reason string, payload []byte) {
 	t.Errorf("%s: no dead letter says %q: %v", name, reason, r.reasons())
 }
 
-// A sender that knows the key of another one's request, or the id of another one's increment, can
-// guess the id of its part. It must not take it for a part of its own: then the request would be
-// taken for a repeat, and vanish.
-func TestNobodyTakesTheIDOfAnothersPart(t *testing.T) {
+// A sender that knows the key of another sender's request, or the id of its increment, can guess
+// the id of the part. It must not send another part under this id: then the request would count
+// as a repeat, and be lost.
+func TestASenderCannotTakeTheIDOfAnothersPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		request, increment := keyed(t, "their key", 30, 7), identified("their id", 9)
@@ -94,8 +94,8 @@ func TestPartsOfDeadLettersAreRefusedFromABus(t *testing.T) {
 	})
 }
 
-// One request of 48 counters, cut at 24 by one program and at 12 by another: the parts of the
-// second have ids of the first's, and two of its own.
+// One request of 48 counters, cut at 24 by one program and at 12 by another: the second has the
+// ids of the first's parts, and two of its own.
 func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -115,7 +115,7 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 			}
 			wrong = append(wrong, p)
 		}
-		r.wantRefused(t, "cut at 12", "not 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
+		r.wantRefused(t, "cut at 12", "want 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
 		want := map[string]int64{}
 		for i := range 48 {
 			want[fmt.Sprint("c", i)] = 1
@@ -124,8 +124,7 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 	})
 }
 
-// A head says how many parts its request has, and may say anything. No room is made for parts that
-// are not there.
+// A head may claim any number of rests. No memory is allocated for rests that are absent.
 func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -145,7 +144,7 @@ func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
 	})
 }
 
-// The minute of a part stays in its dead letter, whatever time the letter gives it.
+// A part keeps its minute in a dead letter, for every time of the letter.
 func TestADeadLetterKeepsTheMinuteOfItsParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})

@@ -38,8 +38,8 @@ func drawnParts(text []byte) []*part {
 	return parts
 }
 
-// FuzzPlan: parts in any order, cut into windows, jobs and halves in any way, add up to the
-// same totals, in commits that hold no more than fits, no id and no shard twice.
+// FuzzPlan: parts in any order, cut into windows, jobs and halves in any way, sum to the same
+// totals. Each commit fits the store, and has no id and no shard twice.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte("abcdefghijklmnopaaaabbbb"), uint64(1))
 	many := make([]byte, 1600)
@@ -99,7 +99,7 @@ func commitAll(t *testing.T, rng *rand.Rand, j *job, limit int, got map[string]i
 	if !fits {
 		t.Fatalf("part %s alone does not fit", j.parts[0].ID)
 	}
-	l := testLanes(Config{Env: &sysenv.Env{Random: rng}, ShardRate: 1 - 2*float64(rng.IntN(2))})
+	l := testInflight(Config{Env: &sysenv.Env{Random: rng}, ShardRate: 1 - 2*float64(rng.IntN(2))})
 	shards := make([]int, len(adds))
 	for i := range shards {
 		shards[i] = 1 + rng.IntN(4)
@@ -113,7 +113,7 @@ func commitAll(t *testing.T, rng *rand.Rand, j *job, limit int, got map[string]i
 	entities := len(adds)
 	for i, a := range adds {
 		if i > 0 && adds[i-1].Counter == a.Counter && adds[i-1].Shard == a.Shard {
-			t.Fatalf("shard %d of %s stands twice", a.Shard, a.Counter)
+			t.Fatalf("shard %d of %s is there twice", a.Shard, a.Counter)
 		}
 		got[a.Counter] += a.Delta
 	}

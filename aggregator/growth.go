@@ -12,28 +12,28 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// growth gives counters more shards, beside the loop, one call at a time. No fold waits for
-// it: folds go by what records were last known to name, so the new shards are used only when
-// the record that names them is durable.
+// growth gives counters more shards, beside the loop, in one call at a time. No fold waits for
+// it: a fold uses the number of shards in the last known record. So the new shards are used only
+// after the record that names them is durable.
 //
-// Nothing is lost when a wish is: the next commits to the same counter lead to the same.
+// A request that is dropped does no harm: the next commits to the same counter ask again.
 type growth struct {
-	wants   map[string]int // how many shards a counter needs
-	asked   map[string]int // the same, of the call under way
+	wants   map[string]int // the number of shards that a counter needs
+	asked   map[string]int // the same, in the call under way
 	cancel  context.CancelFunc
 	answers chan grown
 	fails   int
 	after   time.Time
 }
 
-// mostWants is how many counters may wait.
+// mostWants is the most counters that may wait.
 const mostWants = 1000
 
 func newGrowth() growth {
 	return growth{wants: make(map[string]int), answers: make(chan grown, 1)}
 }
 
-// A grown is what came of a call.
+// A grown is the result of a call.
 type grown struct {
 	learned
 	err error
@@ -43,12 +43,12 @@ type grown struct {
 func (g *growth) want(growths []store.Growth) {
 	for _, r := range growths {
 		if n, waits := g.wants[r.Counter]; r.Shards > max(n, g.asked[r.Counter]) && (waits || len(g.wants) < mostWants) {
-			g.wants[strings.Clone(r.Counter)] = r.Shards // the name is a piece of a message
+			g.wants[strings.Clone(r.Counter)] = r.Shards // the name is cut from a message, and would keep all of it in memory
 		}
 	}
 }
 
-// grow sees to what counters need, if nothing of that kind is under way.
+// grow starts a call for the counters that need more shards, unless one is under way.
 func (l *loop) grow(now time.Time) {
 	g := &l.growth
 	if g.asked != nil || len(g.wants) == 0 || now.Before(g.after) || l.draining || l.isAway() {
@@ -62,7 +62,7 @@ func (l *loop) grow(now time.Time) {
 	}
 	wants := g.wants
 	if g.wants = make(map[string]int); len(growths) == 0 {
-		return // others were first, and it is known
+		return // the records have these shards already
 	}
 	g.asked = wants
 	var ctx context.Context
@@ -73,7 +73,7 @@ func (l *loop) grow(now time.Time) {
 	})
 }
 
-// afterGrowth takes up what a call came to. What went wrong waits, and is asked for again.
+// afterGrowth notes the result of a call. After an error its counters are asked for again later.
 func (l *loop) afterGrowth(got grown) {
 	g, s := &l.growth, &l.a.stats
 	g.cancel()
@@ -92,10 +92,10 @@ func (l *loop) afterGrowth(got grown) {
 	for _, counter := range slices.Sorted(maps.Keys(asked)) {
 		g.want([]store.Growth{{Counter: counter, Shards: asked[counter]}})
 	}
-	l.a.cfg.Logger.Warn("counters not given more shards, will try again", "err", got.err, "counters", len(asked))
+	l.a.cfg.Logger.Warn("counters not grown, will try again", "err", got.err, "counters", len(asked))
 }
 
-// end gives up what is under way: whatever becomes of it is harmless.
+// end abandons the call under way: either result is harmless.
 func (g *growth) end() {
 	if g.asked != nil {
 		g.cancel()
@@ -104,7 +104,7 @@ func (g *growth) end() {
 	}
 }
 
-// known is how many shards a counter is remembered to have; 0 if it is not.
+// known is the remembered number of shards of a counter, or 0.
 func (r *records) known(counter string) int {
 	hash := wire.HashCounter(counter)
 	r.mu.Lock()
@@ -114,9 +114,9 @@ func (r *records) known(counter string) int {
 	return cmp.Or(newer, older)
 }
 
-// raise makes records name more shards, and learns of those that name as many by now: others
-// may have been first. A counter that was deleted is left as it is; one that is deleted between the two
-// calls exists again, at 0.
+// grow makes records name more shards, and remembers the records that have as many already:
+// another aggregator may have been first. It leaves a deleted counter as it is. A counter that is
+// deleted between the two calls exists again, at 0.
 func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learned, err error) {
 	names := make([]string, len(growths))
 	for i := range growths {
@@ -130,7 +130,7 @@ func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learne
 	var missing, there []store.Growth
 	for i, want := range growths {
 		switch n := found[i]; {
-		// A deleted counter has no shards until it is counted again.
+		// A deleted counter has no shards until it is incremented again.
 		case n == 0:
 		case n < want.Shards:
 			missing = append(missing, want)
@@ -142,7 +142,7 @@ func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learne
 	if len(missing) == 0 {
 		return cost, nil
 	}
-	// A raise that failed is not remembered: nobody reads a shard that no record names.
+	// A failed growth is not remembered: readers ignore a shard that no record names.
 	if err := r.store.Grow(ctx, missing); err != nil {
 		return cost, err
 	}

@@ -19,7 +19,7 @@ import (
 // single is a store whose new counters have one shard, as in Datastore.
 func single(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Shards: 1}) }
 
-// hammer sends an increment of "a" every step for as long, and each is a commit of its own.
+// hammer sends an increment of "a" every step for that long; each is a commit of its own.
 func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
 	t.Helper()
 	for range long / step {
@@ -39,7 +39,7 @@ func shardsOf(t *testing.T, st *fakestore.Store) int {
 	return n[0]
 }
 
-// used watches which shards commits go to from now on.
+// used records the shards of commits from now on.
 func used(st *fakestore.Store) (shards func() int) {
 	var mu sync.Mutex
 	seen := make(map[int]bool)
@@ -58,13 +58,13 @@ func used(st *fakestore.Store) (shards func() int) {
 	}
 }
 
-// drawing is a machine whose chance is that of a seed.
+// drawing is a machine with seeded randomness.
 func drawing(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
-// Ten commits a second by two aggregators, one a second for each shard. Nothing tells the two
-// of each other but what shards tell. What they draw is decided by seeds, as one in some
-// thousand draws comes to more than twice the shards; and they commit in turn, as at one moment
-// both may write the first record, and be at one shard.
+// Two aggregators make ten commits a second, and a shard sustains one. They learn of each other
+// only from shards. Seeds decide their random choices, because one in some thousand runs ends
+// with more than twice the needed shards. They commit in turn: at one moment both could write the
+// first record, and use the same shard.
 func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -91,9 +91,9 @@ func hotRun(t *testing.T, seed uint64) {
 	}
 	counts, grown := st.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
 	if grown == 0 || int(grown) != counts.Raised-1 || counts.Raised > 20 || counts.RecordsRead > 40 {
-		t.Errorf("%d raises to more shards counted; the store has %+v", grown, counts)
+		t.Errorf("%d growths counted; the store has %+v", grown, counts)
 	}
-	t.Logf("%d shards, %d records raised and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
+	t.Logf("%d shards, %d records written and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
 }
 
 func TestAColdCounterStaysAsItIs(t *testing.T) {
@@ -140,8 +140,8 @@ func TestShardsAreBounded(t *testing.T) {
 	}
 }
 
-// A raise by anybody gets to those who commit beside one who knows of it: no need for an
-// hour to pass. The record is looked at before it is believed.
+// A growth by one aggregator reaches the others through the shards that they share, within less
+// than an hour. They read the record before they use the new number.
 func TestMoreShardsAreHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -151,7 +151,7 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := run(t, st, aggregator.Config{})
-		fresh.hammer(t, 10*time.Second, 20*time.Minute) // comes to each shard, but for once in 10^15 times
+		fresh.hammer(t, 10*time.Second, 20*time.Minute) // misses a shard once in 10^15 times
 		_ = fresh.finish()
 		read := st.Counts().RecordsRead
 		old.hammer(t, 10*time.Second, 20*time.Second)
@@ -166,8 +166,8 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 	})
 }
 
-// Folds go on by the shards there are, and the store is not asked all the time.
-func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
+// Folds go on with the present shards, and the store is not asked all the time.
+func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 	for name, answer := range map[string]fakestore.Answer{
 		"lost": fakestore.UnknownNotApplied, "its answer lost": fakestore.UnknownApplied, "refused": fakestore.Refused,
 	} {
@@ -186,10 +186,10 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 				want := r.hammer(t, 250*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})
 				if n := shards(); n > 1 && name != "its answer lost" {
-					t.Errorf("%d shards used, and no raise was answered", n)
+					t.Errorf("%d shards used, but no growth was answered", n)
 				}
 				if calls := st.Calls(fakestore.Grow); calls > 40 {
-					t.Errorf("%d raises in a minute in which none works", calls)
+					t.Errorf("%d growths in a minute in which none succeeds", calls)
 				}
 				fails = false
 				want += r.hammer(t, 250*time.Millisecond, 2*time.Minute)
@@ -202,8 +202,8 @@ func TestARaiseThatFailsHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// A counter that is deleted, or of which nothing is found, is not made again by a raise:
-// the next fold that asks for its record does that.
+// A growth does not make a deleted or absent counter again: the next fold that reads its record
+// does.
 func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -217,12 +217,12 @@ func TestADeletedCounterIsGivenNoShards(t *testing.T) {
 		want := r.hammer(t, 250*time.Millisecond, time.Minute)
 		r.want(t, map[string]int64{"a": want})
 		if counts := st.Counts(); counts.Raises != 1 || counts.RecordsRead < 2 {
-			t.Errorf("%+v, want records read, and raised once for the first fold", counts)
+			t.Errorf("%+v, want records read, and written once for the first fold", counts)
 		}
 	})
 }
 
-// What is under way for more shards does not hold up the end, and is not begun then.
+// A growth under way does not delay the end, and none begins during a drain.
 func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
@@ -245,8 +245,8 @@ func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	})
 }
 
-// A commit that was given up because of others tells nothing of their shards, so its record
-// is looked at before it is tried again; it stays whole, and markers are not looked for first.
+// A contended commit learns nothing of its shards, so the records are read before it is tried
+// again. It stays whole, and markers are not looked up first.
 func TestContention(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []fakestore.Answer

@@ -1,7 +1,8 @@
 package aggregator
 
-// A hashSet counts distinct hashes, which nobody may choose: they are looked for from their
-// low bits on, and two things of one hash count as one. At most half of the slots are taken.
+// A hashSet counts distinct hashes by open addressing: probing starts at the low bits. Two things
+// with one hash count as one. Callers must use hashes with a secret seed (place), so that nobody
+// can choose names that collide. At most half of the slots are taken.
 type hashSet struct {
 	slots []uint64 // 0: free
 	n     int
@@ -39,8 +40,8 @@ func (s *hashSet) grow() {
 	}
 }
 
-// clear empties the set. It gives slots back that were hardly used: small sets must not
-// pay for a large one that came before.
+// clear empties the set. It shrinks a set that was mostly empty, so that small sets do not pay
+// for a large one before.
 func (s *hashSet) clear() {
 	if len(s.slots) > max(minHashSlots, 16*s.n) {
 		s.slots = make([]uint64, max(minHashSlots, len(s.slots)/16))

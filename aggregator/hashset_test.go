@@ -12,7 +12,7 @@ func TestHashSetCountsDistinctHashes(t *testing.T) {
 	for round, size := range []int{1000, 3, 0, 1, 5000, 1} {
 		want := make(map[uint64]bool)
 		for range size {
-			hash := random.Uint64() &^ (1<<random.IntN(64) - 1) // many alike, and many whose low bits are
+			hash := random.Uint64() &^ (1<<random.IntN(64) - 1) // many equal hashes, and many with equal low bits
 			if hash == 0 {
 				hash = 1 // the two count as one
 			}
@@ -35,7 +35,7 @@ func TestHashSetCountsDistinctHashes(t *testing.T) {
 	}
 }
 
-// What a large window needed is not cleared again and again for small ones.
+// The memory of a large window is not cleared again and again for small windows.
 func TestHashSetShrinks(t *testing.T) {
 	t.Parallel()
 	var set hashSet
@@ -64,7 +64,7 @@ func BenchmarkHashSet(b *testing.B) {
 	}
 }
 
-// Its size is a mask of hashes, and how many it holds closes a window.
+// The number of slots is a power of two, and the number of hashes closes a window.
 func TestHashSetCountsThroughGrowthAndShrinkage(t *testing.T) {
 	t.Parallel()
 	var s hashSet

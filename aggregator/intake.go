@@ -20,45 +20,45 @@ import (
 
 // IntakeConfig sets up an Intake. The zero value works.
 type IntakeConfig struct {
-	// Topic is what to subscribe to. Default "countmill".
+	// Topic is the topic to subscribe to. Default "countmill".
 	Topic string
-	// Rate is how many letters are written a second at most. Default 100.
+	// Rate is the most dead letters written in a second. Default 100.
 	Rate int
-	// Timeout bounds each write. Default 10s.
+	// Timeout bounds each write to the store. Default 10s.
 	Timeout time.Duration
-	// Logger. Default: discards.
+	// Logger gets retries and written letters. Default: discards.
 	Logger *slog.Logger
 	// Env is for simulations. Leave it nil.
 	Env *sysenv.Env
 }
 
-// An Intake makes dead letters of the messages that a broker gave up delivering and moved
-// aside. Any of them may have been counted: the broker knows of acknowledgements only.
+// An Intake writes a dead letter for each message that a broker gave up delivering and moved
+// aside. Each letter says maybe applied, because the broker knows only of acknowledgements.
 type Intake struct {
-	bus     Bus
-	morgue  store.DeadLetters
-	cfg     IntakeConfig
-	limiter *rate.Limiter
-	taken   atomic.Int64
-	epitaph epitaph
+	bus        Bus
+	letters    store.DeadLetters
+	cfg        IntakeConfig
+	limiter    *rate.Limiter
+	taken      atomic.Int64
+	writtenLog writtenLog
 }
 
-// NewIntake returns an intake from bus into morgue.
-func NewIntake(bus Bus, morgue store.DeadLetters, cfg IntakeConfig) *Intake {
+// NewIntake returns an intake that reads bus and writes letters.
+func NewIntake(bus Bus, letters store.DeadLetters, cfg IntakeConfig) *Intake {
 	cfg.Topic = cmp.Or(cfg.Topic, "countmill")
 	cfg.Rate = max(cmp.Or(cfg.Rate, 100), 1)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Intake{bus: bus, morgue: morgue, cfg: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Rate)}
+	return &Intake{bus: bus, letters: letters, cfg: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), cfg.Rate)}
 }
 
-// Taken is how many letters were written.
+// Taken returns the number of letters written so far.
 func (in *Intake) Taken() int64 { return in.taken.Load() }
 
-// Run takes messages until ctx ends. Each is acknowledged when its letter is written, and
-// held while that fails. It returns nil, or an error when the bus is closed before.
+// Run takes messages until ctx ends. It acknowledges a message when its letter is written, and
+// retries until then. It returns nil, or an error if the bus was closed before.
 func (in *Intake) Run(ctx context.Context) error {
 	for attempts := 0; ctx.Err() == nil; attempts++ {
 		messages, err := in.bus.Subscribe(ctx, in.cfg.Topic)
@@ -69,22 +69,22 @@ func (in *Intake) Run(ctx context.Context) error {
 		case errors.Is(err, countmill.ErrClosed):
 			return fmt.Errorf("intake of dead letters: subscribe: %w", err)
 		case ctx.Err() == nil:
-			in.cfg.Logger.Warn("not subscribed to messages that were given up, will try again", "topic", in.cfg.Topic, "err", err)
+			in.cfg.Logger.Warn("not subscribed to undeliverable messages, will try again", "topic", in.cfg.Topic, "err", err)
 		}
 		in.pause(ctx, attempts)
 	}
-	in.epitaph.write(in.cfg.Logger, in.epitaph.next)
+	in.writtenLog.write(in.cfg.Logger, in.writtenLog.next)
 	return nil
 }
 
-// takeAll returns when the channel is closed or ctx ends.
+// takeAll takes messages until the channel is closed or ctx ends.
 func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
 		case <-second.C:
-			in.epitaph.write(in.cfg.Logger, time.Now())
+			in.writtenLog.write(in.cfg.Logger, time.Now())
 		case m, ok := <-messages:
 			if !ok {
 				return
@@ -98,29 +98,30 @@ func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message)
 	}
 }
 
-// take writes the letter of a message, however often it takes, and acknowledges it.
+// take writes the letter of a message, retries until that succeeds, and acknowledges the message.
+// It reports false if ctx ended first.
 func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 	d := givenUp(m, in.cfg.Env.Now())
 	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
-		if err := in.bury(ctx, d); err != nil {
-			in.cfg.Logger.Warn("dead letter not written, will be tried again", "source", d.Source, "attempts", attempts, "err", err)
+		if err := in.put(ctx, d); err != nil {
+			in.cfg.Logger.Warn("dead letter not written, will try again", "source", d.Source, "attempts", attempts, "err", err)
 			in.pause(ctx, attempts)
 			continue
 		}
 		in.taken.Add(1)
-		in.epitaph.add(&d)
-		in.epitaph.write(in.cfg.Logger, time.Now())
+		in.writtenLog.add(&d)
+		in.writtenLog.write(in.cfg.Logger, time.Now())
 		m.Ack()
 		return true
 	}
 	return false
 }
 
-// bury is not cut off by the end of ctx: the write may be under way.
-func (in *Intake) bury(ctx context.Context, d store.DeadLetter) error {
+// put writes a letter. The end of ctx does not abort it: the write may be under way.
+func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
 	defer cancel()
-	return in.morgue.PutDeadLetters(ctx, []store.DeadLetter{d})
+	return in.letters.PutDeadLetters(ctx, []store.DeadLetter{d})
 }
 
 func (in *Intake) pause(ctx context.Context, attempts int) {
@@ -132,8 +133,8 @@ func (in *Intake) pause(ctx context.Context, attempts int) {
 	}
 }
 
-// givenUp is the letter of a message. Its time is that of the first publishing, where it
-// is known: the copy's is later, and would make parts look younger than their markers.
+// givenUp makes the letter of a message. Its time is the first publish time if that is known. The
+// copy's is later, and would make parts look younger than their markers.
 func givenUp(m *message.Message, now time.Time) store.DeadLetter {
 	d := store.DeadLetter{Source: sourceOf(m), Payload: m.Payload, Maybe: true, At: now}
 	d.Reason = cmp.Or(m.Metadata.Get(wire.MetaGivenUp), "given up by the bus")

@@ -44,7 +44,7 @@ func takeIn(t *testing.T, st *fakestore.Store, cfg aggregator.IntakeConfig) *inl
 	return in
 }
 
-// deliver hands a message over with metadata of the broker.
+// deliver delivers a message with metadata of the broker.
 func (in *inlet) deliver(t *testing.T, payload []byte, metadata ...string) *message.Message {
 	t.Helper()
 	m := message.NewMessage("", payload)
@@ -54,7 +54,7 @@ func (in *inlet) deliver(t *testing.T, payload []byte, metadata ...string) *mess
 	select {
 	case in.out <- m:
 	case <-time.After(time.Hour):
-		t.Fatal("nobody takes the message")
+		t.Fatal("the intake does not take the message")
 	}
 	synctest.Wait()
 	return m
@@ -84,7 +84,7 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 				t.Errorf("letter %+v, want maybe applied, of an hour ago", d)
 			}
 		}
-		// And it is replayed like any other: here its parts had been applied.
+		// Its replay is like any other: here its parts were applied before.
 		r := run(t, st, aggregator.Config{})
 		r.send(t, part)
 		for _, d := range letters {
@@ -100,8 +100,8 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 	})
 }
 
-// While the store is away messages are held; at the end they go back.
-func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
+// While the store is unavailable messages are held; at the end they go back.
+func TestAnIntakeHoldsUnwrittenLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
@@ -123,7 +123,7 @@ func TestAnIntakeHoldsWhatItCannotWrite(t *testing.T) {
 	})
 }
 
-// A write that is under way is not cut off by the end.
+// The end does not abort a write under way.
 func TestAnIntakeFinishesItsWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Latency: time.Second})
@@ -150,7 +150,7 @@ func TestAnIntakeKeepsItsRate(t *testing.T) {
 	})
 }
 
-// A bus that is away is asked again; one that is closed ends the intake.
+// The intake retries a bus that is unavailable; a closed bus ends it.
 func TestAnIntakeSubscribesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := &moody{testBus: newBus(), errs: []error{errors.New("away"), errors.New("away")}}

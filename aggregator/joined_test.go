@@ -10,18 +10,18 @@ import (
 )
 
 // setAside is a letter about a part of one entry.
-func setAside(id byte, counter string, at time.Time) *letter {
+func setAside(id byte, counter string, at time.Time) *deadLetter {
 	p := &part{at: at, from: at, holder: &held{time: at}, Part: wire.Part{
 		ID: wire.PartID{byte(wire.AnonymousClass) << 4, id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
-	return &letter{dead: store.DeadLetter{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
+	return &deadLetter{dead: store.DeadLetter{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
 }
 
-// The window of a letter is judged by its time, so that it must be its oldest part's.
+// A letter's time is compared with the window, so it must be that of its oldest part.
 func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Truncate(time.Microsecond)
 	old := at.Add(-time.Hour)
-	d := joined([]*letter{setAside(1, "a", at), setAside(2, "b", old), setAside(1, "a", at), setAside(3, "c", at)})
+	d := joined([]*deadLetter{setAside(1, "a", at), setAside(2, "b", old), setAside(1, "a", at), setAside(3, "c", at)})
 	if !d.Time.Equal(old) {
 		t.Errorf("the letter is of %s, want %s", d.Time, old)
 	}
@@ -38,7 +38,7 @@ func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
 
 func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 	t.Parallel()
-	large := func(id byte) *letter {
+	large := func(id byte) *deadLetter {
 		d := setAside(id, strings.Repeat("n", 1000), time.Now())
 		for range 300 {
 			d.parts[0].Entries = append(d.parts[0].Entries, d.parts[0].Entries[0])
@@ -54,14 +54,14 @@ func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 	}
 }
 
-// A letter that was asked for, and cannot be counted, keeps its key. In a joined letter it would
-// have another, and a second wish for it would be lost.
-func TestALetterThatWasAskedForIsNotJoined(t *testing.T) {
+// A replayed letter that cannot be counted keeps its key. In a joined letter it would have
+// another key, and a second request for it would be lost.
+func TestAReplayedLetterIsNotJoined(t *testing.T) {
 	t.Parallel()
 	asked := setAside(2, "b", time.Now())
 	asked.holders[0].letter = store.ReplayKey("k")
 	l := loop{a: &Aggregator{cfg: Config{DeadLetterRate: 1}}}
-	l.letters = []*letter{setAside(1, "a", time.Now()), asked, setAside(3, "c", time.Now())}
+	l.letters = []*deadLetter{setAside(1, "a", time.Now()), asked, setAside(3, "c", time.Now())}
 	batch := l.nextLetters(10)
 	if len(batch) != 2 || len(batch[0]) != 2 || len(batch[1]) != 1 || batch[1][0] != asked {
 		t.Errorf("the letters are written as %v, want the first and the last as one", batch)

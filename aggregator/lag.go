@@ -2,19 +2,19 @@ package aggregator
 
 import "time"
 
-// A wait is since when something is held. Its zero value holds nothing.
+// A wait is the time since when something is held. The zero value means that nothing is.
 type wait struct {
-	// born is the batch's time, or the broker's where it is earlier. The clock that it was
-	// stamped by may be ahead, or behind.
+	// born is the batch's time, or the broker's if that is earlier. The clock behind it may be
+	// wrong.
 	born time.Time
-	// taken and at are when it was taken. The one is by the store's time, which may be set back;
-	// the other by a clock that nobody sets, and that stops while a machine is suspended.
+	// taken and at are when the aggregator took it: taken by the store's clock, which may be set
+	// back, and at by the monotonic clock, which does not run while a machine is suspended.
 	taken, at time.Time
 }
 
 func (w wait) none() bool { return w.at.IsZero() }
 
-// over is the wait of two things together.
+// over is the longer wait of two things.
 func (w wait) over(o wait) wait {
 	if w.none() {
 		return o
@@ -22,8 +22,8 @@ func (w wait) over(o wait) wait {
 	return wait{earlier(w.born, o.born), earlier(w.taken, o.taken), earlier(w.at, o.at)}
 }
 
-// age is never less than how long it is held, whatever clocks are set to. now is the store's
-// time. Sub stops at 292 years, where nanoseconds since 1970 would go round.
+// age is never less than the time that the thing was held, even if a clock is wrong. now is the
+// store's time. time.Time.Sub saturates at 292 years; nanoseconds since 1970 would wrap.
 func (w wait) age(now time.Time) time.Duration {
 	if w.none() {
 		return 0
@@ -38,8 +38,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hold keeps a message or a letter until all of it is settled. Lag covers it at once: the next
-// worker's record may be written before the next audit.
+// hold keeps a message or a letter until all of it is settled. Lag includes it at once: the next
+// heartbeat may come before the next audit.
 func (l *loop) hold(h *held) {
 	h.taken, h.at = l.a.clock.Now(), time.Now()
 	l.holding[h] = struct{}{}
@@ -49,7 +49,7 @@ func (l *loop) hold(h *held) {
 	}
 }
 
-// cover has lag cover a message at once.
+// cover includes a message in the lag at once.
 func (l *loop) cover(w wait) {
 	before := *l.a.stats.waits.Load()
 	if after := before.over(w); after != before {
@@ -57,7 +57,7 @@ func (l *loop) cover(w wait) {
 	}
 }
 
-// measure works out how much is held, and since when, for callers in other goroutines.
+// measure computes how much is held, and since when, for callers in other goroutines.
 func (l *loop) measure() {
 	messages, letters := new(wait), new(wait)
 	for h := range l.holding {

@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// held runs an aggregator that folds nothing: it holds whatever it is sent.
+// held runs an aggregator that folds nothing: it holds every message.
 func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
 	st := strict(t, fakestore.Options{Clock: clock, CertainOutcome: true})
@@ -23,8 +23,8 @@ func held(t *testing.T, clock func() time.Time) *rig {
 	return run(t, st, aggregator.Config{WorkerID: "w", Env: &sysenv.Env{Wall: clock}})
 }
 
-// announced is what the worker's record says.
-func (r *rig) announced(t *testing.T) store.Worker {
+// worker returns the worker record.
+func (r *rig) worker(t *testing.T) store.Worker {
 	t.Helper()
 	workers, err := r.store.Workers(t.Context())
 	if err != nil || len(workers) != 1 {
@@ -35,9 +35,9 @@ func (r *rig) announced(t *testing.T) store.Worker {
 
 func year(n int) time.Time { return time.Date(n, 1, 2, 0, 0, 0, 0, time.UTC) }
 
-// A message that has been held for a minute is a minute old or older. A publisher's clock may be
-// ahead, and the broker's in a year that no count of nanoseconds reaches.
-func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
+// A message that was held for a minute is at least a minute old. A publisher's clock may be
+// ahead, and the broker's time may be in a year that no count of nanoseconds reaches.
+func TestLagIsAtLeastTheTimeHeld(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for name, c := range map[string]struct {
 		ahead       time.Duration // of the publisher's clock
@@ -71,9 +71,9 @@ func TestLagIsNoLessThanWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A message counts as soon as it is taken: the next worker's record may be written before the next
-// audit, and would say for seconds that nothing waits.
-func TestLagCoversWhatHasJustCome(t *testing.T) {
+// A message counts as soon as it is taken: the next heartbeat may come before the next audit, and
+// would report no lag.
+func TestLagCoversNewMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := held(t, nil)
 		settle(time.Minute)
@@ -106,8 +106,8 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 	}
 }
 
-// Who takes no messages does not know what waits, and says so.
-func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
+// An aggregator that takes no messages reports that it does not know the lag of the bus.
+func TestTheRecordReportsAStalledAggregator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		refuse := func(int) fakestore.Answer { return fakestore.Deployment }
@@ -115,7 +115,7 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		check := func(when string, want bool) {
 			t.Helper()
-			if got := r.announced(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
+			if got := r.worker(t); got.Stalled != want || got.Lag != 0 || r.agg.Stats().Stalled != want {
 				t.Errorf("%s: %+v, want stalled %t and nothing held", when, got, want)
 			}
 		}
@@ -135,7 +135,8 @@ func TestTheRecordSaysWhoTakesNothing(t *testing.T) {
 	})
 }
 
-// A dead letter was set aside days ago. Its replay is no lag, by which people scale.
+// A dead letter was set aside days ago. Its replay does not count as lag, by which operators
+// scale.
 func TestLettersInReplayAreNoLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -152,9 +153,9 @@ func TestLettersInReplayAreNoLag(t *testing.T) {
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		got := r.agg.Stats()
-		if got.Lag != 0 || r.announced(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
-			t.Errorf("lag %s (announced %s), %d letters for %s, want no lag and one letter for some 50 s",
-				got.Lag, r.announced(t).Lag, got.Replaying, got.ReplayAge)
+		if got.Lag != 0 || r.worker(t).Lag != 0 || got.Replaying != 1 || got.ReplayAge < 40*time.Second || got.ReplayAge > time.Minute {
+			t.Errorf("lag %s (reported %s), %d letters for %s, want no lag and one letter for some 50 s",
+				got.Lag, r.worker(t).Lag, got.Replaying, got.ReplayAge)
 		}
 		st.OnFold(nil)
 		settle(2 * time.Minute)

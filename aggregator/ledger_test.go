@@ -38,8 +38,8 @@ func (tr *trouble) end() {
 	tr.off = true
 }
 
-// Whatever the store answers and however often messages are delivered, the totals are
-// the sums of the distinct increments.
+// For all answers of the store and all redeliveries the totals are the sums of the distinct
+// increments.
 func TestTotalsAreExactUnderRandomTrouble(t *testing.T) {
 	seeds := 150
 	if testing.Short() {

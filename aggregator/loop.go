@@ -14,39 +14,39 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The loop is the one goroutine that owns what the aggregator holds. Attempts, writes
-// of dead letters and the announcer run beside it and report over channels.
+// The loop is the one goroutine that owns everything that the aggregator holds. Attempts, writes
+// of dead letters and the heartbeat run beside it and report to it over channels.
 type loop struct {
 	a       *Aggregator
 	started time.Time
 
 	messages   <-chan *message.Message
-	resub      <-chan subscription // while a Subscribe is under way
+	resub      <-chan subscription // not nil while a Subscribe is under way
 	holding    map[*held]struct{}
-	heldMemory int // that those take, estimated
+	heldMemory int // estimated, in bytes
 
 	window window
 	pace   pace
 	jobs   []*job
-	// known has every marked part that is in the window or in a job.
+	// known has every part with a marker that is in the window or in a job.
 	known map[wire.PartID]*part
 
 	running  int
 	outcomes chan outcome
-	failures int // attempts in a row that got nowhere
-	halved   int // parts of what the job that was taken apart meanwhile has come down to
+	failures int // attempts in a row that the store did not answer
+	halved   int // size of the job that mayHalve takes apart; 0 for none
 	stuck    bool
-	halted   error // the store does not count: for good
-	checked  error // the last check of the database
+	halted   error // the store answers OK but does not add; never reset
+	checked  error // the result of the last check of the database
 	fatal    error
 
-	letters   []*letter
-	burying   bool
-	buried    chan burial
-	buryFails int
-	buryAfter time.Time
-	epitaph   epitaph
-	limiter   *rate.Limiter
+	letters    []*deadLetter
+	putting    bool
+	puts       chan putResult
+	putFails   int
+	putAfter   time.Time
+	writtenLog writtenLog
+	limiter    *rate.Limiter
 
 	replay replay
 	growth growth
@@ -55,19 +55,20 @@ type loop struct {
 	checks   chan error
 	draining bool
 	timer    *time.Timer
-	// audited is when lag and readiness were last worked out.
+	// audited is when lag and readiness were last computed.
 	audited time.Time
 }
 
-// lookupFirst is how long after the start markers are looked up before a commit: most
-// duplicates arrive when a dead aggregator's messages come back. A store without a limit is
-// spared that: it looks each marker up in the commit, which it refuses for little.
+// lookupFirst is how long after the start the aggregator looks up markers before a commit. Most
+// duplicates arrive then, when the messages of a dead aggregator come back. It does not do so
+// with a store without a limit of entities, which looks up each marker in the commit at little
+// cost.
 const lookupFirst = time.Minute
 
-// away is how many attempts in a row may get nowhere before no more is taken.
+// away is the number of failed attempts in a row after which the aggregator takes no messages.
 const away = 8
 
-// auditEvery is how often lag and readiness are worked out.
+// auditEvery is the interval at which lag and readiness are computed.
 const auditEvery = time.Second
 
 func newLoop(a *Aggregator) *loop {
@@ -77,8 +78,8 @@ func newLoop(a *Aggregator) *loop {
 		holding:  make(map[*held]struct{}),
 		known:    make(map[wire.PartID]*part),
 		outcomes: make(chan outcome, a.cfg.Commits),
-		buried:   make(chan burial, 1),
-		replay:   replay{answers: make(chan exhumed, 1)},
+		puts:     make(chan putResult, 1),
+		replay:   replay{answers: make(chan replayAnswer, 1)},
 		growth:   newGrowth(),
 		checks:   make(chan error, 1),
 		checked:  errUnchecked,
@@ -91,8 +92,8 @@ func (l *loop) run(ctx context.Context) error {
 	l.replay.next = l.started.Add(l.a.cfg.Env.Jitter(replayEvery / 2))
 	l.timer = time.NewTimer(0)
 	defer l.timer.Stop()
-	// The subscription outlives ctx: ending it gives back every message at once, also
-	// those whose commit is under way.
+	// The subscription outlives ctx. Its end gives every message back to the bus at once, also
+	// the messages whose commit is under way.
 	subscription, unsubscribe := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		unsubscribe()
@@ -101,8 +102,8 @@ func (l *loop) run(ctx context.Context) error {
 		}
 	}()
 	l.subscribe(subscription, 0)
-	announcer := startAnnouncer(l.a, l.checks)
-	defer announcer.stop()
+	heartbeat := startHeartbeat(l.a, l.checks)
+	defer heartbeat.stop()
 
 	stop := ctx.Done()
 	var deadline <-chan time.Time
@@ -126,8 +127,8 @@ func (l *loop) run(ctx context.Context) error {
 		case o := <-l.outcomes:
 			l.running--
 			l.settle(o)
-		case b := <-l.buried:
-			l.afterBurial(b)
+		case b := <-l.puts:
+			l.afterPut(b)
 		case e := <-l.replay.answers:
 			l.afterReplay(e)
 		case g := <-l.growth.answers:
@@ -149,17 +150,17 @@ func (l *loop) run(ctx context.Context) error {
 	return l.fatal
 }
 
-// hurry ends all back-offs: a drain has no time for them, and the store may be back.
+// hurry ends all back-offs: a drain has no time for them, and the store may be available again.
 func (l *loop) hurry() {
 	for _, j := range l.jobs {
 		j.after = time.Time{}
 	}
-	l.buryAfter = time.Time{}
+	l.putAfter = time.Time{}
 	l.giveBack(time.Now())
 }
 
-// giveUp ends a drain whose time is up: calls to the store are cut off, and what is
-// still held goes back to the bus.
+// giveUp ends a drain whose time is up. It aborts the calls to the store, and gives all held
+// messages back to the bus.
 func (l *loop) giveUp() error {
 	l.a.endCalls()
 	l.waitAttempts()
@@ -169,7 +170,7 @@ func (l *loop) giveUp() error {
 	n := 0
 	for h := range l.holding {
 		if h.letter != "" {
-			continue // it stays where it is
+			continue // a dead letter stays in the store
 		}
 		n++
 		// Not settled, so the bus has to deliver it again.
@@ -183,27 +184,27 @@ func (l *loop) giveUp() error {
 	return fmt.Errorf("aggregator: %d messages were not settled within %s and went back to the bus", n, l.a.cfg.DrainTimeout)
 }
 
-// waitAttempts waits for what runs beside the loop and settles it.
+// waitAttempts waits for all calls beside the loop, and settles the attempts and letters.
 func (l *loop) waitAttempts() {
 	for l.running > 0 {
 		o := <-l.outcomes
 		l.running--
 		l.settle(o)
 	}
-	if l.burying {
-		l.afterBurial(<-l.buried)
+	if l.putting {
+		l.afterPut(<-l.puts)
 	}
-	l.epitaph.write(l.a.cfg.Logger, l.epitaph.next)
+	l.writtenLog.write(l.a.cfg.Logger, l.writtenLog.next)
 	if l.replay.calling {
 		<-l.replay.answers
 	}
 	l.growth.end()
 }
 
-// intake is where messages come from, nil while none are to be taken: while too much is
-// held, the window is full and waits for a commit slot (a store without a limit gets it
-// as one commit, which has to stay below its time-out), the store is away, or the
-// aggregator drains.
+// intake is the channel of messages, or nil while the aggregator takes none: too much is held,
+// the window is full, the store is unavailable, or the aggregator drains. A full window waits for
+// a commit slot. A store without a limit of entities gets the window as one commit, which must
+// stay below CommitTimeout.
 func (l *loop) intake() <-chan *message.Message {
 	if l.full() || l.window.full(&l.a.cfg) || l.draining || l.isAway() {
 		return nil
@@ -211,25 +212,25 @@ func (l *loop) intake() <-chan *message.Message {
 	return l.messages
 }
 
-// full reports whether the aggregator holds as much as it may. Below that it takes a message of
-// any size, so that none waits for ever.
+// full reports whether the aggregator holds as much as it may. Below that bound it takes a
+// message of any size, so that no message waits for ever.
 func (l *loop) full() bool {
 	return len(l.holding) >= l.a.cfg.HeldMessages || l.heldMemory >= l.a.cfg.HeldMemory
 }
 
-// isAway reports whether the store gets nothing done at the moment.
+// isAway reports whether the store is unavailable at the moment.
 func (l *loop) isAway() bool {
 	return l.halted != nil || l.checked != nil || l.stuck || l.failures >= away
 }
 
-// A subscription is the answer to a Subscribe.
+// A subscription is the result of a Subscribe.
 type subscription struct {
 	messages <-chan *message.Message
 	err      error
 	delay    time.Duration
 }
 
-// subscribe calls Subscribe beside the loop after delay: a bus may take its time.
+// subscribe calls Subscribe after delay, beside the loop, because the call may block.
 func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 	answer := make(chan subscription, 1)
 	l.resub = answer
@@ -261,21 +262,21 @@ func (l *loop) subscribed(ctx context.Context, s subscription) {
 	l.audit()
 }
 
-// launch starts whatever can be started now.
+// launch starts all work that can begin now.
 func (l *loop) launch() {
 	now := time.Now()
 	if now.Sub(l.audited) >= auditEvery {
 		l.audit()
 	}
 	l.giveBack(now)
-	l.bury(now)
+	l.putLetters(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
 	if l.running == 0 && len(l.jobs) == 0 {
-		l.answered() // nothing is left that could find out that the store is back
+		l.answered() // nothing is left that could find out that the store is available again
 	}
-	l.exhume(now)
+	l.advanceReplay(now)
 	l.grow(now)
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
@@ -286,13 +287,14 @@ func (l *loop) launch() {
 			continue
 		}
 		l.running++
-		// No message is acknowledged before its parts are committed: settle does it, by the outcome.
+		// No message is acknowledged before its parts are committed: settle does that, by the
+		// outcome.
 		l.a.cfg.Env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
 }
 
-// nextJob takes the first job off the queue that may be tried now. Where the settings are
-// outdated, jobs with markers may not.
+// nextJob takes the first job off the queue that may be tried now. A job with markers may not be
+// tried while the settings are outdated.
 func (l *loop) nextJob(now time.Time) *job {
 	outdated := len(l.jobs) > 0 && l.a.outdated()
 	for i, j := range l.jobs {
@@ -310,8 +312,8 @@ func (l *loop) nextJob(now time.Time) *job {
 	return nil
 }
 
-// closeWindow plans the open window if it is due. While the store is away it stays
-// open: parts that wait together are packed better.
+// closeWindow packs the open window into jobs if it is due. While the store is unavailable the
+// window stays open: parts that wait together are packed better.
 func (l *loop) closeWindow(now time.Time) bool {
 	w := &l.window
 	if w.empty() || l.isAway() {
@@ -320,7 +322,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	if l.anyBlocked() && !w.full(&l.a.cfg) {
 		return false
 	}
-	// Where no more may be held nothing more comes, however long the window waits.
+	// With a budget a full aggregator does not wait for the window: no more messages would come.
 	due := l.draining || w.full(&l.a.cfg) || l.a.cfg.CountWithin > 0 && l.full() || !now.Before(l.pace.due(w))
 	if !due {
 		return false
@@ -340,8 +342,8 @@ func (l *loop) closeWindow(now time.Time) bool {
 	return true
 }
 
-// anyBlocked reports whether a job waits for a shard: what comes in meanwhile is better
-// gathered than queued behind it.
+// anyBlocked reports whether a job waits for a shard. Parts that arrive meanwhile are better
+// gathered in the window than queued behind the job.
 func (l *loop) anyBlocked() bool {
 	for _, j := range l.jobs {
 		if j.waits {
@@ -351,7 +353,7 @@ func (l *loop) anyBlocked() bool {
 	return false
 }
 
-// setTimer wakes the loop for what becomes due by itself.
+// setTimer wakes the loop when the next thing becomes due.
 func (l *loop) setTimer() {
 	now := time.Now()
 	wake := l.audited.Add(auditEvery)
@@ -366,8 +368,8 @@ func (l *loop) setTimer() {
 	for _, j := range l.jobs {
 		sooner(j.after)
 	}
-	if len(l.letters) > 0 && !l.burying {
-		sooner(l.buryAfter)
+	if len(l.letters) > 0 && !l.putting {
+		sooner(l.putAfter)
 	}
 	if len(l.newer.waiting) > 0 {
 		sooner(l.newer.waiting[0].due)
@@ -377,10 +379,9 @@ func (l *loop) setTimer() {
 	l.timer.Reset(wake.Sub(now))
 }
 
-// backoff is how long to wait after that many attempts: full jitter, so that
-// aggregators that failed together do not come back together
-// (Brooker, Exponential Backoff And Jitter, 2015).
-// During a drain it stays below a second.
+// backoff is how long to wait after that many attempts: at most 30 s, with full jitter, so that
+// aggregators that failed together do not retry together (Brooker, Exponential Backoff And
+// Jitter, 2015). During a drain it stays below a second.
 func (l *loop) backoff(attempts int) time.Duration {
 	if l.draining {
 		attempts = min(attempts, 4)

@@ -74,7 +74,7 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 	})
 }
 
-// What the bus calls a message is what a person finds it by.
+// A person finds a message by the bus's name for it.
 func TestSourceOf(t *testing.T) {
 	t.Parallel()
 	foreign := message.NewMessage("uuid", nil)
@@ -90,7 +90,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// A key that changed would have the same letter twice after an upgrade.
+// If the key changed, the same letter would be stored twice after an upgrade.
 func TestLetterKeyIsForEver(t *testing.T) {
 	t.Parallel()
 	if got, want := letterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
@@ -118,8 +118,8 @@ func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
 	}
 }
 
-// The shard that a job waits for may have become free before the loop hears of it. With no commit
-// under way that holds one of its shards nothing would wake the job.
+// The shard that a job waits for may be released before the loop knows that it waits. If no
+// commit under way holds one of its shards, nothing would wake the job.
 func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -133,15 +133,15 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 		"a mistake, nothing to end": {0, false, false},
 	} {
 		l := newLoop(newTestAggregator(t))
-		l.a.lanes = testLanes(Config{})
-		first, ok := l.a.lanes.acquire(toShard0("a"), []int{1})
+		l.a.inflight = testInflight(Config{})
+		first, ok := l.a.inflight.acquire(toShard0("a"), []int{1})
 		j := testJob(l, 1)
 		o := l.a.attempt(j)
 		if !ok || o.verdict != blocked {
 			t.Fatalf("%s: verdict %d, want the job to find its shard taken", name, o.verdict)
 		}
 		if c.freed {
-			l.a.lanes.release(first, answer{asked: true})
+			l.a.inflight.release(first, answer{asked: true})
 		}
 		l.running = c.running
 		l.settle(o)
@@ -151,21 +151,21 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 	}
 }
 
-// Of two jobs that waited for one commit the last is beyond the deduplication window by the time that it could
-// be tried. The first is not left behind.
-func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
+// Of two jobs that waited for one commit, the second is beyond the deduplication window when it
+// could be tried. The first is not left behind.
+func TestADroppedJobLeavesNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
-		l.a.lanes = testLanes(Config{})
+		l.a.inflight = testInflight(Config{})
 		first, late := testJob(l, 1), testJob(l, 1)
 		late.parts[0].marked, late.parts[0].from = true, time.Now().Add(-1000*24*time.Hour)
-		held, _ := l.a.lanes.acquire(toShard0("a"), []int{1})
+		held, _ := l.a.inflight.acquire(toShard0("a"), []int{1})
 		l.running, l.outcomes = 2, make(chan outcome, 2)
 		for _, j := range []*job{first, late} {
 			l.outcomes <- l.a.attempt(j)
 		}
-		l.a.lanes.release(held, answer{asked: true})
+		l.a.inflight.release(held, answer{asked: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := l.run(ctx); err != nil || !acked(first.parts[0]) {
@@ -174,7 +174,7 @@ func TestAJobThatIsDroppedLeavesNobodyWaiting(t *testing.T) {
 	})
 }
 
-// The commit that the last one waited for may have ended before the loop heard that it
+// The commit that the second job waited for may have ended before the loop knew that the job
 // waits.
 func TestTheLastCommitWaitsForNoOther(t *testing.T) {
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestTheLastCommitWaitsForNoOther(t *testing.T) {
 	})
 }
 
-// What is closed while a job waits for a shard would queue up behind it in small pieces.
+// Windows that closed while a job waits for a shard would queue up behind it in small pieces.
 func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	t.Parallel()
 	l := newLoop(newTestAggregator(t))
@@ -211,7 +211,7 @@ func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfADrainCountsWhatIsLeft(t *testing.T) {
+func TestTheErrorOfADrainCountsTheMessagesLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -223,8 +223,9 @@ func TestTheErrorOfADrainCountsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A commit without markers whose outcome is unknown ends the process, and must be seen to.
-func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
+// A commit without markers whose outcome is unknown ends the process, and the error must be
+// reported.
+func TestALateDrainReturnsTheFatalError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -236,7 +237,7 @@ func TestADrainThatEndsLateSaysWhatWasFatal(t *testing.T) {
 			t.Errorf("giveUp: %v, want why the process ends", err)
 		}
 		if j.parts[0].holder.msg.Nack(); acked(j.parts[0]) {
-			t.Error("acknowledged although nobody knows whether it is applied")
+			t.Error("acknowledged although its outcome is unknown")
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// mostFactor times the bound is the most heap that an aggregator may need.
+// mostFactor times the bound is the largest heap that an aggregator may need.
 const mostFactor = 1.5
 
 // A farStore commits by a function, and never writes letters.
@@ -71,8 +71,8 @@ func identifiedParts(n int) *message.Message {
 	})
 }
 
-// keyedParts is a request of increments with ids. They are of the time at, and its head has so
-// many entries with names of 500 bytes.
+// keyedParts is a request of increments with ids at the time at. Its head has that many entries,
+// with names of 500 bytes.
 func keyedParts(heads int, ahead time.Duration) func(n int) *message.Message {
 	return func(n int) *message.Message {
 		return fullBatch(n, func(i int) wire.Part {
@@ -92,7 +92,7 @@ func keyedParts(heads int, ahead time.Duration) func(n int) *message.Message {
 	}
 }
 
-// anonymousParts has parts of 24 entries. Their counters, of that many, have names of so many bytes.
+// anonymousParts has parts of 24 entries, with that many counters and names of that many bytes.
 func anonymousParts(counters, width int) func(n int) *message.Message {
 	return func(n int) *message.Message {
 		next := n << 16
@@ -107,7 +107,7 @@ func anonymousParts(counters, width int) func(n int) *message.Message {
 	}
 }
 
-// jsonIDs is a message of other software: increments with ids of so many bytes.
+// jsonIDs is a message in JSON: increments with ids of that many bytes.
 func jsonIDs(width int) func(n int) *message.Message {
 	return func(n int) *message.Message {
 		var b strings.Builder
@@ -222,7 +222,7 @@ func heap() (used, had int) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	runtime.GC()
-	runtime.GC() // what pools keep goes with the second
+	runtime.GC() // the second collection empties the pools
 	runtime.ReadMemStats(&after)
 	return int(after.HeapAlloc), int(before.HeapSys - before.HeapReleased)
 }

@@ -9,37 +9,36 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// seed is drawn anew by each process. Tables place counters by a hash under it: names can
-// be made to have one xxHash64, all of them (HashCounter decides the order of entries, which
-// must be the same everywhere, and where names looks first, for a bounded while). What tables answer does
-// not depend on it.
+// seed is random for each process. Tables place counters by a hash with this seed, because anyone
+// can construct names with one xxHash64 (HashCounter). names looks at the place of HashCounter
+// first, but only for a bounded number of slots. The answers of a table do not depend on seed.
 var seed = maphash.MakeSeed()
 
-// place is where tables look for a counter that others may have been made to crowd out.
+// place is a hash of a counter that nobody outside the process can predict.
 func place(counter string) uint64 { return maphash.String(seed, counter) }
 
-// near is how many slots are looked at from where a counter belongs.
+// near is the number of slots that are searched from the place of HashCounter.
 const near = 16
 
-// names keeps the number of shards of counters, and when it was asked for. It is exact: a counter that was taken
-// for another would be folded without a record. It holds no pointers, so that a million
-// names are nothing to the garbage collector.
+// names maps counters to their number of shards and the age at which it was read. It compares
+// whole names: if one counter were taken for another, it would be folded without a record. It
+// holds no pointers, so that a million names cost the garbage collector nothing.
 type names struct {
-	// Counters stand in the order of their hashes, so that commits, which are in that order, walk
-	// the table and the text from the beginning to the end instead of waiting for memory at each
-	// counter. Linear probing from the high bits of HashCounter, for near slots; at most half of
-	// them are taken.
+	// slots is in the order of HashCounter, as the adds of a commit are. So a commit walks slots
+	// and text from beginning to end, instead of missing the CPU cache at each counter. Linear
+	// probing from the high bits of HashCounter, over near slots; at most half of all slots are
+	// taken.
 	slots []nameSlot
-	// What finds its slots taken, as names that were made to have one hash do: linear probing from the low
-	// bits of place, at most half of the slots taken.
+	// crowded has the counters that find their near slots taken, as names with one HashCounter
+	// do. Linear probing from the low bits of place; at most half of the slots are taken.
 	crowded []nameSlot
-	n       int    // in both
-	beyond  int    // in crowded
-	text    []byte // 2 bytes of length and the name, one after another
+	n       int    // names in both tables
+	beyond  int    // names in crowded
+	text    []byte // for each name its length in 2 bytes, then the name
 }
 
 type nameSlot struct {
-	at     uint32 // where in text, plus 1; 0: free
+	at     uint32 // offset in text, plus 1; 0 if the slot is free
 	check  uint16 // the high bits of place
 	shards uint16
 	asked  age
@@ -57,7 +56,8 @@ func newNames() *names {
 
 func check(place uint64) uint16 { return uint16(place >> 48) }
 
-// find returns the slot of the counter with that HashCounter, or the free one where it belongs. No counter is "".
+// find returns the counter's slot, or the free slot where the counter belongs. hash is the
+// counter's HashCounter.
 func (t *names) find(hash uint64, counter string) (s *nameSlot, crowded, found bool) {
 	other := place(counter)
 	last := uint64(len(t.slots) - 1)
@@ -95,7 +95,7 @@ func (t *names) name(s *nameSlot) string {
 	return string(t.text[at+2 : at+2+n])
 }
 
-// resize gives it so many slots of each kind.
+// resize changes the number of slots of both tables.
 func (t *names) resize(slots, crowded int) {
 	old := [][]nameSlot{t.slots, t.crowded}
 	t.slots, t.crowded, t.beyond = make([]nameSlot, slots), make([]nameSlot, crowded), 0
@@ -109,7 +109,7 @@ func (t *names) resize(slots, crowded int) {
 	}
 }
 
-// get returns 0 for a counter that is not there.
+// get returns 0 for an absent counter.
 func (t *names) get(hash uint64, counter string) (shards int, asked age) {
 	if s, _, found := t.find(hash, counter); found {
 		return int(s.shards), s.asked
@@ -131,7 +131,7 @@ func (t *names) put(hash uint64, counter string, shards int, asked age) {
 	t.set(hash, counter, nameSlot{at: at, check: check(place(counter)), shards: uint16(shards), asked: asked})
 }
 
-// set fills the slot of a counter that is not there.
+// set fills the slot of an absent counter.
 func (t *names) set(hash uint64, counter string, with nameSlot) {
 	s, crowded, _ := t.find(hash, counter)
 	*s = with
@@ -143,7 +143,7 @@ func (t *names) set(hash uint64, counter string, with nameSlot) {
 	}
 }
 
-// clear empties it and keeps its memory.
+// clear removes all names and keeps the memory.
 func (t *names) clear() {
 	clear(t.slots)
 	clear(t.crowded)

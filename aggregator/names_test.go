@@ -35,8 +35,7 @@ func TestNamesAgreeWithAMap(t *testing.T) {
 	}
 }
 
-// Two names whose slots hold the same of them are told apart; slots are reached round the
-// end of the table.
+// Two names with equal slots are distinguished; probing continues past the end of the table.
 func TestNamesThatCollide(t *testing.T) {
 	t.Parallel()
 	names := newNames()
@@ -96,7 +95,7 @@ func TestNamesGrow(t *testing.T) {
 		}
 	}
 	if n, _ := names.get(wire.HashCounter("stranger"), "stranger"); n != 0 {
-		t.Error("knows a name that nobody told it")
+		t.Error("has a name that was never put")
 	}
 	if names.beyond > n/50 {
 		t.Errorf("%d of %d names found the slots taken where they belong, want hardly any", names.beyond, n)

@@ -10,10 +10,10 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// newer keeps messages of wire versions that this aggregator cannot read for a while, and gives
-// them back to the bus. Another aggregator may read them, or the next one here.
+// newer keeps messages of newer wire versions for a while, and then gives them back to the bus.
+// Another aggregator, or this one after an upgrade, may read them.
 type newer struct {
-	waiting      []postponed // in the order in which they go back
+	waiting      []postponed // sorted by due
 	last         wire.NewerError
 	seen, logged time.Time
 }
@@ -26,18 +26,20 @@ type postponed struct {
 }
 
 const (
-	// A message waits for half its age, so that its deliveries become rare: brokers give a message
-	// up after a number of them. At most, it waits for less than its lease, which is an hour.
+	// A message waits for half its age, so that its deliveries become rare: brokers give up a
+	// message after a number of deliveries. It never waits for as long as its lease, which is an
+	// hour.
 	leastPostponed, mostPostponed = time.Second, 45 * time.Minute
-	// postponedShare is the part of Config.HeldMessages that may wait besides. Beyond it the first
-	// goes back early: 100 of the largest messages leave a bus room for others.
+	// At most 1/postponedShare of Config.HeldMessages may wait, in addition to held messages.
+	// Beyond that bound the first goes back early. 100 messages of the largest size leave a bus
+	// room for others.
 	postponedShare = 200
-	// newerFor is how long the aggregator is not ready after the last of them.
+	// newerFor is how long the aggregator is not ready after the last such message.
 	newerFor = time.Minute
 )
 
-// postpone keeps a message that this version cannot read. It is neither acknowledged nor a dead
-// letter: nothing is wrong with it.
+// postpone keeps a message that this version cannot read. It is neither acknowledged nor made a
+// dead letter: the message is not wrong.
 func (l *loop) postpone(m *message.Message, why wire.NewerError) {
 	n, now, stored := &l.newer, time.Now(), l.a.clock.Now()
 	p := postponed{wait: wait{stored, stored, now}, msg: m}
@@ -46,7 +48,7 @@ func (l *loop) postpone(m *message.Message, why wire.NewerError) {
 	}
 	p.due = now.Add(min(max(stored.Sub(p.born)/2, leastPostponed), mostPostponed))
 	l.cover(p.wait)
-	m.Payload, m.Metadata = nil, nil // they would be kept until it goes back
+	m.Payload, m.Metadata = nil, nil // frees their memory before the message goes back
 	n.waiting = append(n.waiting, p)
 	slices.SortFunc(n.waiting, func(a, b postponed) int { return a.due.Compare(b.due) })
 	if len(n.waiting) > max(l.a.cfg.HeldMessages/postponedShare, 1) {
@@ -58,7 +60,7 @@ func (l *loop) postpone(m *message.Message, why wire.NewerError) {
 	}
 }
 
-// giveBack gives back the messages that are due, all of them in a drain.
+// giveBack gives back the messages that are due, and all of them during a drain.
 func (l *loop) giveBack(now time.Time) {
 	n := &l.newer
 	for len(n.waiting) > 0 && (l.draining || !now.Before(n.waiting[0].due)) {
@@ -71,7 +73,8 @@ func (n *newer) giveFirst() {
 	n.waiting = slices.Delete(n.waiting, 0, 1)
 }
 
-// reason is why an aggregator with such messages is not ready, and nil a while after the last.
+// reason is the error that makes the aggregator not ready; nil if the last such message went back
+// over newerFor ago.
 func (n *newer) reason(now time.Time) error {
 	if n.seen.IsZero() || len(n.waiting) == 0 && now.Sub(n.seen) > newerFor {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// versioned is a batch as a version to come may write it: ours under another number.
+// versioned is a batch as a later version may write it: the present format under another number.
 func versioned(version byte, at time.Time, parts ...wire.Part) []byte {
 	payload := wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
 	payload[1] = version
@@ -78,8 +78,8 @@ func TestAMessageOfANewerVersionGoesBackToTheBus(t *testing.T) {
 	})
 }
 
-// Brokers give a message up that was delivered often. In a week it is delivered here 250 times, not once
-// a second.
+// Brokers give up a message that was delivered often. In a week it is delivered 250 times here,
+// not once a second.
 func TestAnOldMessageOfANewerVersionIsKeptForLonger(t *testing.T) {
 	for age, want := range map[time.Duration]time.Duration{
 		-time.Hour: time.Second, 0: time.Second, time.Hour: 30 * time.Minute, 7 * 24 * time.Hour: 45 * time.Minute,
@@ -113,7 +113,7 @@ func TestMessagesOfANewerVersionGoBackWhenDue(t *testing.T) {
 	})
 }
 
-// Few messages of newer versions are kept, and they hold up no others.
+// Only few messages of newer versions are kept, and they do not block others.
 func TestMessagesOfANewerVersionHoldUpNoOthers(t *testing.T) {
 	for held, most := range map[int]int{1: 1, 300: 1, 600: 3} {
 		t.Run(fmt.Sprint(held), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestMessagesOfANewerVersionHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// A drain has no time for them.
+// A drain gives them back at once.
 func TestADrainGivesMessagesOfANewerVersionBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -149,7 +149,7 @@ func TestADrainGivesMessagesOfANewerVersionBack(t *testing.T) {
 	})
 }
 
-// A topic full of them is one line a second.
+// Many such messages make one log line a second.
 func TestMessagesOfANewerVersionAreOneLineASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out strings.Builder

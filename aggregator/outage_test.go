@@ -13,8 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// hot sends messages of one full part each, all over the same counters, and returns
-// what they sum to.
+// hot sends messages of one full part each, all over the same counters, and returns their sum.
 func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 	t.Helper()
 	want := make(map[string]int64)
@@ -29,7 +28,7 @@ func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 	return want
 }
 
-// A store that is away for ten minutes says nothing about the size of commits.
+// An outage of ten minutes does not show that commits are too large.
 func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -85,13 +84,13 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		var buries atomic.Int64
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { buries.Add(1); return fakestore.UnknownNotApplied })
+		var puts atomic.Int64
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { puts.Add(1); return fakestore.UnknownNotApplied })
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.sendBytes(t, []byte("garbage"))
 		settle(time.Hour)
-		last := buries.Load()
-		for buries.Load() == last { // a back-off of up to 30 s begins
+		last := puts.Load()
+		for puts.Load() == last { // a back-off of up to 30 s begins
 			settle(time.Millisecond)
 		}
 		st.On(fakestore.PutDeadLetters, nil)
@@ -145,8 +144,7 @@ func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 	})
 }
 
-// The time-out is for one call: however many a window of new counters needs, each of
-// them has its own.
+// The time-out is for one call: each call for a window of new counters has its own.
 func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
@@ -156,8 +154,9 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	})
 }
 
-// A commit that never began leaves nothing open: also without markers it is tried again, whole
-// and without a look-up. A part of it that is refused later was certainly not applied.
+// A commit that never began has a certain outcome. Without markers too it is tried again, whole
+// and without a look-up. If one of its parts is refused later, that part was certainly not
+// applied.
 func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)

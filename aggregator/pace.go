@@ -2,26 +2,26 @@ package aggregator
 
 import "time"
 
-// What Config.CountWithin may be.
+// The range of Config.CountWithin.
 const (
 	MinCountWithin = 100 * time.Millisecond
 	MaxCountWithin = time.Minute
 )
 
-// A pace says how long windows wait.
+// A pace decides how long windows wait.
 //
-// Without a budget that is the linger. With one, a window waits until its oldest increment
-// has just the time left that folding takes: a quiet pipeline gathers for as long as the
-// budget lets it, a slow store makes windows shorter by itself.
+// Without a budget a window waits for the linger. With a budget (Config.CountWithin) it waits
+// until its oldest increment has just enough time left for the commit. So a quiet pipeline
+// gathers for as long as the budget allows, and a slow store makes windows shorter.
 type pace struct {
 	linger time.Duration
-	budget time.Duration // 0 for none
+	budget time.Duration // 0 if there is none
 
-	// takes is how long it lately took from the end of a window until its last commit had
-	// ended, the budget at most. It rises with the slowest at once and falls slowly.
+	// takes is the recent time from the end of a window to the end of its last commit, at most
+	// the budget. A slower commit raises it at once; faster ones lower it slowly.
 	takes time.Duration
-	// widened is what windows wait beyond the budget, because the store does not take as
-	// many commits as the budget asks for.
+	// widened is how long windows wait beyond the budget, because the store cannot take as many
+	// commits as the budget needs.
 	widened time.Duration
 }
 
@@ -29,15 +29,15 @@ func newPace(c *Config) pace {
 	return pace{linger: c.Linger, budget: c.CountWithin, takes: c.CountWithin / 8}
 }
 
-// due is when the window closes.
+// due is the time at which the window closes.
 func (p *pace) due(w *window) time.Time {
 	if p.budget == 0 {
 		return w.opened.Add(max(p.linger, 0))
 	}
 	due := w.oldest.Add(p.budget - p.takes - p.budget/marginShare)
-	// Publishers seal together: the first message is followed by others. What is too late
-	// already, after an outage for instance, is not helped by small commits either: the next
-	// ones would be later still.
+	// Publishers seal together, so other messages follow the first. If increments are too late
+	// already, for instance after an outage, small commits do not help: the next increments would
+	// be even later.
 	least := p.budget / leastShare
 	if w.opened.Sub(w.oldest) > p.budget {
 		least = p.budget / lateShare
@@ -49,20 +49,20 @@ func (p *pace) due(w *window) time.Time {
 }
 
 const (
-	// marginShare of the budget is kept for what nobody measures.
+	// 1/marginShare of the budget is reserved for delays that are not measured.
 	marginShare = 32
-	// leastShare of the budget is the least that a window waits, lateShare where it is too
-	// late.
+	// A window waits for at least 1/leastShare of the budget, or 1/lateShare if it is too late
+	// already.
 	leastShare, lateShare = 64, 20
-	// fallShare of the difference to a faster commit is forgotten with it.
+	// A faster commit lowers takes by 1/fallShare of the difference.
 	fallShare = 8
-	// narrowShare of what windows are widened by goes with each commit that works at once.
+	// Each commit that succeeds at once lowers widened by 1/narrowShare.
 	narrowShare = 32
-	// mostWidened bounds what windows wait beyond the budget.
+	// mostWidened bounds widened.
 	mostWidened = 30 * time.Second
 )
 
-// folded notes that a job was applied at its first try, so long after its window closed.
+// folded notes that a job was applied at its first try. took is the time since its window closed.
 func (p *pace) folded(took time.Duration) {
 	took = min(took, p.budget)
 	p.takes = max(took, p.takes-(p.takes-took)/fallShare)
@@ -71,10 +71,10 @@ func (p *pace) folded(took time.Duration) {
 	}
 }
 
-// failed notes that a try had an unknown outcome, the nth of a job whose window was widened
-// by so much. One alone may be chance; where windows are widened already it says that they
-// are still too narrow. A second one of the same job says that too many commits stand in each
-// other's way, or that the store is not up to them. Fewer and larger ones help against both.
+// failed notes the nth try of a job that had an unknown outcome; its window was widened by
+// widened. One failure alone may be chance; if windows are widened already, it means that they
+// are still too narrow. A second failure of the same job means that commits contend with each
+// other, or that the store is too slow. Fewer, larger commits help against both.
 func (p *pace) failed(n int, widened time.Duration) {
 	if p.budget == 0 || n == 1 && widened == 0 {
 		return

@@ -7,12 +7,12 @@ import (
 
 const ms = time.Millisecond
 
-func TestWindowsWaitForWhatTheBudgetLeaves(t *testing.T) {
+func TestWindowsWaitForTheRestOfTheBudget(t *testing.T) {
 	t.Parallel()
 	opened := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
 		pace pace
-		age  time.Duration // of the oldest increment, when the window was opened
+		age  time.Duration // age of the oldest increment when the window was opened
 		want time.Duration // after that
 	}{
 		"a linger":                          {pace{linger: 100 * ms}, 0, 100 * ms},
@@ -33,9 +33,9 @@ func TestWindowsWaitForWhatTheBudgetLeaves(t *testing.T) {
 	}
 }
 
-// A store that becomes slow is believed at once, one that becomes fast after some commits: what
-// is kept for a commit has to be enough for nearly all.
-func TestWhatFoldingTakesRisesAtOnceAndFallsSlowly(t *testing.T) {
+// The pace follows a slower store at once, and a faster one only after several commits: the time
+// that is reserved for a commit must be enough for nearly all.
+func TestTheFoldingTimeRisesAtOnceAndFallsSlowly(t *testing.T) {
 	t.Parallel()
 	p := pace{budget: time.Second}
 	for i, c := range []struct{ took, want time.Duration }{
@@ -69,7 +69,7 @@ func TestWindowsWidenWhileJobsFailAgainAndAgain(t *testing.T) {
 	for range 20 {
 		p.failed(2, p.widened)
 	}
-	step("a store that is away", 30*time.Second)
+	step("an unavailable store", 30*time.Second)
 	for n := 0; p.widened > 0; n++ {
 		if p.folded(0); n > 300 {
 			t.Fatalf("still widened by %s after %d commits that worked", p.widened, n)

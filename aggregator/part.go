@@ -8,55 +8,55 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A held message is acknowledged when its last part is settled. A held dead letter is
-// removed then.
+// A held is a message that is acknowledged, or a dead letter that is removed, when its last part
+// is settled.
 type held struct {
 	msg    *message.Message
-	reply  *wire.Reply // for its publisher; nil unless that waits for the ack
+	reply  *wire.Reply // for the publisher; nil if the publisher does not wait for the ack
 	letter string      // the dead letter's key; msg is nil then
-	source string      // its id, for dead letters
+	source string      // the message's id, for dead letters
 	time   time.Time   // when its oldest increment was added
 	wait
-	memory int // that it takes, estimated
-	open   int // parts that are not settled
-	// maybe and stays are of a dead letter: it may have been applied before, and it has
-	// been set aside again as what it was.
+	memory int // estimated, in bytes
+	open   int // number of parts that are not settled
+	// maybe is true for a dead letter that may have been applied before. stays is true if a part
+	// of the letter was set aside again under the letter's own key.
 	maybe, stays bool
-	// final is true when a part without a marker was applied or may stand in a dead
-	// letter: the message can then not be delivered again.
+	// final is true if a part without a marker was applied, or may be in a dead letter. The
+	// message must then not be delivered again.
 	final bool
 }
 
-// A part in process. Only the loop touches its fields after admission, but for the
-// embedded wire.Part, which nobody changes.
+// A part is a part in process. After admission only the loop touches its fields; nobody changes
+// the embedded wire.Part.
 type part struct {
 	wire.Part
-	at          time.Time // what it is stamped with; its marker is kept by it
-	from        time.Time // what the window is judged by: that, or the broker's time where it is earlier
+	at          time.Time // the part's own time; its marker expires by it
+	from        time.Time // compared with the window: at, or the broker's time if that is earlier
 	fold        uint64
 	fingerprint wire.Fingerprint
 	marked      bool // needs a marker
 	maybe       bool // an attempt had an unknown outcome
 
 	holder *held
-	head   *part // that it follows; nil for most
-	// rests are all the rests of a head. They are applied with it, under its marker. nil where
-	// some of them are not in its message, or the head was taken apart.
+	head   *part // the head that the part follows; nil for most
+	// rests are all the rests of a head, which are applied with it under its marker. nil if its
+	// message has only some of them, or the head was taken apart.
 	rests   []*part
-	company *company // nil for most
+	company *company // nil for most parts
 }
 
-// A company waits for a part to be settled.
+// A company waits until a part is settled.
 type company struct {
-	holders []*held // of further copies
+	holders []*held // the messages of further copies
 	// followers of a head wait here until it is settled.
 	followers []*part
-	// rivals have the same id and another fingerprint. They wait until this one is
-	// settled: applied, it has won; if not, the next has its turn.
+	// rivals have the same id and another fingerprint. If this part is applied, they are refused.
+	// If it is refused, the next rival is tried.
 	rivals []*part
 }
 
-// with is the part's company, to be added to.
+// with returns the part's company, and makes one if there is none.
 func (p *part) with() *company {
 	if p.company == nil {
 		p.company = new(company)
@@ -64,7 +64,7 @@ func (p *part) with() *company {
 	return p.company
 }
 
-// takeFollowers ends their wait.
+// takeFollowers removes and returns the followers.
 func (p *part) takeFollowers() (followers []*part) {
 	if p.company != nil {
 		followers, p.company.followers = p.company.followers, nil
@@ -72,10 +72,10 @@ func (p *part) takeFollowers() (followers []*part) {
 	return followers
 }
 
-// whole reports whether the part's marker is that of a whole request.
+// whole reports whether the part's marker covers a whole request.
 func (p *part) whole() bool { return len(p.rests) > 0 }
 
-// takeApart has the rests of a head follow it one by one.
+// takeApart makes the rests of a head follow it one by one, each with its own marker.
 func (p *part) takeApart() {
 	if !p.whole() {
 		return
@@ -93,13 +93,13 @@ func (p *part) each(f func(*part)) {
 	}
 }
 
-// entries counts those of the part and of its rests.
+// entries counts the entries of the part and of its rests.
 func (p *part) entries() (n int) {
 	p.each(func(q *part) { n += len(q.Entries) })
 	return n
 }
 
-// takeRivals ends their wait.
+// takeRivals removes and returns the rivals.
 func (p *part) takeRivals() (rivals []*part) {
 	if p.company != nil {
 		rivals, p.company.rivals = p.company.rivals, nil
@@ -107,7 +107,7 @@ func (p *part) takeRivals() (rivals []*part) {
 	return rivals
 }
 
-// join takes over what a further copy of the same part brought along.
+// join adds the message and the followers of a further copy of the part.
 func (p *part) join(copy *part) {
 	copy.takeApart()
 	c := p.with()
@@ -126,8 +126,8 @@ func (p *part) eachHolder(f func(*held)) {
 	}
 }
 
-// partsOf makes parts in process of a batch. published is the broker's time of it, zero
-// where there is none. Parts that follow a head hang on it.
+// partsOf makes the parts in process of a batch. published is the broker's publish time; zero if
+// there is none. Parts that follow a head are attached to it.
 func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, foldID func() uint64) []*part {
 	space := make([]part, len(b.Parts))
 	parts := make([]*part, 0, len(b.Parts))
@@ -138,15 +138,15 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		if !p.Time.IsZero() {
 			p.at = p.Time
 		}
-		// A publisher whose clock is hours ahead would have its parts taken after the
-		// markers of the same parts, sent by another one, are forgotten.
+		// Otherwise a part of a publisher whose clock is hours ahead would be taken after the
+		// marker of the same part, sent by another publisher, is forgotten.
 		if p.from = p.at; !published.IsZero() && published.Before(p.from) {
 			p.from = published
 		}
 		if p.marked = p.Kind != wire.Anonymous || !skipAnonymous; p.marked {
 			p.fold, p.fingerprint = foldID(), p.Fingerprint()
 		}
-		// It waits for its head: of a refused request nothing is counted.
+		// It waits for its head: nothing of a refused request is counted.
 		if p.Kind.Follows() {
 			p.head = head
 			c := head.with()
@@ -164,12 +164,12 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 	return parts
 }
 
-// gather has a head take its rests along, if its message has all of them.
+// gather attaches the rests of a head to it, if its message has all of them.
 func (p *part) gather() {
 	if p.Kind != wire.Head || p.Number == 0 || len(p.Entries) == 0 || p.company == nil {
 		return
 	}
-	// The number is a claim of the sender: make room for no more than there is.
+	// The sender may claim any number: allocate no more than its message has.
 	if int(p.Number) > len(p.company.followers) {
 		return
 	}

@@ -13,16 +13,16 @@ import (
 // A job is a set of parts that are committed together.
 type job struct {
 	parts    []*part
-	closed   time.Time     // its window
-	widened  time.Duration // by so much
-	attempts int           // that had an unknown outcome or could not work
-	after    time.Time     // not to be tried before
-	lookup   bool          // look markers up before the next commit
-	waits    bool          // for a shard that another commit has under way
-	// contended: something in it was tried last in a commit that was given up because of
-	// others, so that the records of its counters are looked at again.
+	closed   time.Time     // when its window closed
+	widened  time.Duration // pace.widened when its window closed
+	attempts int           // attempts that failed or had an unknown outcome
+	after    time.Time     // no attempt before this time
+	lookup   bool          // look up markers before the next commit
+	waits    bool          // for a shard that another commit holds
+	// contended is true if the last commit of some of its parts ended with ErrContended. The
+	// records of its counters are then read again.
 	contended bool
-	half      bool // of a job that was taken apart
+	half      bool // the job is one half of another
 }
 
 // marked reports whether the job's commit has markers.
@@ -30,9 +30,10 @@ func (j *job) marked() bool {
 	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.marked })
 }
 
-// pack cuts a window into jobs that fit the store: whole parts, in the order in which publishers
-// cut them, so that parts that overlap share the entities of their counters. limit is in entities, 0 for
-// none. Every part fits alone, with at most 24 counters and a marker; a whole request may not.
+// pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
+// publishers cut them, so that parts with common counters share entities. limit is the most
+// entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters and a
+// marker; a whole request may not.
 func pack(parts []*part, limit int) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
@@ -44,7 +45,7 @@ func pack(parts []*part, limit int) []*job {
 	counters := make(map[string]struct{})
 	for _, p := range parts {
 		if p.whole() && countNew(p, nil) > limit {
-			p.takeApart() // a whole request does not fit one commit
+			p.takeApart() // the whole request does not fit one commit
 		}
 		more := countNew(p, counters)
 		if open == nil || entities+more > limit {
@@ -64,7 +65,7 @@ func pack(parts []*part, limit int) []*job {
 	return jobs
 }
 
-// firstOrder orders parts as their entries are.
+// firstOrder is the wire.Order of the first entry.
 func firstOrder(p *part) uint64 {
 	if len(p.Entries) == 0 {
 		return 0
@@ -72,7 +73,7 @@ func firstOrder(p *part) uint64 {
 	return wire.Order(p.Entries[0].Counter)
 }
 
-// countNew is how many entities p adds to a commit that writes counters already.
+// countNew is the number of entities that p adds to a commit that already writes counters.
 func countNew(p *part, counters map[string]struct{}) int {
 	n := 0
 	if p.marked {
@@ -88,7 +89,7 @@ func countNew(p *part, counters map[string]struct{}) int {
 	return n
 }
 
-// halve splits a job. Its parts keep their identity, so their markers.
+// halve splits a job. The parts keep their ids and therefore their markers.
 func (j *job) halve() []*job {
 	if len(j.parts) < 2 {
 		return []*job{j}
@@ -100,27 +101,26 @@ func (j *job) halve() []*job {
 	return []*job{&a, &b}
 }
 
-// singles splits a job into one per part.
+// singles splits a job into one job for each part.
 func (j *job) singles() []*job {
 	jobs := make([]*job, 0, len(j.parts))
 	for _, p := range j.parts {
 		one := *j
-		one.parts, one.contended = []*part{p}, false // or the next window would put them together again
+		one.parts, one.contended = []*part{p}, false // else the next window would put them together again
 		jobs = append(jobs, &one)
 	}
 	return jobs
 }
 
-// merge sums the entries of the parts by counter, in wire.Order, Shard 0 throughout.
-// Deltas that cancel out leave no add. It reports false when a sum does not fit int64:
-// the job has to be split.
+// merge sums the entries of the parts by counter, sorted by wire.Order, all with Shard 0. Sums of
+// 0 are left out. It reports false if a sum does not fit int64: the job must then be split.
 func merge(parts []*part) ([]store.ShardDelta, bool) {
 	n := 0
 	for _, p := range parts {
 		n += p.entries()
 	}
 	adds := make([]store.ShardDelta, 0, n)
-	var runs []int // where each run of ascending adds begins
+	var runs []int // start of each ascending run in adds
 	take := func(p *part) {
 		for i := range p.Entries {
 			e := &p.Entries[i]
@@ -138,12 +138,12 @@ func merge(parts []*part) ([]store.ShardDelta, bool) {
 	return sumAdjacent(sortRuns(adds, runs))
 }
 
-// shortRun is the mean length of runs below which to merge them is no faster than to sort.
+// shortRun is the mean length of runs below which merging is not faster than sorting.
 const shortRun = 256
 
-// sortRuns sorts adds that ascend from the beginning of each run to the next. Publishers cut a
-// batch and a request in one order, so that a commit has few runs: neighbours are merged until
-// one is left (Knuth, The Art of Computer Programming, volume 3, 5.2.4, natural merge sort).
+// sortRuns sorts adds that consist of ascending runs. There are few runs, because publishers sort
+// each batch and request. It merges neighbouring runs until one is left (Knuth, The Art of
+// Computer Programming, volume 3, 5.2.4, natural merge sort).
 func sortRuns(adds []store.ShardDelta, runs []int) []store.ShardDelta {
 	if len(runs) < 2 {
 		return adds
@@ -172,7 +172,7 @@ func sortRuns(adds []store.ShardDelta, runs []int) []store.ShardDelta {
 	return adds
 }
 
-// mergeTwo appends two runs as one.
+// mergeTwo appends the merge of two runs.
 func mergeTwo(into, a, b []store.ShardDelta) []store.ShardDelta {
 	for len(a) > 0 && len(b) > 0 {
 		if compareAdds(a[0], b[0]) <= 0 {
@@ -203,7 +203,7 @@ func sumAdjacent(adds []store.ShardDelta) ([]store.ShardDelta, bool) {
 	return merged, true
 }
 
-// compareAdds is the order of the adds of a commit.
+// compareAdds orders the adds of a commit.
 func compareAdds(a, b store.ShardDelta) int {
 	if c := cmp.Compare(a.Order, b.Order); c != 0 {
 		return c

@@ -66,7 +66,7 @@ func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
 			}
 			for i, p := range parts {
 				if seen[p] != 1 {
-					t.Errorf("seed %d, limit %d: part %d stands in %d jobs", seed, limit, i, seen[p])
+					t.Errorf("seed %d, limit %d: part %d is in %d jobs", seed, limit, i, seen[p])
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-func TestPackSharesCountersWherePartsOverlap(t *testing.T) {
+func TestPackSharesCountersOfOverlappingParts(t *testing.T) {
 	t.Parallel()
 	var parts []*part
 	for range 16 { // 16 publishers, the same 24 counters
@@ -134,7 +134,7 @@ func TestMergeSumsInKeyOrder(t *testing.T) {
 	}
 }
 
-// Runs are merged or sorted; nobody may see which.
+// Runs are merged or sorted, with the same result.
 func TestSortRuns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -182,13 +182,13 @@ func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestLanesNeverHaveAShardTwice(t *testing.T) {
+func TestNoShardIsInTwoCommits(t *testing.T) {
 	t.Parallel()
-	type lane struct {
+	type key struct {
 		counter string
 		shard   int
 	}
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	add := func() []store.ShardDelta {
 		return []store.ShardDelta{
 			store.NewShardDelta("a", 0, 1),
@@ -196,7 +196,7 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 		}
 	}
 	var open []taken
-	used := make(map[lane]bool)
+	used := make(map[key]bool)
 	for range 3 {
 		adds := add()
 		got, ok := l.acquire(adds, []int{3, 20})
@@ -204,7 +204,7 @@ func TestLanesNeverHaveAShardTwice(t *testing.T) {
 			t.Fatal("no free shard although one is")
 		}
 		for _, a := range adds {
-			k := lane{a.Counter, a.Shard}
+			k := key{a.Counter, a.Shard}
 			if used[k] {
 				t.Errorf("%v is in two commits", k)
 			}
@@ -281,27 +281,27 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 		t.Errorf("remembers %d counters, at most 100", n)
 	}
 	if st.looked != 1003 {
-		t.Errorf("looked %d records up, want 1003: one that is used again is not forgotten", st.looked)
+		t.Errorf("looked up %d records, want 1003: a record that is used is not forgotten", st.looked)
 	}
 }
 
-// A raise in a fold is repeated until a fold has taken it.
+// A growth in a fold is repeated until a fold has applied it.
 func TestRecordsGuess(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 3, 100, newAging(time.Now))
 	want := []store.Growth{{Counter: "a", Shards: 3}, {Counter: "b", Shards: 3}}
 	for range 2 {
 		if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want) {
-			t.Errorf("before a fold: got shards %v and raises %v, want 3, 3 and %v", k.shards, growths, want)
+			t.Errorf("before a fold: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want)
 		}
 	}
 	r.remember(want[:1], 0)
 	if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want[1:]) {
-		t.Errorf("after a fold that raised a: got shards %v and raises %v, want 3, 3 and %v", k.shards, growths, want[1:])
+		t.Errorf("after a fold that grew a: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want[1:])
 	}
 }
 
-// Long names are forgotten sooner: what is remembered is bounded in bytes.
+// Long names are forgotten sooner, because the memory is bounded in bytes.
 func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
@@ -317,7 +317,7 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 	}
 }
 
-// A window that did not forget the counters of the one before would close ever sooner.
+// A window must forget the counters of the one before, else it would close earlier each time.
 func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	var w window

@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// receive takes a message in: its parts go into the window, or it becomes a dead letter, or goes
-// back to the bus where it is of a newer version.
+// receive takes a message: its parts go into the window, or it becomes a dead letter. A message
+// of a newer wire version goes back to the bus.
 func (l *loop) receive(m *message.Message) {
 	h := &held{msg: m, reply: wire.ReplyOf(m.Context()), source: sourceOf(m), time: l.a.clock.Now()}
 	published, err := publishedAt(m)
@@ -27,7 +27,7 @@ func (l *loop) receive(m *message.Message) {
 	l.a.stats.messages.Add(1)
 	h.memory = memoryOf(len(m.Payload), batch)
 	payload, once := m.Payload, wire.DeliveredOnce(m.Context())
-	m.Payload, m.Metadata = nil, nil // they would be kept until the ack
+	m.Payload, m.Metadata = nil, nil // frees their memory before the ack
 	if err != nil {
 		l.hold(h)
 		l.refuseMessage(h, payload, err)
@@ -36,8 +36,8 @@ func (l *loop) receive(m *message.Message) {
 	l.take(h, batch, published, once && l.a.limits.CertainOutcome)
 }
 
-// take puts the parts of a batch that h holds into the window. published is the broker's
-// time of it, zero where there is none.
+// take puts the parts of the batch of h into the window. published is the broker's publish time;
+// zero if there is none.
 func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymous bool) {
 	h.time, h.born = batch.Time, batch.Time
 	if !published.IsZero() && published.Before(h.born) {
@@ -55,7 +55,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	for _, p := range partsOf(batch, h, published, skipAnonymous, l.a.cfg.Env.Uint64) {
 		l.admit(p)
 	}
-	if len(l.window.parts) > before { // a message of copies is none of the window's
+	if len(l.window.parts) > before { // a message with only copies adds nothing to the window
 		l.window.messages++
 		l.window.memory += h.memory
 	}
@@ -65,7 +65,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 // never in two commits under way.
 func (l *loop) admit(p *part) {
 	stored := l.a.clock.Now()
-	// Beyond, its marker would stay for as long, and a clock is wrong somewhere.
+	// A later time means a wrong clock, and its marker would stay for as long.
 	if p.marked && p.at.After(stored.Add(store.MaxAhead)) {
 		l.refuse(p, "time is more than 24h ahead", false)
 		return
@@ -89,7 +89,7 @@ func (l *loop) admit(p *part) {
 	l.window.holds(now.Add(p.holder.born.Sub(stored)))
 }
 
-// done takes one settled part off a message, and acknowledges it after the last.
+// done notes that one part of a message is settled, and acknowledges the message after the last.
 func (l *loop) done(h *held) {
 	h.open--
 	// Acknowledge the message with its last part, not earlier.
@@ -107,14 +107,14 @@ func (l *loop) done(h *held) {
 	h.msg.Ack()
 }
 
-// follow lets the followers of a head that was applied into the window.
+// follow puts the followers of an applied head into the window.
 func (l *loop) follow(head *part) {
 	for _, p := range head.takeFollowers() {
 		l.admit(p)
 	}
 }
 
-// forget ends the process of a part; rivals that waited for it have their turn.
+// forget ends the processing of a part, and admits the rivals that waited for it.
 func (l *loop) forget(p *part) {
 	if !p.marked || l.known[p.ID] != p {
 		return
@@ -125,8 +125,8 @@ func (l *loop) forget(p *part) {
 	}
 }
 
-// dropExpired sets the parts of a job aside that are beyond the deduplication window. It is
-// asked before every attempt: a process can be frozen for days between two of them.
+// dropExpired sets aside the parts of a job that are beyond the deduplication window. It runs
+// before every attempt, because a process can be frozen for days between two attempts.
 func (l *loop) dropExpired(j *job) {
 	kept, s := j.parts[:0], l.a.settings.Load()
 	for _, p := range j.parts {
@@ -139,8 +139,8 @@ func (l *loop) dropExpired(j *job) {
 	j.parts = kept
 }
 
-// batchOf is a batch that holds only these parts, and a copy of the head where the
-// first follows one: without it the batch could not be read again.
+// batchOf encodes a batch of only these parts. If the first part follows a head, a copy of the
+// head comes first: without it the batch could not be read.
 func batchOf(parts ...*part) []byte {
 	b := wire.Batch{Time: parts[0].holder.time}
 	if head := parts[0].head; head != nil {

@@ -11,30 +11,31 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// records remembers how many shards counters have. It is bounded: when the newer half
-// is full, the older half is forgotten; what is used again moves to the newer half. And it
-// is bounded in time: a record that was asked for store.RememberFor ago is asked for again, as its
-// counter may have been deleted, and swept a day after that. A fold that goes by an older
-// one could write a shard that no record names, and nobody reads.
+// records remembers the number of shards of counters. Its size is bounded: when the newer half is
+// full, the older half is forgotten; a counter that is used moves to the newer half.
+//
+// Its age is bounded too: a record is read again after store.RememberFor, because its counter may
+// have been deleted, and is swept a day after that. A fold by an older record could write a shard
+// that no record names, and readers would ignore it.
 type records struct {
 	store store.Records
-	keys  int // per call
+	keys  int // the most keys of one call
 	first int // shards of a counter without a record
 	half  int
-	limit time.Duration // of a look-up and the raise after it; 0: none
+	limit time.Duration // time for a look-up and the growth after it; 0 for no limit
 	aging *aging
 
 	mu           sync.Mutex
 	newer, older *names
 }
 
-// nameRoom is how many bytes a remembered counter's name may have on average. Where they
-// are longer fewer are remembered.
+// nameRoom is the average length of a remembered name, in bytes. Fewer counters are remembered if
+// their names are longer.
 const nameRoom = 48
 
-// contendedFor is the same for a commit that was given up because of others. They may know
-// of more shards, and no shard has told: then records are looked at again, not more often
-// than this.
+// contendedFor replaces store.RememberFor after a commit ended with ErrContended. Such a commit
+// gets no ShardStats, but the others may know of more shards. So the records are read again, at
+// most this often.
 const contendedFor = 5 * time.Second
 
 func newRecords(st store.Records, keys, first, remember int, aging *aging) *records {
@@ -44,13 +45,12 @@ func newRecords(st store.Records, keys, first, remember int, aging *aging) *reco
 	}
 }
 
-// learned counts what a call of learn cost.
+// learned counts the records that a call has read and written.
 type learned struct{ read, raised int }
 
-// learn returns the number of shards of each add's counter, and makes sure first that
-// each has a record that names them: a reader that does not know of a shard would not
-// add it up. The adds are of shard 0.
-// What was asked for longer ago than young is asked for again.
+// learn returns the number of shards of each add's counter. First it makes sure that each counter
+// has a record, because readers ignore a shard that no record names. It reads records again that
+// were read longer than young ago. All adds have Shard 0.
 func (r *records) learn(ctx context.Context, adds []store.ShardDelta, young time.Duration) (known, learned, error) {
 	k, unknown := r.recall(adds, young)
 	var cost learned
@@ -65,20 +65,20 @@ func (r *records) learn(ctx context.Context, adds []store.ShardDelta, young time
 	return k, cost, nil
 }
 
-// known is what a commit goes by.
+// known has the records that a commit relies on.
 type known struct {
-	shards []int // of each add's counter
-	asked  age   // when the first of them was asked for
+	shards []int // by add
+	asked  age   // age at which the oldest of them was read
 }
 
-// tooOld reports whether a record that was asked for then has to be asked for again.
+// tooOld reports whether a record that was read at the age asked must be read again.
 func (r *records) tooOld(asked, now age) bool {
 	return now-asked >= age(store.RememberFor/time.Second)
 }
 
-// guess is learn for a store that takes raises in its folds: what is not remembered has
-// the first number of shards, and a raise to that, in case. After the fold, and not
-// before, they can be remembered.
+// guess replaces learn for a store with Limits.GrowsInFold. A counter that is not remembered is
+// assumed to have the first number of shards, and gets a growth to that number in the commit. The
+// commit's success, and nothing before it, makes the record remembered.
 func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 	k, unknown := r.recall(adds, store.RememberFor)
 	growths := make([]store.Growth, len(unknown))
@@ -90,7 +90,7 @@ func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 	return k, growths
 }
 
-// remember notes that counters had records at that age.
+// remember notes that counters had these records at the age at.
 func (r *records) remember(growths []store.Growth, at age) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +99,8 @@ func (r *records) remember(growths []store.Growth, at age) {
 	}
 }
 
-// recall returns what is remembered and not too old, 0 shards for what is not, and the
-// positions of those.
+// recall returns the remembered numbers of shards, 0 for unknown counters, and the positions of
+// the unknown ones.
 func (r *records) recall(adds []store.ShardDelta, young time.Duration) (k known, unknown []int) {
 	now := r.aging.age()
 	k = known{shards: make([]int, len(adds)), asked: now}
@@ -123,7 +123,7 @@ func (r *records) recall(adds []store.ShardDelta, young time.Duration) (k known,
 	return k, unknown
 }
 
-// ensure looks the records at positions up and writes the missing ones.
+// ensure looks up the records at positions and writes the missing ones.
 func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, positions []int) (raised int, err error) {
 	names := make([]string, len(positions))
 	for i, at := range positions {
@@ -147,7 +147,7 @@ func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, p
 		}
 	}
 	if len(growths) > 0 {
-		// No fold before the raise is durable: nobody reads a shard that no record names.
+		// No fold before the growth is durable: readers ignore a shard that no record names.
 		if err := r.store.Grow(ctx, growths); err != nil {
 			return 0, err
 		}

@@ -7,57 +7,58 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A replay counts the dead letters that a person asked for (ReplayKey). Each is held as a message is; what its
-// acknowledgement is to a message, its removal is to a letter. Its parts keep their ids
-// and times, so that a letter which several aggregators take, or which comes back after
-// its removal, counts once, and one beyond the window becomes a letter that says so. Before
-// that the replay decides that the letter is counted (Decide). A letter that a person has
-// discarded by then is only removed.
+// A replay counts the dead letters that a person asked for (store.ReplayKey). Each is held like a
+// message; removing the letter takes the place of the acknowledgement. Its parts keep their ids
+// and times. So a letter counts once, even if several aggregators take it or it comes back after
+// its removal. A letter beyond the window becomes a dead letter again.
 //
-// A page of letters is read when all of the one before are settled and removed.
+// Before it takes a letter, the replay inserts the decision that the letter is counted
+// (store.DecideFate). A letter that a person has discarded by then is only removed.
+//
+// The next page of letters is read when all letters of the page before are settled and removed.
 type replay struct {
 	calling bool
-	answers chan exhumed
-	after   string    // the last key of this round
-	next    time.Time // when the next page may be read
-	found   []found   // the page, as far as it is not decided about
-	open    int       // letters that are not settled
-	spent   []string  // the keys of those that are, to be removed
-	counted int       // letters among them that are done with
+	answers chan replayAnswer
+	after   string    // the last key that this round has read
+	next    time.Time // the earliest time of the next page
+	found   []found   // the letters of the page that are not decided yet
+	open    int       // taken letters that are not settled
+	spent   []string  // keys of settled letters, to be removed
+	counted int       // number of letters among spent that will be gone
 }
 
-// A found letter is one to be counted.
+// A found is a letter to be counted.
 type found struct {
 	store.DeadLetter
 	batch  *wire.Batch
 	memory int
 }
 
-// exhumed is the answer to a read of letters, to the decision about one, or to their removal.
-type exhumed struct {
+// A replayAnswer is the result of a read of letters, of a decision, or of a removal.
+type replayAnswer struct {
 	letters []store.DeadLetter
 	decided *found
 	fate    store.Fate
 	removed bool
-	counted int // letters that were removed because they are done with
+	counted int // number of removed letters that were counted
 	err     error
 }
 
 const (
-	// An aggregator holds at most replayPage letters. Beyond Config.HeldMemory they may need a
-	// replayShare-th of it, and the memory of one more letter.
+	// An aggregator holds at most replayPage letters at once. In addition to Config.HeldMemory
+	// they may need 1/replayShare of it, plus the memory of one letter.
 	replayPage  = 10
 	replayShare = 8
-	// replayEvery is how long a round waits for the next, half of it at random: of
-	// several aggregators one does most of the work. The first begins within half of it.
+	// replayEvery is the longest pause between two rounds. Half of it is random, so that one of
+	// several aggregators does most of the work. The first round begins within half of it.
 	replayEvery = 20 * time.Second
 )
 
-// exhume decides about the letters of a page, one after the other, removes settled letters, or
-// reads the next page when it is time. Letters wait while the aggregator drains or the store is
-// unavailable. They do not wait while no more messages may be held: on a busy bus that could
-// take for ever.
-func (l *loop) exhume(now time.Time) {
+// advanceReplay starts the next call of a replay: it decides about a letter, removes the settled
+// letters, or reads the next page. No replay begins while the aggregator drains or the store is
+// unavailable. A replay goes on while no more messages may be held: on a busy bus it would else
+// wait for ever.
+func (l *loop) advanceReplay(now time.Time) {
 	r := &l.replay
 	rests := l.draining || l.isAway()
 	switch {
@@ -78,44 +79,44 @@ func (l *loop) exhume(now time.Time) {
 	}
 }
 
-// nameOf is the key of the letter that a copy is of.
+// nameOf returns the key of the letter that a replay request is about.
 func nameOf(key string) string {
 	letter, _ := store.ReplayOf(key)
 	return letter
 }
 
-func (a *Aggregator) decide(f *found) exhumed {
+func (a *Aggregator) decide(f *found) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	s := a.settings.Load()
 	if s.outdated(a.aging.age()) {
-		return exhumed{decided: f, err: errOutdated}
+		return replayAnswer{decided: f, err: errOutdated}
 	}
 	fate, err := store.DecideFate(ctx, a.store, nameOf(f.Key), store.FateCounted, store.Latest(f.Time, a.clock.Now()), s.Settings)
-	return exhumed{decided: f, fate: fate, err: err}
+	return replayAnswer{decided: f, fate: fate, err: err}
 }
 
-func (a *Aggregator) removeLetters(keys []string, counted int) exhumed {
+func (a *Aggregator) removeLetters(keys []string, counted int) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
-	return exhumed{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
+	return replayAnswer{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
 }
 
-func (a *Aggregator) readLetters(after string) exhumed {
+func (a *Aggregator) readLetters(after string) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	letters, err := a.store.ListDeadLetters(ctx, after, replayPage)
-	return exhumed{letters: letters, err: err}
+	return replayAnswer{letters: letters, err: err}
 }
 
-// afterReplay goes on with an answer. A letter about which nothing could be decided, or whose
-// removal failed, is read again in the next round, and its parts are found applied.
-func (l *loop) afterReplay(e exhumed) {
+// afterReplay handles an answer. If a decision or a removal failed, the letter is read again in
+// the next round, and its parts are then found to be applied.
+func (l *loop) afterReplay(e replayAnswer) {
 	r := &l.replay
 	r.calling = false
 	switch {
 	case e.err != nil:
-		l.a.cfg.Logger.Warn("dead letters to be counted not read, decided about or removed, will be tried again", "err", e.err)
+		l.a.cfg.Logger.Warn("replay of dead letters failed, will try again", "err", e.err)
 		r.found = nil
 		l.endRound()
 	case e.removed:
@@ -136,12 +137,12 @@ func (l *loop) endRound() {
 	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.Env.Jitter(replayEvery/2))
 }
 
-// sift finds the letters to be counted, and reports whether there may be more.
+// sift picks the letters to be counted, and reports whether there may be more.
 func (l *loop) sift(letters []store.DeadLetter) bool {
 	memory := 0
 	for _, d := range letters {
 		if memory > l.a.cfg.HeldMemory/replayShare {
-			return true // the rest is read again when these are settled
+			return true // the others are read again when these are settled
 		}
 		if _, asked := store.ReplayOf(d.Key); !asked {
 			return false
@@ -149,8 +150,8 @@ func (l *loop) sift(letters []store.DeadLetter) bool {
 		l.replay.after = d.Key
 		batch, err := l.a.cfg.Decode(d.Payload)
 		if err != nil {
-			l.a.cfg.Logger.Warn("a dead letter cannot be replayed, as it cannot be read here", "key", d.Key, "err", err)
-			continue // the letter stays, and so does the wish: it may be of a newer version
+			l.a.cfg.Logger.Warn("dead letter not replayed: this version cannot read it", "key", d.Key, "err", err)
+			continue // the letter stays, and so does the request: it may be of a newer version
 		}
 		f := found{d, batch, memoryOf(len(d.Payload), batch)}
 		memory += f.memory
@@ -159,11 +160,11 @@ func (l *loop) sift(letters []store.DeadLetter) bool {
 	return len(letters) > 0
 }
 
-// replayOne takes a letter in, unless a person has discarded it.
+// replayOne takes a letter, unless a person has discarded it.
 func (l *loop) replayOne(f *found, fate store.Fate) {
 	r := &l.replay
 	if fate == store.FateDiscarded {
-		l.a.cfg.Logger.Info("a dead letter that was discarded is not counted", "key", f.Key)
+		l.a.cfg.Logger.Info("dead letter not replayed: it was discarded", "key", f.Key)
 		r.spend(f.Key)
 		return
 	}
@@ -171,13 +172,13 @@ func (l *loop) replayOne(f *found, fate store.Fate) {
 	h.born = f.Time
 	// The letter stays in the store until its parts are settled.
 	r.open++
-	// A letter may come again even where the bus never repeats a message, so its parts
-	// have markers. Its time is the broker's, or a later one.
+	// A letter may come again even if the bus never repeats a message, so its parts have markers.
+	// Its time is the broker's, or a later one.
 	l.take(h, f.batch, f.Time, false)
 }
 
-// settled notes that all parts of a letter are: it can go, and so can the letter that it
-// is a copy of, unless a part was set aside again under that letter's key.
+// settled removes a replay request whose parts are all settled, and the letter that it is about.
+// The letter stays if a part was set aside again under its key.
 func (r *replay) settled(h *held) {
 	r.open--
 	if h.stays {
@@ -188,6 +189,6 @@ func (r *replay) settled(h *held) {
 	r.spend(h.letter)
 }
 
-// spend has a letter removed, before the copy of it: as long as there is a copy, somebody
-// finds out what became of the letter.
+// spend removes a letter and then its replay request. While the request exists, an aggregator
+// finds out whether the letter was counted.
 func (r *replay) spend(key string) { r.spent = append(r.spent, nameOf(key), key) }

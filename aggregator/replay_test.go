@@ -18,12 +18,12 @@ func batchAt(at time.Time, parts ...wire.Part) []byte {
 	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
 }
 
-// askAll buries letters, and asks for them.
+// askAll writes letters, and requests their replay.
 func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
 		d := store.DeadLetter{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
-		buryAll(t, st, d)
+		putLetters(t, st, d)
 		ask(t, st, d)
 	}
 }
@@ -46,18 +46,18 @@ func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		settle(10 * time.Minute)
 		if len(st.Letters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
-			t.Errorf("dead letters %q before the fold is done, want the one and the wish", r.reasons())
+			t.Errorf("dead letters %q before the fold is done, want the letter and its request", r.reasons())
 		}
 		if err := r.finish(); err != nil {
 			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
 		}
 		if len(st.Letters()) != 2 {
-			t.Errorf("dead letters %q after a drain, want the one and the wish", r.reasons())
+			t.Errorf("dead letters %q after a drain, want the letter and its request", r.reasons())
 		}
 	})
 }
 
-// The window is judged by the letter's time, not by that of its replay.
+// The letter's time is compared with the window, not that of its replay.
 func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
@@ -157,7 +157,7 @@ func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 	})
 }
 
-// What stays is asked for now and then, not all the time.
+// Letters that stay are read now and then, not all the time.
 func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -171,7 +171,7 @@ func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 	})
 }
 
-// A page is done with when its last letter is: more are not taken beside it.
+// A page ends when its last letter is settled: no more letters are taken meanwhile.
 func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -191,7 +191,7 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 		before := st.Calls(fakestore.ListDeadLetters)
 		r := run(t, st, aggregator.Config{})
 		settle(time.Hour)
-		first := st.Total("slow") == 0 && st.Total("a") < 14 // slow is in the first page, or comes in the second
+		first := st.Total("slow") == 0 && st.Total("a") < 14 // slow is on the first page, or on the second
 		if pages := st.Calls(fakestore.ListDeadLetters) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {
 			t.Errorf("%d pages were read, a is %d, %d letters are held; want none read while one is held", pages, st.Total("a"), r.agg.Stats().HeldMessages)
 		}
@@ -204,8 +204,8 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	})
 }
 
-// A store's answer about letters has to come before Run ends, also when the drain's time is up: the store
-// is closed then.
+// Run waits for a store's answer about letters, also when the drain's time is over: the store is
+// closed after Run.
 func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -226,7 +226,7 @@ func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 	})
 }
 
-// Keys of other letters are not touched, also those that come behind in the order of keys.
+// The keys of other letters are not touched, also keys that sort after them.
 func TestOtherLettersAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A laptop is suspended at times: wall clocks see it, the store's too, and the clock that
-// nobody sets does not.
+// A machine may be suspended. Wall clocks advance meanwhile, the store's too, but the monotonic
+// clock does not.
 type laptop struct {
 	mu    sync.Mutex
 	slept time.Duration
@@ -44,7 +44,7 @@ func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window, Clock: l.now})
 }
 
-// The settings are known from before the suspension, and the marker is gone.
+// The settings are from before the suspension, and the marker has expired.
 func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
@@ -86,8 +86,8 @@ func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
 	})
 }
 
-// The settings are read anew while markers are looked up, and refuse the part by now.
-func TestWhatIsRefusedMeanwhileIsNotCommitted(t *testing.T) {
+// The settings are read again while markers are looked up, and then refuse the part.
+func TestAPartRefusedMeanwhileIsNotCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
 		st.On(fakestore.Applied, func(int) fakestore.Answer {
@@ -116,8 +116,7 @@ func (s hanging) Check(ctx context.Context) (store.Checked, error) {
 	return checked, err
 }
 
-// An answer that was there before the machine was suspended, and is read afterwards, is as
-// old as its question.
+// An answer that arrived before a suspension and is read after it is as old as its question.
 func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
@@ -182,7 +181,7 @@ func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 	})
 }
 
-// Nothing repeats a part without a marker, so nobody has to remember it.
+// Nothing repeats a part without a marker, so it needs no deduplication.
 func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
@@ -200,7 +199,7 @@ func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
 	})
 }
 
-// Markers go by the window of the record, also when it is set while the aggregator runs.
+// Markers expire by the window of the meta record, also if it is set while the aggregator runs.
 func TestMarkersFollowTheRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, 24*time.Hour)
@@ -220,7 +219,7 @@ func TestMarkersFollowTheRecord(t *testing.T) {
 			r.send(t, anonymous(one("a", 1)))
 			settle(6 * time.Second)
 			if workers, err := st.Workers(t.Context()); err != nil || len(workers) != 1 || workers[0].Settings != r.agg.Settings().Version {
-				t.Errorf("workers %+v, %v; want one that goes by version %d", workers, err, r.agg.Settings().Version)
+				t.Errorf("workers %+v, %v; want one with version %d", workers, err, r.agg.Settings().Version)
 			}
 		}
 		if diff := cmp.Diff([]time.Duration{26 * time.Hour, 3 * time.Hour, 242 * time.Hour}, stay); diff != "" {
@@ -232,7 +231,7 @@ func TestMarkersFollowTheRecord(t *testing.T) {
 	})
 }
 
-// Read by a longer window, an earlier delivery of the message may have been counted.
+// With a longer window, an earlier delivery of the message may have been counted.
 func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})

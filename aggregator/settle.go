@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// settle acts on what came of an attempt; doc.go has the table.
+// settle acts on the outcome of an attempt; doc.go has the table.
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
 	l.countLate(o.applied)
@@ -48,7 +48,7 @@ func (l *loop) settle(o outcome) {
 	l.retry(o)
 }
 
-// countLate counts the parts that were applied later than the budget of staleness says.
+// countLate counts the parts that were older than Config.CountWithin when they were applied.
 func (l *loop) countLate(applied []*part) {
 	budget := l.a.cfg.CountWithin
 	if budget == 0 {
@@ -69,8 +69,8 @@ func (o *outcome) saysWhole(p *part) bool {
 	return ok
 }
 
-// applied is the end of a part whose increments are in the store. The store need not be
-// asked about its rivals any more. whole says that all rests of its request are there too.
+// applied ends the processing of a part whose increments are in the store. Its rivals are refused
+// without asking the store. whole means that all rests of its request were applied too.
 func (l *loop) applied(p *part, whole bool) {
 	p.takeApart()
 	if whole {
@@ -85,7 +85,7 @@ func (l *loop) applied(p *part, whole bool) {
 	p.eachHolder(l.done)
 }
 
-// endRests is the end of the rests of a head whose marker says that they were applied with it.
+// endRests settles the rests of a head whose marker says that they were applied with it.
 func (l *loop) endRests(head *part) {
 	if head.company == nil {
 		return
@@ -101,12 +101,11 @@ func (l *loop) endRests(head *part) {
 	head.company.followers = others
 }
 
-// wait leaves a job until another commit ends. Where one gave its shards back since the job asked
-// for them, it may have been the one to wait for, and its outcome may be settled: then the job is
-// tried again. Where none did, the outcome of the one to wait for is still to come.
+// wait parks a job until another commit ends. If some commit has released its shards since the
+// job asked for them, the job may have missed the wake-up, so it is tried again at once.
 func (l *loop) wait(o outcome) {
 	o.job.parts = o.rest
-	o.job.waits = l.running > 0 && o.freed == l.a.lanes.freed.Load()
+	o.job.waits = l.running > 0 && o.freed == l.a.inflight.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
 
@@ -116,10 +115,10 @@ func (l *loop) wakeBlocked() {
 	}
 }
 
-// answered notes that the store works, whatever it said.
+// answered notes that the store has answered, even with an error.
 func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
 
-// retry queues what is left of a job by the verdict.
+// retry queues the rest of a job according to the verdict.
 func (l *loop) retry(o outcome) {
 	j := o.job
 	switch o.verdict {
@@ -141,19 +140,19 @@ func (l *loop) retry(o outcome) {
 		l.afterUnreached(j, o.err)
 	case ignored:
 		l.halted = o.err
-		l.a.cfg.Logger.Error("folding has stopped", "err", o.err)
+		l.a.cfg.Logger.Error("folding stopped", "err", o.err)
 		l.jobs = append(l.jobs, j)
 	case stuck:
 		l.stuck = true
 		l.later(j)
-		l.warn("the deployment stops folding", o.err, j)
+		l.warn("folding paused: the store refuses this deployment", o.err, j)
 		l.jobs = append(l.jobs, j)
 	default:
 		l.afterUnknown(j, o.err)
 	}
 }
 
-// afterUnreached tries again later.
+// afterUnreached retries a job later.
 func (l *loop) afterUnreached(j *job, err error) {
 	l.failures++
 	l.later(j)
@@ -168,7 +167,7 @@ func (l *loop) afterRefusal(j *job, err error) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
 	}
-	if p := j.parts[0]; p.whole() { // the store may refuse one of its parts only
+	if p := j.parts[0]; p.whole() { // the store may refuse only one of its parts
 		p.takeApart()
 		l.jobs = append(l.jobs, j)
 		return
@@ -176,8 +175,8 @@ func (l *loop) afterRefusal(j *job, err error) {
 	l.refuse(j.parts[0], err.Error(), j.parts[0].maybe)
 }
 
-// afterUnknown tries the same markers again on new random shards, from the third time
-// in halves: a commit that is too large for its time-out would never end.
+// afterUnknown retries the same markers on other shards. From the third time it halves the job,
+// because a commit that is too large for its time-out would never succeed.
 func (l *loop) afterUnknown(j *job, err error) {
 	if l.a.limits.CertainOutcome {
 		l.fatal = fmt.Errorf("aggregator: a commit has an unknown outcome, so the store is broken: %w", err)
@@ -194,7 +193,7 @@ func (l *loop) afterUnknown(j *job, err error) {
 	l.later(j)
 	l.pace.failed(j.attempts, j.widened)
 	j.lookup, j.contended = true, false
-	l.warn("commit has an unknown outcome, will be tried again", err, j)
+	l.warn("commit has an unknown outcome, will try again", err, j)
 	if j.attempts >= 3 && l.mayHalve(j) {
 		l.jobs = append(l.jobs, j.halve()...)
 		return
@@ -202,23 +201,22 @@ func (l *loop) afterUnknown(j *job, err error) {
 	l.jobs = append(l.jobs, j)
 }
 
-// patience is how often a job that contends stays whole.
+// patience is the number of attempts for which a contended job stays whole.
 const patience = 4
 
-// afterContention leaves the job for the window that closes next, which takes it along: on its
-// own it would be one more commit to shards that have too many, and in halves two. When that
-// does not help it is tried in halves, as it may write more shards than are ever free together.
-// The store answers, so it is not away, and the markers are not looked for first: most of
-// these commits were not applied.
+// afterContention leaves the job to the next window, which includes its parts. Alone the job
+// would be one more commit to shards that have too many, and in halves it would be two. After
+// patience attempts it is halved, because it may write more shards than are ever free together.
+// Most of these commits were not applied, so markers are not looked up first.
 func (l *loop) afterContention(j *job, err error) {
 	l.answered()
 	l.later(j)
 	l.pace.failed(j.attempts, j.widened)
 	j.contended = true
-	l.warn("commit given up because of others, will be tried again", err, j)
+	l.warn("commit gave up under contention, will try again", err, j)
 	switch {
 	case j.attempts > 2*patience:
-		// Smaller did not help either, and there are ever more of them.
+		// Halving did not help, and only makes more commits.
 		j.attempts, j.half = 0, false
 	case j.apart():
 		l.jobs = append(l.jobs, j.halve()...)
@@ -227,8 +225,8 @@ func (l *loop) afterContention(j *job, err error) {
 	l.jobs = append(l.jobs, j)
 }
 
-// apart reports whether a job that contends is to be tried in halves. One of a single counter
-// would only contend with itself.
+// apart reports whether a contended job should be halved. A job of a single counter should not:
+// its halves would contend with each other.
 func (j *job) apart() bool {
 	if j.attempts < patience {
 		return false
@@ -247,8 +245,8 @@ func (j *job) apart() bool {
 	return false
 }
 
-// takeContended takes the jobs off the queue that a window takes along, and returns how often
-// they were tried.
+// takeContended takes the contended jobs off the queue for the next window. attempts is the
+// largest number of attempts of one of them.
 func (l *loop) takeContended() (parts []*part, attempts int) {
 	l.jobs = slices.DeleteFunc(l.jobs, func(j *job) bool {
 		if !j.contended || j.half || j.apart() {
@@ -260,9 +258,9 @@ func (l *loop) takeContended() (parts []*part, attempts int) {
 	return parts, attempts
 }
 
-// mayHalve reports whether size can be why the job has no answer. While nothing at all
-// is answered one job is taken apart to find out, and the others stay as they are
-// packed: in single parts they would cost many times the commits once the store is back.
+// mayHalve reports whether the size of the job can be why it got no answer. While the store
+// answers nothing, only one job is taken apart to find out. The others stay packed: as single
+// parts they would cost many times the commits when the store is available again.
 func (l *loop) mayHalve(j *job) bool {
 	if l.failures < away {
 		return true

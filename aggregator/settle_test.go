@@ -39,7 +39,7 @@ func acked(p *part) bool {
 	}
 }
 
-// queued is what a verdict leaves behind.
+// queued is the state of the queue after a verdict.
 type queued struct {
 	Jobs                                      []int // parts of each
 	Later, Attempts, Lookup, Maybe            bool  // of all of them
@@ -47,8 +47,8 @@ type queued struct {
 	Stuck, Halted, Fatal, Lettered, FirstOnly bool
 }
 
-// TestSettle is the right-hand side of doc.go's table: what the loop does with four parts
-// that are left, beside one that is applied, after each verdict.
+// TestSettle checks the right-hand side of doc.go's table: the loop's reaction to each verdict
+// about four remaining parts, beside one that is applied.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	noAnswer := errors.New("no answer")
@@ -116,8 +116,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What was applied or counted before is acknowledged at once, also where the rest waits.
-func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
+// Parts that are applied are acknowledged at once, also if the others wait.
+func TestSettleAcknowledgesAppliedParts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -155,9 +155,9 @@ func TestSettleAcknowledgesWhatIsApplied(t *testing.T) {
 	})
 }
 
-// The window that closes next takes along what contended, but what has been tried often by
-// now, and what has an outcome that nobody knows.
-func TestAWindowTakesAlongWhatContended(t *testing.T) {
+// The next window takes along contended jobs, but not jobs that were tried often, or whose
+// outcome is unknown.
+func TestAWindowIncludesContendedJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -205,9 +205,9 @@ func TestAWindowTakesAlongWhatContended(t *testing.T) {
 	})
 }
 
-// Halves that contend as before go with a window again, or there are ever more of them. What
-// has to be looked up, or to be tried alone, stays on its own.
-func TestWhatContendsIsNotTakenApartForEver(t *testing.T) {
+// Halves that still contend go with a window again, else their number would grow for ever. Jobs
+// that need a look-up, or must be tried alone, stay separate.
+func TestContendedJobsAreNotHalvedForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
@@ -252,8 +252,9 @@ func TestAJobOfOneCounterIsNotTriedInHalves(t *testing.T) {
 	}
 }
 
-// While nothing is answered one job is taken apart to find out whether size is why.
-func TestOnlyOneJobIsTakenApartWhileTheStoreIsAway(t *testing.T) {
+// While the store answers nothing, one job is taken apart to find out whether its size is the
+// reason.
+func TestOnlyOneJobIsHalvedWhileTheStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	l := &loop{failures: away}
 	sizes := func(n int) *job { return &job{parts: make([]*part, n)} }
@@ -301,19 +302,19 @@ func TestBackoff(t *testing.T) {
 	within(1000, 800*time.Millisecond)
 }
 
-// What runs when the loop ends is waited for, and counts.
-func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
+// The end of the loop waits for attempts under way, and settles them.
+func TestAttemptsUnderWayAtTheEndCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(newTestAggregator(t))
 		j := testJob(l, 1)
 		bad := &held{msg: message.NewMessage("", nil), open: 1}
 		l.holding[bad] = struct{}{}
-		l.running, l.burying = 1, true
+		l.running, l.putting = 1, true
 		go func() {
 			time.Sleep(time.Second)
 			l.outcomes <- outcome{job: j, applied: j.parts}
-			l.buried <- burial{letters: [][]*letter{{{holders: []*held{bad}}}}, dead: []store.DeadLetter{{}}}
+			l.puts <- putResult{letters: [][]*deadLetter{{{holders: []*held{bad}}}}, dead: []store.DeadLetter{{}}}
 		}()
 		if err := l.giveUp(); err != nil {
 			t.Errorf("giveUp: %v, though nothing is left", err)
@@ -325,7 +326,7 @@ func TestWhatIsUnderWayAtTheEndCounts(t *testing.T) {
 			t.Error("calls to the store go on after the time is up")
 		}
 		j = testJob(l, 2)
-		j.parts[1].holder.final = true // it may stand in a dead letter: it must not come again
+		j.parts[1].holder.final = true // it may be in a dead letter, so it must not come again
 		if err := l.giveUp(); err == nil {
 			t.Error("giveUp does not say that two messages are left")
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// untilAcked is how long after its oldest increment a message is acknowledged.
+// untilAcked is the time from the oldest increment of a message to its acknowledgement.
 func untilAcked(t *testing.T, m *message.Message, born time.Time) time.Duration {
 	t.Helper()
 	select {
@@ -29,13 +29,12 @@ func untilAcked(t *testing.T, m *message.Message, born time.Time) time.Duration 
 	return time.Since(born)
 }
 
-// Whatever a publisher and the bus have taken, and whatever the store takes, is the window's
-// to make up for.
+// The window compensates for the time that publisher, bus and store take.
 func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	const budget = 2 * time.Second
 	for name, c := range map[string]struct {
 		latency time.Duration // of the store
-		age     time.Duration // of what is delivered
+		age     time.Duration // of the delivered messages
 		offset  time.Duration // of the store's clock
 	}{
 		"young":                       {10 * time.Millisecond, 0, 0},
@@ -51,7 +50,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 				settle(2 * time.Minute)
 				late := int64(0)
 				for i := range 40 {
-					if i == 20 { // it has seen what the store takes
+					if i == 20 { // it knows how long the store takes
 						late = r.agg.Stats().Late
 					}
 					born := time.Now().Add(-c.age)
@@ -69,8 +68,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	}
 }
 
-// An increment cannot be younger than the message that holds it, whatever its publisher's
-// clock says.
+// An increment cannot be younger than its message, even if its publisher's clock is ahead.
 func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{CountWithin: time.Second})
@@ -86,7 +84,7 @@ func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 	})
 }
 
-// After an outage everything is too late. What comes in must not be folded message by message.
+// After an outage every message is too late. They must not be folded one by one.
 func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Latency: time.Millisecond}), aggregator.Config{CountWithin: time.Second})
@@ -108,8 +106,8 @@ func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	})
 }
 
-// A window that has all that may be held waits for nothing.
-func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
+// A window does not wait if the bound of held messages is reached.
+func TestAWindowDoesNotWaitAtTheBoundOfHeldMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{CountWithin: time.Minute, HeldMessages: 3})
 		settle(2 * time.Minute)
@@ -130,15 +128,14 @@ func TestAWindowDoesNotWaitForWhatMayNotCome(t *testing.T) {
 	})
 }
 
-// Ten aggregators want to commit to one counter five times a second each; its store takes
-// five commits a second in all. They have to find that out: windows widen, and few commits
-// fail.
-func TestWindowsWidenWhereTheStoreTakesNoMore(t *testing.T) {
+// Ten aggregators try to commit to one counter five times a second each, but its store takes five
+// commits a second in all. They have to adapt: windows widen, and few commits fail.
+func TestWindowsWidenIfTheStoreIsTooSlow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const aggregators, gap = 10, 200 * time.Millisecond
 		st := fakestore.New(fakestore.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
 		var mu sync.Mutex
-		var free time.Time // when the commits that wait will have ended
+		var free time.Time // when the waiting commits have ended
 		var tries, taken int
 		st.OnFold(func(int, *store.Commit) fakestore.Answer {
 			mu.Lock()

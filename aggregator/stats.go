@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// Stats count since the aggregator was made.
+// Stats are counts since the aggregator was made, and its present state.
 type Stats struct {
 	Messages       int64 // taken from the bus
-	Parts          int64 // in them
+	Parts          int64 // in those messages
 	Entries        int64 // folded
 	Commits        int64 // attempted
-	Retries        int64 // of them that did not apply all their parts
-	Contended      int64 // of them that the store gave up because of others
-	Duplicates     int64 // parts that had been applied before, or were in process
-	Late           int64 // parts applied when they were older than Config.CountWithin
-	Conflicts      int64 // parts named in replies: their ids had been applied with other increments
+	Retries        int64 // commits that did not apply all their parts
+	Contended      int64 // commits that ended with store.ErrContended
+	Duplicates     int64 // parts that were applied before or were in process
+	Late           int64 // parts older than Config.CountWithin when they were applied
+	Conflicts      int64 // parts reported in replies: their ids were applied with other increments
 	DeadLetters    int64 // written
-	Replayed       int64 // dead letters that were asked for, counted and removed
-	RecordsWritten int64 // records of counters written
-	Grown          int64 // of them to give a counter more shards
+	Replayed       int64 // dead letters that were replayed and removed
+	RecordsWritten int64 // counters' records written
+	Grown          int64 // records written to give a counter more shards
 
 	EntitiesWritten, EntitiesRead int64
 
-	HeldMessages   int64 // not acknowledged yet, dead letters in replay among them
-	HeldMemory     int64 // that they take, estimated in bytes
-	WaitingLetters int64 // dead letters that are not written yet
+	HeldMessages   int64 // not acknowledged yet, with the dead letters in replay
+	HeldMemory     int64 // memory of the held messages, estimated in bytes
+	WaitingLetters int64 // dead letters not written yet
 
-	HeldParts  int64 // with ids, in process
-	Jobs       int64 // commits that are under way or are to be tried
-	OpenShards int64 // that commits under way write
+	HeldParts  int64 // parts with markers in process
+	Jobs       int64 // commits under way or waiting
+	OpenShards int64 // shards in commits under way
 
-	// Lag is the age of the oldest increment that is held uncommitted, and never less than how
-	// long one has been held. Dead letters in replay are apart: they were days old before.
+	// Lag is the age of the oldest increment that is held uncommitted, and at least the time that
+	// it was held. Dead letters in replay do not count: they were days old before.
 	Lag time.Duration
-	// Stalled: the aggregator takes no messages, so Lag does not cover the bus.
+	// Stalled means that the aggregator takes no messages, so Lag does not cover the bus.
 	Stalled bool
-	// Replaying is how many dead letters are being replayed, and ReplayAge for how long the
-	// first of them has been.
+	// Replaying is the number of dead letters in replay; ReplayAge is how long the first one has
+	// been.
 	Replaying int64
 	ReplayAge time.Duration
 	// Widened is how long windows wait beyond Config.CountWithin.
 	Widened time.Duration
-	// LastCommit is zero before the first.
+	// LastCommit is zero before the first commit.
 	LastCommit time.Time
 }
 
@@ -72,8 +72,8 @@ func (s *stats) add(o *outcome) {
 	}
 }
 
-// Stats returns the counts so far. Held is up to a second old, and for as long Lag may count
-// a message that was settled meanwhile.
+// Stats returns the counts so far. The numbers of held things are up to a second old, and Lag may
+// include a message that was settled in that second. It may be called at any time.
 func (a *Aggregator) Stats() Stats {
 	s := &a.stats
 	got := Stats{
@@ -83,7 +83,7 @@ func (a *Aggregator) Stats() Stats {
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
-		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.lanes.open(),
+		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.inflight.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
 	}
 	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()

@@ -12,8 +12,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// What a database costs is worked out from these: nothing is left out, counted twice or
-// under another name.
+// Costs are computed from these numbers: nothing is left out, counted twice or under another
+// name.
 func TestStatsCountTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -13,6 +13,6 @@ type Store interface {
 	store.DeadLetters
 	store.Meta
 
-	// Beat is that of store.Heartbeat.
+	// Beat is the method of store.Heartbeat.
 	Beat(ctx context.Context, w store.Worker) error
 }

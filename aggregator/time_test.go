@@ -46,9 +46,9 @@ func TestTheWindowIsJudgedByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A publisher's clock that is ahead does not make what waits on the bus younger than the
-// broker knows it to be.
-func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
+// With a publisher's clock that is ahead, messages on the bus are at least as old as the broker
+// reports.
+func TestAnEarlierBrokersTimeCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		says, published time.Duration // ago
 		refused         bool
@@ -73,8 +73,9 @@ func TestTheBrokersTimeCountsWhereItIsEarlier(t *testing.T) {
 	}
 }
 
-// What a look-up finds applied by ourselves and what is then committed are one answer.
-func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
+// Parts that a look-up finds applied by this process, and parts that are then committed, are one
+// answer.
+func TestTheResultOfALookupIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		r := run(t, st, aggregator.Config{Env: &sysenv.Env{Random: repeats{}}}) // all folds have one id
@@ -90,7 +91,7 @@ func TestWhatALookupFoundIsNotForgotten(t *testing.T) {
 	})
 }
 
-// repeats is a machine whose image was restored: it draws again what it drew before.
+// repeats is a machine whose image was restored: its generator repeats its values.
 type repeats struct{}
 
 func (repeats) Uint64() uint64 { return 0x9e3779b97f4a7c15 }
@@ -137,8 +138,8 @@ func TestTheFirstRetryComesSoon(t *testing.T) {
 	})
 }
 
-// A copy that is refused for its time leaves the part that is under way where it is:
-// the store sees to it that no id is in two open commits.
+// A copy that is refused for its time does not affect the part under way. No id is in two open
+// commits.
 func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Latency: 3 * time.Second}), aggregator.Config{Commits: 4})
@@ -161,8 +162,8 @@ func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
 	})
 }
 
-// A marker that exists and is not found says nothing: ask again, but not all the time.
-func TestAMarkerThatIsNeverFoundIsNotAskedForAllTheTime(t *testing.T) {
+// A marker that exists but is not found proves nothing: ask again, but not all the time.
+func TestAMarkerThatIsNeverFoundIsNotLookedUpAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Latency: time.Millisecond})
 		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.MarkerExists })
@@ -189,8 +190,7 @@ func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
 	})
 }
 
-// A deployment that is refused has applied nothing: a person who replays the letter need
-// not look.
+// A refused deployment has applied nothing: a person who replays the letter need not check.
 func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -238,9 +238,9 @@ func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
 	})
 }
 
-// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202;
+// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202, and
 // only a clock was wrong, or the machine was suspended.
-func TestTheWindowIsForWhatHasAMarker(t *testing.T) {
+func TestTheWindowIsForPartsWithMarkers(t *testing.T) {
 	for name, c := range map[string]struct {
 		age    time.Duration
 		reason string // of the marked part's letter
@@ -266,7 +266,7 @@ func TestTheWindowIsForWhatHasAMarker(t *testing.T) {
 }
 
 // The machine is suspended while a part without a marker waits for its commit.
-func TestASuspendedMachineCountsWhatItHeld(t *testing.T) {
+func TestASuspendedMachineCountsItsHeldParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var slept atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }

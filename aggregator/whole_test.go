@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// markers counts the parts that have a marker, and those of them that say "whole".
+// markers counts the markers, and the markers with the flag Whole.
 func (r *rig) markers(parts ...wire.Part) (all, whole int) {
 	for _, p := range parts {
 		if m, ok := r.store.Marker(p.ID); ok {
@@ -32,7 +32,7 @@ func (r *rig) wantMarkers(t *testing.T, all, whole int, parts ...wire.Part) {
 	}
 }
 
-// ofRequest are the totals after a request of so many counters and ids.
+// ofRequest are the totals after a request of that many counters and ids.
 func ofRequest(counters, delta int, ids ...string) map[string]int64 {
 	want := make(map[string]int64)
 	for i := range counters {
@@ -62,7 +62,7 @@ func TestAWholeRequestHasOneMarker(t *testing.T) {
 		wantAcked(t, m)
 		r.want(t, ofRequest(100, 7, "x", "y"))
 		r.wantMarkers(t, 3, 1, parts...)
-		// However it comes again, nothing of it is counted again.
+		// No repeat of the request is counted again, in any form.
 		again := []*message.Message{
 			r.send(t, parts...), r.send(t, parts[0]), r.send(t, parts[0], parts[3], parts[5]), r.send(t, parts[0], parts[4], parts[2], parts[2]),
 		}
@@ -203,7 +203,7 @@ func TestAWholeRequestUnderAUsedKey(t *testing.T) {
 	}
 }
 
-// The commit was applied and its answer lost: the marker that is found is our own.
+// The commit was applied and its answer lost: the found marker is the aggregator's own.
 func TestAWholeRequestWithALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

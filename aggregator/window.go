@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// A window gathers parts that are planned together.
+// A window gathers parts that are packed together.
 type window struct {
 	parts    []*part
 	messages int
-	memory   int // of the messages, estimated
+	memory   int // of the messages, estimated in bytes
 	opened   time.Time
-	oldest   time.Time // when its oldest increment was added, by the clock of opened
-	counters hashSet   // of their places
+	oldest   time.Time // when its oldest increment was added, by the same clock as opened
+	counters hashSet   // the hashes (place) of the counters
 	markers  int
 }
 
@@ -32,14 +32,14 @@ func (w *window) add(p *part, now time.Time) {
 	})
 }
 
-// holds notes that increments of that time are in the window.
+// holds notes that the window has increments of the time born.
 func (w *window) holds(born time.Time) {
 	if born.Before(w.oldest) {
 		w.oldest = born
 	}
 }
 
-// full reports whether the window closes before its linger.
+// full reports whether the window is at one of its bounds, and closes before its linger.
 func (w *window) full(c *Config) bool {
 	return w.messages >= c.WindowMessages || w.counters.n+w.markers >= c.WindowCounters || w.memory >= c.WindowMemory
 }

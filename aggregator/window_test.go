@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// While a commit is slow the next one must not grow beyond a window: on a store without
-// a limit it would never end in time.
+// While a commit is slow, the next one must not grow beyond a window: a store without a limit
+// could not finish it in time.
 func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  aggregator.Config
@@ -38,7 +38,7 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	}
 }
 
-// Copies of what is under way fill no window: nothing would ever empty it.
+// Copies of parts in process fill no window: nothing would ever empty it.
 func TestCopiesFillNoWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, strict(t, fakestore.Options{Latency: time.Second}), aggregator.Config{WindowMessages: 5, HeldMessages: 100})

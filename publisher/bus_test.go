@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeBus keeps what it took, by part id, as an aggregator would.
+// fakeBus keeps the parts that it took, by id, as an aggregator would.
 type fakeBus struct {
 	t testing.TB
 	// answer decides what happens to a message: whether it is taken, and the error.
@@ -114,8 +114,8 @@ func (b *fakeBus) blockUntil(release <-chan struct{}) {
 	}
 }
 
-// leave2000 lets the time pass until a clock can be right: bubbles of testing/synctest begin
-// in the year 2000.
+// leave2000 sleeps until a time that a clock can show: bubbles of testing/synctest begin in the
+// year 2000.
 func leave2000() { time.Sleep(time.Until(sysenv.Earliest)) }
 
 func open(t testing.TB, bus Bus, cfg Config) *Publisher {

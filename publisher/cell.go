@@ -10,31 +10,32 @@ import (
 
 // A cell is the sum of one counter in the open batch.
 //
-// Its word holds, from the top, the sum of small deltas (42 bits), how many there were
-// (20 bits), whether the cell has lanes, and whether it is listed in the open batch. All
-// change in one step, so an increment that was added to a listed cell is certainly in the open
-// batch, and one that meets an unlisted cell has changed nothing and goes the slow way,
-// under the stripe's lock. What does not fit the word gathers in wide and count.
+// Its word holds, from the top, the sum of small deltas (42 bits), their number (20 bits),
+// whether the cell has lanes, and whether it is listed in the open batch. One atomic step changes
+// all of them. So an increment that was added to a listed cell is certainly in the open batch. An
+// increment that meets an unlisted cell changes nothing, and takes the slow path under the
+// stripe's lock. Sums that do not fit the word are kept in wide and count.
 //
-// A cell is listed and unlisted under its stripe's lock only.
+// A cell is listed and unlisted only under its stripe's lock.
 //
-// What changes lies on the first line of memory, and what a look-up compares on the second:
-// one CPU finds the cell without taking the line from another that adds to it.
+// The fields that change are on the first cache line, and the name that a look-up compares is on
+// the second. So one CPU can find the cell without taking the line from another CPU that adds to
+// it.
 type cell struct {
 	word  atomic.Int64
 	order uint64 // wire.Order of its counter
 	wide  int64  // under the stripe's lock
 	count int64  // under the stripe's lock
 	lanes atomic.Pointer[lanes]
-	fails atomic.Uint32 // adds that another came before
+	fails atomic.Uint32 // failed attempts to change word, because of concurrent adds
 	used  bool          // listed since the last sweep; under the stripe's lock
 
 	_       [16]byte
 	counter string
 }
 
-// newCell copies the counter: the caller's string may be a piece of something large. Most
-// names lie beside their cell, where a look-up that compares them has just been.
+// newCell copies the counter: the caller's string may be part of a large one. A short name is
+// stored right after its cell, where it is already in the CPU cache during a look-up.
 func newCell(counter string) *cell {
 	order := wire.Order(counter)
 	if len(counter) > shortName {
@@ -49,7 +50,7 @@ func newCell(counter string) *cell {
 	return &both.cell
 }
 
-// shortName fills a cell up to a size that memory comes in, two lines of 64 bytes.
+// shortName is the length that fills a cell up to an allocation of two cache lines of 64 bytes.
 const shortName = 48
 
 const (
@@ -61,7 +62,7 @@ const (
 	maxNarrow = 1<<41 - 1
 )
 
-// add adds delta if that takes nothing but a word. False: nothing has changed.
+// add adds delta if it fits a word of a listed cell. If it returns false, nothing has changed.
 func (c *cell) add(delta int64) bool {
 	if delta == 0 || delta > maxNarrow || delta < -maxNarrow {
 		return false
@@ -82,7 +83,7 @@ func (c *cell) add(delta int64) bool {
 	}
 }
 
-// added is a listed word with delta, if that fits.
+// added returns the listed word w plus delta, if that fits.
 func added(w, delta int64) (next int64, ok bool) {
 	sum := w>>sumShift + delta
 	if w&listed == 0 || w&countMask == countMask || sum > maxNarrow || sum < -maxNarrow {
@@ -91,7 +92,7 @@ func added(w, delta int64) (next int64, ok bool) {
 	return w + delta<<sumShift + countOne, true
 }
 
-// overflows reports whether a+b leaves +-wire.MaxSum; both are within.
+// overflows reports whether a+b is beyond +-wire.MaxSum. Both a and b are within it.
 func overflows(a, b int64) bool {
 	if b > 0 {
 		return a > wire.MaxSum-b
@@ -99,31 +100,30 @@ func overflows(a, b int64) bool {
 	return a < -wire.MaxSum-b
 }
 
-// mayOverflow reports whether the wide sum can leave its bounds by delta and whatever the
-// words hold by the time it is added.
+// mayOverflow reports whether the wide sum can exceed its bounds, by delta and the largest sums
+// that the words can have when it is added.
 func (c *cell) mayOverflow(delta int64) bool {
 	const words = (1 + 1<<laneBits) * maxNarrow
 	return overflows(c.wide, max(delta, 0)+words) || overflows(c.wide, min(delta, 0)-words)
 }
 
-// An item is an entry on its way into a seal, with its wire.Order.
+// An item is an entry to be sealed, with its wire.Order.
 type item struct {
 	order   uint64
 	counter string
 	delta   int64
 }
 
-// A table finds cells without a lock. It is open addressing with linear probing; slots
-// are only ever filled, under the stripe's lock, and a sweep makes a new table. Places come
-// from a hash with a seed of its own for each Publisher: nobody can make up counters that
-// stand in each other's way.
+// A table finds cells without a lock. It uses open addressing with linear probing. Slots are only
+// filled, under the stripe's lock; a sweep makes a new table. Places come from a hash with a
+// random seed for each Publisher, so that nobody can choose counters that collide.
 type table struct {
 	mask  uint64
 	slots []slot
 }
 
-// A slot knows its cell's place, so that passing by another counter's cell does not touch
-// it: with a million counters each touch is a wait for memory.
+// A slot has a copy of its cell's place, so that a search does not touch the cells of other
+// counters. With a million counters each touch is a cache miss.
 type slot struct {
 	place uint64 // written before the cell
 	cell  atomic.Pointer[cell]

@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Two counters whose places are one must not share a cell: what is added to one would be
-// counted on the other.
+// Two counters with one place must not share a cell: increments of one would be counted on the
+// other.
 func TestCountersOfOnePlaceHaveTheirOwnCells(t *testing.T) {
 	t.Parallel()
 	table := newTable(2)
@@ -28,8 +28,8 @@ func TestCountersOfOnePlaceHaveTheirOwnCells(t *testing.T) {
 	}
 }
 
-// Anybody can work out counters whose hashes begin and end alike, and no hash without a
-// secret tells them apart. Each look-up of one would go past all that came before it.
+// Anyone can construct counters whose hashes begin and end alike, and no hash without a secret
+// separates them. Each look-up of one would then pass all the others.
 func TestCountersMadeUpToCollideAreSpread(t *testing.T) {
 	t.Parallel()
 	const n = 128
@@ -88,7 +88,7 @@ func TestLayersAreAsManyAsTheDeepestCounterNeeds(t *testing.T) {
 	}
 }
 
-// The memory of a seal is used again, without what it referred to, and not when the next one
+// The memory of a seal is used again, without its references. It is released if the next seal
 // needs little of it.
 func TestReuse(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 }
 
 // An increment that was accepted while the clock was right keeps its time when the clock is set back.
-func TestAClockThatIsSetTo1970LeavesWhatIsOpen(t *testing.T) {
+func TestAClockThatIsSetTo1970KeepsTheOpenBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)

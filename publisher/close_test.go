@@ -16,9 +16,9 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// What was accepted is sent also where Close comes between that and the signal that
-// would have started the sender.
-func TestCloseSendsWhatNobodyWasToldOf(t *testing.T) {
+// An accepted increment is sent even if Close comes before the signal that would have started the
+// sender.
+func TestCloseSendsWithoutASignal(t *testing.T) {
 	t.Parallel()
 	for name, accept := range map[string]func(*Publisher) error{
 		"Add": func(p *Publisher) error {
@@ -46,7 +46,7 @@ func TestCloseSendsWhatNobodyWasToldOf(t *testing.T) {
 	}
 }
 
-// After Close has said what is not known to be durable, no more is sent.
+// After Close has reported the increments not known to be durable, no message is sent.
 func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
 	})
 }
 
-// Close gives up while the sender is sealing what it would send next.
-func TestWhatIsSealedTooLateIsNotSent(t *testing.T) {
+// Close gives up while the sender seals the next batch.
+func TestABatchThatIsSealedTooLateIsNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)

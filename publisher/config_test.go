@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The defaults are those that the comments of Config promise.
+// The defaults are as the comments of Config promise.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := Config{

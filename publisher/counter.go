@@ -7,9 +7,10 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Add adds delta to the counter. It never waits. The error matches
-// countmill.ErrInvalid, ErrOverloaded, ErrClosed or, where this machine's clock cannot be
-// right, ErrUnavailable; nothing of the increment is then counted. It allocates nothing for a counter that was used a short while ago.
+// Add adds delta to the counter. It never waits, and allocates nothing for a recently used
+// counter. It is safe for concurrent use. If it returns an error, nothing is counted. The error
+// matches countmill.ErrInvalid, ErrOverloaded, ErrClosed, or ErrUnavailable if this machine's
+// clock must be wrong.
 func (p *Publisher) Add(counter string, delta int64) error {
 	place := maphash.String(p.seed, counter)
 	if c := p.stripes[stripeOf(place)].table.Load().find(place, counter); c != nil && c.add(delta) {
@@ -37,9 +38,8 @@ func (p *Publisher) addSlow(place uint64, counter string, delta int64) (*cell, e
 	return c, nil
 }
 
-// A Counter is a handle whose Add skips the look-up. It may be used by many goroutines
-// and kept for as long as its Publisher; it holds no memory in the open batch while it
-// is not used.
+// A Counter is a handle whose Add skips the look-up. It is safe for concurrent use, and may be
+// kept for as long as its Publisher. While it is not used, it takes no memory in the open batch.
 type Counter struct {
 	p     *Publisher
 	name  string
@@ -47,7 +47,7 @@ type Counter struct {
 	cell  atomic.Pointer[cell]
 }
 
-// noCell is never listed: it sends a handle's first increment the slow way.
+// noCell is never listed, so that a handle's first increment takes the slow path.
 var noCell cell
 
 // Counter returns a handle for the counter. The error matches countmill.ErrInvalid.
@@ -60,7 +60,7 @@ func (p *Publisher) Counter(name string) (*Counter, error) {
 	return c, nil
 }
 
-// Name is the counter's name.
+// Name returns the counter's name.
 func (c *Counter) Name() string { return c.name }
 
 // Add is Publisher.Add for this counter.
@@ -68,8 +68,8 @@ func (c *Counter) Add(delta int64) error {
 	if c.cell.Load().add(delta) {
 		return nil
 	}
-	// Unlisted, perhaps forgotten: the slow way finds the cell that stands for the
-	// counter now.
+	// The cell is unlisted, or a sweep has removed it: the slow path finds the counter's present
+	// cell.
 	cell, err := c.p.addSlow(c.place, c.name, delta)
 	if err == nil {
 		c.cell.Store(cell)

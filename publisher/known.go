@@ -6,18 +6,18 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// knownKeys are the Idempotency-Keys that this process has admitted. It forgets the
-// ones not seen for longest: a key is refused here to answer early, and by its marker
-// in the store for certain. Its owner locks.
+// knownKeys has the Idempotency-Keys that this process has admitted. It forgets the least
+// recently used keys first: it refuses a key only to answer early; the marker in the store
+// decides. The caller must lock it.
 type knownKeys struct {
 	lru *simplelru.LRU[wire.PartID, *knownKey]
 }
 
-// A knownKey is what a key stands for.
+// A knownKey is a remembered key with its request.
 type knownKey struct {
-	id      wire.PartID // of the request's head: principal and key
+	id      wire.PartID // id of the request's head, from principal and key
 	request wire.Fingerprint
-	copies  int // admitted and not withdrawn; one that is sealed stays
+	copies  int // requests admitted and not withdrawn; sealed ones stay
 }
 
 func newKnownKeys(size int) *knownKeys {
@@ -28,13 +28,13 @@ func newKnownKeys(size int) *knownKeys {
 	return &knownKeys{lru: lru}
 }
 
-// conflicts reports whether the key stands for another request.
+// conflicts reports whether the key was used for another request.
 func (k *knownKeys) conflicts(head *wire.Part) bool {
 	known, ok := k.lru.Get(head.ID)
 	return ok && known.request != head.Request
 }
 
-// admit notes one more copy of a request that does not conflict.
+// admit notes a request that does not conflict, or one more copy of it.
 func (k *knownKeys) admit(head *wire.Part) *knownKey {
 	known, ok := k.lru.Get(head.ID)
 	if !ok {
@@ -45,8 +45,8 @@ func (k *knownKeys) admit(head *wire.Part) *knownKey {
 	return known
 }
 
-// withdraw takes a copy back that was not sealed. The key is forgotten with the last
-// one, so that the caller may use it for another body.
+// withdraw removes a copy that was not sealed. The last copy removes the key too, so that the
+// caller may use it for another body.
 func (k *knownKeys) withdraw(known *knownKey) {
 	known.copies--
 	if known.copies == 0 {
@@ -54,8 +54,8 @@ func (k *knownKeys) withdraw(known *knownKey) {
 	}
 }
 
-// forget drops a key that was used before with another request, as a store has found out: its
-// first request must not be refused for the second.
+// forget removes a key that the store has with another request. Else that other request would be
+// refused here.
 func (k *knownKeys) forget(known *knownKey) {
 	if current, ok := k.lru.Peek(known.id); ok && current == known {
 		k.lru.Remove(known.id)

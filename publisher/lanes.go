@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// lanes are further words of a cell to which many add at once, each on a line of memory of
-// its own: increments of different goroutines do not meet there. They are listed as the cell
-// is, and the cell's own word is left alone meanwhile.
+// lanes are further words of a cell to which many goroutines add at once. Each is on a cache line
+// of its own, so that increments of different goroutines do not contend (as in Doug Lea's
+// LongAdder). They are listed as the cell is, and the cell's own word is not used meanwhile.
 type lanes [1 << laneBits]struct {
 	word atomic.Int64
 	_    [56]byte
@@ -16,16 +16,16 @@ type lanes [1 << laneBits]struct {
 const (
 	laneBits = 4
 
-	// A cell gets lanes when a batch has so many increments of it, some of which met. It
-	// loses them when one has less than a quarter of that.
+	// A cell gets lanes when a batch has manyAdds increments of it and some of them contended. It
+	// loses them when a batch has less than a quarter of that.
 	manyAdds = 4096
 
-	// mostSpread is how many cells of a stripe have lanes at once, of 1 KiB each.
+	// mostSpread is the most cells of a stripe that have lanes, of 1 KiB each.
 	mostSpread = 8
 )
 
-// addToLane adds to the lane of the goroutine. Lanes that are not the cell's any more are
-// unlisted for good.
+// addToLane adds to the goroutine's lane. Lanes that were taken from the cell stay unlisted for
+// ever, so it returns false for them.
 func (c *cell) addToLane(delta int64) bool {
 	all := c.lanes.Load()
 	if all == nil {
@@ -44,9 +44,9 @@ func (c *cell) addToLane(delta int64) bool {
 	}
 }
 
-// lane tells goroutines apart by where their stacks are, in steps of 2 KiB, the least that a stack
-// takes, mixed as in Chris Wellons, "Prospecting for Hash Functions". Two that are given the same
-// lane are slower, and nothing else.
+// lane picks a lane by the address of the goroutine's stack, in steps of 2 KiB, the smallest
+// stack. It mixes the address as in Chris Wellons, "Prospecting for Hash Functions". Two
+// goroutines in one lane are slower, but correct.
 func lane() int {
 	var here byte
 	h := uint64(uintptr(unsafe.Pointer(&here)) >> 11)
@@ -57,8 +57,8 @@ func lane() int {
 	return int(h >> (64 - laneBits))
 }
 
-// spreadLocked gives lanes to a cell that many add to at once, and takes them from one that few
-// add to any more. The cell is unlisted, and count is what it had in the batch.
+// spreadLocked gives lanes to a busy cell, and takes them from a cell that is not busy any more.
+// The cell must be unlisted. c.count is its number of increments in the batch.
 func (s *stripe) spreadLocked(c *cell) {
 	met := c.fails.Swap(0) > 0
 	switch all := c.lanes.Load(); {

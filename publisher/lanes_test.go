@@ -11,21 +11,21 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// cellOf is the cell that stands for the counter now, or nil.
+// cellOf returns the counter's present cell, or nil.
 func (p *Publisher) cellOf(counter string) *cell {
 	place := maphash.String(p.seed, counter)
 	return p.stripes[stripeOf(place)].table.Load().find(place, counter)
 }
 
-// contend makes the next batch begin with lanes for the counter, if this one has many of it.
+// contend makes the counter have lanes in the next batch, if it has many increments in this one.
 func (p *Publisher) contend(counter string) {
 	if c := p.cellOf(counter); c != nil {
 		c.fails.Store(1)
 	}
 }
 
-// An add that has seen lanes may come after the seal that took them away, or emptied them.
-func TestLanesThatAreNotTheCellsTakeNothing(t *testing.T) {
+// An Add that has read lanes may come after the seal that removed or emptied them.
+func TestRemovedLanesTakeNothing(t *testing.T) {
 	t.Parallel()
 	gone, sealed := &cell{}, &cell{}
 	gone.word.Store(listed | spread)
@@ -38,9 +38,9 @@ func TestLanesThatAreNotTheCellsTakeNothing(t *testing.T) {
 	}
 }
 
-// A counter whose adds meet has lanes from the next batch on, every increment counts once
-// wherever it was added, and a batch with few of them takes the lanes away.
-func TestLanes(t *testing.T) {
+// A counter whose increments contend has lanes from the next batch on. Every increment counts
+// once, in whichever word it was added. A batch with few increments removes the lanes.
+func TestBusyCountersHaveLanes(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
 	p := open(t, bus, Config{Linger: time.Hour})
@@ -91,7 +91,7 @@ func TestLanes(t *testing.T) {
 		t.Fatal("lanes are gone after a batch with many increments")
 	}
 	for i := range c.lanes.Load() {
-		// Somebody may have looked at the cell's word before: what is added from now on would be lost.
+		// A goroutine may have read the cell's word before: its next increment would be lost.
 		if w := c.lanes.Load()[i].word.Load(); w != 0 {
 			t.Errorf("lane %d of an unlisted cell holds %d", i, w)
 		}
@@ -109,7 +109,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// Lanes take memory that no bound of open batches knows: so they are few.
+// No bound of the open batch includes the memory of lanes, so they are few.
 func TestFewCellsHaveLanes(t *testing.T) {
 	t.Parallel()
 	p := open(t, newBus(t), Config{Linger: time.Hour})
@@ -153,7 +153,7 @@ func TestFewCellsHaveLanes(t *testing.T) {
 	closeNow(t, p)
 }
 
-// A sweep forgets the lanes of the cells that it forgets.
+// A sweep removes lanes together with their cells.
 func TestSweepCountsLanes(t *testing.T) {
 	t.Parallel()
 	p := open(t, newBus(t), Config{Linger: time.Hour})
@@ -178,7 +178,7 @@ func TestSweepCountsLanes(t *testing.T) {
 	closeNow(t, p)
 }
 
-// All words of a cell together can make its sum overflow, and an increment is refused before.
+// All words of a cell together can overflow its sum: an increment is refused before that.
 func TestMayOverflowByAllWords(t *testing.T) {
 	t.Parallel()
 	const words = (1 + 1<<laneBits) * maxNarrow
@@ -192,7 +192,8 @@ func TestMayOverflowByAllWords(t *testing.T) {
 	}
 }
 
-// What changes and what is compared lie on lines of their own, and nothing is wasted.
+// The fields that change and the compared name are on separate cache lines, and no memory is
+// wasted.
 func TestCellLines(t *testing.T) {
 	t.Parallel()
 	var both struct {
@@ -203,7 +204,7 @@ func TestCellLines(t *testing.T) {
 		t.Skip("pointers of 8 bytes only")
 	}
 	if at, all := unsafe.Offsetof(both.counter), unsafe.Sizeof(both); at != 64 || all != 128 {
-		t.Errorf("what is compared begins at %d of %d bytes, want 64 of 128", at, all)
+		t.Errorf("the compared name begins at %d of %d bytes, want 64 of 128", at, all)
 	}
 	if n := unsafe.Sizeof(lanes{}); n != 64<<laneBits {
 		t.Errorf("lanes take %d bytes", n)

@@ -72,8 +72,8 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 	})
 }
 
-// A Flush ends the linger of what came before it, and of nothing else.
-func TestAFlushLeavesTheLingerToWhatComesLater(t *testing.T) {
+// A Flush ends the linger of the increments before it, and of no others.
+func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 	t.Parallel()
 	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
 		"added while it is sealed": func(t *testing.T, p *Publisher, _ *fakeBus, sealing *func()) {
@@ -125,7 +125,7 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 
-// Publishers that failed together must not come back together, nor without a pause.
+// Publishers that failed together must not retry together, nor without a pause.
 func TestBackoffHasFullJitter(t *testing.T) {
 	t.Parallel()
 	p := open(t, newBus(t), Config{Env: &sysenv.Env{}})
@@ -145,14 +145,14 @@ func TestBackoffHasFullJitter(t *testing.T) {
 	closeNow(t, p)
 }
 
-// A constant is a source of chance at one of its ends.
+// A constant is a random source at one of its extremes.
 type constant uint64
 
 func (c constant) Uint64() uint64 { return uint64(c) }
 
-// Without a linger the first increment leaves at once. What comes while its call is under
-// way leaves together, when that ends or, as a call can hang, 10 ms later.
-func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
+// Without a linger the first increment leaves at once. Increments that arrive during its call
+// leave together, when that call ends, or 10 ms later because a call can hang.
+func TestWithoutALingerIncrementsGatherDuringCalls(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]time.Duration{"calls of 5ms": 5 * time.Millisecond, "a call that hangs": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -190,9 +190,9 @@ func TestWithoutALingerCallsGatherWhatComesMeanwhile(t *testing.T) {
 	}
 }
 
-// What nobody waits for stays until the calls under way have ended, or for two seconds. After a batch
-// that kept the store busy it stays as long again; after a small one, however long that took,
-// it leaves when that is done.
+// Increments without a waiting caller stay until the calls under way have ended, or for two
+// seconds. After a batch that kept the store busy they stay as long again. After a small batch
+// they leave when its calls end.
 func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -240,7 +240,7 @@ func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 				began = time.Now()
 				must(t, p.Add("alone", 1))
 				if got := <-second; got != 0 {
-					t.Errorf("the one after it left after %s: a small batch makes nobody wait", got)
+					t.Errorf("the next batch left after %s: a small batch must not delay it", got)
 				}
 				closeNow(t, p)
 			})

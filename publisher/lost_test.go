@@ -12,8 +12,9 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// What Add took and the bus lost stays lost: no later Flush may say that the bus has it.
-func TestFlushSaysWhatWasLostBefore(t *testing.T) {
+// Accepted increments that the bus lost stay lost: no later Flush may report that the bus has
+// them.
+func TestFlushReportsEarlierLosses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
@@ -41,8 +42,8 @@ func TestFlushSaysWhatWasLostBefore(t *testing.T) {
 	})
 }
 
-// A Publish that is lost has returned an error. Flush is about Add.
-func TestFlushLeavesToPublishWhatPublishLost(t *testing.T) {
+// A lost Publish has returned an error. Flush reports only increments of Add.
+func TestFlushIgnoresTheLossesOfPublish(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
 	bus.answer = func(call int, _ *message.Message) (bool, error) {
@@ -62,7 +63,7 @@ func TestFlushLeavesToPublishWhatPublishLost(t *testing.T) {
 
 // An increment that a request holds twice under one id has the older of the two times: a
 // marker that the older one left may be forgotten by the time of the younger one.
-func TestAnIDThatStandsTwiceIsAsOldAsTheOlder(t *testing.T) {
+func TestARepeatedIDHasTheOlderTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Microsecond)
 	old := now.Add(-3 * time.Hour)

@@ -44,7 +44,7 @@ func TestOpenMemory(t *testing.T) {
 	}
 }
 
-// waiting is the nth request of that kind, as it waits for its seal.
+// waiting is the nth request of that kind, while it waits for its seal.
 func waiting(t *testing.T, n, each, id int, keyed bool) *request {
 	incs := make([]countmill.Increment, each)
 	for i := range incs {
@@ -70,7 +70,7 @@ func waiting(t *testing.T, n, each, id int, keyed bool) *request {
 func heap() int {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools keep goes with the second
+	runtime.GC() // the second collection empties the pools
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }

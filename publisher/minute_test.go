@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// byMinutes is what the bus took, summed by counter and by minutes since then.
+// byMinutes sums the deltas that the bus took, by counter and by minutes since then.
 func (b *fakeBus) byMinutes(since time.Time) map[string]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +43,8 @@ func nextMinute() {
 	synctest.Wait()
 }
 
-// A bus that is unreachable for ten minutes makes no spike when it is back: each increment counts
-// at the minute in which it came, however it came.
+// A bus that was unreachable for ten minutes causes no spike: each increment counts at the minute
+// in which it was added.
 func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestALingerAcrossAMinuteIsDivided(t *testing.T) {
 	})
 }
 
-// Minutes that wait take room, as the increments did. Beyond it nothing is accepted.
+// Waiting minutes count against the bounds. Beyond the bounds no increment is accepted.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestMinutesThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// Increments that Close has to leave behind take no room any more, whichever minute they are of.
+// Increments that Close leaves behind do not count against the bounds any more, in every minute.
 func TestACloseThatIsCutShortLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

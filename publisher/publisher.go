@@ -18,62 +18,66 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// A Bus takes messages. It is the part of Watermill's message.Publisher that a
-// Publisher uses, one message a call, with concurrent calls.
+// A Bus takes messages. It is the part of Watermill's message.Publisher that a Publisher uses.
+// The Publisher passes one message a call, and makes concurrent calls.
 //
-// Publish returns nil when the bus has the message durably. After an error that
-// matches countmill.ErrClosed the message is not sent again and its outcome is unknown;
-// after any other error it is sent again, so a bus that cannot bear a second copy
-// must not answer so while the first may be taken. The bus bounds the time of a call
-// itself; the message's context ends only when Close has run out of time. The bus
-// must not change the payload.
+// Publish returns nil when the bus has the message durably. After an error that matches
+// countmill.ErrClosed the outcome is unknown, and the Publisher does not repeat the message.
+// After every other error it repeats the message. So a bus that must not get a second copy may
+// not return such an error while the first copy may be taken.
+//
+// The bus bounds the time of a call itself: the message's context ends only when Close runs out
+// of time. The bus must not change the payload.
 type Bus interface {
 	Publish(topic string, messages ...*message.Message) error
 }
 
-// A Config says how a Publisher batches. The zero value works.
+// A Config sets up a Publisher. The zero value works.
 type Config struct {
-	// Topic is where batches are sent. Default "countmill".
+	// Topic is the topic to publish on. Default "countmill".
 	Topic string
 
-	// Linger is how long a batch waits for more after its first increment. Negative:
-	// not at all while no call to the bus is under way, else until they have ended. After a
-	// batch of 10,000 entries or more, which keeps the store busy, as long again. At most
-	// 2s, and 10ms with increments of Publish, which do not wait again. Default 250ms.
+	// Linger is how long a batch waits for more after its first increment. Default 250ms.
+	//
+	// If it is negative, a batch waits only while calls to the bus are under way. After a batch
+	// of 10,000 entries or more, which keeps the store busy, the next batch waits for as long as
+	// that one took. These waits are at most 2s. While a Publish waits, a batch waits only for
+	// calls under way, at most 10ms.
 	Linger time.Duration
 
-	// CountWithin is how old an increment may be when it is counted. A batch then waits for a
-	// part of it, until a moment by the wall clock that is the same for all publishers with
-	// this CountWithin, so that an aggregator folds what all of them have in one commit.
-	// Default 0, which is none: Linger. A Linger beside it wins.
+	// CountWithin is the age up to which an increment should be counted; 0 for no such target. A
+	// batch then waits until a moment by the wall clock that is the same for all publishers with
+	// this CountWithin. So an aggregator can fold their batches in one commit. Linger wins if
+	// both are set. From 100ms to 1m. Default 0.
 	CountWithin time.Duration
 
-	// MaxEntries is the most entries of the open batch: distinct counters of Add, and
-	// each increment of Publish. Three quarters of it end the linger; one call with more is
-	// always overloaded. Default 2,000,000.
+	// MaxEntries is the most entries of the open batch: distinct counters of Add, and each
+	// increment of Publish. The linger ends at three quarters of it. One call with more entries
+	// always gets ErrOverloaded. Default 2,000,000.
 	MaxEntries int
 
-	// MaxBytes is the most memory of the open batch, roughly. Three quarters of it end the
-	// linger. Default 256 MiB.
+	// MaxBytes is the approximate bound of the memory of the open batch. The linger ends at three
+	// quarters of it. Default 256 MiB.
 	MaxBytes int
 
-	// MaxInFlight is the most messages on their way to the bus at once. Default 8,
-	// which is a guess: a few, so that increments gather in the meantime.
+	// MaxInFlight is the most calls to the bus at once. Default 8, which is a guess: few calls
+	// let increments gather meanwhile.
 	MaxInFlight int
 
-	// DedupWindow is how old an increment's time may be. Where that is more than the
-	// deduplication window of the database, an increment in between becomes a dead letter.
+	// DedupWindow is the greatest age of an increment's time. If it is longer than the
+	// deduplication window of the database, an increment between the two becomes a dead letter.
 	// Default countmill.DefaultDedupWindow.
 	DedupWindow time.Duration
 
-	// DedupWindowFunc says that where it may change. Default: always DedupWindow.
+	// DedupWindowFunc replaces DedupWindow if it is not nil, for a window that may change. It
+	// must allow concurrent calls.
 	DedupWindowFunc func() time.Duration
 
-	// KnownKeys is how many Idempotency-Keys are remembered to refuse one that comes
+	// KnownKeys is the number of Idempotency-Keys that are remembered, to refuse a key that comes
 	// with another body. Default 100,000.
 	KnownKeys int
 
-	// Logger gets a line when the bus does not take a message. Default none.
+	// Logger gets a line when the bus does not take a message. Default: discards.
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
@@ -109,55 +113,55 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("DedupWindow must not be negative, got %s", c.DedupWindow))
 	}
 	if c.CountWithin != 0 && (c.CountWithin < MinCountWithin || c.CountWithin > MaxCountWithin) {
-		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for none, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
+		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for no target, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
 	}
 	return errors.Join(errs...)
 }
 
-// A Publisher coalesces increments and sends them. All its methods may be called at
-// once. Close it, or what it holds is lost.
+// A Publisher coalesces increments and sends them. It is safe for concurrent use. Close it, or
+// increments are lost.
 type Publisher struct {
 	bus Bus
 	cfg Config
-	// together seals at multiples of the linger, by the wall clock.
+	// together is true if batches are sealed at multiples of the linger by the wall clock
+	// (CountWithin).
 	together bool
-	wake     chan struct{} // to the sender: something changed; holds one
+	wake     chan struct{} // wakes the sender; has room for one signal
 
-	seed    maphash.Seed // of places
+	seed    maphash.Seed // seed of the places of counters
 	stripes [stripeCount]stripe
-	open    gauge // what the open batch holds
+	open    gauge // size and bounds of the open batch
 	refused atomic.Int64
 
-	// life ends when Close has run out of time. Messages carry it.
+	// life ends when Close runs out of time. It is the context of messages.
 	life  context.Context
 	abort context.CancelFunc
 
 	started atomic.Bool   // the sender runs, or has run
 	done    chan struct{} // closed when the sender has returned
-	taken   harvest       // the sender's, used again for each seal
+	taken   harvest       // used by the sender, again for each seal
 
 	deliveries sync.WaitGroup // waited for by the sender
 
-	mu       sync.Mutex // for all below; taken alone or before a stripe's, never after
+	mu       sync.Mutex // for all below; locked before a stripe's mutex, never after it
 	closed   bool
-	final    *harvest           // what Close took out of the stripes, until it is sealed
-	past     []*harvest         // what turnLocked took out of them, oldest first
+	final    *harvest           // the last harvest of the stripes, by Close, until it is sealed
+	past     []*harvest         // harvests of past minutes, by turnLocked, oldest first
 	requests *list.List         // of *request, admitted and not sealed, oldest first
-	urgent   bool               // a Flush waits, or Close: no linger
+	urgent   bool               // a Flush or Close waits: no linger
 	known    *knownKeys         // keys admitted
 	seals    map[*seal]struct{} // not settled
 	sealed   int                // seals so far
 	queue    []*sealed          // messages that wait for a slot
 	inFlight int
-	busy     time.Duration // what the latest seal to be settled took, if it was large
-	lost     error         // why the latest message has an unknown outcome for good
-	lostAdds int64         // increments of Add in such messages
+	busy     time.Duration // how long the last settled seal took, if it was large
+	lost     error         // error of the last message whose outcome stays unknown
+	lostAdds int64         // number of increments of Add in such messages
 	stats    Stats
 	health   health
 }
 
-// New returns a Publisher that sends over bus. It starts nothing: the sender starts
-// with the first increment.
+// New returns a Publisher that sends over bus. It starts no goroutine: the first increment does.
 func New(bus Bus, cfg Config) (*Publisher, error) {
 	together := cfg.Linger == 0 && cfg.CountWithin > 0
 	cfg = cfg.withDefaults()
@@ -188,23 +192,22 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// signal tells the sender that something changed, and starts it the first time.
+// signal wakes the sender, and starts it the first time.
 func (p *Publisher) signal() {
 	if !p.started.Load() && p.started.CompareAndSwap(false, true) {
 		p.cfg.Env.Go(p.run)
 	}
 	select {
 	case p.wake <- struct{}{}:
-	default: // it has not looked yet since the last one
+	default: // it has not taken the last signal yet
 	}
 }
 
-// Close refuses new increments, sends what was accepted, and returns when the bus has
-// all of it. When ctx ends first, or when the bus was closed, the error matches
-// countmill.ErrOutcomeUnknown and says how many increments are not known to be durable;
-// those of an Add that runs at the same time may or may not be among them. It does not
-// wait longer than ctx for a bus that does not answer. A second Close returns
-// ErrClosed.
+// Close refuses new increments, sends the accepted ones, and returns nil when the bus has them
+// all. If ctx ends first or the bus was closed, the error matches countmill.ErrOutcomeUnknown and
+// has the number of increments that are not known to be durable. It may or may not include
+// increments of an Add that runs at the same time. Close does not wait longer than ctx, even if
+// the bus does not return. A second Close returns ErrClosed.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if p.closed {
@@ -229,7 +232,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 }
 
-// unsettled is the error for what is not known to be durable, nil for nothing.
+// unsettled is the error for increments that are not known to be durable; nil if there are none.
 func (p *Publisher) unsettled(cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,8 @@ func TestFlushAndCloseDoNotLinger(t *testing.T) {
 	})
 }
 
-// The deduplication window is judged by a batch's time: a request's is when it was asked for.
+// A batch's time is compared with the deduplication window: a request's time is when it was
+// added.
 func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,9 +88,9 @@ func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
 	})
 }
 
-// Flush must not say that the bus has what it does not have, whether that was sealed
+// Flush must not report a message as sent that the bus does not have, whether it was sealed
 // before the call or for it.
-func TestFlushSaysWhatIsNotKnown(t *testing.T) {
+func TestFlushReportsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
@@ -132,7 +133,7 @@ func TestResendsTheSameBytesUntilTaken(t *testing.T) {
 	})
 }
 
-func TestReadySaysThatTheBusIsAway(t *testing.T) {
+func TestReadyReportsAnUnavailableBus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
@@ -303,7 +304,7 @@ func TestAHandleHasAValidCounter(t *testing.T) {
 }
 
 // How old an increment may be can change while the publisher runs.
-func TestDedupWindowFuncIsAskedForEachRequest(t *testing.T) {
+func TestDedupWindowFuncIsCalledForEachRequest(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
 	window := time.Hour
@@ -350,8 +351,8 @@ func TestOverloadCountsNothing(t *testing.T) {
 	})
 }
 
-// A sum that would leave 2^62 starts an entry of its own, which has to have room as any
-// other, also where small increments beside the large one bring it there.
+// A sum beyond 2^62 begins an entry of its own, which needs room as any other, also if small
+// increments in other words bring it there.
 func TestSumsThatStartAnEntryNeedRoom(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{"entries": {MaxEntries: 1}, "bytes": {MaxBytes: len("a") + entryCost + 100}} {

@@ -15,43 +15,45 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A request is a call of Publish, PublishKeyed or Flush that waits for its seal.
+// A request is a call of Publish, PublishKeyed or Flush that waits for its outcome.
 type request struct {
-	items      []item      // increments to merge
-	timed      []timed     // the same, with event times
-	parts      []wire.Part // parts of their own, in an order that is kept
-	known      *knownKey   // of a request with a key
-	at         time.Time   // admitted; zero for a Flush, which holds nothing
+	items      []item      // increments to merge, without event times
+	timed      []timed     // increments to merge, with event times
+	parts      []wire.Part // parts that are cut already, in order
+	known      *knownKey   // the key of a request with a key
+	at         time.Time   // when it was admitted; zero for a Flush, which has no increments
 	increments int64
 	bytes      int64
 
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
-	err   error         // readable after done
-	// reused are parts of its seal whose ids were applied with other increments; readable after
-	// done. They may be of other requests.
+	err   error         // read it after done
+	// reused has the parts of its seal whose ids were applied with other increments, also parts
+	// of other requests. Read it after done.
 	reused map[wire.Use]struct{}
 }
 
-// A timed item counts at a minute of its own.
+// A timed is an item that counts at its own minute.
 type timed struct {
 	item
 	minute wire.Minute
 }
 
-// Publish sends increments and returns nil when the bus has all of them durably. The
-// increments are checked first: an error that matches countmill.ErrInvalid is a
-// *countmill.FieldError with the Index, and nothing of the call is counted, as with
-// ErrOverloaded and ErrClosed. ErrUnavailable: ctx ended before anything was sealed, or
-// this machine's clock cannot be right; nothing is or will be counted. ErrOutcomeUnknown:
-// ctx ended later, or the bus was closed; repeat only with the same ids.
+// Publish sends increments, and returns nil when the bus has all of them durably. It is safe for
+// concurrent use. The error matches one of these:
 //
-// Where the bus says what became of a message, an error that matches ErrIDsReused names the
-// increments that were not counted, because their ids were counted with other deltas. All
-// others were counted. Other buses make dead letters of those.
+//   - countmill.ErrInvalid: a *countmill.FieldError with the Index of the first wrong increment.
+//   - ErrOverloaded, ErrClosed: nothing of the call is counted.
+//   - ErrUnavailable: ctx ended before anything was sealed, or this machine's clock must be
+//     wrong. Nothing is or will be counted.
+//   - ErrOutcomeUnknown: ctx ended later, or the bus was closed. Repeat the call only with the
+//     same ids.
+//   - ErrIDsReused: a *countmill.ConflictsError with the increments that were not counted,
+//     because their ids were counted with other deltas. All others were counted. Only some buses
+//     report this; with others these increments become dead letters.
 //
-// Increments without an ID are merged with all others; calls that wait at the same
-// time share messages, and wait for each other's.
+// Increments without an ID are merged with all others. Calls that wait at the same time share
+// messages, and wait for each other's.
 func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
 	now := p.cfg.Env.Now()
 	if err := p.check(now, incs); err != nil {
@@ -67,11 +69,11 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 	return r.conflicts(incs)
 }
 
-// PublishKeyed is Publish for a request with an Idempotency-Key: repeated with the same
-// principal, key and increments it is counted once, however often and from wherever it
-// is sent, within the deduplication window. principal is who sent it, empty where callers are not
-// told apart. The error matches countmill.ErrConflict when this process knows the key
-// with other increments, or the bus says so; nothing of the call is then counted.
+// PublishKeyed is Publish for a request with an Idempotency-Key. Repeats with the same principal,
+// key and increments count once within the deduplication window, from every process. principal is
+// the caller; it is empty if callers are not authenticated. The error matches
+// countmill.ErrConflict if this process knows the key with other increments, or the bus reports
+// that. Nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
 	now := p.cfg.Env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
@@ -95,18 +97,18 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	if err := p.send(ctx, r, now); err != nil {
 		return err
 	}
-	// Where the head was refused, nothing of the request is counted.
+	// If the head was refused, nothing of the request is counted.
 	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
 		return p.forgetKey(r.known)
 	}
 	return r.conflicts(incs)
 }
 
-// Flush sends what was added before the call, without linger, and returns nil when the
-// bus has it durably. The error matches countmill.ErrClosed, or ErrOutcomeUnknown when
-// ctx ended first or the bus was closed; what was not sent yet is sent later. Increments
-// of Add that were lost before, because the bus was closed, make every later Flush fail:
-// the error says how many.
+// Flush sends all increments that were added before the call, without linger, and returns nil
+// when the bus has them durably. The error matches countmill.ErrClosed, or ErrOutcomeUnknown if
+// ctx ended first or the bus was closed; increments that were not sent are still sent later. If
+// increments of Add were lost before, because the bus was closed, every later Flush fails with
+// their number.
 func (p *Publisher) Flush(ctx context.Context) error {
 	r := &request{done: make(chan struct{})}
 	p.mu.Lock()
@@ -119,7 +121,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	p.urgent = true
 	p.mu.Unlock()
 	p.signal()
-	// Sealed before the call, and maybe still on the way to the bus.
+	// Sealed before the call, and perhaps still on the way to the bus.
 	for _, s := range before {
 		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
 			p.withdraw(r)
@@ -130,11 +132,11 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		p.withdraw(r)
 		return err
 	}
-	return p.untold()
+	return p.lostAddsError()
 }
 
-// untold is the error for increments of Add that were lost after Add had returned.
-func (p *Publisher) untold() error {
+// lostAddsError is the error for increments of Add that were lost after Add had returned.
+func (p *Publisher) lostAddsError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lostAdds == 0 {
@@ -150,7 +152,7 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 	case <-ctx.Done():
 	case <-p.life.Done():
 	}
-	if isClosed(done) { // also in the same moment, or Close came to its end and not to its deadline
+	if isClosed(done) { // checked again: both may be ready, and life also ends after a complete Close
 		return outcome()
 	}
 	if ctx.Err() != nil {
@@ -183,11 +185,11 @@ func atIndex(err error, i int) error {
 	return err
 }
 
-// newRequest keeps nothing of incs but strings: the caller may have its slice back
-// while the request is being sealed.
+// newRequest keeps only strings of incs: the caller may use its slice again while the request is
+// sealed.
 func newRequest(incs []countmill.Increment) (*request, error) {
 	type name struct{ counter, id string }
-	var seen map[name]int // where it is in the parts
+	var seen map[name]int // its index in parts
 	r := &request{}
 	for i, inc := range incs {
 		if inc.ID == "" {
@@ -201,10 +203,10 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 		if at, ok := seen[n]; ok {
 			first := &r.parts[at]
 			if first.Entries[0].Delta != inc.Delta {
-				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "stands twice in this request with different deltas"}
+				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "is used more than once in this request, with different deltas"}
 			}
 			if first.Time.IsZero() || !inc.Time.IsZero() && inc.Time.Before(first.Time) {
-				first.Time = inc.Time // it must not look younger than its marker
+				first.Time = inc.Time // the part must not look younger than its marker
 			}
 			continue
 		}
@@ -215,7 +217,8 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 	return r, nil
 }
 
-// add takes an increment without an id; there are at most so many left.
+// add adds an increment without an id. left bounds the number of increments to come, this one
+// included.
 func (r *request) add(inc countmill.Increment, left int) {
 	it := item{wire.Order(inc.Counter), inc.Counter, inc.Delta}
 	if !inc.Time.IsZero() {
@@ -236,7 +239,7 @@ func (r *request) measure(incs []countmill.Increment) {
 	}
 }
 
-// send admits a request, and waits.
+// send admits a request and waits for its outcome.
 func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.Cause(ctx))
@@ -255,7 +258,7 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 	case <-ctx.Done():
 	case <-p.life.Done():
 	}
-	switch { // an outcome that came in the same moment is better than none
+	switch { // prefer an outcome that came at the same moment
 	case isClosed(r.done):
 		return r.err
 	case ctx.Err() != nil:
@@ -273,7 +276,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// admit takes a request into the open batch. first: no other request was there.
+// admit takes a request into the open batch. first is true if there was no other request.
 func (p *Publisher) admit(r *request) (first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +299,7 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	return first, nil
 }
 
-// giveUp withdraws a request that is not sealed yet. One that is sealed may be counted.
+// giveUp withdraws a request that is not sealed yet. A sealed request may be counted.
 func (p *Publisher) giveUp(r *request, cause error) error {
 	if p.withdraw(r) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
@@ -307,7 +310,7 @@ func (p *Publisher) giveUp(r *request, cause error) error {
 	return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 }
 
-// withdraw takes a request out of the open batch; false if it is sealed.
+// withdraw takes a request out of the open batch. It returns false if the request is sealed.
 func (p *Publisher) withdraw(r *request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +320,7 @@ func (p *Publisher) withdraw(r *request) bool {
 	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
 	r.place = nil
-	// Its room is for others now.
+	// Others may use its room now.
 	p.open.add(-r.increments, -r.bytes)
 	if r.known != nil {
 		p.known.withdraw(r.known)

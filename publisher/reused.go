@@ -11,7 +11,7 @@ import (
 // errKeyUsed refuses a request with a key.
 var errKeyUsed = fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
 
-// addReused adds the reply to one of the messages.
+// addReused adds the reply of one message.
 func (s *seal) addReused(uses map[wire.Use]struct{}) {
 	if len(uses) == 0 {
 		return
@@ -22,9 +22,9 @@ func (s *seal) addReused(uses map[wire.Use]struct{}) {
 	maps.Copy(s.reused, uses)
 }
 
-// conflicts is the error that names the request's increments among the reused parts, nil for none.
-// Requests share messages, and one id may be in several with different deltas: the fingerprint says
-// which of them was not counted.
+// conflicts returns the error that names the request's increments among the reused parts; nil if
+// there are none. Requests share messages, and several may have one id with different deltas. The
+// fingerprint decides which of them was not counted.
 func (r *request) conflicts(incs []countmill.Increment) error {
 	if len(r.reused) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (r *request) conflicts(incs []countmill.Increment) error {
 	return &countmill.ConflictsError{Conflicts: found}
 }
 
-// forgetKey is the answer to a request whose key the store has with another one.
+// forgetKey returns the error of a request whose key the store has with another request.
 func (p *Publisher) forgetKey(known *knownKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

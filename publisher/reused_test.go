@@ -14,9 +14,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// telling is a bus that says of some parts that their ids are taken, as one does whose subscriber
-// acknowledges them.
-func telling(t *testing.T, taken ...wire.Part) *fakeBus {
+// reporting is a bus that reports that the ids of some parts are taken, as a bus does whose
+// subscriber acknowledges them.
+func reporting(t *testing.T, taken ...wire.Part) *fakeBus {
 	bus := newBus(t)
 	bus.answer = func(_ int, m *message.Message) (bool, error) {
 		reply := wire.ReplyOf(wire.PassReply(t.Context(), m.Context()))
@@ -57,10 +57,10 @@ func wantConflicts(t *testing.T, what string, err error, want ...countmill.Confl
 }
 
 // Calls share a message, and use one id with different deltas: each error names its own increments.
-func TestEachCallIsToldOfItsOwnConflicts(t *testing.T) {
+func TestEachCallGetsItsOwnConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bus := telling(t, wire.CutIdentified(identified("a", "x", 1)), wire.CutIdentified(identified("b", "y", 1)))
+		bus := reporting(t, wire.CutIdentified(identified("a", "x", 1)), wire.CutIdentified(identified("b", "y", 1)))
 		p, err := New(bus, Config{Linger: time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestEachCallIsToldOfItsOwnConflicts(t *testing.T) {
 	})
 }
 
-// A key that a store has with another request refuses all of it, and does not refuse its first.
+// A key that the store has with another request refuses the whole request, but not the first one.
 func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := New(telling(t, first[0], wire.CutIdentified(identified("a", "x", 1))), Config{Linger: -1})
+		p, err := New(reporting(t, first[0], wire.CutIdentified(identified("a", "x", 1))), Config{Linger: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 	})
 }
 
-// The reply to a try that failed means nothing: the next one decides.
+// The reply of a failed try is void: the next one decides.
 func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

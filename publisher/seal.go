@@ -9,23 +9,23 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A seal is what was open at one moment, on its way to the bus.
+// A seal has the increments that left the open batch at one moment.
 type seal struct {
-	n          int // seals are numbered
+	n          int // number of the seal
 	requests   []*request
 	oldest     time.Time
 	taken      time.Time
 	entries    int
 	increments int64
-	added      int64 // of the increments, those of Add
+	added      int64 // number of the increments that came from Add
 
-	unsent int   // messages the bus does not have; under Publisher.mu
-	err    error // why the outcome is unknown; readable after done
+	unsent int   // messages that the bus does not have yet; under Publisher.mu
+	err    error // why the outcome is unknown; read it after done
 	reused map[wire.Use]struct{}
 	done   chan struct{}
 }
 
-// A sealed message: these bytes, under this name, for as long as it takes.
+// A sealed is a message of a seal. Its payload and uuid never change.
 type sealed struct {
 	seal    *seal
 	uuid    string
@@ -33,8 +33,8 @@ type sealed struct {
 	entries int
 }
 
-// takeLocked takes everything that is open. From here on it is sent, whatever the
-// callers do.
+// takeLocked takes everything out of the open batch. From here on it is sent, even if its callers
+// give up.
 func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	h := p.final
 	p.final = nil
@@ -42,7 +42,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 		h = p.harvest(&p.taken, p.closed)
 	}
 	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now()}
-	h.minute = wire.MinuteOf(s.taken) // for requests, where it is empty
+	h.minute = wire.MinuteOf(s.taken) // for requests, if the harvest is empty
 	all := append([]*harvest{h}, p.past...)
 	p.past = nil
 	var held size
@@ -70,7 +70,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	return s, all
 }
 
-// add counts a harvest in.
+// add adds the counts of a harvest.
 func (s *seal) add(h *harvest) {
 	s.increments += h.increments
 	s.added += h.increments
@@ -80,8 +80,8 @@ func (s *seal) add(h *harvest) {
 	}
 }
 
-// harvest takes what Add left in the stripes. It stays in the bounds of the open batch until the
-// caller takes h.held off.
+// harvest takes the increments of Add out of the stripes. They count against the bounds of the
+// open batch until the caller releases h.held.
 func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	for i := range p.stripes {
 		p.stripes[i].harvest(h, last)
@@ -89,8 +89,9 @@ func (p *Publisher) harvest(h *harvest, last bool) *harvest {
 	return h
 }
 
-// turnLocked divides the increments of Add by minutes, so that each counts at its own: it takes the
-// past minute's out of the stripes. It may wait for the bus for many minutes.
+// turnLocked separates the increments of Add by minute, so that each counts at its own. It takes
+// those of the past minute out of the stripes. If the bus is down, they may wait for many
+// minutes.
 func (p *Publisher) turnLocked(now time.Time) {
 	if since := p.sinceStripes(); since.IsZero() || p.final != nil || wire.MinuteOf(since) == wire.MinuteOf(now) {
 		return
@@ -98,7 +99,7 @@ func (p *Publisher) turnLocked(now time.Time) {
 	p.past = append(p.past, p.harvest(new(harvest), p.closed))
 }
 
-// untilTurn is how long the sender may sleep before turnLocked has something to do.
+// untilTurn is the time until turnLocked has something to do.
 func (p *Publisher) untilTurn(now time.Time) time.Duration {
 	if p.sinceStripes().IsZero() {
 		return time.Hour
@@ -106,7 +107,7 @@ func (p *Publisher) untilTurn(now time.Time) time.Duration {
 	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
 }
 
-// sinceStripes is when the oldest increment came that is in the stripes, zero for none.
+// sinceStripes is the time of the oldest increment in the stripes; zero if there is none.
 func (p *Publisher) sinceStripes() (oldest time.Time) {
 	for i := range p.stripes {
 		if us := p.stripes[i].since.Load(); us != 0 {
@@ -122,10 +123,11 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	var parts []wire.Part
 	cut := func(minute wire.Minute, layers [][]wire.Entry) {
 		if minute == wire.MinuteOf(s.oldest) {
-			minute = 0 // the batch says so
+			minute = 0 // the batch's own minute
 		}
 		for _, entries := range layers {
-			// The ids come from the system: a restored machine image would repeat a seeded generator.
+			// The ids come from the system's generator: a restored machine image would repeat a
+			// seeded one.
 			for _, part := range wire.CutAnonymous(p.cfg.Env, entries) {
 				part.Minute = minute
 				parts = append(parts, part)
@@ -138,7 +140,7 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	for _, items := range byMinute(strays) {
 		cut(items[0].minute, layersOf(items))
 	}
-	// A further part of a request follows the nearest head before it: keep the order.
+	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
 	id := wire.NewSealID(p.cfg.Env)
 	payloads := wire.Pack(s.oldest, id, parts, wire.MaxBatch)
@@ -148,14 +150,14 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	b := wire.Batch{Parts: parts}
 	if s.entries = b.Entries(); len(messages) > 0 {
-		messages[0].entries = s.entries // statistics need no more
+		messages[0].entries = s.entries // counted once, with the first message
 	}
-	all[0].reset() // its memory is used again
+	all[0].reset() // the next seal uses its memory again
 	return messages
 }
 
-// sort adds the increments of requests to the harvests of their minutes. It returns the increments
-// whose minutes have none, and the parts that requests have already.
+// sort adds the increments of requests to the harvests of their minutes. It returns the
+// increments whose minutes have no harvest, and the parts that requests were cut into before.
 func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
 	of := make(map[wire.Minute]*harvest, len(all))
 	for _, h := range all {
@@ -189,17 +191,17 @@ func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
 	return strays, own
 }
 
-// layers sums the items of one counter and drops what sums to 0, in the order of
-// wire.SortEntries. A sum that would leave +-wire.MaxSum becomes several entries: a counter
-// stands at most once in a layer, and layers are cut into parts one by one. They are good
-// until the harvest is reset.
+// layers sums the items of each counter, in the order of wire.SortEntries, and drops sums of 0. A
+// sum beyond +-wire.MaxSum becomes several entries in several layers: a counter is in a layer at
+// most once, and each layer is cut into parts separately. The result is valid until the harvest
+// is reset.
 func (h *harvest) layers() [][]wire.Entry {
 	n := 0
 	for _, items := range h.items {
 		n += len(items)
 	}
 	all := [][]wire.Entry{slices.Grow(h.entries[:0], n)}
-	for _, items := range h.items { // divided in the order of entries already
+	for _, items := range h.items { // the slices are in the order of entries already
 		slices.SortFunc(items, compareItems)
 		all = sumItems(all, items)
 	}
@@ -207,7 +209,7 @@ func (h *harvest) layers() [][]wire.Entry {
 	return all
 }
 
-// byMinute divides increments with event times.
+// byMinute divides increments by minute.
 func byMinute(all []timed) [][]timed {
 	slices.SortFunc(all, func(a, b timed) int {
 		if a.minute != b.minute {
@@ -226,7 +228,7 @@ func byMinute(all []timed) [][]timed {
 	return minutes
 }
 
-// layersOf is layers for the sorted items of one minute.
+// layersOf returns the layers of sorted items of one minute.
 func layersOf(sorted []timed) [][]wire.Entry {
 	items := make([]item, len(sorted))
 	for i := range sorted {
@@ -242,13 +244,13 @@ func compareItems(a, b item) int {
 	if c := strings.Compare(a.counter, b.counter); c != 0 {
 		return c
 	}
-	return cmp.Compare(a.delta, b.delta) // or chance decides which sums overflow
+	return cmp.Compare(a.delta, b.delta) // makes the overflow of sums deterministic
 }
 
 func sumItems(all [][]wire.Entry, sorted []item) [][]wire.Entry {
 	for i := 0; i < len(sorted); {
 		end := i + 1
-		// The order first: names lie anywhere in memory.
+		// Compare the order first: names are scattered in memory.
 		for end < len(sorted) && sorted[end].order == sorted[i].order && sorted[end].counter == sorted[i].counter {
 			end++
 		}
@@ -277,7 +279,7 @@ func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
 	return all
 }
 
-// settleLocked ends a seal.
+// settleLocked ends a seal: the outcomes of all its messages are known.
 func (p *Publisher) settleLocked(s *seal) {
 	delete(p.seals, s)
 	if p.busy = 0; s.entries >= manyEntries {

@@ -17,28 +17,29 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
 
-	// gather is how long a batch without a linger waits at most: for calls to the bus that
-	// are under way, as what comes meanwhile would only stand in line behind them, and after
-	// a large batch as long again. No longer, as one call that hangs must not hold up all
-	// others. Long enough for a million counters that all are added to as fast as they can be: the longer,
-	// the more increments an entry has, and of a second nearly all is spent on folding.
+	// gather is the longest wait of a batch without a linger: for calls to the bus under way, and
+	// after a large batch for as long as that took. Increments of a batch that left earlier would
+	// only queue behind those calls. One call that hangs must not delay all others for long.
+	//
+	// 2 s: with 1M busy counters a shorter wait leaves too few increments for each entry, and
+	// folding takes most of the time.
 	gather = 2 * time.Second
 
-	// gatherCalls is the same where a Publish waits, which may be all that there is to come:
-	// for calls that are under way, and not after that.
+	// gatherCalls replaces gather while a Publish waits, because there may be no other
+	// increments. Such a batch waits for calls under way, but not after them.
 	gatherCalls = 10 * time.Millisecond
 
-	// manyEntries is a batch whose folding is work more than waiting. If the next one leaves
-	// as soon as it is folded, those who add and those who fold share the machine in halves,
-	// and each batch has few increments of a counter. Waiting as long again leaves most of
-	// the machine to those who add; when they are slower than those who fold, batches
-	// become small and leave at once.
+	// manyEntries is the size of a large batch, whose folding is mostly CPU time. If the next
+	// batch left as soon as that one is folded, publishers and aggregator would share the machine
+	// in halves, and each entry would have few increments. With as long a wait again, most of the
+	// machine is left to the callers of Add. If they are slower than folding, batches become
+	// small and leave at once.
 	manyEntries = 10_000
 )
 
-// run seals and hands messages to deliveries until the publisher is closed and empty,
-// or Close has run out of time. Deliveries that a bus does not let go of are left
-// behind only then.
+// run is the sender. It seals batches and starts deliveries until the publisher is closed and
+// empty, or Close runs out of time. Only in the second case it leaves deliveries behind that a
+// bus does not end.
 func (p *Publisher) run() {
 	defer close(p.done)
 	linger := time.NewTimer(time.Hour)
@@ -60,8 +61,7 @@ func (p *Publisher) run() {
 	}
 }
 
-// advance does what can be done now, and says how long to wait for the next thing that
-// time alone brings.
+// advance does everything that can be done now. It returns the time until the next thing is due.
 func (p *Publisher) advance() (wait time.Duration, finished bool) {
 	for {
 		p.mu.Lock()
@@ -81,9 +81,9 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 		}
 		if len(p.queue) > 0 || p.inFlight >= p.cfg.MaxInFlight {
 			p.mu.Unlock()
-			return p.untilTurn(now), false // a delivery's end wakes the sender
+			return p.untilTurn(now), false // the end of a delivery wakes the sender
 		}
-		// Longer than the linger: the clock was set back since the first increment came.
+		// If wait is longer than the linger, the clock was set back since the first increment.
 		if wait = due.Sub(now); wait > 0 && wait <= p.lingerLocked() {
 			p.mu.Unlock()
 			return min(wait, p.untilTurn(now)), false
@@ -94,7 +94,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 	}
 }
 
-// dueLocked is when the open batch is to be sealed; false if it is empty.
+// dueLocked is the time at which the open batch must be sealed; false if it is empty.
 func (p *Publisher) dueLocked() (time.Time, bool) {
 	oldest := p.sinceStripes()
 	for _, h := range p.past {
@@ -123,14 +123,14 @@ func (p *Publisher) lingerLocked() time.Duration {
 		return 0
 	case p.inFlight == 0:
 		return min(2*p.busy, gather)
-	// Or until the calls have ended, which wakes the sender.
+	// The end of the calls wakes the sender earlier.
 	case p.requests.Len() > 0:
 		return gatherCalls
 	}
 	return gather
 }
 
-// enqueue puts a seal's messages into line. A seal whose sums were all 0 has none.
+// enqueue queues the messages of a seal. A seal whose sums are all 0 has none.
 func (p *Publisher) enqueue(s *seal, messages []*sealed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,10 +156,10 @@ func (p *Publisher) dispatchLocked() {
 	}
 }
 
-// deliver sends one message until the bus has it, or never will.
+// deliver sends one message until the bus has it, or never can.
 func (p *Publisher) deliver(m *sealed) {
 	for try := 0; ; try++ {
-		// Each try has a reply of its own: that to a failed one means nothing.
+		// Each try has its own reply: the reply of a failed try is void.
 		reply := new(wire.Reply)
 		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferReply(p.life, reply)))
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
@@ -176,7 +176,7 @@ func (p *Publisher) deliver(m *sealed) {
 	}
 }
 
-// message is a fresh envelope: Watermill's carries the state of one delivery.
+// message makes a new envelope: Watermill's envelope has the state of one delivery.
 func (m *sealed) message(ctx context.Context) *message.Message {
 	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
 }
@@ -204,12 +204,11 @@ func (p *Publisher) settleMessageLocked(m *sealed, err error, reply *wire.Reply)
 	}
 }
 
-// unclosed hides that the bus said ErrClosed: to a caller that means "certainly not
-// counted", which is not known here.
+// unclosed hides an ErrClosed of the bus. To a caller ErrClosed means "certainly not counted",
+// which is not known here.
 type unclosed struct{ error }
 
-// drop gives up what is in line after Close has run out of time. Callers that wait for
-// it have been told by then.
+// drop gives up the queue after Close ran out of time. The callers have their answers by then.
 func (p *Publisher) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +216,7 @@ func (p *Publisher) drop() {
 	for _, h := range append(p.past, p.final) {
 		if h != nil {
 			p.open.release(h.held)
-			h.held = size{} // its increments are counted as unsettled
+			h.held = size{} // unsettled counts its increments
 		}
 	}
 }
@@ -235,7 +234,8 @@ func (p *Publisher) note(m *sealed, err error, try int) {
 	}
 }
 
-// backoff has full jitter: publishers that failed together do not come back together.
+// backoff is at most maxBackoff, with full jitter, so that publishers that failed together do not
+// retry together (Brooker, Exponential Backoff And Jitter, 2015).
 func (p *Publisher) backoff(try int) time.Duration {
 	most := maxBackoff
 	if try < 7 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Publishers whose increments come at any time seal at the same moment, and none later than
-// the budget lets it.
+// Publishers whose increments come at different times seal at the same moment, and none later
+// than the budget allows.
 func TestPublishersWithABudgetSealTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPublishersWithABudgetSealTogether(t *testing.T) {
 	})
 }
 
-// What a batch does not wait is for the bus and the store.
+// The part of the budget for which a batch does not wait is for bus and store.
 func TestAPublisherLeavesSomeOfTheBudget(t *testing.T) {
 	t.Parallel()
 	for budget, want := range map[time.Duration]time.Duration{

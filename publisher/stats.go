@@ -9,27 +9,28 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// Stats are what a Publisher has done since it was made, and what it holds.
+// Stats are counts since the Publisher was made, and its present state.
 type Stats struct {
-	Increments int64 // sealed: taken out of the open batch to be sent
-	Durable    int64 // of those, on the bus with everything that was sealed with them
-	Unknown    int64 // of those, with an outcome that will never be known
-	Refused    int64 // increments refused as overloaded, closed or in conflict
+	Increments int64 // increments sealed: taken out of the open batch to be sent
+	Durable    int64 // sealed increments whose whole batch is on the bus
+	Unknown    int64 // sealed increments whose outcome stays unknown
+	Refused    int64 // increments refused with ErrOverloaded, ErrClosed or ErrConflict
 
-	Entries  int64 // on the bus; a batch of several messages counts with its first
+	Entries  int64 // entries on the bus; a batch of several messages counts with its first
 	Messages int64 // on the bus
 	Bytes    int64 // on the bus
-	Resends  int64 // calls to the bus with a message it had not taken before
+	Resends  int64 // repeated calls to the bus
 
-	OpenEntries int64 // in the open batch
-	OpenBytes   int64 // in the open batch, roughly
-	InFlight    int64 // messages on their way
-	Queued      int64 // messages sealed that wait for a free call to the bus
-	Unsettled   int64 // batches sealed that the bus does not have whole yet
+	OpenEntries int64 // entries in the open batch
+	OpenBytes   int64 // approximate bytes of the open batch
+	InFlight    int64 // calls to the bus under way
+	Queued      int64 // sealed messages that wait for a free call
+	Unsettled   int64 // sealed batches that are not completely on the bus
 	Waiting     int64 // calls of Publish and Flush in the open batch
 }
 
-// Stats is a snapshot. Open increments count when their batch is sealed.
+// Stats returns the counts so far. Increments count when their batch is sealed. It may be called
+// at any time.
 func (p *Publisher) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,14 +42,14 @@ func (p *Publisher) Stats() Stats {
 	return s
 }
 
-// notReadyAfter is how long sends fail until the publisher says so: shorter failures
-// are ordinary, and nothing is lost by them.
+// notReadyAfter is how long calls must fail before the publisher is not ready: shorter failures
+// are ordinary, and lose nothing.
 const notReadyAfter = 3 * time.Second
 
-// health is how the latest calls to the bus went.
+// health is the result of the latest calls to the bus.
 type health struct {
-	failing time.Time // since when none succeeded
-	err     error     // the latest
+	failing time.Time // since when no call has succeeded; zero after a success
+	err     error     // the latest error
 }
 
 func (h *health) note(err error) {
@@ -62,9 +63,9 @@ func (h *health) note(err error) {
 	h.err = err
 }
 
-// Ready returns why nothing is accepted, or why the bus cannot be reached: the latest error
-// once calls have failed for 3 seconds, or at once that the bus or the publisher is closed, or
-// that this machine's clock cannot be right. It asks nobody.
+// Ready returns nil if increments are accepted and the bus takes them. Otherwise it returns the
+// reason: the bus's latest error once calls have failed for 3 seconds, that the bus or the
+// publisher is closed, or that this machine's clock must be wrong. It makes no calls.
 func (p *Publisher) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// What an operator sees of a publisher is exact: every increment is in one place at a
-// time, and what is sent again is counted once.
+// The statistics are exact: every increment is in one place at a time, and a repeated one is
+// counted once.
 func TestStatsSayWhatHappened(t *testing.T) {
 	t.Parallel()
 	const counter = int64(entryCost + 1) // what "a" takes while it is open

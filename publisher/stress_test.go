@@ -110,7 +110,7 @@ func addAll(t *testing.T, p *Publisher, g int, sums map[string]int64, increments
 	}
 }
 
-// TestCloseAgainstAdd: what Add accepted is sent, what it refused is not.
+// TestCloseAgainstAdd: accepted increments are sent, and refused ones are not.
 func TestCloseAgainstAdd(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -160,7 +160,7 @@ func TestStripeForgetsCountersAtRest(t *testing.T) {
 				}
 			}
 			closeNow(t, p)
-			// A batch is small, so what is in it is less than what is kept.
+			// A batch is small, so it uses less memory than the publisher keeps.
 			most := size{2 * (1000/stripeCount + minCells), max(maxBytes/stripeCount, minCells*entryCost)}
 			for i := range p.stripes {
 				if cells := p.stripes[i].cells; cells.counters > most.counters || cells.bytes > most.bytes+cost(longest) {
@@ -240,7 +240,7 @@ func BenchmarkHandleParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkSeal is a million counters from the first Add to the bus.
+// BenchmarkSeal measures a million counters from the first Add to the bus.
 func BenchmarkSeal(b *testing.B) {
 	names := make([]string, 1_000_000)
 	for i := range names {

@@ -14,27 +14,28 @@ const (
 	stripeBits  = 6
 	stripeCount = 1 << stripeBits
 
-	// harvestBits divide what is to be sorted.
+	// harvestBits is the number of leading bits of the order by which a harvest is divided before
+	// sorting.
 	harvestBits = 6
 
-	// minCells is what a stripe remembers in any case.
+	// minCells is the least number of cells that a stripe remembers.
 	minCells = 64
 
-	// sweepEvery is how often counters at rest are forgotten, at most.
+	// sweepEvery is the shortest interval at which unused counters are forgotten.
 	sweepEvery = time.Minute
 
-	// entryCost is roughly what an entry takes beside its names: a cell, its slots and
-	// its place in a list.
+	// entryCost is the approximate memory of an entry without its name, in bytes: a cell, its
+	// slots and its place in a list.
 	entryCost = 160
 
-	// requestCost is roughly the memory of a call that waits, beside its increments and without
-	// its goroutine. Some of it is for the head of a request with a key.
+	// requestCost is the approximate memory of a waiting call, without its increments and its
+	// goroutine. It includes the head of a request with a key.
 	requestCost = 320
 )
 
 func cost(counter string) int64 { return int64(len(counter) + entryCost) }
 
-// A size is how many counters, and roughly how many bytes they take.
+// A size is a number of counters and their approximate memory in bytes.
 type size struct {
 	counters int
 	bytes    int64
@@ -44,33 +45,33 @@ func (a size) plus(b size) size { return size{a.counters + b.counters, a.bytes +
 
 func (a size) within(b size) bool { return a.counters < b.counters && a.bytes < b.bytes }
 
-// A stripe holds the counters whose places begin with its number. Increments of listed
-// cells do not take its lock.
+// A stripe holds the counters whose places begin with its number. Increments of listed cells do
+// not lock it.
 type stripe struct {
 	table atomic.Pointer[table]
-	since atomic.Int64 // when the oldest increment came, Unix microseconds; 0: none open
+	since atomic.Int64 // time of the oldest open increment, Unix microseconds; 0 if there is none
 	open  *gauge
 	env   *sysenv.Env
-	most  size  // of what is remembered, unless more is listed
-	many  int64 // increments in a batch that cells with lanes have
+	most  size  // bound of the remembered cells, unless more are listed
+	many  int64 // increments in a batch from which a cell gets lanes
 
 	mu     sync.Mutex
 	closed bool
 	listed []*cell
-	spills []item // sums that had no room left
-	spread int    // cells with lanes
+	spills []item // sums that exceeded wide
+	spread int    // number of cells with lanes
 	cells  size
-	room   size // of cells until the next sweep
+	room   size // bound of cells until the next sweep
 	swept  time.Time
 
-	_ [64]byte // the next stripe's lock is on another cache line
+	_ [64]byte // keeps the next stripe's lock on another cache line
 }
 
 func stripeOf(place uint64) uint64 { return place >> (64 - stripeBits) }
 
-// addSlow adds what the word of a cell could not take: the first increment in the open
-// batch, a new counter, a large delta, a full word. The counter and the delta are
-// valid. first is true if the stripe had nothing open.
+// addSlow adds an increment that does not fit the word of a cell: the first one in the open
+// batch, a new counter, a large delta, or a full word. The counter and the delta are valid. first
+// is true if the stripe was empty.
 func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +101,8 @@ func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, fi
 	return c, first, nil
 }
 
-// listLocked puts a cell into the open batch; the first one comes at that time. Nobody else
-// writes to its words before.
+// listLocked puts a cell into the open batch. now is the time of the increment if it is the first
+// one. Nobody else changes the cell's words before.
 func (s *stripe) listLocked(c *cell, now time.Time) (first bool) {
 	if first = len(s.listed) == 0; first {
 		s.since.Store(now.UnixMicro())
@@ -112,14 +113,14 @@ func (s *stripe) listLocked(c *cell, now time.Time) (first bool) {
 	return first
 }
 
-// widenLocked moves what the words hold into the wide sum, and delta with it.
+// widenLocked moves the sums in the words into the wide sum, and adds delta.
 func (s *stripe) widenLocked(c *cell, delta, count int64) {
 	s.drainLocked(c, listed)
 	s.addWideLocked(c, delta, count)
 }
 
-// drainLocked moves what the words hold into the wide sum. What is added afterwards is in
-// the open batch if as is listed, and goes the slow way if it is 0.
+// drainLocked moves the sums in the words into the wide sum. If as is listed, later increments
+// are in the open batch. If as is 0, they take the slow path.
 func (s *stripe) drainLocked(c *cell, as int64) {
 	all, own := c.lanes.Load(), as
 	if all != nil && as == listed {
@@ -159,10 +160,9 @@ func (s *stripe) insertLocked(place uint64, counter string) *cell {
 	return c
 }
 
-// sweepLocked makes a new table with twice the room that the cells in use need. Left
-// out are unlisted cells that were not listed since the last sweep, and all unlisted
-// ones when there are too many. Whoever still holds one of those finds it unlisted,
-// and comes here for the one that is in the table.
+// sweepLocked makes a new table with twice the room of the cells in use. It leaves out unlisted
+// cells that were not listed since the last sweep, or all unlisted cells if there are too many. A
+// handle with a removed cell finds it unlisted, and gets the present cell from addSlow.
 func (s *stripe) sweepLocked() {
 	crowded := !s.cells.within(s.most)
 	var kept []*slot
@@ -188,8 +188,8 @@ func (s *stripe) sweepLocked() {
 	s.table.Store(t)
 }
 
-// roomFor is twice the cells in use, but not beyond most; a quarter more where more than
-// most are listed, so that sweeps stay rare.
+// roomFor is twice the cells in use, but not beyond most. If more than most are listed, it is a
+// quarter more, so that sweeps stay rare.
 func (s *stripe) roomFor(cells size) size {
 	most := s.most.counters
 	if cells.counters > 0 {
@@ -201,7 +201,8 @@ func (s *stripe) roomFor(cells size) size {
 	}
 }
 
-// harvest takes everything out of the stripe; last refuses what comes later.
+// harvest takes everything out of the stripe. If last is true, the stripe refuses later
+// increments.
 func (s *stripe) harvest(h *harvest, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +219,7 @@ func (s *stripe) harvest(h *harvest, last bool) {
 		c.wide, c.count = 0, 0
 		h.held = h.held.plus(size{1, cost(c.counter)})
 	}
-	// What spilled took room of its own, beside its counter's.
+	// Each spilled sum took room of its own, in addition to its counter's.
 	for _, it := range s.spills {
 		h.add(it)
 		h.held = h.held.plus(size{1, cost(it.counter)})
@@ -230,13 +231,13 @@ func (s *stripe) harvest(h *harvest, last bool) {
 	}
 }
 
-// A gauge bounds what is open.
+// A gauge counts and bounds the open batch.
 type gauge struct {
 	entries, bytes       atomic.Int64
 	maxEntries, maxBytes int64
 }
 
-// reserve adds to the open batch unless that would leave its bounds.
+// reserve adds to the open batch unless that would exceed its bounds.
 func (g *gauge) reserve(entries, bytes int64) bool {
 	g.add(entries, bytes)
 	if g.entries.Load() > g.maxEntries || g.bytes.Load() > g.maxBytes {
@@ -253,29 +254,30 @@ func (g *gauge) add(entries, bytes int64) {
 
 func (g *gauge) release(held size) { g.add(-int64(held.counters), -held.bytes) }
 
-// room reports whether one more entry of that many bytes has room.
+// room reports whether there is room for one more entry of that many bytes.
 func (g *gauge) room(bytes int64) bool {
 	return g.entries.Load() < g.maxEntries && g.bytes.Load()+bytes <= g.maxBytes
 }
 
-// filled reports whether three quarters of the open batch are full, which ends the linger: the
-// rest is for what comes until it has been taken. The fuller, the more increments share an entry.
+// filled reports whether three quarters of the open batch are full, which ends the linger. The
+// last quarter is for increments that arrive before the batch is sealed. A higher share would let
+// more increments share an entry.
 func (g *gauge) filled() bool {
 	return 4*g.entries.Load() > 3*g.maxEntries || 4*g.bytes.Load() > 3*g.maxBytes
 }
 
-// A harvest holds increments of one minute that left the open batch.
+// A harvest has the increments of one minute that left the open batch.
 type harvest struct {
 	minute     wire.Minute
-	held       size                     // in the bounds of the open batch
-	items      [1 << harvestBits][]item // by the first bits of their order
+	held       size                     // still counted in the open batch
+	items      [1 << harvestBits][]item // divided by the first bits of their order
 	oldest     time.Time
 	increments int64
-	entries    []wire.Entry // of the first layer
+	entries    []wire.Entry // memory of the first layer
 }
 
-// reset empties the harvest and keeps its memory for the next one, unless that would keep
-// much more than was needed.
+// reset empties the harvest, and keeps its memory for the next one unless most of it was not
+// used.
 func (h *harvest) reset() {
 	for i, items := range h.items {
 		h.items[i] = reuse(items)
@@ -284,12 +286,12 @@ func (h *harvest) reset() {
 	h.minute, h.held, h.oldest, h.increments = 0, size{}, time.Time{}, 0
 }
 
-// reuse returns the slice without elements, or none where less than a quarter of it was used.
+// reuse returns the slice without elements, or nil if less than a quarter of it was used.
 func reuse[T any](s []T) []T {
 	if len(s) < cap(s)/4 {
 		return nil
 	}
-	clear(s) // what it refers to may go
+	clear(s) // drops references
 	return s[:0]
 }
 

@@ -2,13 +2,13 @@ package reader
 
 import "sync"
 
-// busy holds names of which one caller is doing something. Its zero value is ready.
+// busy is a set of names that one caller each is working on. Its zero value is empty.
 type busy struct {
 	mu    sync.Mutex
 	names map[string]struct{}
 }
 
-// begin reports whether the caller is the only one. It must call end then.
+// begin reports whether the caller may work on the name. If so, it must call end.
 func (b *busy) begin(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// lockWait is how long a reader waits for what another process is reading, and
-	// lockPoll how often it looks.
+	// lockWait is how long a reader waits for the read of another process, and lockPoll is how
+	// often it looks into the cache meanwhile.
 	lockWait = 50 * time.Millisecond
 	lockPoll = 10 * time.Millisecond
 
-	// A total is refreshed once refreshPart of its permitted age is used. A guess: it
+	// A total is refreshed when refreshPart of its permitted age has passed. It is a guess that
 	// leaves a fifth of the age for one read of the store.
 	refreshPart = 0.8
 )
 
-// fromCache returns what the cache has of the counters and may be served, each total in
-// its counter's place, and how many they are.
+// fromCache returns the cached totals that may be served, each in its counter's place, and their
+// number. It counts hits and misses.
 func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
 	if r.cache == nil {
 		return make([]Total, len(counters)), 0
@@ -31,16 +31,15 @@ func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness 
 	return totals, n
 }
 
-// lookInCache is fromCache without the count: a reader that waits looks several times.
+// lookInCache is fromCache without the statistics: a reader that waits looks several times.
 func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
-	cached, _ := r.cache.get(ctx, counters) // an error is a miss of what is not there
+	cached, _ := r.cache.get(ctx, counters) // an error is a miss of every absent total
 	totals = make([]Total, len(counters))
 	if r.checked.other.Load() {
 		return totals, 0
 	}
 	for _, c := range cached {
-		// The name is checked: a cache can mix answers up, and a name asked for is
-		// what its key, a hash, cannot tell.
+		// Compare the name: a cache can mix up answers, and its key is only a hash of the name.
 		at, asked := slices.BinarySearch(counters, c.Counter)
 		if !asked || !r.young(c.AsOf, maxStaleness) {
 			continue
@@ -54,28 +53,28 @@ func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStalenes
 	return totals, n
 }
 
-// young reports whether a total of that moment may be served. One from the future is
-// as suspect as an old one: where a clock was set back it would stay young for long. What
-// the store's time is has to be known: the machine's own may be off by more than that.
+// young reports whether a total of that moment may be served. A total from the future is as
+// suspect as an old one: after a clock was set back it would stay young for long. The store's
+// time must be known, because the machine's own clock may be off by more than maxStaleness.
 func (r *Reader) young(asOf time.Time, maxStaleness time.Duration) bool {
 	return r.clock.Known() && r.clock.Now().Sub(asOf).Abs() <= maxStaleness
 }
 
-// fill reads the counters from the store and puts them into the cache, unless another
-// process does that just now and the cache has them soon.
+// fill reads the counters from the store and puts them into the cache. If another process does
+// that at the moment, fill waits for the cache instead.
 //
 //	A  misses the cache
 //	B  misses it too, locks, reads the store, sets, unlocks
-//	A  locks: it must look into the cache again, or it reads what B has just read
+//	A  locks: it must look into the cache again, else it repeats B's read
 func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	if r.cache == nil {
 		return r.readTotals(ctx, counters)
 	}
-	// One lock for the set, that of its first counter: the others that want the same
-	// set meet there, and those that do not lose 50 ms at most.
+	// One lock for the set, the lock of its first counter. Processes with the same set meet at
+	// it; with another set they lose 50 ms at most.
 	won, err := r.cache.lock(ctx, counters[0], r.cfg.Timeout)
 	if err != nil {
-		return r.readTotals(ctx, counters) // a cache that fails is asked no more in this read
+		return r.readTotals(ctx, counters) // the cache failed: do not ask it again in this read
 	}
 	if won {
 		defer r.unlock(ctx, counters[0])
@@ -88,8 +87,8 @@ func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.
 	return r.readAndKeep(ctx, counters)
 }
 
-// awaitCache waits until the cache has all of the counters, or returns nil after
-// lockWait. It takes all or none: the rest would be of another moment.
+// awaitCache waits until the cache has all of the counters, or returns nil after lockWait. It
+// takes all or none, because totals of the cache and of the store would be of two moments.
 func (r *Reader) awaitCache(ctx context.Context, counters []string, maxStaleness time.Duration) []Total {
 	r.stats.lockWaits.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, lockWait+lockPoll/2)
@@ -120,19 +119,19 @@ func (r *Reader) readAndKeep(ctx context.Context, counters []string) ([]Total, e
 	for i, t := range totals {
 		keep[i] = store.CachedTotal{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf}
 	}
-	_ = r.cache.set(ctx, keep, r.cfg.TTL) // counted and logged there; the totals are good
+	_ = r.cache.set(ctx, keep, r.cfg.TTL) // the breaker counts and logs errors; the totals are good
 	return totals, nil
 }
 
-// unlock gives the lock back even where the read was given up, or the others would wait
-// for nothing until it expires.
+// unlock releases the lock even if the read was abandoned. Else others would wait until it
+// expires.
 func (r *Reader) unlock(ctx context.Context, counter string) {
 	_ = r.cache.unlock(context.WithoutCancel(ctx), counter)
 }
 
-// refresh reads again what the cache gave and will soon be too old, in the time that is
-// left for it. Of all callers in all processes one does it, the others are served what
-// was found. So is that one where the read fails: what it has is still young enough.
+// refresh reads the cached totals again that will soon be too old, and takes no longer than they
+// are still young enough. One caller in all processes does it; the others get the cached totals.
+// If the read fails, so does that caller.
 func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, maxStaleness time.Duration) []Total {
 	due, left := r.dueSoon(counters, found, maxStaleness)
 	if len(due) == 0 || left <= 0 {
@@ -153,8 +152,8 @@ func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, 
 	return totals
 }
 
-// dueSoon returns which totals have used up most of their permitted age, sorted, and
-// how long the oldest of them may still be served.
+// dueSoon returns the counters, sorted, whose totals have passed refreshPart of their permitted
+// age, and how long the oldest of these totals may still be served.
 func (r *Reader) dueSoon(counters []string, found []Total, maxStaleness time.Duration) (due []string, left time.Duration) {
 	now, left := r.clock.Now(), maxStaleness
 	for i, c := range counters {

@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-func TestCacheServesWhatIsYoungEnough(t *testing.T) {
+func TestCacheServesYoungTotals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st, cache := &fakeStore{}, &fakeCache{}
@@ -53,8 +53,8 @@ func TestCacheServesWhatIsYoungEnough(t *testing.T) {
 	})
 }
 
-// Once a check finds another database the cache serves nothing, until a check finds the right one:
-// an error that says less changes nothing.
+// After a check has found another database, the cache serves nothing until a check succeeds.
+// Other errors of a check do not change that.
 func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 	})
 }
 
-// A refresh that finds another database leaves nothing to serve.
-func TestAReadThatIsToldOfAnotherDatabase(t *testing.T) {
+// If a refresh finds another database, no cached total is served.
+func TestAReadThatFindsAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	for name, age := range map[string]time.Duration{"refreshes": 55 * time.Minute, "finds nothing": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestAReadThatIsToldOfAnotherDatabase(t *testing.T) {
 	}
 }
 
-// The check comes while a call waits for another process to fill the cache.
-func TestAWaitForTheCacheIsToldOfAnotherDatabase(t *testing.T) {
+// The check fails while a call waits for another process to fill the cache.
+func TestAWaitForTheCacheSeesAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st, cache := &fakeStore{}, &fakeCache{}
@@ -177,8 +177,8 @@ func TestCacheIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Ages are reckoned in the store's time: where it is ahead of ours, a total is older
-// than it looks.
+// Ages are measured in the store's time: if it is ahead of the machine's, a total is older than
+// it looks.
 func TestAgesAreOfTheStoresClock(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{-time.Minute, time.Minute} {
@@ -199,8 +199,7 @@ func TestAgesAreOfTheStoresClock(t *testing.T) {
 	}
 }
 
-// Each read teaches the store's time, not only the check every CheckEvery: the store's
-// clock may have been set.
+// Each read learns the store's time, not only each check: the store's clock may have been set.
 func TestReadsTeachTheStoresTime(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(*testing.T, *reader.Reader){
@@ -225,8 +224,7 @@ func TestReadsTeachTheStoresTime(t *testing.T) {
 	}
 }
 
-// The store says what time it is and the answer takes two seconds: that makes nothing
-// two seconds younger.
+// The store's answer with its time takes two seconds: no total may look two seconds younger.
 func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +243,7 @@ func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
 	})
 }
 
-// A slowCheck's answers to Check are on their way for a while.
+// A slowCheck delays the answers to Check.
 type slowCheck struct {
 	fakeStore
 	delay time.Duration
@@ -291,7 +289,7 @@ func TestCacheErrorsAreMisses(t *testing.T) {
 	})
 }
 
-// One caller refreshes ahead of expiry; it is the only one to wait for the store.
+// One caller refreshes a total early; only this caller waits for the store.
 func TestRefreshAheadByOneCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +297,7 @@ func TestRefreshAheadByOneCaller(t *testing.T) {
 		st.put("c", 1)
 		readers := []*reader.Reader{newReader(t, st, cache, reader.Config{}), newReader(t, st, cache, reader.Config{})}
 		one(t, readers[0], "c", time.Second)
-		one(t, readers[1], "c", time.Second) // the first check of the store is behind it
+		one(t, readers[1], "c", time.Second) // after the first check of the store
 		st.before = func(context.Context, int) error { time.Sleep(100 * time.Millisecond); return nil }
 		st.put("c", 2)
 		time.Sleep(800 * time.Millisecond)
@@ -352,7 +350,7 @@ func TestRefreshAsksForTheLockOnce(t *testing.T) {
 	})
 }
 
-// Whoever finds the same totals growing old asks for the same lock.
+// All callers that find the same old totals ask for the same lock.
 func TestOneProcessRefreshesASet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -381,7 +379,7 @@ func TestOneProcessRefreshesASet(t *testing.T) {
 	})
 }
 
-// A refresh that fails costs no more than the time that was left.
+// A failed refresh takes no longer than the time that was left.
 func TestRefreshThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +400,7 @@ func TestRefreshThatFails(t *testing.T) {
 	})
 }
 
-// Across processes one reads the store and the others wait for what it found.
+// One process reads the store, and the others wait for its result.
 func TestOneProcessReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -457,13 +455,13 @@ func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
 }
 
 // A shared read may take longer than the age that its callers permit.
-func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
+func TestATotalTooOldAfterASharedReadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
 		st.put("c", 1, 2)
 		st.before = func(_ context.Context, n int) error {
-			if n == 2 { // for the shards that nobody knew of
+			if n == 2 { // for the shards that the reader did not know
 				time.Sleep(1500 * time.Millisecond)
 			}
 			return nil
@@ -479,8 +477,8 @@ func TestWhatGetsTooOldInASharedReadIsReadAgain(t *testing.T) {
 	})
 }
 
-// Another process put a total into the cache half a minute ago, and our clock is as much
-// behind: by it the total is young.
+// Another process put a total into the cache half a minute ago, and the machine's clock is as
+// much behind: by that clock the total is young.
 func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -523,7 +521,8 @@ func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration)
 	return c.fakeCache.Lock(ctx, counter, ttl)
 }
 
-// One who permits less age must not get what one who permits more found in the cache.
+// A caller with a smaller maxStaleness must not get a cached total that only a larger one
+// permits.
 func TestOnlyTheSameAgeShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -539,7 +538,7 @@ func TestOnlyTheSameAgeShares(t *testing.T) {
 				t.Errorf("with a minute permitted: %+v, want 1", got)
 			}
 		})
-		time.Sleep(5 * time.Millisecond) // the first one is on its way, and has the lock first
+		time.Sleep(5 * time.Millisecond) // the first call has the lock first
 		if got := one(t, r, "c", time.Second); got.Total != 2 {
 			t.Errorf("with a second permitted: %+v, want 2", got)
 		}

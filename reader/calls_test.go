@@ -11,9 +11,9 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Whatever a reader asks of its store and its cache has a time-out, and holds nothing once
-// it is answered.
-func TestEveryCallOutIsBoundedAndEnded(t *testing.T) {
+// Every call of a reader to its store and cache has a time-out, and releases it when it is
+// answered.
+func TestEveryCallIsBoundedAndReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const timeout, cacheTimeout = 3 * time.Second, 70 * time.Millisecond
@@ -59,7 +59,7 @@ func TestEveryCallOutIsBoundedAndEnded(t *testing.T) {
 	})
 }
 
-// calls are those out of a reader.
+// calls are the calls that a reader makes.
 type calls struct {
 	mu  sync.Mutex
 	all []call

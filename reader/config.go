@@ -14,47 +14,47 @@ import (
 
 // Config tunes a Reader. Its zero value works.
 type Config struct {
-	// DefaultStaleness is what a negative maxStaleness in a call of Totals means.
-	// Default 0: such a call reads the store.
+	// DefaultStaleness replaces a negative maxStaleness in a call of Totals. Default 0: such a
+	// call reads the store.
 	DefaultStaleness time.Duration
 
-	// TTL is how long the cache keeps a total. A caller that accepts older totals than
-	// this gains nothing. Default 1m.
+	// TTL is how long the cache keeps a total. Accepting totals older than TTL gains nothing.
+	// Default 1m.
 	TTL time.Duration
 
-	// Timeout bounds each call of the store. Default 5s.
+	// Timeout bounds each call to the store. Default 5s.
 	Timeout time.Duration
 
-	// CacheTimeout bounds each call of the cache. Default 100ms.
-	// Keep it below what a read of the store takes when it is slow.
+	// CacheTimeout bounds each call to the cache. Keep it below the time of a slow read of the
+	// store. Default 100ms.
 	CacheTimeout time.Duration
 
-	// MaxShardsPerPage bounds the shards that one page of List reads; a page has at
-	// least one counter. Default 5,000.
+	// MaxShardsPerPage bounds the number of shards that one page of List reads. A page has at
+	// least one counter, whatever its shards. Default 5,000.
 	MaxShardsPerPage int
 
-	// Guess is how many shards are looked up with the record of a counter whose number
-	// of shards is not remembered. One below the store's own start costs a second
-	// look-up, one above it reads keys in vain. Default 1.
+	// Guess is the number of shards that are looked up with the record of a counter, if its
+	// number of shards is not remembered. Too low a guess costs a second look-up; too high a
+	// guess reads missing keys. Default 1.
 	Guess int
 
-	// Remember is of how many counters the number of shards is remembered, some 150
-	// bytes each. Default 65,536.
+	// Remember is the number of counters whose number of shards is remembered, some 150 bytes
+	// each. Default 65,536.
 	Remember int
 
-	// LagEvery is how old the aggregators' records may be before they are read again;
-	// while none is fresh they are read every second. Default 5s.
+	// LagEvery is the age at which the aggregators' records are read again. While none is fresh
+	// they are read every second. Default 5s.
 	LagEvery time.Duration
 
-	// CheckEvery is how long the store is taken to be the database that was opened
-	// before it is asked again. Default 10s.
+	// CheckEvery is the interval at which the store is asked whether it is still the database
+	// that was opened. Default 10s.
 	CheckEvery time.Duration
 
-	// Logger gets lifecycle and trouble. Default: discarded.
+	// Logger gets failures of the store and of the cache. Default: discards.
 	Logger *slog.Logger
 
-	// OnServe is called for every total served, with its age and its source. It must
-	// be quick and safe for concurrent use. Default: none.
+	// OnServe is called for every served total, with its age and source. It must be quick and
+	// allow concurrent calls. Default: none.
 	OnServe func(age time.Duration, source string)
 
 	// Env is for simulations. Leave it nil.
@@ -79,7 +79,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports everything that is wrong, not only the first thing.
+// validate reports every problem at once.
 func (c Config) validate() error {
 	var errs []error
 	for _, d := range []struct {
@@ -97,7 +97,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("MaxShardsPerPage must not be negative, got %d", c.MaxShardsPerPage))
 	}
 	if c.Guess < 0 || c.Guess > countmill.MaxShards {
-		errs = append(errs, fmt.Errorf("Guess must be 0 to %d, got %d", countmill.MaxShards, c.Guess))
+		errs = append(errs, fmt.Errorf("Guess must be from 0 to %d, got %d", countmill.MaxShards, c.Guess))
 	}
 	if c.Remember < 0 {
 		errs = append(errs, fmt.Errorf("Remember must not be negative, got %d", c.Remember))

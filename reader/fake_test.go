@@ -14,17 +14,16 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-var errAway = errors.New("store is away")
+var errAway = errors.New("store is unavailable")
 
-// A fakeStore is a Store in memory whose views are pinned as they must be.
+// A fakeStore is a Store in memory. Its views keep their moment, as the contract says.
 type fakeStore struct {
 	keys int           // Keys; 1,000 for 0
 	skew time.Duration // its clock minus ours
 	own  bool          // Check says that its clock is the machine's
 
-	// before runs before the n-th look-up (from 1) of all views, unlocked; an error is
-	// the look-up's. It may change the store: what it changes is in no view that has
-	// been used.
+	// before runs before the n-th look-up (from 1) of all views, without a lock; its error is the
+	// look-up's. It may change the store, but views that were used before do not see the change.
 	before func(ctx context.Context, n int) error
 	// deferred reports whether the n-th look-up leaves the key out.
 	deferred func(n int, key store.Key) bool

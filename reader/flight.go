@@ -8,33 +8,32 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// flights lets callers that want the same thing share one read of it. It differs from
-// singleflight of golang.org/x/sync in what the reader promises:
+// flights lets callers with the same key share one read. It differs from singleflight of
+// golang.org/x/sync in three promises:
 //
-//   - A caller joins a read only if that began late enough for it. Otherwise
-//     get, incr, get could be answered with a read that began before the incr.
-//   - A caller whose context ends leaves alone, and the others keep their read.
-//   - The last one to leave stops the read and waits for it, so that no read outlives
-//     its callers: who has no calls under way can close the store.
+//   - A caller joins a read only if the read began late enough for it. Otherwise the second get
+//     of get, increment, get could have the answer of a read that began before the increment.
+//   - A caller whose context ends leaves; the other callers keep their read.
+//   - The last caller to leave stops the read and waits for its end. So no read outlives its
+//     callers, and the store may be closed when no call is under way.
 type flights[T any] struct {
 	env *sysenv.Env
 
 	mu      sync.Mutex
-	running map[string]*flight[T] // the newest flight of each key
+	running map[string]*flight[T] // the latest flight of each key
 }
 
 type flight[T any] struct {
 	began   time.Time
 	cancel  context.CancelFunc
-	callers int           // guarded by flights.mu
+	callers int           // protected by flights.mu
 	done    chan struct{} // closed once val and err are set
 	val     T
 	err     error
 }
 
-// do returns what read returns, or what a read of the same key returns that began at
-// oldest or later (shared is then true). read gets a context of its own that keeps the
-// values of ctx.
+// do returns the result of read, or of a read of the same key that began at oldest or later
+// (shared is then true). read gets a context of its own with the values of ctx.
 func (g *flights[T]) do(ctx context.Context, key string, oldest time.Time,
 	read func(context.Context) (T, error)) (val T, shared bool, err error) {
 	f, shared := g.join(ctx, key, oldest, read)
@@ -44,7 +43,7 @@ func (g *flights[T]) do(ctx context.Context, key string, oldest time.Time,
 	case <-ctx.Done():
 	}
 	select {
-	case <-f.done: // in the same moment
+	case <-f.done: // both at the same moment
 		return f.val, shared, f.err
 	default:
 		g.leave(key, f)
@@ -66,7 +65,7 @@ func (g *flights[T]) join(ctx context.Context, key string, oldest time.Time,
 		g.running = make(map[string]*flight[T])
 	}
 	g.running[key] = f
-	g.env.Go(func() { // its callers wait for it: do, leave
+	g.env.Go(func() { // its callers wait for it, in do and leave
 		defer close(f.done)
 		defer cancel()
 		f.val, f.err = read(own)
@@ -75,8 +74,8 @@ func (g *flights[T]) join(ctx context.Context, key string, oldest time.Time,
 	return f, false
 }
 
-// leave takes a caller off the flight. The last one stops it and waits until it has
-// ended; nobody can join it meanwhile, or it would get the others' cancellation.
+// leave removes a caller from the flight. The last caller stops the flight and waits for its end.
+// Nobody can join it then: a new caller would get the error of the cancelled read.
 func (g *flights[T]) leave(key string, f *flight[T]) {
 	g.mu.Lock()
 	f.callers--
@@ -91,7 +90,7 @@ func (g *flights[T]) leave(key string, f *flight[T]) {
 	}
 }
 
-// len is how many reads can be joined.
+// len is the number of reads that callers can join.
 func (g *flights[T]) len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +100,7 @@ func (g *flights[T]) len() int {
 func (g *flights[T]) forget(key string, f *flight[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.running[key] == f { // not the one that was begun later
+	if g.running[key] == f { // a later flight may have replaced it
 		delete(g.running, key)
 	}
 }

@@ -41,7 +41,7 @@ func TestCallersShareARead(t *testing.T) {
 	})
 }
 
-// Get, incr, get is never stale: a call may join no read that began too early for it.
+// Get, increment, get is never stale: a call may not join a read that began too early.
 func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
 	t.Parallel()
 	for _, maxStaleness := range []time.Duration{0, 49 * time.Millisecond} {
@@ -107,9 +107,9 @@ func TestOneCallersCancellationFailsNoOther(t *testing.T) {
 	})
 }
 
-// A read that nobody waits for any more has been stopped, and may take a while to end. Who
-// comes now must not be told that it was cancelled.
-func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
+// A read without callers has been stopped, and may take a while to end. A new caller must not get
+// its cancellation.
+func TestNoCallerJoinsAnAbandonedRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
@@ -140,8 +140,8 @@ func TestNobodyJoinsAReadThatWasGivenUp(t *testing.T) {
 
 // A  begins a read
 // B  may not join it and begins the next
-// A  leaves, which takes nothing from B and from those who may join B
-func TestWhoLeavesAnOldReadLeavesTheNewOneToOthers(t *testing.T) {
+// A  leaves, which does not affect B and the callers that join B
+func TestLeavingAnOldReadKeepsTheNewOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{before: slow(time.Second)}
@@ -178,7 +178,7 @@ func TestNoReadOutlivesItsCallers(t *testing.T) {
 		began := time.Now()
 		callers.Wait()
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("the last caller came back after %s, want its context's second: nobody stopped the read", took)
+			t.Errorf("the last caller came back after %s, want its context's second: the read was not stopped", took)
 		}
 		st.mu.Lock()
 		defer st.mu.Unlock()

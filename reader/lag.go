@@ -11,44 +11,46 @@ import (
 )
 
 const (
-	// lagRetry is how often the aggregators' records are read while none is fresh or
-	// the store does not give them.
+	// lagRetry is the interval at which the aggregators' records are read while none is fresh or
+	// reads fail.
 	lagRetry = time.Second
 
-	// lagTimeout bounds one reading of them: a total that is there already waits no
-	// longer for its lag.
+	// lagTimeout bounds one read of the records: a total that was read already waits no longer
+	// for its lag.
 	lagTimeout = time.Second
 )
 
-// A Pipeline is what the aggregators last said of themselves.
+// A Pipeline sums up the last heartbeats of the aggregators.
 type Pipeline struct {
-	// Workers is how many of them are alive: their records are fresh, and they take messages.
+	// Workers is the number of aggregators that are alive: their records are fresh, and they take
+	// messages.
 	Workers int
-	// Lag is the largest age of an increment that one of them holds uncommitted. A fresh record
-	// counts also where its aggregator takes no messages. See LagKnown.
+	// Lag is the age of the oldest increment that an aggregator holds uncommitted. Fresh records
+	// of stalled aggregators count too. See LagKnown.
 	Lag time.Duration
-	// Entries folded and Commits made a second by all of them together, between their
-	// last two records. RatesKnown is false where one of them was seen only once.
+	// Entries and Commits are the entries folded and the commits made in a second by all
+	// aggregators together, between their last two records. RatesKnown is false if an aggregator
+	// was seen only once.
 	Entries, Commits float64
 	RatesKnown       bool
-	// OldestSettings and NewestSettings are the least and the greatest version of the settings that
-	// one of them uses; both are 0 where none has read them.
+	// OldestSettings and NewestSettings are the lowest and the highest version of the settings
+	// that an aggregator uses; both are 0 if none has read them.
 	OldestSettings, NewestSettings int64
 }
 
-// LagKnown reports whether Lag means anything. While no aggregator is alive nobody takes the
-// messages on the bus, so a 0 would be a guess; the messages that a stopped one holds are known.
+// LagKnown reports whether Lag has a meaning. While no aggregator is alive, nobody takes messages
+// from the bus, so a lag of 0 would be a guess. The messages that a stalled aggregator holds are
+// known.
 func (p *Pipeline) LagKnown() bool { return p.Workers > 0 || p.Lag > 0 }
 
-// Lag returns the largest lag that aggregators announced at most Config.LagEvery ago; known
-// is false where nothing is.
+// Lag returns Pipeline's Lag, and whether it is known.
 func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
 	p := r.Pipeline(ctx)
 	return p.Lag, p.LagKnown()
 }
 
-// Pipeline returns what the aggregators announced at most Config.LagEvery ago. Where the
-// store cannot be read it is what is still fresh of the last reading.
+// Pipeline returns the state of the aggregators by records that were read at most Config.LagEvery
+// ago. If the store cannot be read, it uses the records of the last read that are still fresh.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {
 	if !r.workers.clock.Known() {
 		_ = r.checkStore(ctx)
@@ -61,8 +63,8 @@ func (r *Reader) Pipeline(ctx context.Context) Pipeline {
 	return p
 }
 
-// fetchWorkers reads the records, one caller at a time. Others do with what there is,
-// but wait where there is nothing yet: the first answers of a process know the lag too.
+// fetchWorkers reads the records, one caller at a time. Other callers use the last ones. If there
+// are none yet they wait, so that the first answers of a process know the lag too.
 func (r *Reader) fetchWorkers(ctx context.Context) {
 	if r.workers.fetched() {
 		if !r.workers.fetching.begin("") {
@@ -86,23 +88,23 @@ func (r *Reader) fetchWorkers(ctx context.Context) {
 	})
 }
 
-// A roster is what is known of the aggregators.
+// A roster has the last records of the aggregators.
 type roster struct {
 	every    time.Duration
 	flights  flights[struct{}]
-	fetching busy // once there was a reading
-	// clock is what aggregators go by: they learn from Check, and not from views, whose moments
-	// may be ahead where they never go back.
+	fetching busy // used after the first successful read
+	// clock learns from Check alone, as the clocks of aggregators do. Views would teach it other
+	// times: in stores whose read times never go back, the moments of views may be ahead.
 	clock storetime.Clock
 
 	mu      sync.Mutex
-	tried   time.Time // the last reading, of our clock
-	failed  bool      // that reading did
-	once    bool      // there was a reading
+	tried   time.Time // time of the last read, by the machine's clock
+	failed  bool      // the last read failed
+	once    bool      // a read succeeded
 	workers map[string]sighting
 }
 
-// A sighting is a worker's last record, and its pace between that and the one before.
+// A sighting is a worker's last record, and its rates since the record before.
 type sighting struct {
 	worker           store.Worker
 	entries, commits float64
@@ -115,7 +117,7 @@ func (ro *roster) fetched() bool {
 	return ro.once
 }
 
-// look returns what is known, and whether it is time for another reading.
+// look returns the present state, and whether it is time for another read.
 func (ro *roster) look(now, storeNow time.Time) (p Pipeline, due bool) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -143,17 +145,16 @@ func (ro *roster) note(now time.Time, workers []store.Worker) {
 	ro.tried, ro.failed, ro.once, ro.workers = now, false, true, seen
 }
 
-// next takes the worker's newer record. The time between two records is what its expiry
-// moved by; the time between two readings of them is not: it can see one announcement
-// or two.
+// next takes the worker's newer record. The time between two records is the difference of their
+// expiries. The time between two reads would be wrong: one or two heartbeats may lie in it.
 func (s sighting) next(w store.Worker) sighting {
 	between := w.Expires.Sub(s.worker.Expires).Seconds()
 	switch {
-	case s.worker.ID == "" || w.Entries < s.worker.Entries || w.Commits < s.worker.Commits: // new, or started anew
+	case s.worker.ID == "" || w.Entries < s.worker.Entries || w.Commits < s.worker.Commits: // new, or restarted
 		return sighting{worker: w}
-	case between < 0: // a clock was set back: nothing can be said of the pace
+	case between < 0: // a clock was set back: the rates are unknown
 		return sighting{worker: w}
-	case between == 0: // the same record, or that of another life that began at the same moment
+	case between == 0: // the same record, or of a worker that restarted at the same moment
 		s.worker = w
 		return s
 	}

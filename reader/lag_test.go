@@ -95,7 +95,7 @@ func TestLagOfAggregatorsThatTakeNothing(t *testing.T) {
 	})
 }
 
-// Whether a record is fresh is judged by the store's time, also where nobody has read yet.
+// The store's time decides whether a record is fresh, also before the first read.
 func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 	})
 }
 
-// The moments of views may be ahead of the clock that aggregators go by, where that was set back.
-func TestLagWhereMomentsAreAhead(t *testing.T) {
+// The moments of views may be ahead of the clock that aggregators use, if that was set back.
+func TestLagWithViewsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{own: true, skew: time.Hour}
@@ -126,7 +126,7 @@ func TestLagWhereMomentsAreAhead(t *testing.T) {
 	})
 }
 
-func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
+func TestLagOutlivesAnOutageOfTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
@@ -150,7 +150,7 @@ func TestLagOutlivesAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// The pace of a worker is that between its records, not between our readings of them.
+// The rates of a worker are between its records, not between the reader's reads of them.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestTwoRecordsThatExpireTogether(t *testing.T) {
 	})
 }
 
-// Nobody waits for the aggregators' records who can do with those there are.
+// A caller does not wait for the aggregators' records if there are fresh ones.
 func TestOneCallerReadsTheRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestOneCallerReadsTheRecords(t *testing.T) {
 		if n := waits(); n != 10 {
 			t.Errorf("%d of 10 waited for the first records, want all", n)
 		}
-		const rounds = 200 // of which some have two that begin at the same moment
+		const rounds = 200 // some of which have two lives that begin at the same moment
 		for range rounds {
 			time.Sleep(6 * time.Second)
 			if n := waits(); n != 1 {

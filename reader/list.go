@@ -9,24 +9,23 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// MaxPage is the most counters of one page.
+// MaxPage is the most counters on one page of List.
 const MaxPage = 1000
 
 // A Page holds counters in byte order, all read at one moment.
 type Page struct {
 	Totals []Total
-	// Overflowed are counters of this page that have no total because it does not fit
-	// 64 bits. They are not in Totals.
+	// Overflowed are the counters of this page whose totals do not fit 64 bits. They are not in
+	// Totals.
 	Overflowed []string
-	// Next is what List takes as after for the next page; empty at the end.
+	// Next is the value of after for the next page; empty at the end.
 	Next string
 }
 
-// List returns counters whose names begin with prefix and come after after, at most
-// limit of them (1 to MaxPage) and fewer where they have more shards together than
-// Config.MaxShardsPerPage, or where some have been deleted: then a page may have none, and
-// others follow. It always reads the store. Errors are those of Totals, except that an
-// overflowed counter fails no page.
+// List returns at most limit counters (1 to MaxPage) whose names begin with prefix and come after
+// after. It returns fewer if they have more shards together than Config.MaxShardsPerPage, or if
+// some were deleted: a page may be empty although others follow. It always reads the store. Its
+// errors are those of Totals, but an overflowed counter does not fail a page.
 func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if err := checkList(prefix, after, limit); err != nil {
 		return Page{}, err
@@ -37,7 +36,7 @@ func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Pag
 	began := r.clock.Moment()
 	view := r.store.View()
 	defer view.Close()
-	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether there is more
+	records, err := r.listRecords(ctx, view, prefix, after, limit+1) // one more shows whether a page follows
 	if err != nil {
 		return Page{}, err
 	}
@@ -81,7 +80,7 @@ func (r *Reader) listRecords(ctx context.Context, view store.View, prefix, after
 	return records, nil
 }
 
-// cut returns the records of one page: at least one of those there are.
+// cut returns the records of one page: at least one, if there are any.
 func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 	shards := 0
 	for i, rec := range records {
@@ -93,8 +92,8 @@ func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 }
 
 func (r *Reader) page(rd *reading, more bool) Page {
-	p, now := Page{Totals: make([]Total, 0, len(rd.tallies))}, r.clock.Now()
-	for _, t := range rd.tallies {
+	p, now := Page{Totals: make([]Total, 0, len(rd.partials))}, r.clock.Now()
+	for _, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
 			r.stats.overflows.Add(1)
@@ -109,7 +108,7 @@ func (r *Reader) page(rd *reading, more bool) Page {
 		r.account(&total, now)
 	}
 	if more {
-		p.Next = rd.tallies[len(rd.tallies)-1].counter
+		p.Next = rd.partials[len(rd.partials)-1].counter
 	}
 	return p
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// maxIdleLookups is how many look-ups in a row may defer every key before the store
-// counts as away. A guess: a store that defers three keys in ten does so to the last
-// key of a read once in 170,000 reads.
+// maxIdleLookups is the number of look-ups in a row that may defer every key before the store
+// counts as unavailable. It is a guess: a store that defers three keys in ten does that to the
+// last key of a read once in 170,000 reads.
 const maxIdleLookups = 10
 
-// A reading reads tallies in one view, and so at one moment.
+// A reading reads several counters in one view, and so at one moment.
 type reading struct {
-	r       *Reader
-	view    store.View
-	tallies []*tally
-	pending []store.Key // asked for and not answered
-	owner   map[string]*tally
+	r        *Reader
+	view     store.View
+	partials []*partial
+	pending  []store.Key // requested and not answered
+	owner    map[string]*partial
 }
 
-// read reads the counters, no two of them the same, at one moment, which it returns.
+// read reads distinct counters at one moment, and returns the moment.
 func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Time, error) {
-	// A database that was wiped or swapped has totals too, and they are wrong.
+	// A database that was wiped or replaced has totals too, and they are wrong.
 	if err := r.checkStore(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -44,14 +44,14 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	return rd, view.ReadTime(), nil
 }
 
-// readTotals reads the counters, no two of them the same, at one moment.
+// readTotals reads the totals of distinct counters at one moment.
 func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
 	rd, at, err := r.read(ctx, counters)
 	if err != nil {
 		return nil, err
 	}
-	totals := make([]Total, len(rd.tallies))
-	for i, t := range rd.tallies {
+	totals := make([]Total, len(rd.partials))
+	for i, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
 			r.stats.overflows.Add(1)
@@ -63,8 +63,8 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 	return totals, nil
 }
 
-// Sum reads one counter's record and shards from the store, at a moment that is not before
-// the call. Errors are those of Totals.
+// Sum reads one counter's record and shards from the store, at a moment that is not before the
+// call. Its errors are those of Totals.
 func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	if err := countmill.CheckCounter(counter); err != nil {
 		return store.Sum{}, err
@@ -73,8 +73,8 @@ func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	if err != nil {
 		return store.Sum{}, err
 	}
-	// The sum and the moment are of one view: a reset goes by both.
-	t := rd.tallies[0]
+	// The sum and the moment are of one view: a reset relies on both.
+	t := rd.partials[0]
 	v, fits := t.sum.int64()
 	if !fits || t.overflow {
 		return store.Sum{}, &OverflowError{Counter: counter}
@@ -83,12 +83,12 @@ func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 }
 
 func (r *Reader) newReading(view store.View) *reading {
-	return &reading{r: r, view: view, owner: make(map[string]*tally)}
+	return &reading{r: r, view: view, owner: make(map[string]*partial)}
 }
 
-// ask asks for a counter's record and as many shards as it is remembered to have.
+// ask requests a counter's record and its remembered number of shards.
 func (rd *reading) ask(counter string) {
-	t := &tally{counter: counter}
+	t := &partial{counter: counter}
 	rd.adopt(t)
 	rd.pending = append(rd.pending, store.Key{Counter: counter, Shard: store.RecordKey})
 	n, ok := rd.r.shards.Get(counter)
@@ -98,9 +98,9 @@ func (rd *reading) ask(counter string) {
 	rd.askShards(t, n)
 }
 
-// askRecorded asks for a counter whose record has been read in this view.
+// askRecorded requests the shards of a counter whose record was read in this view.
 func (rd *reading) askRecorded(rec store.Record) error {
-	t := &tally{counter: rec.Counter}
+	t := &partial{counter: rec.Counter}
 	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
 		return err
 	}
@@ -109,24 +109,24 @@ func (rd *reading) askRecorded(rec store.Record) error {
 	return nil
 }
 
-func (rd *reading) adopt(t *tally) {
-	rd.tallies = append(rd.tallies, t)
+func (rd *reading) adopt(t *partial) {
+	rd.partials = append(rd.partials, t)
 	rd.owner[t.counter] = t
 }
 
-// askShards asks for the shards below n that were not asked for before.
-func (rd *reading) askShards(t *tally, n int) {
+// askShards requests the shards below n that were not requested before.
+func (rd *reading) askShards(t *partial, n int) {
 	for ; t.asked < n; t.asked++ {
 		rd.pending = append(rd.pending, store.Key{Counter: t.counter, Shard: t.asked})
 	}
 }
 
-// run looks keys up until none is pending: those asked for, those that the store
-// deferred, and the shards that a record names beyond what was remembered. All of it
-// happens in one view. Without that a total could be one that never was:
+// run looks up keys until none is pending: requested keys, deferred keys, and the shards that a
+// record names beyond the remembered number. All look-ups use one view. Without that a total
+// could show a state that never existed:
 //
 //	reader      looks up record (2 shards), shard 0, shard 1
-//	aggregator  raises to 3, folds +5 to shard 2 in one commit with -5 to another counter
+//	aggregator  grows it to 3, folds +5 to shard 2 and -5 to another counter in one commit
 //	reader      looks up the other counter: the -5 without the +5
 func (rd *reading) run(ctx context.Context) error {
 	idle := 0
@@ -138,7 +138,7 @@ func (rd *reading) run(ctx context.Context) error {
 			return err
 		}
 		rd.pending = rd.pending[n:]
-		// What take asks for next is looked up in the same view.
+		// The keys that take requests next are looked up in the same view.
 		answered, err := rd.take(keys, values)
 		if err != nil {
 			return err
@@ -153,8 +153,8 @@ func (rd *reading) run(ctx context.Context) error {
 	return nil
 }
 
-// take notes the answers and asks for what they show to be missing. It reports whether
-// there was any answer at all.
+// take notes the answers, and requests the shards that they show to be missing. It reports
+// whether any key was answered.
 func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, err error) {
 	for i, key := range keys {
 		// A deferred key has no answer yet: ask for it again.
@@ -176,9 +176,9 @@ func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, 
 	return answered, nil
 }
 
-// remember keeps the number of shards for the next read. It is only ever a hint: the
-// record is read every time, so an old number costs a look-up and never a count.
-func (r *Reader) remember(t *tally) {
+// remember keeps the number of shards for the next read. It is only a hint: the record is read
+// every time, so an outdated number costs a look-up and never an increment.
+func (r *Reader) remember(t *partial) {
 	if t.exists {
 		r.shards.Add(t.counter, t.shards)
 		return
@@ -186,7 +186,7 @@ func (r *Reader) remember(t *tally) {
 	r.shards.Remove(t.counter)
 }
 
-// lookup is one look-up, bounded in time and counted.
+// lookup makes one look-up, within Config.Timeout, and counts it.
 func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) ([]store.Value, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -202,8 +202,8 @@ func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) 
 	return values, nil
 }
 
-// storeError makes countmill.ErrUnavailable of a store's error, but for a caller that
-// went away: that is no fault of the store.
+// storeError wraps a store's error in countmill.ErrUnavailable, unless the caller gave up: then
+// the store did not fail.
 func (r *Reader) storeError(ctx context.Context, doing string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s: %w", doing, context.Canceled)

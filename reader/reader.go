@@ -16,15 +16,14 @@ import (
 	"github.com/countmill/countmill/internal/storetime"
 )
 
-// A Reader serves totals. It is safe for concurrent use and has nothing to close: no
-// read outlives the calls that wait for it, so when its calls have returned its store
-// may be closed.
+// A Reader serves totals. It is safe for concurrent use. It needs no Close: no read outlives the
+// calls that wait for it, so its store may be closed when all calls have returned.
 type Reader struct {
 	store Store
-	cache *cacheGuard // nil for none
+	cache *breaker // nil if there is none
 	cfg   Config
 
-	shards     *lru.Cache[string, int] // how many shards a counter was last seen to have
+	shards     *lru.Cache[string, int] // the last known number of shards of a counter
 	flights    flights[[]Total]
 	refreshing busy
 	clock      storetime.Clock
@@ -33,8 +32,7 @@ type Reader struct {
 	stats      counts
 }
 
-// New returns a reader of the store. cache may be nil for none. The error reports all
-// that is wrong with the config.
+// New returns a reader of the store. cache may be nil. The error reports every problem of cfg.
 func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	if st == nil {
 		return nil, errors.New("reader: store is nil")
@@ -52,19 +50,20 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	}
 	r.shards = shards
 	if cache != nil {
-		r.cache = &cacheGuard{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
+		r.cache = &breaker{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
 	}
 	return r, nil
 }
 
-// Totals returns the totals of the counters in the order asked; a counter may be asked
-// for twice. Those read from the store are of one moment, which is not before the call
-// where maxStaleness is 0. Above 0, totals of the cache or of a read that others wait
-// for are taken too, at most maxStaleness old; below 0 it is Config.DefaultStaleness.
+// Totals returns the totals of the counters in the order asked; a counter may be in the list
+// twice. All totals that it reads from the store are of one moment. With maxStaleness 0 that
+// moment is not before the call. With a larger maxStaleness a total may come from the cache, or
+// from a read under way, if it is at most that old. A negative maxStaleness means
+// Config.DefaultStaleness.
 //
-// Errors match countmill.ErrInvalid for a name that cannot be a counter's,
-// countmill.ErrUnavailable where the store cannot be read, and countmill.ErrOverflow,
-// as an *OverflowError, where a counter has no total; one such counter fails the call.
+// An error matches countmill.ErrInvalid if a name is not valid, countmill.ErrUnavailable if the
+// store cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a counter has no
+// total. One such counter fails the call.
 func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	for i, c := range counters {
 		if err := countmill.CheckCounter(c); err != nil {
@@ -88,7 +87,7 @@ func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness tim
 	return r.serve(counters, distinct, found), nil
 }
 
-// atIndex says which of several names is wrong.
+// atIndex adds the position of the wrong name to the error, if there are several.
 func atIndex(err error, i, of int) error {
 	var field *countmill.FieldError
 	if of < 2 || !errors.As(err, &field) {
@@ -99,34 +98,34 @@ func atIndex(err error, i, of int) error {
 	return &at
 }
 
-// find returns the totals of counters, which are sorted and distinct, in their order.
+// find returns the totals of sorted, distinct counters in their order.
 func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	if maxStaleness == 0 || r.checked.other.Load() {
-		// A read of its own: any other may have begun before this call, or before a check found
+		// Read separately: another read may have begun before this call, or before a check found
 		// another database.
 		return r.readTotals(ctx, counters)
 	}
 	if r.cache != nil && !r.clock.Known() {
-		_ = r.checkStore(ctx) // without the store's time nothing of the cache can be served
+		_ = r.checkStore(ctx) // without the store's time no cached total can be served
 	}
 	found, n := r.fromCache(ctx, counters, maxStaleness)
 	if n == len(counters) {
 		place(found, counters, r.refresh(ctx, counters, found, maxStaleness))
-		if r.checked.other.Load() { // the refresh found out
+		if r.checked.other.Load() { // found by the refresh
 			return r.readTotals(ctx, counters)
 		}
 		return found, nil
 	}
-	// Into places of our own: others who shared the read have the same totals.
+	// found is this call's own slice: other callers share totals.
 	totals, err := r.share(ctx, missing(found, counters), maxStaleness)
 	place(found, counters, totals)
 	return found, err
 }
 
-// known reports whether there is a total: where one is missing its place is empty.
+// known reports whether the place has a total.
 func (t *Total) known() bool { return t.Source != "" }
 
-// missing are the counters whose places are empty.
+// missing returns the counters whose places are empty.
 func missing(totals []Total, counters []string) []string {
 	var names []string
 	for i, c := range counters {
@@ -137,7 +136,7 @@ func missing(totals []Total, counters []string) []string {
 	return names
 }
 
-// place puts some totals into the places of their counters, which are sorted and distinct.
+// place puts some totals into the places of their counters. counters is sorted and distinct.
 func place(totals []Total, counters []string, some []Total) {
 	for _, t := range some {
 		if i, ok := slices.BinarySearch(counters, t.Counter); ok {
@@ -146,19 +145,19 @@ func place(totals []Total, counters []string, some []Total) {
 	}
 }
 
-// share reads the counters together with all callers that want the same ones at the
-// same age. Only the same set can share: of a read for {a, b} that took a from one for
-// {a}, the two totals would be of two moments. And only the same age: fill may find in
-// the cache what is young enough for the first caller alone.
+// share reads the counters once for all callers with the same counters and the same maxStaleness.
+// The sets must be equal: if a read of {a, b} took a from a read of {a}, its two totals would be
+// of two moments. The staleness must be equal because fill may find totals in the cache that are
+// young enough for its first caller only.
 func (r *Reader) share(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	oldest := time.Now().Add(-maxStaleness)
-	key := maxStaleness.String() + "\x00" + strings.Join(counters, "\x00") // no name has a control character
+	key := maxStaleness.String() + "\x00" + strings.Join(counters, "\x00") // names have no control characters
 	totals, shared, err := r.flights.do(ctx, key, oldest, func(ctx context.Context) ([]Total, error) {
 		return r.fill(ctx, counters, maxStaleness)
 	})
 	if shared {
 		r.stats.shared.Add(1)
-		// Whoever shares waits for a read that began before: the machine may have been
+		// A caller that shares waits for a read that began before: the machine may have been
 		// suspended in the middle of it.
 		if err == nil && slices.ContainsFunc(totals, func(t Total) bool { return !r.young(t.AsOf, maxStaleness) }) {
 			return r.readTotals(ctx, counters)
@@ -170,7 +169,7 @@ func (r *Reader) share(ctx context.Context, counters []string, maxStaleness time
 	return totals, err
 }
 
-// callerGone is the error of a caller whose context ended while others' read went on.
+// callerGone is the error of a caller whose context ended while the shared read went on.
 func (r *Reader) callerGone(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: reading totals: %w", countmill.ErrUnavailable, ctx.Err())
@@ -178,7 +177,7 @@ func (r *Reader) callerGone(ctx context.Context) error {
 	return fmt.Errorf("reading totals: %w", ctx.Err())
 }
 
-// serve puts the totals of distinct in the order asked and accounts for them.
+// serve returns the totals in the order asked, and counts them in the stats.
 func (r *Reader) serve(counters, distinct []string, found []Total) []Total {
 	totals := found
 	if len(counters) > 1 {

@@ -70,7 +70,7 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	}
 }
 
-func TestTotalsOfNothingAskNobody(t *testing.T) {
+func TestTotalsOfNoCountersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, &fakeStore{foreign: errAway}, nil, reader.Config{})
 	if got, err := r.Totals(t.Context(), nil, 0); err != nil || got == nil || len(got) != 0 {
@@ -78,8 +78,9 @@ func TestTotalsOfNothingAskNobody(t *testing.T) {
 	}
 }
 
-// An old idea of N must not undercount, whether N grew between two reads or within one.
-func TestRaisedShardsAreCounted(t *testing.T) {
+// An outdated number of shards must not undercount, whether the counter grew between two reads or
+// within one.
+func TestNewShardsAreCounted(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
 	st.put("c", 1, 2)
@@ -89,7 +90,7 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 	}
 	st.put("c", 1, 2, 4, 8, 16)
 	if got := one(t, r, "c", 0); got.Total != 31 || got.Shards != 5 {
-		t.Errorf("after a raise from 2 to 5: %+v, want 31 of 5 shards", got)
+		t.Errorf("after growth from 2 to 5: %+v, want 31 of 5 shards", got)
 	}
 	if got, want := st.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
 		t.Errorf("look-ups had %v keys, want %v", got, want)
@@ -103,7 +104,7 @@ func TestRaisedShardsAreCounted(t *testing.T) {
 	}
 }
 
-// What a reader remembers must not change what it answers: the record decides.
+// The remembered numbers of shards must not change the answers: the record decides.
 func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
@@ -118,7 +119,7 @@ func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 	}
 }
 
-func TestRaiseWithinARead(t *testing.T) {
+func TestGrowthWithinARead(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{keys: 1}
 	st.put("c", 1, 2, 3)
@@ -137,7 +138,7 @@ func TestRaiseWithinARead(t *testing.T) {
 	}
 }
 
-func TestDeferredKeysAreAskedForAgain(t *testing.T) {
+func TestDeferredKeysAreLookedUpAgain(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
 	st.put("c", 1, 2, 4)
@@ -163,14 +164,14 @@ func TestDeferredKeysAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// Commits move amounts between shards and counters and raise N while readers read. No
-// total of the whole may ever differ from what was there at the start.
+// Commits move amounts between shards and counters, and grow counters, while readers read. The
+// sum of all counters must never change.
 func TestReadsAreOfOneMoment(t *testing.T) {
 	t.Parallel()
 	const counters, whole = 40, 1000
 	st := &fakeStore{keys: 7}
-	// Now and then all is answered: ten look-ups in a row that defer all that is asked, by
-	// chance the last key, would be a store that is away.
+	// Now and then all keys are answered: ten look-ups in a row that defer every key would be an
+	// unavailable store.
 	st.deferred = func(n int, _ store.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
 	var names []string
 	for i := range counters {

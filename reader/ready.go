@@ -12,13 +12,13 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// probeName is asked of the cache to see whether it answers. Nothing is ever kept
-// under it: __x__ cannot name a counter.
+// probeName is the name with which Ready asks the cache whether it answers. The cache never has
+// it, because no counter can be named __x__.
 const probeName = "__countmill_probe__"
 
-// Ready reports whether totals can be served. err says that the store cannot be read
-// or is not the database that was opened; degraded says that totals are served and
-// what is missing: the cache.
+// Ready reports whether totals can be served. err is not nil if the store cannot be read, or if
+// it is not the database that was opened. degraded is not empty if totals are served without the
+// cache.
 func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
 	if err := r.askStore(ctx); err != nil {
 		return "", err
@@ -29,7 +29,7 @@ func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.CacheTimeout)
 	defer cancel()
 	if _, err := r.cache.cache.Get(call, []string{probeName}); err != nil {
-		return fmt.Sprintf("cache is away: %v", err), nil
+		return fmt.Sprintf("cache is unavailable: %v", err), nil
 	}
 	return "", nil
 }
@@ -54,17 +54,17 @@ func (r *Reader) askStore(ctx context.Context) error {
 // A checker remembers the answer of the last check. Its zero value asks at once.
 type checker struct {
 	mu      sync.Mutex
-	good    time.Time // when the store was last found to be the right one
-	bad     error     // of the last check; nil where it was good
-	pending bool      // somebody is asking
-	// other: since the last good check one said ErrOtherDatabase. Totals in the cache are not
-	// served then.
+	good    time.Time // time of the last good check
+	bad     error     // error of the last check; nil if it was good
+	pending bool      // a caller is asking
+	// other is true if a check since the last good one answered ErrOtherDatabase. Cached totals
+	// are then not served.
 	other atomic.Bool
 }
 
-// checkStore makes sure that no total comes out of another database: one that was
-// wiped or swapped has totals too, and they are wrong. It asks every CheckEvery; reads
-// go on while the next answer is awaited, but not once an answer was bad.
+// checkStore makes sure that no total comes from another database: a database that was wiped or
+// replaced has totals too, and they are wrong. It asks every CheckEvery. Reads go on while a
+// check is under way, unless the last one failed.
 func (r *Reader) checkStore(ctx context.Context) error {
 	ask, err := r.checked.due(time.Now(), r.cfg.CheckEvery)
 	if !ask {
@@ -74,8 +74,8 @@ func (r *Reader) checkStore(ctx context.Context) error {
 	return r.askStore(ctx)
 }
 
-// due reports whether the caller is to ask, and must then call asked. Otherwise err
-// says whether it may read.
+// due reports whether the caller must ask, and then call asked. Otherwise err is nil if the
+// caller may read.
 func (c *checker) due(now time.Time, every time.Duration) (ask bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *checker) due(now time.Time, every time.Duration) (ask bool, err error) 
 	case c.bad != nil && c.pending:
 		return false, fmt.Errorf("%w: checking the store: %w", countmill.ErrUnavailable, c.bad)
 	}
-	// Before the first answer everybody asks for itself.
+	// Before the first answer every caller asks.
 	c.pending = true
 	return true, nil
 }

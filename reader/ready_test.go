@@ -10,8 +10,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// While the store is asked again whether it is still the one that was opened, reads go on
-// as it was last found to be.
+// While a check of the store is under way, reads go on by the result of the last check.
 func TestOneCallerChecksTheStore(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

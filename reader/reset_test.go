@@ -33,8 +33,8 @@ func resetStore() *fakeStore {
 	return s
 }
 
-// A total is what was folded since the last reset, and a deleted counter does not exist
-// until something was.
+// A total has the increments folded since the last reset. A deleted counter does not exist until
+// the next fold.
 func TestResetsAreTakenOff(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, resetStore(), nil, reader.Config{})
@@ -88,7 +88,7 @@ func TestOverflowOfTheDifference(t *testing.T) {
 	}
 }
 
-// Sum is what a reset goes by: all that the shards hold, and what the record says.
+// A reset uses Sum: the sum of the shards, and the state in the record.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	st := resetStore()

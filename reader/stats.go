@@ -2,34 +2,34 @@ package reader
 
 import "sync/atomic"
 
-// Stats counts what a reader did since it was made.
+// Stats are counts since the reader was made.
 type Stats struct {
-	// FromCache and FromStore are totals served.
+	// FromCache and FromStore are served totals, by their source.
 	FromCache, FromStore int64
-	// Lookups of the store and Keys in them; a key is an entity read.
+	// Lookups are look-ups in the store, and Keys the keys in them; each key is an entity read.
 	Lookups, Keys int64
-	// Lists are pages of counters read.
+	// Lists are pages of counters read from the store.
 	Lists int64
-	// StoreErrors are calls of the store that failed.
+	// StoreErrors are failed calls to the store.
 	StoreErrors int64
-	// CacheHits and CacheMisses are counters looked for in the cache; one too old or
-	// not the one asked for is a miss.
+	// CacheHits and CacheMisses are counters looked up in the cache. A total that is too old or
+	// has another name is a miss.
 	CacheHits, CacheMisses int64
-	// CacheErrors are calls of the cache that failed, CacheSkipped those not made
-	// because it had failed a moment ago.
+	// CacheErrors are failed calls to the cache. CacheSkipped are calls that the reader did not
+	// make because the cache had failed repeatedly.
 	CacheErrors, CacheSkipped int64
-	// Shared are calls that were answered by another call's read.
+	// Shared are calls that used the read of another call.
 	Shared int64
-	// Refreshes are reads ahead of expiry, LockWaits reads that waited for another
-	// process's.
+	// Refreshes are reads before a cached total was too old. LockWaits are reads that waited for
+	// another process.
 	Refreshes, LockWaits int64
-	// Overflows are totals that could not be given.
+	// Overflows are totals that did not fit 64 bits.
 	Overflows int64
-	// Reading is how many reads are under way that other calls may share, or leave alone.
+	// Reading is the number of reads under way.
 	Reading int64
 }
 
-// counts is Stats while they grow.
+// counts has the counters behind Stats.
 type counts struct {
 	fromCache, fromStore      atomic.Int64
 	lookups, keys, lists      atomic.Int64
@@ -41,7 +41,8 @@ type counts struct {
 	overflows                 atomic.Int64
 }
 
-// Stats returns what the reader did so far. Its numbers are not of one instant.
+// Stats returns the counts so far. Its numbers are not of one instant. It may be called at any
+// time.
 func (r *Reader) Stats() Stats {
 	c := &r.stats
 	return Stats{

@@ -13,8 +13,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// What an operator sees of a reader is exact: nothing is counted twice or under another
-// name.
+// The statistics are exact: nothing is counted twice or under another name.
 func TestStatsSayWhatHappened(t *testing.T) {
 	t.Parallel()
 	type bench struct {
@@ -68,7 +67,7 @@ func TestStatsSayWhatHappened(t *testing.T) {
 		"an overflow": {func(t *testing.T, b bench) {
 			ask(t, b, 0, "c", "over")
 		}, reader.Stats{Lookups: 2, Keys: 5, Overflows: 1}},
-		"a store that is away": {func(t *testing.T, b bench) {
+		"an unavailable store": {func(t *testing.T, b bench) {
 			ask(t, b, 0, "c")
 			b.store.breakWith(errAway)
 			ask(t, b, 0, "c")
@@ -85,7 +84,7 @@ func TestStatsSayWhatHappened(t *testing.T) {
 			b.Lag(ctx)
 			_, _ = b.Ready(ctx)
 		}, reader.Stats{Lookups: 1, Keys: 2, Lists: 1}},
-		"a cache that is away": {func(t *testing.T, b bench) {
+		"an unavailable cache": {func(t *testing.T, b bench) {
 			b.cache.err = errAway
 			for range 4 { // get, lock; the third lock is left out, and all of the fourth
 				ask(t, b, time.Second, "c")

@@ -10,9 +10,9 @@ import (
 type Store interface {
 	store.Reads
 
-	// Workers is that of store.Heartbeat.
+	// Workers is the method of store.Heartbeat.
 	Workers(ctx context.Context) ([]store.Worker, error)
 
-	// Check is that of store.Meta.
+	// Check is the method of store.Meta.
 	Check(ctx context.Context) (store.Checked, error)
 }

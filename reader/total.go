@@ -14,24 +14,23 @@ const (
 	SourceStore = "store"
 )
 
-// A Total is what a counter's shards summed to at one moment, less what they summed to at
-// its last reset.
+// A Total is the sum of a counter's shards at one moment, minus their sum at its last reset.
 type Total struct {
 	Counter string
 	Total   int64
-	// AsOf is that moment, by the store's clock: every fold committed by then is in
-	// Total.
+	// AsOf is that moment, by the store's clock: Total includes every fold that was committed by
+	// then.
 	AsOf time.Time
 	// Source is SourceCache or SourceStore.
 	Source string
-	// Shards is how many shards the counter has.
+	// Shards is the number of shards in the counter's record.
 	Shards int
-	// Exists is false for a counter that nobody has incremented, since it was deleted where
-	// it was. Total and Shards are then 0.
+	// Exists is false for a counter that was never incremented, or not since it was deleted.
+	// Total and Shards are then 0.
 	Exists bool
 }
 
-// An OverflowError names a counter whose total cannot be given. It matches
+// An OverflowError names a counter whose total does not fit 64 bits. It matches
 // countmill.ErrOverflow.
 type OverflowError struct{ Counter string }
 
@@ -42,8 +41,7 @@ func (e *OverflowError) Error() string {
 // Is makes errors.Is(err, countmill.ErrOverflow) true.
 func (e *OverflowError) Is(target error) bool { return target == countmill.ErrOverflow }
 
-// A sum adds shards in 128 bits: what fits in the end is a total, also where it did
-// not fit half way.
+// A sum adds shards in 128 bits. So only the final sum must fit 64 bits, not the sums on the way.
 type sum struct {
 	hi int64
 	lo uint64
@@ -61,7 +59,7 @@ func (s *sum) subtract(v int64) {
 	s.hi -= v>>63 + int64(borrow)
 }
 
-// int64 returns the sum and whether it fits.
+// int64 returns the sum, and whether it fits 64 bits.
 func (s *sum) int64() (int64, bool) {
 	v := int64(s.lo)
 	return v, s.hi == v>>63

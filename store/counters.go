@@ -52,7 +52,7 @@ type Counters interface {
 	SweepCounters(ctx context.Context, after time.Duration) (removed int, err error)
 }
 
-// A Sum is what a counter's record and shards hold at one moment.
+// A Sum is the state of a counter's record and shards at one moment.
 type Sum struct {
 	// Exists is true if there is a record, deleted or not.
 	Exists bool

@@ -1,5 +1,5 @@
-// Package store is the contract of a store, whatever its technology: what it keeps, what it
-// promises, and how long.
+// Package store is the contract of a store, for every technology: the data that a store keeps,
+// its promises, and for how long they hold.
 //
 //	fold.go         commits of markers and shard deltas, applied whole or not at all
 //	counters.go     the records of counters: shards, resets, sweeps

@@ -20,7 +20,7 @@ const (
 )
 
 // errUndecided: a marker refused the decision, and a look-up did not find it. Ask again.
-var errUndecided = errors.New("the marker of a dead letter was not found after all")
+var errUndecided = errors.New("the marker of a dead letter exists, but a look-up did not find it; ask again")
 
 // DecideFate gives a letter the fate want, unless the letter has one already, and returns the
 // fate. After an error the fate is not known. latest is the latest time that a part of the letter

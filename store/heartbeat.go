@@ -16,7 +16,8 @@ type Worker struct {
 	LastCommit time.Time
 	// Expires is when readers begin to ignore the record.
 	Expires time.Time
-	// Entries and Commits count what the aggregator has folded since it started.
+	// Entries and Commits count the entries folded and the commits made since the aggregator
+	// started.
 	Entries, Commits int64
 	// Settings is the version of the settings that the aggregator uses; 0 before the first
 	// check.

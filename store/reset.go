@@ -10,10 +10,10 @@ import (
 
 // A ResetRequest sets a counter's baseline to the sum that a look-up has found.
 type ResetRequest struct {
-	// ID is that of the marker, of wire.ResetClass.
+	// ID is the id of the marker, of wire.ResetClass.
 	ID      wire.PartID
 	Counter string
-	// Look is what was found.
+	// Look is the result of the look-up.
 	Look Sum
 	// Delete hides the counter as well, until it is incremented again.
 	Delete bool
@@ -42,23 +42,23 @@ type ResetState struct {
 	DeletedAt time.Time
 }
 
-// Apply is what a store has to do to the record that it finds, nil for none, in the
-// transaction that inserts the marker; now is the store's time in it. It returns the record
-// as it is to be, nil where there is nothing to write.
+// Apply computes the change of the record in the transaction that inserts the marker. found is
+// the record's state in the transaction, nil if there is no record, and now is the store's time.
+// It returns the new state, or nil if there is nothing to write.
 //
-//	it finds                            it does
+//	found                               result
 //	no record                           nothing: nothing was removed
-//	no record, where the look-up did    ErrChanged: the counter has been swept
-//	another reset_at than the look-up   ErrChanged: another reset came between, or the
-//	                                    counter was swept and made anew
-//	a look-up over MaxLook ago         ErrChanged
-//	anything else                       baseline = sum, reset_at = the look-up's moment
+//	no record, but the look-up had one  ErrChanged: the counter was swept
+//	another ResetAt than the look-up    ErrChanged: another reset came between, or the
+//	                                    counter was swept and made again
+//	a look-up over MaxLook ago          ErrChanged
+//	anything else                       Baseline = sum, ResetAt = the look-up's moment
 //
-// So the look-up of a reset has always seen the reset before it, and its sum includes
-// everything removed by then, whatever the clocks said. reset_at only rises: after a reset by
-// a clock that was ahead it grows by a microsecond. The answer names the look-up's moment.
+// So the look-up of a reset has always seen the reset before it. Its sum includes everything that
+// was removed by then, even if clocks are wrong. ResetAt only rises: after a reset by a clock
+// that was ahead, it grows by a microsecond. The result names the moment of the look-up.
 //
-// With Delete it sets deleted_at as well, unless that is set and nothing was folded since.
+// With Delete, Apply sets DeletedAt too, unless it is set and nothing was folded since.
 func (r *ResetRequest) Apply(found *ResetState, now time.Time) (after *ResetState, done ResetResult, err error) {
 	done.At = r.Look.At
 	switch late := now.Sub(r.Look.At); {

@@ -5,7 +5,7 @@ import "time"
 // Every duration that a proof rests on, side by side. The relations below them are
 // asserted when this file is compiled.
 const (
-	// CheckEvery is how often a process reads the meta record.
+	// CheckEvery is the interval at which a process reads the meta record.
 	CheckEvery = 10 * time.Second
 
 	// SettingsMaxAge is how old the last good read of the settings may be when a commit
@@ -34,10 +34,10 @@ const (
 	// marker still expires by the window before.
 	ChangeSlack = 26 * time.Hour
 
-	// RememberFor is how long an aggregator goes by what it knows of a counter's record.
+	// RememberFor is how long an aggregator relies on a counter's record that it has read.
 	RememberFor = time.Hour
 
-	// SweepEvery is how often a process removes what is to be forgotten.
+	// SweepEvery is the interval at which a process removes expired data.
 	SweepEvery = time.Hour
 
 	// SweepAfter is how long the record and the shards of a deleted counter stay.
@@ -53,8 +53,8 @@ const (
 	// MaxLook is how old a look-up may be when a reset is applied, by the store's clock.
 	MaxLook = time.Minute
 
-	// frozen is how long a process may be frozen between its last look and its commit
-	// without any harm. What the slacks leave must be more.
+	// frozen is how long a process may be frozen between its last check and its commit without
+	// harm. The slacks must leave more than that.
 	frozen = 30 * time.Minute
 )
 

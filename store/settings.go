@@ -2,19 +2,19 @@ package store
 
 import "time"
 
-// Settings are what the meta record says about the deduplication window: for how long a
-// part that comes again is recognised. They are in the database, because processes that
-// go by different windows would count such a part twice.
+// Settings describe the deduplication window: how long a part that comes again is recognised. The
+// meta record in the database holds them, because processes with different windows would count
+// such a part twice.
 //
-// A part has a time. Markers are what a part that comes again is recognised by. Two rules
-// together keep a part from being counted twice:
+// A part has a time, and its marker shows that it was applied. Two rules together keep a part
+// from being counted twice:
 //
 //   - No part is folded whose time is before ForgetBefore.
 //   - No marker is removed before ForgetBefore is MarkerSlack past the time of its part.
 //     Where the store removes it by the time that the marker carries (Expiry), the store's
 //     clock moves ForgetBefore as well.
 type Settings struct {
-	// Version rises by 1 with each change that somebody makes.
+	// Version rises by 1 with each change of the window.
 	Version int64
 	// Window is how long a part is recognised.
 	Window time.Duration
@@ -22,25 +22,24 @@ type Settings struct {
 	Since time.Time
 	// ForgetBefore is the oldest time that a part may have.
 	ForgetBefore time.Time
-	// Until a longer window has taken effect, ForgetBefore keeps the pace of the window
-	// before: Pace behind the clock, until it has reached PaceUntil. Both are zero where
-	// there is no such change.
+	// Until a longer window has taken effect, ForgetBefore follows the window before: it stays
+	// Pace behind the clock until it reaches PaceUntil. Both are zero if no such change is under
+	// way.
 	Pace      time.Duration
 	PaceUntil time.Time
 }
 
-// A Checked is what a store answers when it is asked whether it is still the database that
-// was opened.
+// A Checked is the answer of a successful Meta.Check.
 type Checked struct {
-	// At is the store's time, zero where that is the machine's own.
+	// At is the store's time; zero if the store uses the machine's clock.
 	At time.Time
 	// Settings are those in effect, with ForgetBefore as of now.
 	Settings Settings
 }
 
-// NewSettings are those of a database that has no markers yet. No clock can be right that is before
-// epoch: ForgetBefore begins there at the earliest, so that a machine whose clock begins at 1970
-// does not take years to catch up.
+// NewSettings returns the settings of a database without markers. ForgetBefore is not before
+// epoch, because a clock that shows an earlier time is wrong. So a machine whose clock begins at
+// 1970 does not need years to catch up.
 func NewSettings(window time.Duration, now time.Time) Settings {
 	s := Settings{Version: 1, Window: window, Since: now, ForgetBefore: epoch}
 	if before := now.Add(-window); before.After(epoch) {
@@ -52,19 +51,19 @@ func NewSettings(window time.Duration, now time.Time) Settings {
 // epoch is before the first version of this program.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Expiry is when a marker may be removed by a store that goes by its clock alone: now is
-// the store's time, at the part's.
+// Expiry is the time at which a store that removes markers by its clock may remove a marker. now
+// is the store's time, and at the part's.
 func (s Settings) Expiry(now, at time.Time) time.Time {
 	return later(now, at).Add(s.Window + MarkerSlack)
 }
 
-// Changed are the settings after the window was set to w at the time now, by the store's
-// clock. s must be as of now (At or Advance).
+// Changed returns the settings after the window was set to w at the store's time now. s must be
+// as of now (At or Advance).
 //
-// Markers of the window before expire by that window. So while a longer window takes effect,
-// ForgetBefore keeps its old pace until it has passed the moment of the change by ChangeSlack,
-// which covers processes that have not read the change yet. A shorter window needs no such care:
-// markers stay for as long as they were promised to.
+// Markers that exist expire by the window before. So while a longer window takes effect,
+// ForgetBefore keeps its old pace until it has passed the moment of the change by ChangeSlack.
+// ChangeSlack covers processes that have not read the change yet. A shorter window takes effect
+// at once: markers stay for as long as was promised.
 func (s Settings) Changed(w time.Duration, now time.Time) Settings {
 	next := s
 	next.Version, next.Window, next.Since = s.Version+1, w, now
@@ -78,8 +77,8 @@ func (s Settings) Changed(w time.Duration, now time.Time) Settings {
 	return next
 }
 
-// At returns the settings with ForgetBefore where it belongs at the time now. For stores
-// whose clock is beyond doubt, and which remove markers by it.
+// At returns the settings with ForgetBefore moved to the time now. It is for stores with a
+// reliable clock that remove markers by that clock.
 func (s Settings) At(now time.Time) Settings {
 	s.ForgetBefore = later(s.ForgetBefore, s.target(now))
 	if s.Pace != 0 && !s.ForgetBefore.Before(s.PaceUntil) {
@@ -88,9 +87,9 @@ func (s Settings) At(now time.Time) Settings {
 	return s
 }
 
-// Advance is At for a store whose clock is the machine's, in a process that has run for ran
-// since the last call: ForgetBefore moves at most ForgetPace times as far. A longer time than
-// maxRan does not count: the process was suspended, perhaps between a look and its commit.
+// Advance is At for a store that uses the machine's clock, in a process that has run for ran
+// since the last call. ForgetBefore moves at most ForgetPace times ran. Of ran at most maxRan
+// counts: if it is longer, the process was suspended, perhaps between a check and its commit.
 func (s Settings) Advance(now time.Time, ran time.Duration) Settings {
 	most := s.ForgetBefore.Add(ForgetPace * min(ran, maxRan))
 	if t := s.At(now); !t.ForgetBefore.After(most) {
@@ -100,7 +99,7 @@ func (s Settings) Advance(now time.Time, ran time.Duration) Settings {
 	return s
 }
 
-// target is where ForgetBefore belongs at the time now.
+// target is the value of ForgetBefore for the time now, without bounds on its speed.
 func (s Settings) target(now time.Time) time.Time {
 	target := now.Add(-s.Window)
 	if s.Pace == 0 {

@@ -43,9 +43,9 @@ func TestAShorterWindowTakesEffectAtOnce(t *testing.T) {
 	}
 }
 
-// A clock that shows 2040 for a moment moves ForgetBefore by ForgetPace times what the
-// process ran, and a clock that is set back moves nothing.
-func TestAdvanceIsBoundedByWhatTheProcessRan(t *testing.T) {
+// A clock that shows 2040 for a moment moves ForgetBefore by ForgetPace times the time that the
+// process ran. A clock that is set back does not move it.
+func TestAdvanceIsBoundedByTheRunTimeOfTheProcess(t *testing.T) {
 	t.Parallel()
 	s := NewSettings(24*time.Hour, start)
 	ahead := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -73,8 +73,8 @@ func TestNewSettingsOfAClockThatIsNotSet(t *testing.T) {
 	}
 }
 
-// world is one part that comes again and again, a store that removes its marker as early as
-// it may, and processes that go by settings of different ages while the window changes.
+// world has one part that comes again and again, a store that removes its marker as early as it
+// may, and processes that use settings of different ages while the window changes.
 type world struct {
 	rng   *rand.Rand
 	now   time.Time
@@ -97,8 +97,8 @@ func (w *world) step() {
 	w.past = append(w.past, w.s)
 }
 
-// seen are the settings of a process that read them a while ago: with the store's clock it may
-// have been frozen since, with its own clock ForgetBefore stood still meanwhile.
+// seen are the settings of a process that read them a while ago. With the store's clock it may
+// have been frozen since. With its own clock ForgetBefore did not move meanwhile.
 func (w *world) seen() Settings {
 	back := 1 + w.rng.IntN(2)
 	if w.byTTL {
@@ -115,7 +115,7 @@ func (w *world) forgotten(at, written time.Time, expiry time.Time) bool {
 	return w.s.ForgetBefore.After(later(at, written).Add(MarkerSlack))
 }
 
-// folds is how often a part of the time at is folded in eight days, tried all the time.
+// folds is the number of folds of a part with the time at, tried continuously for eight days.
 func (w *world) folds(at time.Time) (n int) {
 	var expiry, written time.Time
 	for end := w.now.Add(192 * time.Hour); w.now.Before(end); w.step() {
@@ -141,7 +141,7 @@ func (w *world) run(t *testing.T, what string, seed uint64) {
 	}
 }
 
-// No part is folded twice, however the window changes, by the store's clock or by ForgetBefore.
+// No part is folded twice while the window changes, with the store's clock or with ForgetBefore.
 func TestNoChangeOfTheWindowForgetsTooSoon(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {

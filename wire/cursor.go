@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A cursor walks the fields of a message. bytes and text are the same content, the
-// second for names to be cut from.
+// A cursor walks the fields of a message. bytes and text have the same content; names are
+// substrings of text.
 type cursor struct {
 	bytes []byte
 	text  string
@@ -19,7 +19,7 @@ func (c *cursor) done() bool { return len(c.bytes) == 0 }
 
 func (c *cursor) skip(n int) { c.bytes, c.text = c.bytes[n:], c.text[n:] }
 
-// next reports whether the field at hand has that number.
+// next reports whether the next field has that number.
 func (c *cursor) next(number protowire.Number) bool {
 	got, _, n := protowire.ConsumeTag(c.bytes)
 	return n > 0 && got == number
@@ -34,7 +34,7 @@ func (c *cursor) tag(number protowire.Number, kind protowire.Type) error {
 		return protowire.ParseError(n)
 	}
 	if gotNumber != number || gotKind != kind {
-		return fmt.Errorf("field %d of type %d where %d of type %d belongs", gotNumber, gotKind, number, kind)
+		return fmt.Errorf("field %d of type %d, want field %d of type %d", gotNumber, gotKind, number, kind)
 	}
 	c.skip(n)
 	return nil
@@ -64,7 +64,7 @@ func (c *cursor) fixed64(number protowire.Number) (uint64, error) {
 	return v, nil
 }
 
-// message is the content of a length-delimited field.
+// message returns the content of a length-delimited field.
 func (c *cursor) message(number protowire.Number) (cursor, error) {
 	if err := c.tag(number, protowire.BytesType); err != nil {
 		return cursor{}, err
@@ -78,8 +78,8 @@ func (c *cursor) message(number protowire.Number) (cursor, error) {
 	return inner, nil
 }
 
-// name is the content of a field that must be an id as countmill.CheckID has it; what names it in
-// errors.
+// name returns the content of a field, which must be valid by countmill.CheckID. Errors name the
+// field what.
 func (c *cursor) name(number protowire.Number, what string) (string, error) {
 	m, err := c.message(number)
 	if err != nil {

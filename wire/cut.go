@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// CutIdentified makes a part of one increment with an id.
+// CutIdentified makes the part of one increment that has an id.
 func CutIdentified(inc countmill.Increment) Part {
 	return Part{
 		ID:      IncrementID(inc.Counter, inc.ID),
@@ -22,8 +22,8 @@ func CutIdentified(inc countmill.Increment) Part {
 	}
 }
 
-// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries
-// with ids from random (see RandomIDs). The parts share the array of entries.
+// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries, with ids from
+// random (RandomIDs). The parts share the array of entries.
 func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	parts := make([]Part, 0, (len(entries)+MaxEntries-1)/MaxEntries)
 	for chunk := range slices.Chunk(entries, MaxEntries) {
@@ -37,18 +37,21 @@ func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	return parts
 }
 
-// CutRequest cuts a request with an Idempotency-Key. The result is frozen: the same
-// request gives the same parts in every version and on every machine, whatever times
-// its increments carry, because a repeat that was cut in another way would be lost or
-// counted twice where the cuts differ. Increments without ids are summed by counter,
-// put in the order of SortEntries and cut every MaxEntries; each increment with an id is a
-// part of its own. The first part is the head, even where it has no entries.
+// CutRequest cuts a request with an Idempotency-Key. The result is frozen: the same request gives
+// the same parts in every version and on every machine, at any time. A repeat that was cut in
+// another way would be lost or counted twice where the cuts differ.
 //
-// The parts count at the minute of the oldest event time in the request, but an increment with an
-// id and a time counts at its own. A part's time is the newest event time in the request, or zero when no increment has
-// one. A part with an id has its own where the increment has one: beside younger ones it
-// must not look younger than its marker. The error is a *FieldError: a sum left +-MaxSum,
-// or one id was used twice with different deltas.
+// Increments without ids are summed by counter, sorted as by SortEntries, and cut every
+// MaxEntries. Each increment with an id is a part of its own. The first part is the head, even if
+// it has no entries.
+//
+// The parts count at the minute of the oldest event time in the request. Their time is the newest
+// event time in the request, or zero if there is none. An increment with an id and a time has its
+// own minute and time: if it had the time of younger increments, it would look younger than its
+// marker.
+//
+// The error is a *FieldError: a sum left +-MaxSum, or one id was used twice with different
+// deltas.
 func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, error) {
 	all, err := sumAnonymous(incs, atOnce)
 	if err != nil {
@@ -81,9 +84,9 @@ func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, erro
 	return parts, nil
 }
 
-// CutMessage cuts a message that a program in another language put on the topic. Its identity is
-// the broker's message id; published is the broker's publish time. Increments with ids
-// are parts of their own; the others are summed by minute and counter.
+// CutMessage cuts a message that another program published on the topic. brokerID is the broker's
+// message id, from which the ids of its parts are computed, and published is the broker's publish
+// time. Increments with ids are parts of their own; the others are summed by minute and counter.
 func CutMessage(topic, brokerID string, published time.Time, incs []countmill.Increment) (*Batch, error) {
 	sums, err := sumAnonymous(incs, atItsTime)
 	if err != nil {
@@ -105,11 +108,11 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 	return &Batch{Time: published.Truncate(time.Microsecond), Parts: parts}, nil
 }
 
-// sumAnonymous sums the increments without ids by the minute that at says and by counter, drops
-// sums of 0 and sorts the rest. A minute without any entries may be left.
+// sumAnonymous sums the increments without ids by minute (at) and counter, drops sums of 0 and
+// sorts the rest. A minute may have no entries.
 func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minute) (map[Minute][]Entry, error) {
 	all := make(map[Minute]map[string]int64)
-	var sums map[string]int64 // of the minute of the last increment
+	var sums map[string]int64 // sums of the minute last
 	var last Minute
 	for i := range incs {
 		inc := &incs[i]
@@ -122,7 +125,7 @@ func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minu
 				all[m] = sums
 			}
 		}
-		sum := sums[inc.Counter] + inc.Delta // cannot wrap: +-2^62 and +-2^53
+		sum := sums[inc.Counter] + inc.Delta // cannot wrap: the terms are at most 2^62 and 2^53
 		if sum > MaxSum || sum < -MaxSum {
 			return nil, &countmill.FieldError{
 				Field: "delta", Index: &i, Limit: "-2^62 to 2^62",
@@ -149,10 +152,10 @@ func sortedEntries(sums map[string]int64) []Entry {
 	return entries
 }
 
-// atOnce is for a request whose parts all count at one minute.
+// atOnce puts all increments into one minute.
 func atOnce(*countmill.Increment) Minute { return 0 }
 
-// atItsTime is for increments that count at their own times; 0 for one without.
+// atItsTime puts each increment into the minute of its own time; 0 if it has none.
 func atItsTime(inc *countmill.Increment) Minute {
 	if inc.Time.IsZero() {
 		return 0
@@ -160,13 +163,13 @@ func atItsTime(inc *countmill.Increment) Minute {
 	return MinuteOf(inc.Time)
 }
 
-// identified is the increments with ids, each (counter, id) once, ordered by counter
-// and id. One that stands there several times has the oldest of its times, in whatever order they
-// come: it must not look younger than its marker.
+// identified returns the increments with ids, each (counter, id) once, ordered by counter and id.
+// If one is there several times, it gets the oldest of its times, so that it does not look
+// younger than its marker.
 func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 	type name struct{ counter, id string }
 	var ids []countmill.Increment
-	seen := make(map[name]int) // where it is in ids
+	seen := make(map[name]int) // its index in ids
 	for i, inc := range incs {
 		if inc.ID == "" {
 			continue
@@ -175,7 +178,7 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 		if at, ok := seen[n]; ok {
 			first := &ids[at]
 			if first.Delta != inc.Delta {
-				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "stands twice in this request with different deltas"}
+				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "is used more than once in this request, with different deltas"}
 			}
 			if first.Time.IsZero() || !inc.Time.IsZero() && inc.Time.Before(first.Time) {
 				first.Time = inc.Time
@@ -194,8 +197,8 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 	return ids, nil
 }
 
-// fingerprintRequest covers the size of parts: a program that cut the request at another size would
-// make other parts under the same ids.
+// fingerprintRequest includes the size of parts: a program that cut the request at another size
+// would make other parts under the same ids.
 func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
 	d := newDigest()
 	d.entry("entries a part", MaxEntries)
@@ -210,7 +213,7 @@ func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
 	return d.fingerprint()
 }
 
-// timesOf returns the newest event time, and the minute of the oldest one where that is another.
+// timesOf returns the newest event time, and the minute of the oldest one if it differs.
 func timesOf(incs []countmill.Increment) (newest time.Time, minute Minute) {
 	var oldest time.Time
 	for _, inc := range incs {

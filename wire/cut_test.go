@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Parts that shared an id would be taken for one part that was delivered twice.
+// Two parts with one id would count as one part that was delivered twice.
 func TestCutAnonymousKeepsEveryEntryUnderRandomIDs(t *testing.T) {
 	t.Parallel()
 	want := make([]Entry, 2*MaxEntries+1)
@@ -20,7 +20,7 @@ func TestCutAnonymousKeepsEveryEntryUnderRandomIDs(t *testing.T) {
 	}
 	var got []Entry
 	seen := map[PartID]bool{{}: true}
-	for range 2 { // the same entries twice: nothing in them is in the ids
+	for range 2 { // the same entries twice: the ids do not depend on them
 		got = nil
 		for i, p := range CutAnonymous(rand.Reader, want) {
 			if seen[p.ID] {
@@ -42,7 +42,7 @@ func TestSortEntries(t *testing.T) {
 		for i := range n {
 			entries = append(entries, Entry{fmt.Sprint("c", i%(3*MaxEntries)), int64(i)})
 		}
-		for range 2 { // and again what is in order
+		for range 2 { // and sorted input again
 			SortEntries(entries)
 			seen := make(map[int64]bool)
 			for i, e := range entries {
@@ -101,7 +101,7 @@ func TestCutMessage(t *testing.T) {
 	}
 }
 
-// sumTo is increments that sum to sign * (2^62 + more), each in its limits.
+// sumTo makes valid increments that sum to sign * (2^62 + more).
 func sumTo(sign, more int64) []countmill.Increment {
 	const n = MaxSum / (countmill.MaxDelta + 1)
 	incs := []countmill.Increment{{Counter: "a", Delta: sign * (n + more)}}
@@ -124,7 +124,7 @@ func TestCutRequestTakesSumsUpToTheLimit(t *testing.T) {
 	}
 }
 
-// The order is part of what is frozen: the request's fingerprint is over it.
+// The order is frozen too: the request's fingerprint depends on it.
 func TestCutRequestOrdersIdentifiedByCounterThenID(t *testing.T) {
 	t.Parallel()
 	parts, err := CutRequest("", "k", []countmill.Increment{

@@ -12,22 +12,22 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A NewerError is the error of Decode for a batch of a wire version that this package
-// does not know. Such a batch is not invalid: a newer aggregator can read it.
+// A NewerError is the error of Decode for a batch of a newer wire version. Such a batch is not
+// invalid: a newer aggregator can read it.
 type NewerError struct{ Version uint64 }
 
 func (e NewerError) Error() string {
 	return fmt.Sprintf("newer wire version %d, this is version %d", e.Version, Version)
 }
 
-// Decode reads a batch. Every error but a NewerError matches
-// countmill.ErrInvalid: the bytes can never be counted. Names in the result share one
-// copy of payload; payload itself is not kept.
+// Decode reads a batch. An error is a NewerError, or matches countmill.ErrInvalid: the bytes can
+// never be counted. Names in the result share one copy of payload; payload itself is not kept.
 //
-// It computes the ids of parts that have a name: an increment's id or an Idempotency-Key. So no
-// batch can have another name under the id of one. It cannot see whose name that is.
+// Decode computes the ids of parts that have a name: an increment's id or an Idempotency-Key. So
+// no batch can carry one name under the id of another. Decode cannot check whether the sender may
+// use the name.
 func Decode(payload []byte) (*Batch, error) {
-	text := string(payload) // the one copy, so that names cost no allocation each
+	text := string(payload) // one copy for all names
 	fields := cursor{bytes: payload, text: text}
 	b := &Batch{}
 	if err := decodeHeader(&fields, b); err != nil {
@@ -53,9 +53,10 @@ func Decode(payload []byte) (*Batch, error) {
 	return b, nil
 }
 
-// countParts counts the fields of a batch behind its header, up to as many as there can be parts.
+// countParts counts the fields after the header of a batch, up to the largest possible number of
+// parts.
 func countParts(fields []byte) (n int) {
-	const least = 14 // bytes of a part: an id of one byte on a counter of one byte
+	const least = 14 // bytes of the smallest part: an id of one byte and a counter of one byte
 	for most := len(fields) / least; len(fields) > 0 && n < most; n++ {
 		_, _, size := protowire.ConsumeField(fields)
 		if size < 0 {
@@ -99,10 +100,10 @@ func decodeSeal(fields *cursor, b *Batch) error {
 		return err
 	}
 	if len(seal.bytes) != len(b.Seal) {
-		return fmt.Errorf("seal of %d bytes", len(seal.bytes))
+		return fmt.Errorf("seal has %d bytes, want %d", len(seal.bytes), len(b.Seal))
 	}
 	if copy(b.Seal[:], seal.bytes); b.Seal == (SealID{}) {
-		return errors.New("seal of zeros")
+		return errors.New("seal is all zeros")
 	}
 	if fields.next(batchNumber) {
 		number, err := fields.varint(batchNumber)
@@ -110,15 +111,15 @@ func decodeSeal(fields *cursor, b *Batch) error {
 			return err
 		}
 		if number == 0 || number > math.MaxInt32 {
-			return fmt.Errorf("message number %d of its seal", number)
+			return fmt.Errorf("message number %d is out of range (limit: 1 to 2147483647)", number)
 		}
 		b.Number = int(number)
 	}
 	return nil
 }
 
-// share has all parts refer to one array that is not much larger than it has to be, entries, which
-// holds theirs in order. It may have grown: then the first parts refer to one of those before.
+// share makes all parts use one array of entries. entries has the entries of all parts in order.
+// The first parts may still use smaller arrays from before it grew.
 func (b *Batch) share(entries []Entry) {
 	if 4*len(entries) < 3*cap(entries) {
 		entries = slices.Clone(entries)
@@ -131,11 +132,11 @@ func (b *Batch) share(entries []Entry) {
 
 // A partsDecoder reads the parts of a batch.
 type partsDecoder struct {
-	entries []Entry // of all parts
-	request request // that the nearest head before the part at hand began
+	entries []Entry // the entries of all parts
+	request request // the request of the last head
 }
 
-// part reads a part. Its entries are the last of d.entries.
+// part reads a part, and appends its entries to d.entries.
 func (d *partsDecoder) part(body cursor) (p Part, err error) {
 	carried, err := decodeID(&body, &p)
 	if err != nil {
@@ -172,7 +173,7 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 // identify computes the part's id, or checks the id on the wire.
 func (d *partsDecoder) identify(p *Part, carried bool) error {
 	if carried != p.Kind.carriesID() {
-		return fmt.Errorf("%s: with an id on the wire: %t", p.Kind, carried)
+		return fmt.Errorf("%s part: id on the wire is %t, want %t", p.Kind, carried, !carried)
 	}
 	switch p.Kind.Class() {
 	case IdentifiedClass:
@@ -185,7 +186,7 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, place)
 	}
 	if p.ID.Class() != p.Kind.Class() {
-		return fmt.Errorf("%s with an id of class %d", p.Kind, p.ID.Class())
+		return fmt.Errorf("%s part has an id of class %d, want %d", p.Kind, p.ID.Class(), p.Kind.Class())
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func decodeID(body *cursor, p *Part) (carried bool, err error) {
 		return false, err
 	}
 	if len(id.bytes) != len(p.ID) {
-		return false, fmt.Errorf("id of %d bytes", len(id.bytes))
+		return false, fmt.Errorf("id has %d bytes, want %d", len(id.bytes), len(p.ID))
 	}
 	copy(p.ID[:], id.bytes)
 	return true, nil
@@ -212,7 +213,7 @@ func decodePartHeader(body *cursor, p *Part) error {
 			return err
 		}
 		if kind == 0 || kind > uint64(Renewed) {
-			return fmt.Errorf("kind %d", kind)
+			return fmt.Errorf("kind %d is unknown", kind)
 		}
 		p.Kind = Kind(kind)
 	}
@@ -222,7 +223,7 @@ func decodePartHeader(body *cursor, p *Part) error {
 			return err
 		}
 		if !p.Kind.Keyed() || request == 0 {
-			return fmt.Errorf("%s with request %d", p.Kind, request)
+			return fmt.Errorf("%s part may not have request %d", p.Kind, request)
 		}
 		p.Request = Fingerprint(request)
 	}
@@ -235,8 +236,8 @@ func decodeTimes(body *cursor, p *Part) error {
 		if err != nil {
 			return err
 		}
-		if us == 0 { // other readers take it for no time
-			return errors.New("time_us 0")
+		if us == 0 { // other readers would read 0 as no time
+			return errors.New("time_us is 0")
 		}
 		if p.Time, err = timeOf(us); err != nil {
 			return err
@@ -255,7 +256,8 @@ func decodeTimes(body *cursor, p *Part) error {
 	return nil
 }
 
-// decodeNames reads the fields that an id is computed from. Each kind has its own, and all of them.
+// decodeNames reads the fields from which an id is computed. Each kind must have exactly its
+// fields.
 func decodeNames(body *cursor, p *Part) (err error) {
 	if p.Kind.Class() == IdentifiedClass {
 		if p.Event, err = body.name(partEvent, "id"); err != nil {
@@ -279,7 +281,7 @@ func decodeNames(body *cursor, p *Part) (err error) {
 			return err
 		}
 		if number == 0 || number > math.MaxInt32 {
-			return fmt.Errorf("%s with number %d", p.Kind, number)
+			return fmt.Errorf("%s part has number %d (limit: 1 to 2147483647)", p.Kind, number)
 		}
 		p.Number = int32(number)
 	}
@@ -299,9 +301,9 @@ func checkEntries(p *Part) error {
 	case n == 0 && p.Kind != Head:
 		return errors.New("has no entries")
 	case n > MaxEntries:
-		return fmt.Errorf("has %d entries, at most %d", n, MaxEntries)
+		return fmt.Errorf("has %d entries (limit: %d)", n, MaxEntries)
 	case n > 1 && p.Kind.Class() == IdentifiedClass:
-		return fmt.Errorf("%s with %d entries", p.Kind, n)
+		return fmt.Errorf("%s part has %d entries (limit: 1)", p.Kind, n)
 	}
 	if ascend(p.Entries) {
 		return nil
@@ -309,15 +311,15 @@ func checkEntries(p *Part) error {
 	for i := range p.Entries {
 		for j := range i {
 			if p.Entries[i].Counter == p.Entries[j].Counter {
-				return fmt.Errorf("counter %q stands twice", p.Entries[i].Counter)
+				return fmt.Errorf("counter %q is there twice", p.Entries[i].Counter)
 			}
 		}
 	}
 	return nil
 }
 
-// ascend reports whether the entries are in the order in which publishers cut them, and no two
-// have one Order. Then no counter is there twice.
+// ascend reports whether the entries strictly ascend by Order, as publishers cut them. Then no
+// counter is there twice.
 func ascend(entries []Entry) bool {
 	var last uint64
 	for i := range entries {
@@ -347,7 +349,7 @@ func decodeEntry(body cursor) (Entry, error) {
 	}
 	e := Entry{Counter: counter.text, Delta: protowire.DecodeZigZag(delta)}
 	if e.Delta == 0 || e.Delta > MaxSum || e.Delta < -MaxSum {
-		return Entry{}, fmt.Errorf("delta %d", e.Delta)
+		return Entry{}, fmt.Errorf("delta %d is out of range (limit: -2^62 to 2^62, not 0)", e.Delta)
 	}
 	return e, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// anyID is one of an anonymous part.
+// anyID is an id of an anonymous part.
 var anyID = PartID{byte(AnonymousClass) << 4, 1}
 
 // wrap is content as a field.
@@ -20,7 +20,7 @@ func wrap(number protowire.Number, content []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
 }
 
-// unwrap is the content of the one field that field is.
+// unwrap returns the content of a single field.
 func unwrap(t *testing.T, field []byte) []byte {
 	t.Helper()
 	_, _, n := protowire.ConsumeTag(field)
@@ -31,9 +31,9 @@ func unwrap(t *testing.T, field []byte) []byte {
 	return content
 }
 
-// What ends too early is refused, at every byte of a batch, a part and an entry, unless
-// what is there is whole: fewer parts, a part of fewer fields.
-func TestDecodeRefusesWhatIsCutShort(t *testing.T) {
+// A batch, a part or an entry that is truncated at any byte is refused, unless the rest is
+// complete: fewer parts, or a part with fewer fields.
+func TestDecodeRefusesTruncatedInput(t *testing.T) {
 	t.Parallel()
 	p := Part{
 		Kind: Head, Request: 7, Time: epoch, Minute: MinuteOf(epoch), Key: &Key{"me", "k"}, Entries: []Entry{{"a", 300}, {"b", -300}},

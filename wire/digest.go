@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// A digest is SHA-256 over fields, each after its length in four bytes. What it is fed lies in
-// its own memory until there is enough for a call: a call of the hash for every field costs more
-// than to hash it.
+// A digest is SHA-256 over fields, each after its length in four bytes. It buffers fields,
+// because a call of the hash for each field costs more than the hashing.
 type digest struct {
 	hash hash.Hash
 	fed  []byte
 	out  [sha256.Size]byte
 }
 
-// digestPiece is how many bytes are hashed at once.
+// digestPiece is the number of bytes that are hashed at once.
 const digestPiece = 4 << 10
 
 var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New(), fed: make([]byte, 0, digestPiece)} }}
@@ -35,13 +34,13 @@ func (d *digest) field(f string) {
 	d.fed = append(d.fed, f...)
 }
 
-// entry adds a counter and a delta of eight bytes.
+// entry adds a counter, and a delta as eight bytes.
 func (d *digest) entry(counter string, delta int64) {
 	d.field(counter)
 	d.fed = binary.BigEndian.AppendUint64(d.fed, uint64(delta))
 }
 
-// sum ends the digest, which must not be used again.
+// sum ends the digest. The caller must not use it again.
 func (d *digest) sum() [sha256.Size]byte {
 	d.hash.Write(d.fed)
 	d.hash.Sum(d.out[:0])

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Identifiers and fingerprints are compared with those of years ago: how the bytes are handed
-// to the hash must not show.
+// Ids and fingerprints are compared with stored ones: they must not depend on how the bytes are
+// buffered.
 func TestDigestIsOfLengthsAndFields(t *testing.T) {
 	t.Parallel()
 	lengths := []int{0, 1, 3, 4, 499, 500, digestPiece - 13, digestPiece - 12, digestPiece - 8, digestPiece - 5, digestPiece - 4, digestPiece - 3, digestPiece, 3 * digestPiece}

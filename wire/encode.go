@@ -29,8 +29,7 @@ const (
 	entryDelta   = 2
 )
 
-// Append appends the encoded batch to dst. It does not check the batch and does not
-// split it: Pack does.
+// Append appends the encoded batch to dst. It neither checks nor splits the batch: Pack does.
 func Append(dst []byte, b *Batch) []byte {
 	dst = appendHeader(dst, b)
 	for i := range b.Parts {
@@ -39,14 +38,14 @@ func Append(dst []byte, b *Batch) []byte {
 	return dst
 }
 
-// Pack encodes parts as the messages of a seal, in order, each a batch of at most limit bytes
-// (MaxBatch unless a test says otherwise). Where a request with a key goes on in a further
-// batch, that batch begins with a copy of the request's head. A single part always fits: 24
-// entries are at most 13 KiB.
+// Pack encodes parts as the messages of a seal, in order. Each is a batch of at most limit bytes
+// (MaxBatch, except in tests). If a request with a key continues in the next batch, that batch
+// begins with a copy of the request's head. A single part always fits: 24 entries have at most 13
+// KiB.
 func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
 	var batches [][]byte
 	var open []byte
-	head := -1 // the head that the parts at hand may follow
+	head := -1 // the head that the next parts may follow
 	inOpen := false
 	for i := range parts {
 		p := &parts[i]
@@ -73,7 +72,7 @@ func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
 	return batches
 }
 
-// openCapacity guesses how large a batch of these parts becomes.
+// openCapacity estimates the size of a batch of these parts.
 func openCapacity(parts []Part, limit int) int {
 	n := 40
 	for i := range parts {
@@ -106,7 +105,7 @@ func appendString(dst []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
-// SizePart is how many bytes a part adds to a batch.
+// SizePart is the number of bytes that a part adds to a batch.
 func SizePart(p *Part) int {
 	body := bodySize(p)
 	return 1 + protowire.SizeBytes(body)
@@ -178,7 +177,7 @@ func appendPart(dst []byte, p *Part) []byte {
 	return dst
 }
 
-// appendNames appends the fields that an id is computed from.
+// appendNames appends the fields from which an id is computed.
 func appendNames(dst []byte, p *Part) []byte {
 	if p.Event != "" {
 		dst = appendString(dst, partEvent, p.Event)

@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// A request checks the parts of one request with a key that are in a batch.
+// A request checks the parts of one request with a key in a batch.
 type request struct {
 	key         *Key // nil before the first head
 	fingerprint Fingerprint
-	rests       int32 // how many there are
+	rests       int32 // number of rests
 }
 
-// take refuses a follower without its head, and a request that was cut at another size: only the
-// last of its numbered parts may have less than MaxEntries.
+// take refuses a follower without its head. It also refuses a request that was cut at another
+// size: only the last numbered part may have less than MaxEntries.
 func (r *request) take(p *Part) error {
 	if p.Kind == Head {
 		*r = request{p.Key, p.Request, p.Number}
-		// A dead letter may have a copy of a head without its entries, for its marker alone.
+		// A dead letter may have a copy of a head without its entries, only for its marker.
 		if n := len(p.Entries); p.Number > 0 && 0 < n && n < MaxEntries {
-			return fmt.Errorf("head with %d entries before %d more parts, not %d", n, p.Number, MaxEntries)
+			return fmt.Errorf("head has %d entries before %d rests, want %d", n, p.Number, MaxEntries)
 		}
 		return nil
 	}
@@ -27,16 +27,16 @@ func (r *request) take(p *Part) error {
 		return nil
 	}
 	if r.key == nil || r.fingerprint != p.Request {
-		return errors.New("follows no head of its request")
+		return errors.New("no head of its request comes before it")
 	}
 	if p.Kind != Rest {
 		return nil
 	}
 	switch n := len(p.Entries); {
 	case p.Number > r.rests:
-		return fmt.Errorf("rest %d of %d", p.Number, r.rests)
+		return fmt.Errorf("rest %d is beyond the head's number of rests, %d", p.Number, r.rests)
 	case p.Number < r.rests && n < MaxEntries:
-		return fmt.Errorf("rest %d of %d with %d entries, not %d", p.Number, r.rests, n, MaxEntries)
+		return fmt.Errorf("rest %d of %d has %d entries, want %d", p.Number, r.rests, n, MaxEntries)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/wire/internal/batchpb"
 )
 
-// FuzzDecode: a batch is refused, or generated code reads the same, and so does Decode of
-// what Append makes of it.
+// FuzzDecode: a batch is refused, or generated code reads the same batch, and so does Decode
+// after Append.
 func FuzzDecode(f *testing.F) {
 	f.Add(Append(nil, &Batch{Time: epoch, Parts: []Part{{Entries: []Entry{{"a", 1}, {"b", -4}}}}}))
 	f.Add([]byte{8, 1, 16, 1})
@@ -73,8 +73,8 @@ func increments(text []byte) []countmill.Increment {
 	return incs
 }
 
-// FuzzEncode: whatever a request holds, cut, packed and decoded it is the same parts, each
-// once but for heads, in batches within the limit, and generated code writes the same bytes.
+// FuzzEncode: every request that is cut, packed and decoded gives the same parts, each once
+// except heads, in batches within the limit. Generated code writes the same bytes.
 func FuzzEncode(f *testing.F) {
 	f.Add([]byte("abcdefgh"), uint16(0))
 	f.Add(bytes.Repeat([]byte{1, 2, 0x83, 4, 5, 6, 7, 1}, 40), uint16(900))
@@ -91,7 +91,7 @@ func FuzzEncode(f *testing.F) {
 			}
 			return
 		}
-		limit := 2*(13<<10+100) + int(extra) // a head and a part, whatever they hold
+		limit := 2*(13<<10+100) + int(extra) // a head and one part always fit
 		seen := make(map[PartID]Part)
 		for i, payload := range Pack(epoch, SealID{1}, parts, limit) {
 			b, err := Decode(payload)
@@ -104,7 +104,7 @@ func FuzzEncode(f *testing.F) {
 			}
 			for _, p := range b.Parts {
 				if _, twice := seen[p.ID]; twice && p.Kind != Head {
-					t.Fatalf("part %s of kind %s stands twice", p.ID, p.Kind)
+					t.Fatalf("part %s of kind %s is there twice", p.ID, p.Kind)
 				}
 				seen[p.ID] = p
 			}
@@ -120,8 +120,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// FuzzCut: the parts of a request hold what its increments sum to, and those of a repeat in
-// another order are the same ones.
+// FuzzCut: the parts of a request sum to its increments, and a repeat in another order has the
+// same parts.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte("abcdefgh"), uint64(1))
 	f.Add([]byte{1, 5, 0, 1, 1, 0xfb, 0, 1, 9, 9, 9, 0, 9, 9, 9, 0}, uint64(2))
@@ -134,7 +134,7 @@ func FuzzCut(f *testing.F) {
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
 		other, otherErr := CutRequest("p", "k", again)
 		if err != nil || otherErr != nil {
-			return // a sum that is too large on the way need not be in another order
+			return // a sum that is too large on the way may fit in another order
 		}
 		if diff := cmp.Diff(parts, other, sameBatch); diff != "" {
 			t.Fatalf("in another order it is cut differently:\n%s", diff)

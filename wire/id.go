@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// A Class is the source of an id: random bits, or the names that were hashed. It is the first four bits of the id. So an id of one
-// class is never an id of another, and a part of one kind cannot take the id of another kind.
+// A Class is the source of an id: random bits, or the names that were hashed. It is the first
+// four bits of the id. So an id of one class is never an id of another, and a part of one kind
+// cannot take the id of another kind.
 type Class uint8
 
 // The classes, with the numbers that they have in ids.
@@ -17,13 +18,13 @@ const (
 	IdentifiedClass       // the counter and the id of an increment
 	KeyClass              // the principal and the Idempotency-Key of a request
 	MessageClass          // the topic and the broker's id of a message in JSON
-	RenewedClass          // another part, which cannot count under its own id any more
+	RenewedClass          // another part, whose own id can no longer be counted
 	TailClass             // a message of a seal; no code uses it yet
 	ResetClass            // the counter and the id of a reset
 	LetterClass           // the key of a dead letter
 )
 
-// Class returns the id's class: 0, or a number over LetterClass, for an id that is not ours.
+// Class returns the id's class. It is 0 or above LetterClass if countmill did not make the id.
 func (id PartID) Class() Class { return Class(id[0] >> 4) }
 
 func (id PartID) in(c Class) PartID {
@@ -31,9 +32,9 @@ func (id PartID) in(c Class) PartID {
 	return id
 }
 
-// RandomIDs fills ids with random ones of a class. random is crypto/rand.Reader outside
-// simulations and never fails. It is not a generator seeded once: a restored machine image
-// would repeat that.
+// RandomIDs fills ids with random ids of a class. Outside simulations random is
+// crypto/rand.Reader, which never fails. It must not be a seeded generator: a restored machine
+// image would repeat its ids.
 func RandomIDs(random io.Reader, class Class, ids []PartID) {
 	buf := make([]byte, 16*len(ids))
 	if _, err := io.ReadFull(random, buf); err != nil {
@@ -44,12 +45,12 @@ func RandomIDs(random io.Reader, class Class, ids []PartID) {
 	}
 }
 
-// IncrementID is the id of the part of one increment with an id. The counter is part
-// of it, so one event id may count on two counters.
+// IncrementID is the id of the part of one increment with an id. It depends on the counter, so
+// one event id may count on two counters.
 func IncrementID(counter, id string) PartID { return hashID(IdentifiedClass, counter, id) }
 
-// KeyID is the id of part number of a request with an Idempotency-Key. principal is
-// the caller, empty where callers have no names.
+// KeyID is the id of part number of a request with an Idempotency-Key. principal is the caller;
+// empty if callers are not authenticated.
 func KeyID(principal, key string, number int) PartID {
 	return hashID(KeyClass, principal, key, strconv.Itoa(number))
 }
@@ -59,19 +60,20 @@ func MessageID(topic, brokerID string, number int) PartID {
 	return hashID(MessageClass, topic, brokerID, strconv.Itoa(number))
 }
 
-// RenewedID is the id under which a part counts that can no longer count under its own: the
-// same each time for the same part, another where one id was used for different deltas.
+// RenewedID is the new id of a part whose own id can no longer be counted. It is the same each
+// time for the same part, and differs if one id was used with different deltas.
 func RenewedID(p *Part) PartID {
 	return hashID(RenewedClass, string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
 }
 
-// LetterID is the id of the decision about a dead letter, by its key.
+// LetterID is the id of the decision about the dead letter with this key.
 func LetterID(key string) PartID { return hashID(LetterClass, key) }
 
 // ResetID is the id of a reset of a counter.
 func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id) }
 
-// hashID is the first 16 bytes of SHA-256 over length-prefixed fields, marked as of the class.
+// hashID is the first 16 bytes of SHA-256 over length-prefixed fields, with the class in the
+// first bits.
 func hashID(class Class, fields ...string) PartID {
 	d := newDigest()
 	for _, f := range fields {
@@ -85,7 +87,7 @@ func hashID(class Class, fields ...string) PartID {
 // It is random. The zero SealID means none.
 type SealID [16]byte
 
-// NewSealID draws one. See RandomIDs.
+// NewSealID returns a random SealID. See RandomIDs about random.
 func NewSealID(random io.Reader) (s SealID) {
 	if _, err := io.ReadFull(random, s[:]); err != nil {
 		panic(err)
@@ -93,7 +95,7 @@ func NewSealID(random io.Reader) (s SealID) {
 	return s
 }
 
-// MessageUUID names message number of the seal.
+// MessageUUID is the name of message number of the seal.
 func (s SealID) MessageUUID(number int) string {
 	id := hashID(0, "message", string(s[:]), strconv.Itoa(number))
 	return hex.EncodeToString(id[:])

@@ -12,19 +12,19 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A Form is how increments stand in a JSON text.
+// A Form is the layout of increments in a JSON text.
 type Form uint8
 
 const (
 	// JSON is one object, or an array of at least one object.
 	JSON Form = iota
-	// NDJSON is one object per line, at least one. Lines end with \n or \r\n, the last
-	// one with either or nothing. Blank lines may stand at the end only: elsewhere they
-	// are a sign of something lost. So line n holds increment n-1.
+	// NDJSON is one object per line, at least one. Lines end with \n or \r\n; the last line may
+	// have no end. Blank lines are allowed only at the end: elsewhere they suggest that something
+	// was lost. So line n has increment n-1.
 	NDJSON
 )
 
-// What each value of the schema must be; the limits that errors name.
+// The limits that errors name, for each value of the schema.
 const (
 	wantBody    = "one object or one array of objects"
 	wantLine    = "one object per line"
@@ -37,30 +37,28 @@ const (
 	wantTime    = "a string as in RFC 3339, such as 2006-01-02T15:04:05Z"
 )
 
-// minIncrement is the shortest increment in JSON, with what divides it from the next:
-// {"counter":"a"} and a comma or a line's end.
+// minIncrement is the length of the shortest increment in JSON with its separator:
+// {"counter":"a"} and a comma or the end of a line.
 const minIncrement = 16
 
-// maxPlainDocument is how long a document may be to be copied for a plain object.
+// maxPlainDocument is the length up to which document tries the fast path, which copies the text.
 const maxPlainDocument = countmill.MaxCounterName + 100
 
-// DecodeJSON reads increments from the JSON form that requests and messages of other
-// languages share: objects {"counter", "delta" (1 when absent), "id"?, "time"?}. It
-// also checks them against every limit of an increment. One bad element refuses the
-// whole.
+// DecodeJSON reads increments in the JSON form of requests and of messages from other programs:
+// objects {"counter", "delta" (1 when absent), "id"?, "time"?}. It also checks all limits of an
+// increment. One bad element refuses the whole text.
 //
-// It is strict where JSON readers differ, because what two of them understand in two
-// ways cannot be counted once: no unknown, repeated or differently-cased fields, no
-// lone surrogates or invalid UTF-8, no null, deltas only as integer literals (neither
-// 1.0 nor 1e3 nor "1"), nothing after the end.
+// It is strict where JSON readers differ, because text that two readers understand in two ways
+// cannot be counted once. It refuses unknown, repeated or differently-cased fields, lone
+// surrogates, invalid UTF-8, null, text after the end, and deltas that are not integer literals
+// (1.0, 1e3, "1").
 //
-// now and window bound the times. now is when the increments were handed in: the time
-// of the request, or the publish time of the message, so that a redelivery is read as
-// the first delivery was.
+// now and window bound the times of increments. now is the time of the request, or the publish
+// time of the message, so that a redelivery is read as the first delivery was.
 //
-// Every error is a *countmill.FieldError, with Index where the increments stand in an
-// array and Line in NDJSON. The result keeps nothing of body, but its names may share one
-// copy of it; it needs at most five times the memory of body.
+// Every error is a *countmill.FieldError, with Index for an array and Line for NDJSON. The result
+// does not keep body; its names may share one copy of it. It needs at most five times the memory
+// of body.
 func DecodeJSON(body []byte, form Form, now time.Time, window time.Duration) ([]countmill.Increment, error) {
 	r := jsonReaders.Get().(*jsonReader)
 	defer r.release()
@@ -81,7 +79,7 @@ func DecodeJSON(body []byte, form Form, now time.Time, window time.Duration) ([]
 var (
 	jsonReaders = sync.Pool{New: func() any { return new(jsonReader) }}
 
-	// Repeated names are refused by object, which can say which one.
+	// object refuses repeated names itself, and can name them.
 	jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true)}
 )
 
@@ -97,13 +95,13 @@ func (r *jsonReader) reset(text []byte) {
 	r.dec.Reset(&r.src, jsonOptions...)
 }
 
-// release gives the reader back, without the caller's bytes.
+// release returns the reader to the pool, without the caller's bytes.
 func (r *jsonReader) release() {
 	r.reset(nil)
 	jsonReaders.Put(r)
 }
 
-// document reads a whole text of the form JSON.
+// document reads a whole text of the Form JSON.
 func (r *jsonReader) document(body []byte) ([]countmill.Increment, *countmill.FieldError) {
 	if len(body) <= maxPlainDocument {
 		var inc countmill.Increment
@@ -153,7 +151,7 @@ func (r *jsonReader) array(n, size int) ([]countmill.Increment, *countmill.Field
 	return incs, nil
 }
 
-// lines reads a whole text of the form NDJSON.
+// lines reads a whole text of the Form NDJSON.
 func (r *jsonReader) lines(body []byte) ([]countmill.Increment, *countmill.FieldError) {
 	body = bytes.TrimRight(body, " \t\r\n")
 	if len(body) == 0 {
@@ -161,7 +159,7 @@ func (r *jsonReader) lines(body []byte) ([]countmill.Increment, *countmill.Field
 	}
 	n := bytes.Count(body, []byte("\n")) + 1
 	incs := make([]countmill.Increment, 0, min(n, len(body)/minIncrement+1))
-	text := string(body) // the one copy, so that plain names cost no allocation each
+	text := string(body) // one copy for all plain names
 	for at, more := 0, true; more; {
 		line, _, found := strings.Cut(text[at:], "\n")
 		from := at
@@ -192,10 +190,10 @@ func (r *jsonReader) line(text []byte, inc *countmill.Increment) *countmill.Fiel
 	return r.end(wantLine)
 }
 
-// end makes sure that nothing follows what was read.
+// end makes sure that nothing follows the text read so far.
 func (r *jsonReader) end(want string) *countmill.FieldError {
 	if _, err := r.dec.ReadToken(); err != io.EOF {
-		return &countmill.FieldError{Field: "body", Problem: "goes on after its end", Limit: want}
+		return &countmill.FieldError{Field: "body", Problem: "has text after its end", Limit: want}
 	}
 	return nil
 }

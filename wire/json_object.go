@@ -37,8 +37,8 @@ func jsonField(name string) jsonFields {
 	return 0
 }
 
-// object reads one increment into inc. Each value is checked where it stands, so that
-// an empty id or a zero time is not taken for an absent one.
+// object reads one increment into inc. It checks each value at once, so that an empty id or a
+// zero time is not mistaken for an absent one.
 func (r *jsonReader) object(inc *countmill.Increment) *countmill.FieldError {
 	if kind := r.dec.PeekKind(); kind != '{' {
 		return r.unexpected("increment", wantObject, kind)
@@ -61,7 +61,7 @@ func (r *jsonReader) object(inc *countmill.Increment) *countmill.FieldError {
 			return unknownField(name.String())
 		}
 		if seen&field != 0 {
-			return &countmill.FieldError{Field: name.String(), Problem: "stands twice", Limit: "each field once"}
+			return &countmill.FieldError{Field: name.String(), Problem: "is given more than once", Limit: "each field once"}
 		}
 		seen |= field
 		if ferr := r.value(field, inc); ferr != nil {
@@ -119,8 +119,8 @@ func (r *jsonReader) time(field, want string) (time.Time, *countmill.FieldError)
 	return t.UTC(), nil
 }
 
-// strictTime refuses what time.Parse lets pass (go.dev/issue/54580): one-digit hours,
-// a comma before the fraction, zones beyond 23:59.
+// strictTime refuses three forms that time.Parse accepts (go.dev/issue/54580): one-digit hours, a
+// comma before the fraction, and zones beyond 23:59.
 func strictTime(text string) bool {
 	if text[len("2006-01-02T15")] != ':' || strings.Contains(text, ",") {
 		return false
@@ -129,7 +129,7 @@ func strictTime(text string) bool {
 	return strings.HasSuffix(text, "Z") || zone[:2] <= "23" && zone[3:] <= "59"
 }
 
-// integer reads -?[0-9]+. A number far beyond the limit is cut to one that still is.
+// integer reads -?[0-9]+. It returns a number beyond the limit for every number beyond the limit.
 func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) {
 	if kind := r.dec.PeekKind(); kind != '0' {
 		return 0, r.unexpected(field, want, kind)
@@ -151,7 +151,7 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 		if c < '0' || c > '9' {
 			return 0, &countmill.FieldError{Field: field, Problem: "is not an integer literal", Limit: want}
 		}
-		n = min(n, countmill.MaxDelta)*10 + int64(c-'0') // stays beyond the limit once there
+		n = min(n, countmill.MaxDelta)*10 + int64(c-'0') // stays beyond the limit, and cannot wrap
 	}
 	if negative {
 		n = -n
@@ -159,15 +159,14 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 	return n, nil
 }
 
-// digitFollows reports whether the literal that was just read, a 0, goes on: JSON takes 01 for a
-// 0 and something that must not be there.
+// digitFollows reports whether a digit follows the literal 0 that was just read. JSON reads 01 as
+// a 0 and a syntax error.
 func (r *jsonReader) digitFollows() bool {
 	rest := r.dec.UnreadBuffer()
 	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
 }
 
-// unexpected is the error for a value of the wrong kind, or for the syntax error that
-// hides its kind.
+// unexpected is the error for a value of the wrong kind, or for a syntax error at its beginning.
 func (r *jsonReader) unexpected(field, want string, kind jsontext.Kind) *countmill.FieldError {
 	var is string
 	switch kind {
@@ -190,7 +189,7 @@ func (r *jsonReader) unexpected(field, want string, kind jsontext.Kind) *countmi
 	return &countmill.FieldError{Field: field, Problem: "is " + is, Limit: want}
 }
 
-// syntaxError says what the decoder stumbled over while it read field.
+// syntaxError is the decoder's error while it read field.
 func syntaxError(field, want string, err error) *countmill.FieldError {
 	if err == io.EOF {
 		return &countmill.FieldError{Field: "body", Problem: "is empty", Limit: wantSome}
@@ -208,7 +207,7 @@ func syntaxError(field, want string, err error) *countmill.FieldError {
 	return &countmill.FieldError{Field: field, Problem: problem, Limit: want}
 }
 
-// maxFieldShown bounds how much of an unknown field's name an error repeats.
+// maxFieldShown is the number of bytes of an unknown field's name in an error.
 const maxFieldShown = 64
 
 func unknownField(name string) *countmill.FieldError {
@@ -229,7 +228,7 @@ func unknownField(name string) *countmill.FieldError {
 	return &countmill.FieldError{Field: name, Problem: problem, Limit: wantFields}
 }
 
-// fieldError is the *FieldError in err. The checks of an increment return nothing else.
+// fieldError returns the *FieldError in err. The checks of an increment return no other errors.
 func fieldError(err error) *countmill.FieldError {
 	if err == nil {
 		return nil

@@ -2,10 +2,10 @@ package wire
 
 import "github.com/countmill/countmill"
 
-// plainObject reads an object as nearly all are: a counter of printable ASCII without
-// escapes, then perhaps a delta of at most 15 digits, nothing else. It is an answer of its
-// own only where it says ok; jsonReader judges all other text, and words the errors. The
-// counter is cut from text. rest is what follows the object.
+// plainObject is a fast path for the most common objects: a counter of printable ASCII without
+// escapes, and at most a delta of up to 15 digits. If ok is false it has decided nothing:
+// jsonReader then reads the text and reports errors. The counter is a substring of text. rest is
+// the text after the object.
 func plainObject(text string, inc *countmill.Increment) (rest string, ok bool) {
 	if text, ok = plainToken(text, `{`); !ok {
 		return "", false
@@ -35,7 +35,7 @@ func plainObject(text string, inc *countmill.Increment) (rest string, ok bool) {
 	return text, countmill.CheckCounter(inc.Counter) == nil && countmill.CheckDelta(inc.Delta) == nil
 }
 
-// plainToken skips white space that JSON allows within a line, and token.
+// plainToken skips spaces and tabs, and then token.
 func plainToken(text, token string) (rest string, ok bool) {
 	for len(text) > 0 && (text[0] == ' ' || text[0] == '\t') {
 		text = text[1:]
@@ -46,7 +46,7 @@ func plainToken(text, token string) (rest string, ok bool) {
 	return text[len(token):], true
 }
 
-// plainLen is how much of text can stand in a string as it is.
+// plainLen is the length of the prefix of text that a JSON string can have without escapes.
 func plainLen(text string) int {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
@@ -56,7 +56,7 @@ func plainLen(text string) int {
 	return len(text)
 }
 
-// plainDelta reads the field delta, from its name on.
+// plainDelta reads the field delta, beginning with its name.
 func plainDelta(text string) (rest string, delta int64, ok bool) {
 	if text, ok = plainToken(text, `"delta"`); !ok {
 		return "", 0, false
@@ -68,11 +68,11 @@ func plainDelta(text string) (rest string, delta int64, ok bool) {
 	n := 0
 	for ; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {
 		if n == 15 {
-			return "", 0, false // may be too large, which is for others to say
+			return "", 0, false // may be too large: jsonReader decides
 		}
 		delta = delta*10 + int64(text[n]-'0')
 	}
-	if n == 0 || text[0] == '0' { // 0, 01 and -0 are for others as well
+	if n == 0 || text[0] == '0' { // 0, 01 and -0: jsonReader decides
 		return "", 0, false
 	}
 	if negative {

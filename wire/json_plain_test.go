@@ -24,7 +24,7 @@ func TestPlainObject(t *testing.T) {
 	}
 }
 
-// notPlain is for the strict reader, whether it is right or wrong.
+// notPlain has texts that the strict reader must decide about.
 var notPlain = []string{
 	"", " ", "{", "{}", "x", "[", `{"counter"`, `{"counter":`, `{"counter":"`, `{"counter":"a`, `{"counter":"a"`, `{"counter":"a",`,
 	`{"counter":""}`, `{"counter":" a"}`, `{"counter":"a "}`, `{"counter":"__a__"}`, `{"counter":"ü"}`, `{"counter":"a\u0062"}`,
@@ -47,8 +47,8 @@ func TestPlainObjectLeavesTheRestToTheReader(t *testing.T) {
 	}
 }
 
-// FuzzPlainObject: what is taken for plain, the reader that judges everything else reads
-// in the same way.
+// FuzzPlainObject: jsonReader reads every object that the fast path accepts, with the same
+// result.
 func FuzzPlainObject(f *testing.F) {
 	for _, text := range notPlain {
 		f.Add(text)

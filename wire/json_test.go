@@ -55,8 +55,8 @@ func TestDecodeJSON(t *testing.T) {
 	}
 }
 
-// Each row has a body that is refused and, next to it, the same body mended, which is
-// not: so it is the named defect that the row shows.
+// Each row has a body that is refused, and the same body with the defect fixed, which is
+// accepted. So the named defect is the reason.
 func TestDecodeJSONRefuses(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 501)
@@ -71,10 +71,10 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"string body", `"a"`, `{"counter":"a"}`, "body", "is a string", wantBody},
 		{"not JSON", `counter=a`, `{"counter":"a"}`, "body", "is not valid JSON", wantBody},
 		{"byte order mark", "\ufeff" + `{"counter":"a"}`, `{"counter":"a"}`, "body", "is not valid JSON", wantBody},
-		{"two objects", `{"counter":"a"}{"counter":"b"}`, `[{"counter":"a"},{"counter":"b"}]`, "body", "goes on after its end", "array"},
-		{"two lines", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", `{"counter":"a"}`, "body", "goes on after its end", "application/x-ndjson"},
-		{"two arrays", `[{"counter":"a"}][{"counter":"b"}]`, `[{"counter":"a"}]`, "body", "goes on after its end", "array"},
-		{"trailing data", `{"counter":"a"} x`, `{"counter":"a"} `, "body", "goes on after its end", "array"},
+		{"two objects", `{"counter":"a"}{"counter":"b"}`, `[{"counter":"a"},{"counter":"b"}]`, "body", "has text after its end", "array"},
+		{"two lines", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", `{"counter":"a"}`, "body", "has text after its end", "application/x-ndjson"},
+		{"two arrays", `[{"counter":"a"}][{"counter":"b"}]`, `[{"counter":"a"}]`, "body", "has text after its end", "array"},
+		{"trailing data", `{"counter":"a"} x`, `{"counter":"a"} `, "body", "has text after its end", "array"},
 		{"truncated", `{"counter":"a"`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated in a string", `{"counter":"a`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
 		{"truncated after a name", `{"counter"`, `{"counter":"a"}`, "body", "ends too early", "complete JSON"},
@@ -101,8 +101,8 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"empty field name", `{"counter":"a","":2}`, `{"counter":"a","delta":2}`, `""`, "is not a field", "counter, delta, id, time"},
 		{"long field name", `{"counter":"a","` + strings.Repeat("é", 60) + `":2}`, `{"counter":"a"}`, strings.Repeat("é", 32) + "...", "is not a field", wantFields},
 		{"differently-cased field", `{"Counter":"a"}`, `{"counter":"a"}`, "Counter", "is not a field: write counter", "counter, delta, id, time"},
-		{"repeated field", `{"counter":"a","counter":"a"}`, `{"counter":"a"}`, "counter", "stands twice", "each field once"},
-		{"repeated field, escaped", `{"delta":1,"counter":"a","d\u0065lta":1}`, `{"delta":1,"counter":"a"}`, "delta", "stands twice", "each field once"},
+		{"repeated field", `{"counter":"a","counter":"a"}`, `{"counter":"a"}`, "counter", "is given more than once", "each field once"},
+		{"repeated field, escaped", `{"delta":1,"counter":"a","d\u0065lta":1}`, `{"delta":1,"counter":"a"}`, "delta", "is given more than once", "each field once"},
 
 		{"delta 0", `{"counter":"a","delta":0}`, `{"counter":"a","delta":1}`, "delta", "is 0", "not 0"},
 		{"delta -0", `{"counter":"a","delta":-0}`, `{"counter":"a","delta":-1}`, "delta", "is 0", "not 0"},
@@ -155,7 +155,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 				t.Errorf("got line %d where there are no lines", *ferr.Line)
 			}
 			if _, err := decodeJSON(tc.mended, JSON); err != nil {
-				t.Errorf("mended body is refused: %v", err)
+				t.Errorf("fixed body is refused: %v", err)
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func refused(t *testing.T, body string, form Form) *countmill.FieldError {
 	return ferr
 }
 
-func TestDecodeJSONSaysWhere(t *testing.T) {
+func TestDecodeJSONReportsThePlace(t *testing.T) {
 	t.Parallel()
 	array := func(last string) string { return `[{"counter":"a"},{"counter":"b"},` + last + `]` }
 	lines := func(last string) string { return "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\r\n" + last + "\n" }
@@ -213,11 +213,11 @@ func TestDecodeNDJSONRefuses(t *testing.T) {
 		{"empty", "\n\n", "{\"counter\":\"a\"}\n\n", 0, "is empty"},
 		{"blank line first", "\n{\"counter\":\"a\"}", "{\"counter\":\"a\"}", 1, "is blank"},
 		{"blank line between", "{\"counter\":\"a\"}\n \n{\"counter\":\"b\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", 2, "is blank"},
-		{"two on a line", "{\"counter\":\"a\"}\n{\"counter\":\"b\"} {\"counter\":\"c\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\n{\"counter\":\"c\"}", 2, "goes on after its end"},
+		{"two on a line", "{\"counter\":\"a\"}\n{\"counter\":\"b\"} {\"counter\":\"c\"}", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}\n{\"counter\":\"c\"}", 2, "has text after its end"},
 		{"an array", `[{"counter":"a"}]`, `{"counter":"a"}`, 1, "is an array"},
 		{"one object on two lines", "{\"counter\":\n\"a\"}", `{"counter":"a"}`, 1, "ends too early"},
 		{"truncated", "{\"counter\":\"a\"}\n{\"counter\":\"b\"", "{\"counter\":\"a\"}\n{\"counter\":\"b\"}", 2, "ends too early"},
-		{"separated by return alone", "{\"counter\":\"a\"}\r{\"counter\":\"b\"}", "{\"counter\":\"a\"}\r\n{\"counter\":\"b\"}", 1, "goes on after its end"},
+		{"separated by return alone", "{\"counter\":\"a\"}\r{\"counter\":\"b\"}", "{\"counter\":\"a\"}\r\n{\"counter\":\"b\"}", 1, "has text after its end"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +230,7 @@ func TestDecodeNDJSONRefuses(t *testing.T) {
 				t.Errorf("got line %d, %q; want line %d, %q", line, ferr.Problem, tc.line, tc.problem)
 			}
 			if _, err := decodeJSON(tc.mended, NDJSON); err != nil {
-				t.Errorf("mended body is refused: %v", err)
+				t.Errorf("fixed body is refused: %v", err)
 			}
 		})
 	}
@@ -285,7 +285,7 @@ func TestDecodeJSONKeepsNothingOfBody(t *testing.T) {
 	}
 }
 
-// Decoders are used again and again: nobody gets one that another call still touches.
+// Decoders are used again: no call gets a decoder that another call still uses.
 func TestDecodeJSONByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	var callers sync.WaitGroup

@@ -1,7 +1,6 @@
 package wire
 
-// The metadata names under which a bus backend hands over what a broker knows of a
-// message that countmill did not publish.
+// The metadata names that a bus backend sets on a message that countmill did not publish.
 const (
 	// MetaBrokerID is the broker's message id, the same at every delivery.
 	MetaBrokerID = "countmill_broker_id"

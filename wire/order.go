@@ -8,16 +8,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Order is the order in which entries are cut into parts, before their names. Counters of one
-// group, which is the name up to its second ':', have neighbouring numbers. So a commit that
-// adds to the counters of a group adds to few groups. The first 32 bits are those of the group's
-// hash, the others are those of the counter's. A name without a second ':' is a group of its own.
+// Order is the first key by which entries are sorted before they are cut into parts; the name is
+// the second. The counters of one group have neighbouring numbers, so a commit that adds to them
+// writes to few places. A group is the name up to its second ':', or the whole name. The first 32
+// bits of Order are from the hash of the group, the others from the hash of the counter.
 func Order(counter string) uint64 {
 	order, _ := Hashes(counter)
 	return order
 }
 
-// Hashes is Order and HashCounter.
+// Hashes returns Order and HashCounter.
 func Hashes(counter string) (order, hash uint64) {
 	hash = HashCounter(counter)
 	group := groupLen(counter)
@@ -28,7 +28,7 @@ func Hashes(counter string) (order, hash uint64) {
 	return HashCounter(counter[:group])>>half<<half | hash>>half, hash
 }
 
-// groupLen is how long the counter's group is.
+// groupLen is the length of the counter's group.
 func groupLen(counter string) int {
 	first := strings.IndexByte(counter, ':')
 	if first < 0 {
@@ -43,20 +43,20 @@ func groupLen(counter string) int {
 // HashCounter is the hash of a counter's name: xxHash64, seed 0.
 func HashCounter(counter string) uint64 { return xxhash.Sum64String(counter) }
 
-// ShardHash is what a shard's key begins with in a store that keeps keys in order on many
-// machines: neighbouring keys would heat one of them. Shard 0 has the hash of its counter; the
-// others are spread from there by the golden ratio (Knuth, The Art of Computer Programming,
+// ShardHash is the first part of a shard's key in a store that spreads sorted keys over many
+// machines. Neighbouring keys would overload one machine. Shard 0 has the hash of its counter;
+// the others are spread from there by the golden ratio (Knuth, The Art of Computer Programming,
 // volume 3, 6.4).
 func ShardHash(counter string, shard int) uint64 {
 	return SpreadHash(HashCounter(counter), shard)
 }
 
-// SpreadHash is ShardHash for a caller that has HashCounter already.
+// SpreadHash is ShardHash for a caller that already has HashCounter.
 func SpreadHash(hash uint64, shard int) uint64 {
 	return hash + uint64(shard)*0x9e3779b97f4a7c15
 }
 
-// SortEntries puts entries in the order in which they are cut: Order, then names.
+// SortEntries sorts entries as they are cut: by Order, then by name.
 func SortEntries(entries []Entry) {
 	var space [MaxEntries]placed
 	sorted := space[:0]
@@ -77,7 +77,7 @@ func SortEntries(entries []Entry) {
 	}
 }
 
-// placed keeps an order that is needed for each of many comparisons.
+// placed is an entry with its Order, which sorting compares many times.
 type placed struct {
 	order uint64
 	Entry

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Counters of one group come together, whatever comes in between by hash.
+// Counters of one group are neighbours, even if other counters have hashes in between.
 func TestOrderKeepsGroupsTogether(t *testing.T) {
 	t.Parallel()
 	const groups, each = 50, 20

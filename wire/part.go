@@ -10,37 +10,38 @@ const (
 	// Version is the wire version that this package writes and reads.
 	Version = 2
 
-	// MaxEntries is the most entries of a part. It is a constant of the wire format, and goes
-	// into the fingerprints of keyed requests: one request that is cut at two sizes would be
-	// counted twice in part. More entries save markers, and cost shards where publishers share
-	// few counters: 48 cost a seventh more entities than 24 for Zipf's law, 100 twice as many.
+	// MaxEntries is the most entries of a part. It is a constant of the wire format, and part of
+	// the fingerprints of keyed requests: a request that is cut at two sizes would partly count
+	// twice. Larger parts save markers but write more shards, if publishers share few counters.
+	// By Zipf's law, 48 entries write a seventh more entities than 24, and 100 entries twice as
+	// many.
 	MaxEntries = 24
 
 	// MaxBatch is the most bytes of an encoded batch.
 	MaxBatch = 512 << 10
 
-	// MaxSum bounds the delta of an entry on both sides. A sum that would leave it
-	// starts a new entry in another part.
+	// MaxSum bounds the absolute value of the delta of an entry. A sum beyond it begins a new
+	// entry in another part.
 	MaxSum = 1 << 62
 )
 
-// MaxTime ends the times that a batch and a part may have; 1970 begins them. No clock that is
-// right shows another, stores could not keep some of them, and ages in nanoseconds would wrap.
+// MaxTime is after all times of a batch or a part; the first one is 1970. A clock with another
+// time is wrong, stores could not keep some of them, and ages in nanoseconds would wrap.
 var MaxTime = time.Date(2262, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// InRange reports whether a batch or a part may have that time.
+// InRange reports whether a batch or a part may have the time t.
 func InRange(t time.Time) bool { return !t.Before(time.UnixMicro(0)) && t.Before(MaxTime) }
 
-// A PartID names a part for ever.
+// A PartID identifies a part for ever.
 type PartID [16]byte
 
-// String is the id in lower-case hex.
+// String returns the id in lower-case hex.
 func (id PartID) String() string { return hex.EncodeToString(id[:]) }
 
-// Kind says where a part's id comes from and whether it follows a head.
+// A Kind is the source of a part's id. It also decides whether the part follows a head.
 type Kind uint8
 
-// The kinds, with the numbers they have on the wire. Each has ids of one class.
+// The kinds, with their numbers on the wire. The ids of one kind are all of one class.
 const (
 	// Anonymous parts have random ids and hold coalesced increments.
 	Anonymous Kind = iota
@@ -53,9 +54,10 @@ const (
 	// IdentifiedRest is one increment with an id in a request with a key. It follows
 	// the head, but its id is that of an Identified part.
 	IdentifiedRest
-	// Foreign parts are of a message in JSON, and have the broker's id of it.
+	// Foreign parts come from a message in JSON. Their ids are computed from the broker's message
+	// id.
 	Foreign
-	// Renewed parts are counted under another id than their first one.
+	// Renewed parts are counted under a new id instead of their own.
 	Renewed
 )
 
@@ -74,15 +76,16 @@ func (k Kind) Class() Class {
 	return RenewedClass
 }
 
-// carriesID reports whether a part of this kind has its id on the wire. The ids of others are
-// computed from the names that stand there, so that nobody can send one that does not fit.
+// carriesID reports whether a part of this kind has its id on the wire. The other ids are
+// computed from the names on the wire, so that no sender can use an id that does not belong to
+// its names.
 func (k Kind) carriesID() bool {
 	c := k.Class()
 	return c != IdentifiedClass && c != KeyClass
 }
 
-// Local reports whether only dead letters have parts of this kind. From a bus they are refused: a
-// sender cannot show where their ids come from.
+// Local reports whether only dead letters have parts of this kind. A bus may not deliver them,
+// because their ids cannot be checked.
 func (k Kind) Local() bool { return k == Foreign || k == Renewed }
 
 // Follows reports whether a part of this kind may be applied only after the head
@@ -92,7 +95,7 @@ func (k Kind) Follows() bool { return k == Rest || k == IdentifiedRest }
 // Keyed reports whether a part of this kind carries the fingerprint of a request.
 func (k Kind) Keyed() bool { return k == Head || k.Follows() }
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string {
 	names := [...]string{"anonymous", "identified", "head", "rest", "identified rest", "foreign", "renewed"}
 	if int(k) < len(names) {
@@ -104,59 +107,60 @@ func (k Kind) String() string {
 // An Entry is the coalesced delta of one counter in a part.
 type Entry struct {
 	Counter string
-	// Delta is from -MaxSum to MaxSum and never 0.
+	// Delta is from -MaxSum to MaxSum, but not 0.
 	Delta int64
 }
 
-// A Fingerprint tells two uses of one id apart: it covers counters and deltas, not
-// times, because clients stamp those anew when they repeat.
+// A Fingerprint distinguishes two uses of one id. It is a hash of counters and deltas, but not of
+// times, because clients set new times when they repeat.
 type Fingerprint uint64
 
-// A Key is the name of a request with an Idempotency-Key.
+// A Key identifies a request with an Idempotency-Key.
 type Key struct {
-	// Principal is the caller, empty where callers have no names.
+	// Principal is the caller; empty if callers are not authenticated.
 	Principal string
 	Key       string
 }
 
-// A Minute is a minute of time, in minutes since 1970 UTC. 0 is none.
+// A Minute is a number of minutes since 1970 UTC; 0 for none.
 type Minute int32
 
-// MinuteOf is the minute of a time that is InRange; that of 1970 is none.
+// MinuteOf returns the minute of a time that is InRange. The first minute of 1970 is 0, which
+// means none.
 func MinuteOf(t time.Time) Minute { return Minute(t.Unix() / 60) }
 
-// Time is when the minute begins.
+// Time returns the beginning of the minute.
 func (m Minute) Time() time.Time { return time.Unix(int64(m)*60, 0).UTC() }
 
-// A Part is the smallest unit that is applied: whole or not at all, once, with one marker.
+// A Part is the smallest unit that is applied: whole or not at all, and once, with one marker.
 type Part struct {
-	// ID is computed from the fields below for kinds of the classes IdentifiedClass and KeyClass.
+	// ID identifies the part. For the classes IdentifiedClass and KeyClass it is computed from
+	// the fields below.
 	ID   PartID
 	Kind Kind
-	// Number is the place of a Rest in its request, from 1. Of a Head it is how many of those there
-	// are in all messages together. Others have 0.
+	// Number is the place of a Rest in its request, from 1. For a Head it is the number of rests
+	// in all messages together. Other kinds have 0.
 	Number int32
-	// Minute is the event time that the entries count at, where a curve is kept. It has nothing
-	// to do with ids, fingerprints and the deduplication window. 0: see Batch.Minute.
+	// Minute is the event time at which the entries count in a curve over time. It has no effect
+	// on ids, fingerprints and the deduplication window. If it is 0, Batch.Minute decides.
 	Minute Minute
-	// Event is the id that the increment of an Identified or IdentifiedRest came with.
+	// Event is the increment's id, for Identified and IdentifiedRest.
 	Event string
-	// Key is that of a Head. Others have none.
+	// Key is the key of a Head. Other kinds have none.
 	Key *Key
-	// Request is the fingerprint of the whole request for kinds that are Keyed, else 0.
+	// Request is the fingerprint of the whole request for Keyed kinds, else 0.
 	Request Fingerprint
-	// Time is what the deduplication window is judged by: the event time of an identified
+	// Time is compared with the deduplication window. It is the event time of an identified
 	// increment or a keyed request. Zero means the batch's time.
 	Time time.Time
-	// Entries has at most MaxEntries, each counter at most once. Only a Head may have
-	// none: its marker then stands for a request whose increments cancelled out, or all
-	// had ids of their own.
+	// Entries has at most MaxEntries entries, each counter at most once. Only a Head may have
+	// none: the increments of its request summed to 0, or all had ids of their own.
 	Entries []Entry
 }
 
-// Fingerprint is what the part's marker holds: for Head and Rest that of the request,
-// else one over the part's own entries, so that an identified increment has the same
-// one in a request with a key and out of it.
+// Fingerprint returns the fingerprint for the part's marker. For Head and Rest it is the
+// fingerprint of the request, else that of the part's entries. So an increment with an id has the
+// same fingerprint inside and outside a request with a key.
 func (p *Part) Fingerprint() Fingerprint {
 	if p.Kind == Head || p.Kind == Rest {
 		return p.Request
@@ -168,15 +172,15 @@ func (p *Part) Fingerprint() Fingerprint {
 type Batch struct {
 	// Time is when the batch's oldest increment was added, in microseconds.
 	Time time.Time
-	// Seal and Number name the message: it is message Number of the seal, from 0. Dead letters
-	// have no Seal.
+	// Seal and Number identify the message: it is message Number of the seal, from 0. Dead
+	// letters have no Seal.
 	Seal   SealID
 	Number int
 	Parts  []Part
 }
 
-// Minute is the event time that the entries of a part of the batch count at: its own Minute,
-// else that of its Time, else that of the batch.
+// Minute returns the event time at which the entries of a part of the batch count: the part's
+// Minute, or else the minute of its Time, or else that of the batch.
 func (b *Batch) Minute(p *Part) Minute {
 	switch {
 	case p.Minute != 0:

@@ -40,7 +40,7 @@ func everyKind(t testing.TB) *Batch {
 	return b
 }
 
-// toProto is what a program with generated code would send.
+// toProto makes the message that a program with generated code would send.
 func toProto(b *Batch) *batchpb.Batch {
 	m := &batchpb.Batch{Version: Version, TimeUs: b.Time.UnixMicro(), Number: uint32(b.Number), Parts: make([]*batchpb.Part, len(b.Parts))}
 	if b.Seal != (SealID{}) {
@@ -109,7 +109,7 @@ var sameBatch = cmp.Options{
 	cmp.Transformer("entries", func(es []Entry) string { return fmt.Sprint(es) }), // nil and empty are one
 }
 
-func TestGeneratedCodeReadsWhatAppendWrote(t *testing.T) {
+func TestGeneratedCodeReadsTheOutputOfAppend(t *testing.T) {
 	t.Parallel()
 	want := everyKind(t)
 	var m batchpb.Batch
@@ -137,7 +137,7 @@ func TestGeneratedCodeReadsWhatAppendWrote(t *testing.T) {
 	}
 }
 
-func TestDecodeReadsWhatGeneratedCodeWrote(t *testing.T) {
+func TestDecodeReadsTheOutputOfGeneratedCode(t *testing.T) {
 	t.Parallel()
 	want := everyKind(t)
 	payload, err := proto.Marshal(toProto(want))

@@ -2,16 +2,16 @@ package wire
 
 import "context"
 
-// A Use is one use of a part's id. The same id with another fingerprint is another use.
+// A Use is one use of a part's id. The same id with another fingerprint is another Use.
 type Use struct {
 	ID          PartID
 	Fingerprint Fingerprint
 }
 
-// A Reply carries to the publisher of a message which of its parts were not counted, because their
-// ids had been applied with other increments. An aggregator that has it writes no dead letter for
-// such a part. The aggregator adds to it until it acknowledges the message, and the publisher reads
-// it after the bus has said so.
+// A Reply reports to the publisher of a message which of its parts were not counted, because
+// their ids were applied with other increments. An aggregator that has a Reply writes no dead
+// letter for such a part. The aggregator adds to the Reply until it acknowledges the message. The
+// publisher reads it after the bus has reported the acknowledgement.
 type Reply struct{ reused map[Use]struct{} }
 
 // Add notes a part that was not counted. A refused head includes all parts that follow it.
@@ -22,7 +22,7 @@ func (r *Reply) Add(u Use) {
 	r.reused[u] = struct{}{}
 }
 
-// Reused are the parts that were not counted; nil for none.
+// Reused returns the parts that were not counted; nil if there are none.
 func (r *Reply) Reused() map[Use]struct{} { return r.reused }
 
 type (
@@ -30,14 +30,15 @@ type (
 	heldReply    struct{}
 )
 
-// OfferReply puts a reply into the context of a message that is published.
+// OfferReply adds a reply to the context of a message before it is published.
 func OfferReply(ctx context.Context, r *Reply) context.Context {
 	return context.WithValue(ctx, offeredReply{}, r)
 }
 
-// PassReply takes the reply over from the context of a published message into that of its delivery.
-// Only a bus does this whose Publish returns nil if the message was acknowledged, and not otherwise: else
-// an aggregator would leave out a dead letter, and nobody would read the reply.
+// PassReply copies the reply from the context of a published message to the context of its
+// delivery. Only a bus may call it whose Publish returns nil exactly if the message was
+// acknowledged. With another bus an aggregator would write no dead letter, and nobody would read
+// the reply.
 func PassReply(delivered, published context.Context) context.Context {
 	if r, ok := published.Value(offeredReply{}).(*Reply); ok {
 		return context.WithValue(delivered, heldReply{}, r)
@@ -56,7 +57,7 @@ func DeliverOnce(delivered context.Context) context.Context {
 // DeliveredOnce reports whether the message of a context cannot come again (DeliverOnce).
 func DeliveredOnce(ctx context.Context) bool { return ctx.Value(deliveredOnce{}) != nil }
 
-// ReplyOf is the reply that a delivered message has, nil for none.
+// ReplyOf returns the reply of a delivered message; nil if it has none.
 func ReplyOf(ctx context.Context) *Reply {
 	r, _ := ctx.Value(heldReply{}).(*Reply)
 	return r

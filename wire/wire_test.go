@@ -17,7 +17,7 @@ import (
 
 var epoch = time.UnixMicro(1_700_000_000_000_000)
 
-func TestDecodeReturnsWhatAppendWrote(t *testing.T) {
+func TestDecodeReadsTheOutputOfAppend(t *testing.T) {
 	t.Parallel()
 	want := &Batch{Time: epoch, Seal: SealID{9}, Number: 2, Parts: []Part{
 		{ID: anyID, Minute: 28_000_000, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
@@ -181,8 +181,8 @@ func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
 	}
 }
 
-// An increment that is sent again under its id, when its marker is gone, is refused for its
-// time. It must not borrow that of a younger one in the same request.
+// An increment that is repeated under its id after its marker expired is refused for its time. It
+// must not get the time of a younger increment in the same request.
 func TestCutRequestLeavesAnIncrementWithAnIDItsTime(t *testing.T) {
 	t.Parallel()
 	at := func(hours int) time.Time { return epoch.Add(time.Duration(hours) * time.Hour) }
@@ -204,7 +204,7 @@ func TestCutRequestLeavesAnIncrementWithAnIDItsTime(t *testing.T) {
 	}
 }
 
-// One that stands twice in a request is as old as its older time says, in either order.
+// An increment that is in a request twice has the older of its two times, in either order.
 func TestCutRequestTakesTheOlderTimeOfAnID(t *testing.T) {
 	t.Parallel()
 	at := func(hours int) time.Time { return epoch.Add(time.Duration(hours) * time.Hour) }
@@ -239,7 +239,7 @@ func TestCutRequestRefuses(t *testing.T) {
 	}
 }
 
-func TestFingerprintOfRequestTellsBodiesApart(t *testing.T) {
+func TestFingerprintOfRequestDistinguishesBodies(t *testing.T) {
 	t.Parallel()
 	bodies := [][]countmill.Increment{
 		{{Counter: "a", Delta: 1}},
@@ -296,7 +296,7 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 	}
 	for i, p := range parts {
 		if p.Kind == Head && seen[p.ID] != len(batches) || p.Kind != Head && seen[p.ID] != 1 {
-			t.Errorf("part %d (%s) stands in %d of %d batches", i, p.Kind, seen[p.ID], len(batches))
+			t.Errorf("part %d (%s) is in %d of %d batches", i, p.Kind, seen[p.ID], len(batches))
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestCacheAwayIsDegraded(t *testing.T) {
 	r.wantTotal(t, "a", 1)
 	r.poll(t, "degraded", func() bool {
 		status, text := r.call(t, "GET", "/readyz", "")
-		return status == 200 && strings.Contains(text, `"degraded"`) && strings.Contains(text, "cache is away")
+		return status == 200 && strings.Contains(text, `"degraded"`) && strings.Contains(text, "cache is unavailable")
 	})
 }
 

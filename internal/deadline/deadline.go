@@ -1,5 +1,5 @@
-// Package deadline bounds calls in time, as context.WithTimeout does, at next to no cost for
-// those that are over before they would have to wait.
+// Package deadline bounds the time of calls, as context.WithTimeout does. It costs almost nothing
+// if a call ends before it has to wait.
 package deadline
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// After is context.WithTimeout that puts its work off: the timer, and the place among the
-// parent's children, are made when somebody asks for Done. What is answered out of memory
-// never does. Until then Err looks at the clock and at the parent.
+// After is a context.WithTimeout that delays its work: it starts the timer and registers with the
+// parent when Done is first called. A call that is answered from memory never calls Done. Until
+// then Err looks at the clock and at the parent.
 //
-// The cancel function must be called, as that of context.WithTimeout.
+// The caller must call the cancel function, as with context.WithTimeout.
 func After(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	at := time.Now().Add(d)
 	if sooner, ok := parent.Deadline(); ok && sooner.Before(at) {
@@ -27,9 +27,9 @@ type ctx struct {
 	at     time.Time
 
 	mu        sync.Mutex
-	real      context.Context // nil until it is needed; then it decides everything
+	real      context.Context // nil until Done or Err needs it; it then decides everything
 	end       context.CancelFunc
-	cancelled bool // before there was a real one
+	cancelled bool // cancelled before real was made
 }
 
 func (c *ctx) Deadline() (time.Time, bool) { return c.at, true }
@@ -46,11 +46,11 @@ func (c *ctx) Err() error {
 	if c.real == nil && !c.cancelled && c.parent.Err() == nil && time.Now().Before(c.at) {
 		return nil
 	}
-	return c.realLocked().Err() // it ends at once, and what it says stays
+	return c.realLocked().Err() // real has ended too, and its error does not change any more
 }
 
-// Value asks the real one where there is one: context.WithCancel finds its parent so, and
-// would start a goroutine where it did not.
+// Value asks real if there is one. context.WithCancel finds its parent by Value, and would start
+// a goroutine if it did not find one.
 func (c *ctx) Value(key any) any {
 	c.mu.Lock()
 	from := c.parent
@@ -73,7 +73,7 @@ func (c *ctx) cancel() {
 func (c *ctx) realLocked() context.Context {
 	switch {
 	case c.real != nil:
-	case c.cancelled: // not WithDeadline: it would say that the time is up, if it is by now
+	case c.cancelled: // not WithDeadline: its error would be DeadlineExceeded if the time is over by now
 		c.real, c.end = context.WithCancel(c.parent)
 		c.end()
 	default:

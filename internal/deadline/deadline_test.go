@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type key struct{}
 
-// A pair is the same thing made twice: by After and by context.WithTimeout.
+// A pair is the same context, made by After and by context.WithTimeout.
 type pair struct {
 	ours, theirs           context.Context
 	endOurs, endTheirs     context.CancelFunc
@@ -37,7 +37,7 @@ func seen(c context.Context) string {
 	return fmt.Sprint(c.Err(), " ", context.Cause(c), " ", done, " ", c.Value(key{}))
 }
 
-// Whatever happens and in whichever order one looks, it says what context.WithTimeout says.
+// In every order of events and calls, After behaves as context.WithTimeout.
 func TestIsContextWithTimeout(t *testing.T) {
 	t.Parallel()
 	const steps = 6
@@ -74,8 +74,8 @@ func TestIsContextWithTimeout(t *testing.T) {
 	}
 }
 
-// compare looks at both after every step: of two ends, neither of which was looked at, they
-// may name different ones. It does not always ask for Done, which makes a timer.
+// compare checks both after every step. Two contexts that nobody looked at may name different
+// ends. It does not always call Done, because Done starts a timer.
 func (p *pair) compare(t *testing.T, r *rand.Rand, trace string) {
 	t.Helper()
 	if a, b := p.ours.Err(), p.theirs.Err(); a != b {
@@ -116,8 +116,8 @@ func (p *pair) step(r *rand.Rand, endParent context.CancelCauseFunc) string {
 	return d.String() + " pass; "
 }
 
-// Whoever waits for it is woken by the clock, by its parent and by cancel.
-func TestWakesWhoWaits(t *testing.T) {
+// Waiting callers are woken by the clock, by the parent and by cancel.
+func TestWaitersAreWoken(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(parent, own context.CancelFunc){
 		"time":   func(_, _ context.CancelFunc) { time.Sleep(time.Second) },
@@ -141,7 +141,8 @@ func TestWakesWhoWaits(t *testing.T) {
 	}
 }
 
-// Contexts below it must not cost a goroutine each. It runs alone: others start goroutines.
+// Child contexts must not cost a goroutine each. The test runs alone, because other tests start
+// goroutines.
 func TestChildrenNeedNoGoroutine(t *testing.T) {
 	c, cancel := After(t.Context(), time.Hour)
 	defer cancel()

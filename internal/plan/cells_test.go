@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A cell is a row of docs/evidence/benchmarks.md, "What it costs a database": what the real
-// publishers and aggregators wrote for a million increments.
+// A cell is a row of the table of entities in docs/evidence/benchmarks.md: the writes of the real
+// publishers and aggregators for a million increments.
 type cell struct {
 	name                       string
 	load                       Load
@@ -47,7 +47,7 @@ func measured() []cell {
 	}
 }
 
-// with is the load on what countmill does by itself, and the bench's store.
+// with is the load with countmill's defaults and the bench's store.
 func (l Load) with(d Load) Load {
 	d.Rate, d.Counters, d.Zipf, d.Publishers, d.Aggregators = l.Rate, l.Counters, l.Zipf, l.Publishers, l.Aggregators
 	if l.Linger > 0 {
@@ -57,7 +57,7 @@ func (l Load) with(d Load) Load {
 	return d
 }
 
-// near fails unless got is within a part of want.
+// near fails unless got is within the fraction part of want.
 func near(t *testing.T, what string, got, want, part float64) {
 	t.Helper()
 	if math.Abs(got/want-1) > part || math.IsNaN(got) {
@@ -65,9 +65,9 @@ func near(t *testing.T, what string, got, want, part float64) {
 	}
 }
 
-// What hangs on chance alone is met closely: messages, and so markers, and what is in them.
-// How many windows there are hangs on the moments at which the bench's ten publishers
-// begin, which give 84 to 94 where those of any ten give 80: 15 %.
+// The plan is close for numbers that depend only on chance: messages, and so markers, and the
+// content of both. The number of windows depends on the moments at which the bench's ten
+// publishers begin: they give 84 to 94, and random ones give 80. That is 15 %.
 func TestMeasuredCells(t *testing.T) {
 	t.Parallel()
 	for _, c := range measured() {
@@ -89,8 +89,8 @@ func TestMeasuredCells(t *testing.T) {
 	}
 }
 
-// In these rows publishers are in step, so that it is known what a window has: how it is
-// written is left.
+// In these rows publishers are in step, so the content of a window is known: only its writes
+// remain to be computed.
 func TestMeasuredWindows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,27 +1,26 @@
-// Package plan works out, before anything runs, what a load costs on Pub/Sub and
-// Datastore: messages, commits, entities, shards, stored markers, dollars; and what the
-// classic sharded counter costs for the same.
+// Package plan computes the cost of a load on Pub/Sub and Datastore before anything runs:
+// messages, commits, entities, shards, stored markers, and dollars. It also computes the cost of
+// the classic sharded counter for the same load.
 //
-// All of it is expectations in closed form, and nothing is fitted. The chain is that of an
-// increment:
+// All results are expectations in closed form; no parameter is fitted to measurements. The
+// computation follows an increment:
 //
-//	publisher   sends a message each linger and, first, the wait for an increment to
-//	            begin it: linger + publishers/rate. It holds the distinct counters of
-//	            that many draws, 24 to a part, a marker each.
+//	publisher   sends a message for each linger, which begins with an increment: every
+//	            linger + publishers/rate. The message has the distinct counters of that
+//	            many draws, in parts of 24. Each part has a marker.
 //	aggregator  opens a window with a message and closes it after the window's linger:
-//	            linger + aggregators/messages from one to the next, as messages of many
-//	            publishers come like those of a Poisson process. It writes a shard for
-//	            each distinct counter, once more for each further commit that the counter
-//	            is in, and a marker for each part, at most 400 entities a commit.
-//	reader      reads a counter, its record and N shards, when somebody asks for it and
-//	            four fifths of its permitted age are used: every 0.8 * staleness +
-//	            1/questions.
+//	            linger + aggregators/messages from one to the next, because messages of many
+//	            publishers arrive like a Poisson process. For each commit, of at most 400
+//	            entities, it writes a shard for each distinct counter in it and a marker for
+//	            each part.
+//	reader      reads a counter, its record and N shards, at the first request after four
+//	            fifths of its permitted age: every 0.8 * staleness + 1/questions.
 //
-// N is what growth comes to (package shards, Grown): a counter's commits a second over what
-// one shard takes, and up to half as many again, at least what a counter starts with and at
-// most the cap.
+// N is the result of growth (package shards, Grown): a counter's commits a second, divided by the
+// commits that one shard sustains, and up to half as many again. It is at least the number of
+// shards of a new counter, and at most the cap.
 //
-// What it does not know: increments that come in bursts, requests with an
-// Idempotency-Key (a message of their own kind: 24 counters a marker), repeats, lists,
-// resets, restarts (an aggregator looks each marker up in its first minute).
+// The plan does not include bursts of increments, requests with an Idempotency-Key (they have
+// parts of their own), repeats, lists and resets. It does not include restarts either: in its
+// first minute an aggregator looks up each marker.
 package plan

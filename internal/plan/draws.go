@@ -2,18 +2,17 @@ package plan
 
 import "math"
 
-// A class is counters that are incremented alike.
+// A class is a set of counters with the same rate of increments.
 type class struct {
-	counters float64 // how many they are
-	share    float64 // of all increments that each of them gets
+	counters float64 // number of counters
+	share    float64 // share of all increments, for each counter
 }
 
-// classes are the counters of a load, those incremented most first. In proportion to
-// 1/rank^s; s = 0 is uniform.
+// classes returns the counters of a load, most busy first. The counter of rank k gets increments
+// in proportion to 1/k^s (Zipf's law); s = 0 is uniform.
 //
-// The first ranks are classes of their own, later ones are taken together while their
-// shares differ by a fiftieth at most: some 800 classes for a million counters, at a loss
-// below a thousandth.
+// Each of the first ranks is a class. Later ranks are combined while their shares differ by at
+// most a fiftieth. A million counters make some 800 classes, with an error below a thousandth.
 func classes(counters int64, s float64) []class {
 	if s == 0 {
 		return []class{{float64(counters), 1 / float64(counters)}}
@@ -41,8 +40,8 @@ func classes(counters int64, s float64) []class {
 	return all
 }
 
-// integral is that of x^-s from a to b: by the midpoint rule, the sum of the whole numbers
-// between.
+// integral is the integral of x^-s from a to b. By the midpoint rule it approximates the sum over
+// the whole numbers in between.
 func integral(a, b, s float64) float64 {
 	if s == 1 {
 		return math.Log(b / a)
@@ -50,8 +49,8 @@ func integral(a, b, s float64) float64 {
 	return (math.Pow(b, 1-s) - math.Pow(a, 1-s)) / (1 - s)
 }
 
-// drawn is how likely a counter that gets a share of all increments is among n of them:
-// 1 - (1-share)^n.
+// drawn is the probability that a counter with this share of all increments is among n
+// increments: 1 - (1-share)^n.
 func drawn(share, n float64) float64 {
 	if n == 0 {
 		return 0
@@ -59,8 +58,8 @@ func drawn(share, n float64) float64 {
 	return -math.Expm1(n * math.Log1p(-share))
 }
 
-// distinct is how many different counters n increments have, and how far that strays
-// (its standard deviation, at most: draws that are independent of each other).
+// distinct is the expected number of distinct counters of n increments, and an upper bound of its
+// standard deviation, by independent draws.
 func distinct(of []class, n float64) (mean, stray float64) {
 	variance := 0.0
 	for _, c := range of {
@@ -71,14 +70,14 @@ func distinct(of []class, n float64) (mean, stray float64) {
 	return mean, math.Sqrt(variance)
 }
 
-// pieces is how many pieces of at most size something has that counts mean on average and
-// strays from it: the mean of the next whole number, the sum over k of how likely more
+// pieces is the expected number of pieces of at most size, for a normally distributed total with
+// that mean and standard deviation (stray). It is the sum over k of the probability that more
 // than k pieces are needed.
 func pieces(mean, stray, size float64) float64 {
 	if mean <= 0 {
 		return 0
 	}
-	certain := max(math.Floor((mean-6*stray-1)/size), 1) // so many are needed, certainly
+	certain := max(math.Floor((mean-6*stray-1)/size), 1) // so many are certainly needed
 	n := certain
 	for k := certain; k*size < mean+6*stray+1; k++ {
 		n += above(k*size+0.5, mean, stray)
@@ -86,7 +85,7 @@ func pieces(mean, stray, size float64) float64 {
 	return n
 }
 
-// above is how likely a normal variable is above x.
+// above is the probability that a normal variable is above x.
 func above(x, mean, stray float64) float64 {
 	if stray < 1e-9 {
 		if mean > x {

@@ -2,56 +2,56 @@ package plan
 
 import "math"
 
-// Of aggregator.Config and backend/datastore.
+// Limits of aggregator.Config and backend/datastore.
 const (
 	commitEntities = 400
 	commitsAtOnce  = 4
 	windowMessages = 10_000
-	windowEntities = 100_000 // counters and markers
+	windowEntities = 100_000 // counters plus markers
 	windowBytes    = 64 << 20
 )
 
-// A window is what an aggregator folds together, on average.
+// A window is the average window of an aggregator.
 type window struct {
 	messages                 float64
-	every                    float64 // seconds from one to the next, of an aggregator
-	shards, markers, commits float64 // entities written, and commits
-	// in is how many of a window's commits a counter of each class is in.
+	every                    float64 // seconds from one window to the next
+	shards, markers, commits float64 // number of entities written, and of commits
+	// in is the number of commits of a window that have a counter of each class.
 	in []float64
 
-	full   bool // closed before its linger
-	waits  bool // closed after its linger, as no commit slot was free
-	beyond bool // commits take longer than what comes meanwhile
+	full   bool // closed before its linger ended
+	waits  bool // closed after its linger, because no commit slot was free
+	beyond bool // commits take longer than the window: the aggregators do not keep up
 }
 
-// pack is what a window of m batches is written with. stray is by how many batches windows
-// differ.
+// pack computes the writes of a window of m batches. stray is the standard deviation of the
+// number of batches.
 //
-// A counter that is in each batch with the likelihood q is in the window with
-// 1 - (1-q)^m. Parts lie in the order of their counters' hashes, each over a stretch of
-// 24/entries of all hashes (over all of them where a batch has fewer), and a commit takes
-// what begins in its own stretch, 1/commits of all. So the copies of one counter are in
-// parts that begin in different commits: they are spread over
+// A counter that is in each batch with probability q is in the window with probability 1 -
+// (1-q)^m. Parts are sorted by the hashes of their counters. Each part covers a range of
+// 24/entries of all hashes, or all hashes if a batch has fewer entries. A commit takes the parts
+// that begin in its own range, which is 1/commits of all. So the copies of one counter are spread
+// over
 //
 //	rho = (commits-1) * min(1, 24/entries)
 //
-// boundaries between commits. Where rho is 1 at most, a boundary lies among a counter's
-// parts with that likelihood, and divides them u to 1-u; where it is more, rho-1 commits
-// have 1/rho of the parts each, and two at the ends a part u of that.
+// boundaries between commits. If rho is at most 1, it is the probability that a boundary divides
+// a counter's parts, in the ratio u to 1-u. If it is more, rho-1 commits have 1/rho of the parts
+// each, and the two commits at the ends have a random part u of that.
 func pack(of []class, b batch, m, stray float64) window {
 	w := window{messages: m * b.messages, markers: m * b.parts, in: make([]float64, len(of))}
-	marginal := 0.0 // entities that one batch more or less makes
+	marginal := 0.0 // entities that one more batch adds
 	for i, c := range of {
 		w.in[i] = drawn(c.share, b.increments*m)
 		w.shards += c.counters * w.in[i]
 		marginal += c.counters * (w.in[i] - drawn(c.share, b.increments*(m-1)))
 	}
 	stray *= marginal + b.parts
-	cut := (b.entries - b.ids) / max(b.parts-b.ids, 1e-9) // entries of a part
-	// A part that does not fit begins the next commit: half of its entities stay free,
-	// and none where all parts are as large as they can be, as 16 times 25 is 400. More
-	// commits have more shards, which make more commits: that ends where each part has its
-	// counters for itself.
+	cut := (b.entries - b.ids) / max(b.parts-b.ids, 1e-9) // entries in a part
+	// A part that does not fit begins the next commit, and leaves half of its entities free on
+	// average. None are free if all parts have the largest size, because 16 times 25 is 400. More
+	// commits write more shards, which need more commits. That converges at the latest when no
+	// two parts share a counter.
 	for range 50 {
 		before := w.commits
 		all := w.shards + w.markers
@@ -64,7 +64,7 @@ func pack(of []class, b batch, m, stray float64) window {
 	return w
 }
 
-// spread sets in and shards to what so many commits make of them.
+// spread computes in and shards for the present number of commits.
 func (w *window) spread(of []class, b batch, m, cut float64) {
 	coalesced := b.increments - b.ids
 	rho := (w.commits - 1) * min(1, cut/max(b.entries-b.ids, 1e-9))
@@ -78,18 +78,18 @@ func (w *window) spread(of []class, b batch, m, cut float64) {
 		if rho > 0 {
 			w.in[i] = max(once, commitsOf(drawn(c.share, coalesced), m, rho))
 		}
-		// Parts of increments with ids lie at their counter's own hash: only those that do
-		// not fit one commit are in several.
+		// Parts of increments with ids are sorted at the hash of their counter: a counter is in
+		// several commits only if its parts do not fit one.
 		w.in[i] = max(w.in[i], b.ids*m*c.share/(commitEntities-1))
 		w.shards += c.counters * w.in[i]
 	}
 }
 
-// commitsOf is how many commits have a counter that each of m batches has with likelihood
-// q, with rho boundaries of commits among its parts.
+// commitsOf is the expected number of commits that have a counter, if each of m batches has it
+// with probability q, and rho boundaries of commits are among its parts.
 func commitsOf(q, m, rho float64) float64 {
 	has := func(part float64) float64 { return drawn(q*part, m) }
-	ends := func(most float64) float64 { // the mean of has over parts from 0 to most
+	ends := func(most float64) float64 { // mean of has over parts from 0 to most
 		if q*most < 1e-9 {
 			return m * q * most / 2
 		}
@@ -101,15 +101,14 @@ func commitsOf(q, m, rho float64) float64 {
 	return (rho-1)*has(1/rho) + 2*ends(1/rho)
 }
 
-// fold is what each of so many aggregators does.
+// fold computes the window of each of that many aggregators.
 //
-// The window closes late where no commit slot is free: then it is as long as its commits
-// take.
+// If no commit slot is free, the window closes late: it is then as long as its commits take.
 func (l Load) fold(of []class, b batch, aggregators int) window {
-	rate := float64(l.Publishers) / b.every / float64(aggregators) // of batches, for each
+	rate := float64(l.Publishers) / b.every / float64(aggregators) // batches a second, for each aggregator
 	at := func(every float64) window {
 		m := max(rate*every, 1)
-		// What comes while a window is open varies like a Poisson process.
+		// The number of messages in an open window is Poisson distributed.
 		w := pack(of, b, m, math.Sqrt(m-1))
 		w.every = every
 		return w
@@ -129,7 +128,7 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	if busy(w) <= w.every {
 		return w
 	}
-	// The longest that it may be: what is held in memory.
+	// The window is at most as long as the memory allows.
 	most := bisect(due, 3600, func(every float64) bool { return over(at(every)) })
 	if w = at(most); busy(w) > most {
 		w.beyond = true
@@ -140,8 +139,8 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	return w
 }
 
-// due is how long it takes from one window to the next where each of so many aggregators gets
-// so many batches a second. With --count-within all batches of a moment are in one window of each
+// due is the time in seconds from one window to the next, if each of that many aggregators gets
+// rate batches a second. With CountWithin, all batches of a moment are in one window of each
 // aggregator that gets any.
 func (l Load) due(rate float64, aggregators int) float64 {
 	if l.CountWithin == 0 {
@@ -154,8 +153,8 @@ func (l Load) due(rate float64, aggregators int) float64 {
 	return l.within() / -math.Expm1(batches*math.Log1p(-1/float64(aggregators)))
 }
 
-// bisect is the least x from a to b at which yes, which stays so, is true; b where it is
-// nowhere.
+// bisect is the least x from a to b at which yes is true, or b if there is none. yes must be
+// monotonic.
 func bisect(a, b float64, yes func(x float64) bool) float64 {
 	for range 40 {
 		middle := (a + b) / 2

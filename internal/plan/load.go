@@ -8,36 +8,36 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// A Load is what is to be counted and served, and how a deployment is set up. Defaults
-// has what countmill itself does where nobody tells it otherwise.
+// A Load is the load to be planned for and the setup of the deployment. Defaults returns
+// countmill's own defaults.
 type Load struct {
 	Rate       float64 // increments a second
 	Counters   int64
-	Zipf       float64 // increments go to the counter of rank k in proportion to 1/k^Zipf; 0: to all alike
-	IDs        float64 // share of increments that have ids: from 0 to 1
-	NameBytes  int     // of a counter's name
+	Zipf       float64 // the counter of rank k gets increments in proportion to 1/k^Zipf; 0: uniform
+	IDs        float64 // share of increments with ids, from 0 to 1
+	NameBytes  int     // length of a counter's name
 	Publishers int
 
-	Linger, Window time.Duration // of publishers' batches and aggregators' windows
-	CountWithin    time.Duration // how old an increment may be when it is counted; 0: the lingers decide
-	Aggregators    int           // 0: as many as keep up
-	CommitTime     time.Duration // what the store takes for a commit
+	Linger, Window time.Duration // of publishers' batches, and of aggregators' windows
+	CountWithin    time.Duration // age up to which an increment should be counted; 0: the lingers decide
+	Aggregators    int           // 0: as many as needed
+	CommitTime     time.Duration // duration of a commit
 	DedupWindow    time.Duration
 
 	StartShards int     // of a new counter
-	MaxShards   int     // of a counter at most
-	ShardRate   float64 // commits a second that a shard takes
+	MaxShards   int     // of a counter, at most
+	ShardRate   float64 // commits a second that a shard sustains
 
 	Totals       float64 // served a second
-	Asked        int64   // counters that they are asked of, those incremented most; 0: all
+	Asked        int64   // number of busiest counters whose totals are requested; 0: all
 	MaxStaleness time.Duration
-	Readers      int // with a cache each; those that share memcached are one
+	Readers      int // with a cache each; readers that share memcached count as one
 
 	Prices Prices
 }
 
-// Defaults are those of countmill on Datastore. CommitTime is a guess: one of 400 entities
-// on a multi-region database has not been measured.
+// Defaults returns the defaults of countmill on Datastore. CommitTime is a guess: a commit of 400
+// entities on a multi-region database has not been measured.
 func Defaults() Load {
 	return Load{
 		Counters: 1, Publishers: 1, NameBytes: 20,
@@ -49,14 +49,14 @@ func Defaults() Load {
 	}
 }
 
-// A FieldError names what of a Load is out of range, as a flag is named.
+// A FieldError names a field of a Load that is out of range, by its flag.
 type FieldError struct{ Field, Limit, Got string }
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("--%s: must be %s, got %s", e.Field, e.Limit, e.Got)
 }
 
-// Check returns everything that is out of range, each as a FieldError.
+// Check returns all fields that are out of range, each as a FieldError.
 func (l Load) Check() error {
 	var errs []error
 	check := func(ok bool, field, limit string, got any) {

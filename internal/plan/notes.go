@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// notes says which limits bind.
+// notes adds the limits that bind to p.Notes.
 func (p *Plan) notes(of []class, b batch, w window) {
 	l, c := p.Load, &p.Countmill
 	say := func(ok bool, format string, args ...any) {

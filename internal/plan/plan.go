@@ -7,44 +7,44 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A Plan is what a load comes to.
+// A Plan is the cost of a load.
 type Plan struct {
 	Load        Load
 	Aggregators int
 	Countmill   Cost
 	Classic     Cost
-	// Notes say which limits bind, most pressing first.
+	// Notes are the limits that bind, most important first.
 	Notes []string
 }
 
-// A Cost is of a steady state: counters exist, nothing is repeated.
+// A Cost is the cost of a steady state: all counters exist, and nothing is repeated.
 type Cost struct {
 	Messages    float64 `json:"messages_per_second"`
 	Parts       float64 `json:"parts_per_second"`
-	PubSubBytes float64 `json:"pubsub_bytes_per_second"` // as billed, both ways
+	PubSubBytes float64 `json:"pubsub_bytes_per_second"` // as billed, published and delivered
 	Commits     float64 `json:"commits_per_second"`
 
 	ShardsWritten   float64 `json:"shards_written_per_second"`
 	MarkersWritten  float64 `json:"markers_written_per_second"`
 	WorkersWritten  float64 `json:"workers_written_per_second"`
-	EntitiesWritten float64 `json:"entities_written_per_second"` // these three
+	EntitiesWritten float64 `json:"entities_written_per_second"` // the sum of these three
 	PerMillion      float64 `json:"entities_written_per_million"`
 
-	RecordsRead     float64 `json:"records_read_per_second"`  // by aggregators
+	RecordsRead     float64 `json:"records_read_per_second"`  // read by aggregators
 	TotalsRead      float64 `json:"entities_read_for_totals"` // a second
-	EntitiesRead    float64 `json:"entities_read_per_second"` // these, and what everybody looks at now and then
+	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these two, and of periodic reads
 	EntitiesDeleted float64 `json:"entities_deleted_per_second"`
 
-	Shards     float64 `json:"shards"`         // of all counters
-	MostShards float64 `json:"shards_hottest"` // of the counter that has most
-	Records    float64 `json:"records"`        // written once
+	Shards     float64 `json:"shards"`         // number of shards of all counters
+	MostShards float64 `json:"shards_hottest"` // shards of the counter with the most
+	Records    float64 `json:"records"`        // each is written once
 	Markers    float64 `json:"markers_stored"`
 
 	StoredBytes float64 `json:"stored_bytes"`
 	Month       Bill    `json:"dollars_a_month"`
 }
 
-// Make plans.
+// Make computes the plan of a load. The error has every field that is out of range.
 func Make(l Load) (Plan, error) {
 	if err := l.Check(); err != nil {
 		return Plan{}, err
@@ -65,20 +65,20 @@ func Make(l Load) (Plan, error) {
 	return p, nil
 }
 
-// countmill is what it costs with so many aggregators.
+// countmill is the cost with that many aggregators.
 func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost {
 	batches, windows := float64(l.Publishers)/b.every, aggregators/w.every
 	c := Cost{
 		Messages: batches * b.messages, Parts: batches * b.parts,
 		PubSubBytes: pubSubBytes(batches*b.messages, batches*b.bytes),
 		Commits:     windows * w.commits, ShardsWritten: windows * w.shards, MarkersWritten: windows * w.markers,
-		WorkersWritten: aggregators / announceEvery,
+		WorkersWritten: aggregators / heartbeatEvery,
 		Records:        float64(l.Counters),
 	}
 	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten
 	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
 	c.EntitiesDeleted = c.MarkersWritten
-	// A TTL policy deletes them up to a day later.
+	// A TTL policy deletes markers up to a day after they expire.
 	c.Markers = c.MarkersWritten * (l.DedupWindow + store.MarkerSlack).Seconds()
 
 	folds := make([]float64, len(of))
@@ -101,14 +101,14 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	return c
 }
 
-// shards is how many a counter has that so many commits a second go to.
+// shards is the number of shards of a counter with that many commits a second.
 func (l Load) shards(commits float64) float64 {
 	return float64(shards.Grown(l.StartShards, commits, l.ShardRate, l.MaxShards))
 }
 
-// classic is the sharded counter of textbooks: each increment reads one of a counter's
-// shards and writes it again, in a transaction. It has as many shards as its increments
-// need, no cap, no markers, and its totals are cached as ours are.
+// classic is the cost of the sharded counter of textbooks. Each increment reads and writes one of
+// a counter's shards in a transaction. The counter has as many shards as its increments need,
+// with no cap and no markers. Its totals are cached as countmill's are.
 func (l Load) classic(of []class) Cost {
 	c := Cost{Commits: l.Rate, ShardsWritten: l.Rate, EntitiesWritten: l.Rate, PerMillion: 1e6}
 	served := l.served(of)
@@ -124,14 +124,14 @@ func (l Load) classic(of []class) Cost {
 	return c
 }
 
-// What an aggregator is planned for: half of what it can, as loads have peaks. A stream of
+// An aggregator is planned for half of its capacity, because loads have peaks. A stream of
 // Pub/Sub carries some 10 MB/s (client library, doc.go).
 const (
 	busyPart    = 0.5
 	streamBytes = 10e6
 )
 
-// enough is the least number of aggregators that keep up.
+// enough is the smallest number of aggregators that keep up.
 func (l Load) enough(of []class, b batch) int {
 	batches := float64(l.Publishers) / b.every
 	keepUp := func(n int) bool {
@@ -146,7 +146,7 @@ func (l Load) enough(of []class, b batch) int {
 	for !keepUp(most) && most < maxAggregators {
 		most *= 2
 	}
-	least := most / 2 // which is not enough
+	least := most / 2 // known to be too few
 	for most-least > 1 {
 		if middle := (least + most) / 2; keepUp(middle) {
 			most = middle

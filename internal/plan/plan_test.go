@@ -50,7 +50,7 @@ func TestPieces(t *testing.T) {
 	} {
 		near1(t, c.mean, pieces(c.mean, c.stray, c.size), c.want)
 	}
-	// Where it strays far, every last piece is as likely as another.
+	// With a large deviation, all sizes of the last piece are equally likely.
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct{ mean, stray float64 }{{2213, 40}, {60, 8}, {30, 4}} {
 		const n = 200_000
@@ -69,7 +69,7 @@ func near1(t *testing.T, mean, got, want float64) {
 	}
 }
 
-// plan plans a load on the defaults.
+// plan computes the plan of a load with the defaults.
 func planned(t *testing.T, change func(*Load)) Plan {
 	t.Helper()
 	l := Defaults()
@@ -164,8 +164,8 @@ func TestStoredMarkers(t *testing.T) {
 	}
 }
 
-// With a staleness all publishers seal at the same moments, and an aggregator has one window
-// of that.
+// With CountWithin all publishers seal at the same moments, and an aggregator has one window of
+// that.
 func TestStaleness(t *testing.T) {
 	t.Parallel()
 	of := func(staleness time.Duration, rate float64, publishers, aggregators int) Cost {
@@ -224,7 +224,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// An aggregator reads each record once an hour, and those that it has forgotten sooner.
+// An aggregator reads each record once an hour, and earlier if it has forgotten the record.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	of := []class{{counters: 3600, share: 1.0 / 3600}}
@@ -236,7 +236,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Where commits are slow, windows wait for them, or it does not keep up at all.
+// With slow commits windows wait for them, or the aggregators do not keep up at all.
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	slow := func(aggregators int) Plan {
@@ -260,7 +260,7 @@ func TestSlowCommits(t *testing.T) {
 	}
 }
 
-// A linger in which more counters come than a batch holds ends early.
+// A linger ends early if more counters arrive than a batch holds.
 func TestFullBatches(t *testing.T) {
 	t.Parallel()
 	p := planned(t, func(l *Load) { l.Rate, l.Counters, l.Linger, l.Aggregators = 1e7, 1_000_000_000, time.Second, 100 })
@@ -268,7 +268,7 @@ func TestFullBatches(t *testing.T) {
 	near(t, "parts", p.Countmill.Parts, 1e7/24, 0.01)
 }
 
-// Whatever the load, sums are what they must be.
+// For every load the sums are consistent.
 func TestAnyLoad(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -323,7 +323,7 @@ func TestCheckNamesEverything(t *testing.T) {
 	}
 }
 
-// The model goes by what the product does by itself.
+// The model uses the defaults of the product.
 func TestDefaultsAreTheProducts(t *testing.T) {
 	t.Parallel()
 	cfg := app.Defaults(app.Up)

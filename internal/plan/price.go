@@ -1,16 +1,16 @@
 package plan
 
-// Prices are dollars. Free tiers are left out.
+// Prices are in dollars. Free tiers are ignored.
 type Prices struct {
-	Reads, Writes, Deletes float64 // for 100,000 entities
-	Storage                float64 // for a GiB and month
-	PubSub                 float64 // for a TiB published or delivered
-	AsOf                   string  // where they are from, and of when
+	Reads, Writes, Deletes float64 // of 100,000 entities
+	Storage                float64 // of a GiB for a month
+	PubSub                 float64 // of a TiB published or delivered
+	AsOf                   string  // source and date
 }
 
-// DefaultPrices are those of a database in nam5 (United States, two regions and a witness;
-// single regions there cost half): a copy of Google's page that has no date. Pub/Sub's are
-// of a copy of 2026-09-20. docs/evidence/unverified.md says how to check them.
+// DefaultPrices are the prices of a database in nam5 (United States, two regions and a witness;
+// single regions there cost half), from an undated copy of Google's page. Pub/Sub's are from a
+// copy of 2026-09-20. docs/evidence/unverified.md explains how to check them.
 func DefaultPrices() Prices {
 	return Prices{
 		Reads: 0.06, Writes: 0.18, Deletes: 0.02, Storage: 0.18, PubSub: 40,
@@ -18,13 +18,13 @@ func DefaultPrices() Prices {
 	}
 }
 
-// A Price is one of Prices, as a flag.
+// A Price is one of Prices, with its flag.
 type Price struct {
 	Flag, About string
 	Dollars     *float64
 }
 
-// Each is every price, to read and to set.
+// Each returns all prices, to read and to set them.
 func (p *Prices) Each() []Price {
 	return []Price{
 		{"price-read", "Dollars for reading 100,000 entities.", &p.Reads},
@@ -35,7 +35,7 @@ func (p *Prices) Each() []Price {
 	}
 }
 
-// A Bill is dollars a month, of 30 days.
+// A Bill is in dollars for a month of 30 days.
 type Bill struct {
 	PubSub  float64 `json:"pubsub"`
 	Writes  float64 `json:"writes"`
@@ -45,7 +45,7 @@ type Bill struct {
 	Total   float64 `json:"total"`
 }
 
-// bill is what a cost costs.
+// bill is the price of a cost.
 func (p Prices) bill(c Cost) Bill {
 	const lot, tib, gib = 100_000, 1 << 40, 1 << 30
 	b := Bill{
@@ -59,9 +59,10 @@ func (p Prices) bill(c Cost) Bill {
 	return b
 }
 
-// Pub/Sub counts, of each message, its body, attributes, 20 bytes for the time and the id,
-// and for each call at least 1,000 bytes. A publisher sends one message a call; that each
-// is delivered alone is the dearest that it can be.
+// pubSubBytes is the number of billed bytes. Pub/Sub bills each message's body, attributes, id,
+// and 20 bytes for the time, and at least 1,000 bytes for each call. A publisher sends one
+// message a call. Delivery is assumed to be one message a call too, which is the most expensive
+// case.
 func pubSubBytes(messages, bytes float64) float64 {
 	const (
 		attributes = len("_watermill_message_uuid") + 32
@@ -71,11 +72,10 @@ func pubSubBytes(messages, bytes float64) float64 {
 	return 2 * messages * max(each, 1000)
 }
 
-// Sizes of stored entities, as Datastore counts them (Storage Size Calculations): a string
-// is its bytes and one more; a key its kind, its name and 16; a property its name and
-// value, 8 for numbers and times; an entity its key, its properties and 32; an entry of a
-// built-in index a key, its kind, the property and 32, of which there are two for each
-// indexed property.
+// Sizes of stored entities, by Datastore's page Storage Size Calculations. A string has its bytes
+// and one more. A key has its kind, its name and 16. A property has its name and value, 8 for
+// numbers and times. An entity has its key, its properties and 32. An entry of a built-in index
+// has a key, its kind, the property and 32; each indexed property has two entries.
 const markerBytes = float64(17 + 33 + 16 + // key
 	12 + 8 + 5 + 8 + 10 + 8 + // fingerprint, fold, expire_at
 	32)

@@ -7,21 +7,21 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Of aggregator, reader and backend/datastore.
+// Constants of aggregator, reader and backend/datastore.
 const (
 	recordsFor     = float64(store.RememberFor / time.Second)
-	recordsKept    = 1_500_000 // of them in memory: between one and two halves of Remember
-	announceEvery  = 5.0       // seconds; a record of its own that each aggregator writes
-	lagEvery       = 5.0       // seconds; when each reader reads all of those
-	refreshPart    = 0.8       // of a total's permitted age, after which it is read again
+	recordsKept    = 1_500_000 // records in memory: between one and two halves of Remember
+	heartbeatEvery = 5.0       // seconds; each aggregator writes its worker record
+	lagEvery       = 5.0       // seconds; each reader reads all worker records
+	refreshPart    = 0.8       // part of a total's permitted age after which it is read again
 	cachedAtMost   = time.Minute
 	secondsOfMonth = 30 * 24 * 3600.0
 )
 
-// records is how many records of counters the aggregators read a second: each again an
-// hour after it was read, when its counter is folded the next time; sooner where there are
-// more counters than are remembered. folds is how often an aggregator folds a counter of
-// each class.
+// records is the number of counters' records that the aggregators read in a second. Each record
+// is read again at the first fold after an hour, or earlier if there are more counters than are
+// remembered. folds is the number of folds a second of a counter of each class, by one
+// aggregator.
 func records(of []class, folds []float64, aggregators float64) float64 {
 	seen := func(seconds float64) float64 {
 		n := 0.0
@@ -40,7 +40,7 @@ func records(of []class, folds []float64, aggregators float64) float64 {
 	return aggregators * reads
 }
 
-// forgotten is how often a counter is folded that was last folded too long ago.
+// forgotten is the rate of folds of a counter whose record was forgotten since its last fold.
 func forgotten(folds, kept float64) float64 {
 	if kept >= recordsFor*0.999 {
 		return 0
@@ -48,11 +48,11 @@ func forgotten(folds, kept float64) float64 {
 	return folds * math.Exp(-folds*kept)
 }
 
-// served is how many counters of each class are read from the store a second to serve the
-// totals, those that are incremented most first.
+// served is the number of counters of each class that are read from the store in a second to
+// serve totals, for the busiest counters first.
 //
-// A total is read again by the first who asks when it has used up four fifths of its
-// permitted age. Readers without a common cache do that each for itself.
+// The first request after four fifths of a total's permitted age reads it again. Each reader
+// without a common cache does that separately.
 func (l Load) served(of []class) []float64 {
 	reads := make([]float64, len(of))
 	asked := float64(l.Asked)
@@ -62,7 +62,7 @@ func (l Load) served(of []class) []float64 {
 	if l.Totals == 0 {
 		return reads
 	}
-	questions := l.Totals / asked / float64(l.Readers) // of one counter, to one reader
+	questions := l.Totals / asked / float64(l.Readers) // a second, of one counter, to one reader
 	staleness := min(l.MaxStaleness, cachedAtMost).Seconds()
 	each := float64(l.Readers) / (refreshPart*staleness + 1/questions)
 	for i, c := range of {

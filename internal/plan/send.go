@@ -7,31 +7,29 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Of publisher.Config: half of MaxEntries or MaxBytes ends a linger.
+// Limits of publisher.Config: half of MaxEntries or MaxBytes ends a linger.
 const (
 	openEntries = 2_000_000 / 2
 	openBytes   = 256 << 20 / 2
-	entryCost   = 128 // bytes of the open batch for an entry, beside its name
+	entryCost   = 128 // bytes of an entry in the open batch, without its name
 )
 
-// A batch is what a publisher sends after a linger, on average: one message, and more where
-// it does not fit one.
+// A batch is the average batch of a publisher: one message, or several if it does not fit one.
 type batch struct {
 	every      float64 // seconds
-	increments float64 // all in all
-	ids        float64 // of them with ids: a part each
-	parts      float64 // a marker each
+	increments float64 // number of increments
+	ids        float64 // increments with ids, each a part
+	parts      float64 // each with a marker
 	entries    float64
 	messages   float64
-	bytes      float64 // of all messages, as the publisher encodes them
-	full       bool    // before the linger was over
+	bytes      float64 // encoded bytes of all messages
+	full       bool    // sealed before the end of the linger
 }
 
-// send is what each publisher does.
+// send computes the batch of each publisher.
 //
-// A batch begins with an increment, publishers/rate after the last one was sealed, and
-// gathers for the linger. With --count-within all publishers seal at the same moments, each of
-// them that has something.
+// A batch begins with an increment, publishers/rate after the last batch was sealed, and gathers
+// for the linger. With CountWithin all publishers that have increments seal at the same moments.
 func (l Load) send(of []class) batch {
 	gap := float64(l.Publishers) / l.Rate
 	n := (l.Linger.Seconds() + gap) / gap
@@ -56,29 +54,28 @@ func (l Load) send(of []class) batch {
 	return b
 }
 
-// What --count-within may be (package publisher).
+// The range of CountWithin (package publisher).
 const (
 	minStaleness = 100 * time.Millisecond
 	maxStaleness = time.Minute
 )
 
-// within is how long batches wait with --count-within, in seconds: all of it but a twentieth, and
-// 150 ms for the way and the commit.
+// within is how long batches wait with CountWithin, in seconds (package publisher, lingerWithin).
 func (l Load) within() float64 {
 	return (l.CountWithin - l.CountWithin/20 - min(l.CountWithin, time.Second)*3/20).Seconds()
 }
 
-// fits reports whether the open batch lasts for the linger.
+// fits reports whether the open batch has room for a whole linger.
 func (b batch) fits(l Load) bool {
 	return b.entries <= openEntries && b.entries*float64(entryCost+l.NameBytes) <= openBytes
 }
 
-// batch is one of n increments.
+// batch computes a batch of n increments.
 func (l Load) batch(of []class, n float64) batch {
 	b := batch{every: n * float64(l.Publishers) / l.Rate, increments: n, ids: n * l.IDs}
 	coalesced := n - b.ids
 	sums, stray := distinct(of, coalesced)
-	if coalesced < 1 && coalesced > 0 { // a batch may have none
+	if coalesced < 1 && coalesced > 0 { // fewer than one increment on average
 		sums, stray = coalesced, 0
 	}
 	cut := min(pieces(sums, stray, wire.MaxEntries), coalesced)
@@ -88,8 +85,8 @@ func (l Load) batch(of []class, n float64) batch {
 	return b
 }
 
-// entryBytes is an entry on the wire (wire/encode.go): two tags and two lengths, the name,
-// and a delta of 7 bits a byte, one of which is its sign.
+// entryBytes is the size of an entry on the wire (wire/encode.go): two tags, two lengths, the
+// name, and a delta with 7 bits in a byte, one of which is its sign.
 func (l Load) entryBytes(delta float64) float64 {
 	digits := math.Ceil((math.Log2(max(delta, 1)) + 1.001) / 7)
 	lengths := 2.0

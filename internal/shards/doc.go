@@ -1,25 +1,25 @@
-// Package shards decides, for one aggregator, which shard of a counter a commit adds to,
-// and when a counter needs more of them.
+// Package shards decides, for one aggregator, to which shard of a counter a commit adds, and when
+// the counter needs more shards.
 //
-// Nobody is asked and nobody is told: each aggregator goes by what comes back with its own
-// commits. The mutation that adds to a shard changes two more properties of the same entity,
-// which is no further write:
+// Aggregators do not talk to each other. Each learns only from the answers to its own commits.
+// The write to a shard also updates two more properties of the same entity, at no further write:
 //
-//   - tally := max(tally, Floor(now)) + 1. It counts the commits of everybody to this shard
-//     since the epoch began, and starts anew with each epoch. The store's answer (End.Tally)
-//     tells whoever commits how much the shard has to do, without a memory of it, and a
-//     counter that is not hot is known by a tally of 1.
-//   - shards := max(shards, n), with the n that the committer goes by. The answer is the
-//     largest number that anybody went by who committed to this shard. That is how a raise
-//     gets around: who commits where one was who knows of it, knows of it too. Whoever passes
-//     a number on has it from the counter's record, or from one who has, so the record names it.
+//   - tally := max(tally, Floor(now)) + 1. It counts the commits of all aggregators to this shard
+//     since the epoch began, and starts again in each epoch. The store's answer (End.Tally) shows
+//     how busy the shard is, without memory in the aggregator. A counter that is not busy shows a
+//     tally of 1.
+//   - shards := max(shards, n), where n is the number of shards that the committer knows of. The
+//     answer is the largest number known to any committer of this shard, so new numbers spread
+//     through commits. Each number comes from the counter's record, directly or through others,
+//     so the record names it.
 //
-// The caller keeps the number of shards n of each counter, raises the record to what Done
-// asks for before it goes by that number, and goes by larger numbers that the store answers. A
-// commit that was given up because of others answers nothing: before it is tried again its
-// counters' records are read again, and what it holds waits for the next window. On its own it
-// would be one more commit to the shard that has too many, and halves of it two; and when the
-// counter has its shards, all those commits would look like a load that calls for more.
+// The caller keeps the number of shards n of each counter. When Done asks for more, it grows the
+// record first and then uses the new number. It also uses larger numbers that the store answers.
 //
-// docs/evidence/scaling.md has what this comes to with up to a thousand aggregators.
+// A commit that ends with store.ErrContended gets no answer. Before it is tried again the caller
+// reads the records of its counters, and its parts wait for the next window. Alone it would be
+// one more commit to a shard that has too many, and in halves it would be two. When the counter
+// has grown, all those commits would look like load that needs even more shards.
+//
+// docs/evidence/scaling.md has the results for up to a thousand aggregators.
 package shards

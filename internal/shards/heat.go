@@ -7,52 +7,54 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// heat is what is known of a counter that is not cold, about its present number of shards.
+// heat has the observations of a busy counter with its present number of shards.
 //
 // # Which shard
 //
-// Commits walk over the shards, one after the other: an aggregator comes back to a shard only
-// when it has been to all others, and aggregators that walk at the same pace stay as far apart
-// as they are. One that meets with contention is too close behind another, and goes on from
-// somewhere else. Shards drawn at random meet by chance all the time; docs/evidence/scaling.md compares.
+// Commits walk over the shards, one after the other. An aggregator comes back to a shard only
+// after all others, and aggregators that walk at the same pace keep their distance. A commit that
+// contends is too close behind another aggregator, and the walk continues from a random shard.
+// Random shards for each commit would collide all the time; docs/evidence/scaling.md compares both.
 //
-// Walking, an aggregator sees the same neighbours again and again, so what it finds on its way
-// says little about all shards. Now and then it goes to any shard instead, to have a look.
+// A walk meets the same neighbours again and again, so its tallies say little about all shards.
+// Now and then a commit therefore goes to a random shard, to look.
 //
 // # How many
 //
-// What counts is how much the shards have to do that are in the upper half by number: below,
-// there may still be aggregators that do not know of the others yet.
+// Only the load of the upper half of the shards counts. The lower half may also be used by
+// aggregators that do not know of the upper half yet.
 type heat struct {
 	name string
 	n    int
-	at   int  // where the walk is
-	look bool // the shard picked last was drawn
+	at   int  // the shard at which the walk is; -1 to begin anywhere
+	look bool // the last shard was picked at random
 
-	// walked and looked are how many commits this process made in the newest epoch that a
-	// tally was of.
+	// walked and looked count the commits of this process in the epoch epoch, by walking and by
+	// looking.
 	epoch          int64
 	walked, looked int
 
-	last time.Time // when a commit was last over
-	// All of the following fade. commits were made in the last age seconds.
+	last time.Time // when the last commit ended
+	// All fields below fade exponentially. This process made commits commits in the last age
+	// seconds.
 	age, commits float64
-	// In the seconds of tallies that the looks looked at, a shard had so many commits of others,
-	// by chance even below 0.
+	// The observed tallies covered seconds seconds, in which a shard had others commits of other
+	// aggregators. The estimate may be below 0.
 	others, seconds float64
 	tries, lost     float64
 }
 
 const (
-	// fade is after how long an observation counts for 1/e, and fadeOwn after how long a commit
-	// of this process does: of those all are known, and soon.
+	// fade is the time after which an observation counts for 1/e. fadeOwn is the time for this
+	// process's own commits: it knows all of them, so a short time is enough.
 	fade, fadeOwn = 60 * time.Second, 15 * time.Second
-	// looks are how many a second an aggregator takes, and mostLooks of its commits at most.
+	// looks is the number of looks in a second, for a shard rate of 1. mostLooks is the largest
+	// share of the commits that are looks.
 	looks     = 0.5
 	mostLooks = 0.25
 )
 
-// next returns where to begin to search for a shard.
+// next returns the shard to try first.
 func (h *heat) next(n int, rate float64, e *sysenv.Env) int {
 	h.about(n)
 	chance := min(mostLooks, looks*rate/max(h.rate(), 0.01))
@@ -67,15 +69,15 @@ func (h *heat) next(n int, rate float64, e *sysenv.Env) int {
 	return shard
 }
 
-// about forgets what is known of another number of shards, other than how often this
-// process commits.
+// about forgets the observations of another number of shards. It keeps the rate of this process's
+// own commits.
 func (h *heat) about(n int) {
 	if h.n != n {
 		*h = heat{name: h.name, n: n, at: -1, epoch: h.epoch, walked: h.walked, looked: h.looked, last: h.last, age: h.age, commits: h.commits}
 	}
 }
 
-// over notes that a commit is over, and returns how long after the one before.
+// over notes the end of a commit, and returns the time since the end of the one before.
 func (h *heat) over(n int, now time.Time) (gap time.Duration) {
 	h.about(n)
 	if !h.last.IsZero() {
@@ -90,18 +92,18 @@ func (h *heat) over(n int, now time.Time) (gap time.Duration) {
 	return gap
 }
 
-// rate is how many commits a second this process makes.
+// rate is the number of commits that this process makes in a second.
 func (h *heat) rate() float64 {
 	if h.age < 0.2 {
-		return 0 // that would be a guess
+		return 0 // too little was seen
 	}
 	return h.commits / h.age
 }
 
-// saw takes up what a shard's tally shows: commits in the epoch, of them one just now. Those
-// that this process made before are not others': a walk came to this shard once in a round, a
-// look like to any other. Where that is no whole number it is right on average, and stays
-// so as nothing is rounded or cut off at 0: chance must not look like load.
+// saw notes a shard's tally: commits in the epoch, including the one just now. It subtracts the
+// earlier commits of this process: a walk came to the shard once in a round, and a look with
+// equal chance. A fractional number is right on average, and is neither rounded nor cut off at 0:
+// else chance would look like load.
 func (h *heat) saw(commits int, since time.Duration) {
 	rounds := float64(h.walked) / float64(h.n)
 	if !h.look {
@@ -111,7 +113,7 @@ func (h *heat) saw(commits int, since time.Duration) {
 	h.seconds += since.Seconds()
 }
 
-// in makes epoch the one that walked and looked are of, and reports false if that is over.
+// in starts a new epoch if epoch is newer, and reports false if epoch is over.
 func (h *heat) in(epoch int64) bool {
 	if epoch > h.epoch {
 		h.epoch, h.walked, h.looked = epoch, 0, 0
@@ -119,7 +121,7 @@ func (h *heat) in(epoch int64) bool {
 	return epoch == h.epoch
 }
 
-// made counts a commit of this process in its epoch.
+// made counts a commit of this process in the present epoch.
 func (h *heat) made() {
 	if h.look {
 		h.looked++
@@ -128,31 +130,33 @@ func (h *heat) made() {
 	}
 }
 
-// fair reports whether what the shard that was picked last shows is no matter of who walks
-// beside whom: it was drawn, or the walk is at its end within an epoch, or nothing is left of
-// the time before.
+// fair reports whether the tally of the shard that was picked last is independent of the order in
+// which aggregators walk. It is if the shard was picked at random, if the walk passes all shards
+// within an epoch, or if a long pause came before.
 func (h *heat) fair(gap time.Duration) bool {
 	return h.n == 1 || h.look || gap >= Epoch/2 || h.rate()*Epoch.Seconds() >= float64(h.n)
 }
 
 const (
-	// busy is how much of its rate a shard may have to do, on average, before there should be
-	// more of them; where commits are lost to contention it is busyLosing: a counter then gets
-	// at most 1/busyLosing as many as its commits need, whatever else the commits were lost to.
+	// busy is the share of its rate that a shard may have on average before the counter needs
+	// more shards. While commits contend it is busyLosing. A counter then gets at most
+	// 1/busyLosing times the shards that its commits need, even if they are lost for another
+	// reason.
 	busy, busyLosing = 0.85, 0.6
-	// sure is how many standard deviations beyond that the load has to be: it is judged
-	// again and again, and one mistake is for good.
+	// sure is the number of standard deviations by which the load must exceed that share. The
+	// load is judged again and again, and one mistake is permanent.
 	sure = 1.5
-	// step is how many times as many shards there are after a raise, at least.
+	// step is the least factor by which a counter grows.
 	step = 1.25
 )
 
-// want is how many shards the counter should have. The less is seen, the clearer it has to be:
-// a thousand aggregators look, and the one that is most mistaken must not decide. A counter
-// that loses most of its commits is far from what it needs, and goes there in larger steps.
+// want is the number of shards that the counter should have. The less was observed, the clearer
+// the load must be: a thousand aggregators look, and the one with the largest error must not
+// decide. A counter that loses most of its commits is far from its need, and grows in larger
+// steps.
 //
-// Tallies of one shard that are of one epoch show the same commits again and again. So what
-// they showed counts for no more than all shards have done since this process has looked.
+// Several tallies of one shard in one epoch show the same commits again. So all tallies together
+// count for no more than the time since this process began to observe, for all shards.
 func (h *heat) want(rate float64) int {
 	lost := 0.0
 	if h.tries >= 3 {
@@ -164,11 +168,12 @@ func (h *heat) want(rate float64) int {
 	return max(alone, next(h.n, seen*once, rate*h.seconds*once, lost))
 }
 
-// next is how many shards come after n, n where that is enough: seen are the commits that they
-// had, expected those that they sustain in that time, lost is which part of the tries was.
+// next is the number of shards after n; n if that is enough. seen is the number of commits to all
+// shards, expected the number that they sustain in the same time, and lost the share of failed
+// tries.
 func next(n int, seen, expected, lost float64) int {
-	// at reports whether shards have at least that load, beyond z standard deviations of
-	// what was seen, of which there must be so much.
+	// at reports whether the load is at least load, by a margin of z standard deviations of seen,
+	// and seen is at least least.
 	at := func(load, z, least float64) bool {
 		return expected > 0 && seen >= least && seen-z*math.Sqrt(seen)-0.5 >= load*expected
 	}
@@ -188,9 +193,10 @@ func next(n int, seen, expected, lost float64) int {
 	return int(math.Ceil(times * float64(n)))
 }
 
-// Grown is how many shards a counter comes to that begins with start, at a steady load of so
-// many commits a second, none of which is lost; rate is what a shard sustains and most is how many
-// there may be. A counter to which many processes commit can come to half as many again.
+// Grown is the number of shards to which a counter grows from start, at a steady load of commits
+// a second without contention. rate is the number of commits a second that a shard sustains, and
+// most bounds the result. If many processes commit to the counter, it can grow to half as many
+// again.
 func Grown(start int, commits, rate float64, most int) int {
 	for n := start; ; {
 		after := next(n, commits*fade.Seconds(), rate*float64(n)*fade.Seconds(), 0)

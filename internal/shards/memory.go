@@ -2,8 +2,8 @@ package shards
 
 import "strings"
 
-// memory keeps what is known of counters. It is bounded: when the newer half is full the
-// older half is forgotten; what is used again moves to the newer half.
+// memory keeps the heat of counters. Its size is bounded: when the newer half is full, the older
+// half is forgotten; a counter that is used moves to the newer half.
 type memory struct {
 	half         int
 	newer, older map[string]*heat
@@ -25,7 +25,7 @@ func (m *memory) get(counter string) *heat {
 }
 
 func (m *memory) add(counter string) *heat {
-	h := &heat{name: strings.Clone(counter), at: -1} // the caller's is a piece of a message
+	h := &heat{name: strings.Clone(counter), at: -1} // the caller's string is cut from a message
 	m.put(h)
 	return h
 }

@@ -8,62 +8,62 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// Start is how many shards a new counter has. Most counters never need more, and a read of one
-// then costs two entities; one that does need more has them after some seconds.
+// Start is the number of shards of a new counter. Most counters never need more, and a read of
+// one then costs two entities. A busy counter gets more within seconds.
 const Start = 1
 
 // Config sets up a Policy. The zero value works.
 type Config struct {
-	// Rate is how many commits a second a shard sustains, the same for all aggregators.
-	// Below 0.25 it takes long to tell how busy shards are. Default 1.
+	// Rate is the number of commits a second that a shard sustains. It must be the same for all
+	// aggregators. Below 0.25 it takes long to measure the load. Default 1.
 	Rate float64
-	// Max is the most shards that Done asks for. Default 128.
+	// Max is the largest number of shards that Done asks for. Default 128.
 	Max int
-	// Remember bounds the counters about which something is remembered, 200 bytes and the
-	// name for each: those that others commit to as well, or that met with contention.
-	// Default 65,536.
+	// Remember bounds the number of remembered counters, at 200 bytes and the name for each. Only
+	// counters with contention or with commits of others are remembered. Default 65,536.
 	Remember int
 	// Env is for simulations. Leave it nil.
 	Env *sysenv.Env
 }
 
-// An End says how a commit to a shard ended. The zero value: it was not made.
+// An End is the result of a commit to a shard. The zero End means that no commit was made.
 type End struct {
-	// Took is how long the store took for its answer.
+	// Took is the time that the store took to answer.
 	Took time.Duration
-	// OK: it was applied. Contended: the store gave it up because of others.
+	// OK is true if the commit was applied, and Contended if it ended with store.ErrContended.
 	OK, Contended bool
-	// Tally is the shard's, this commit included; 0 where the store does not say.
+	// Tally is the shard's tally after this commit; 0 if the store does not report it.
 	Tally int64
 }
 
-// slow is a commit that waited for others, although it was not given up.
+// slow is the duration from which a commit counts as having waited for others.
 const slow = time.Second
 
-// A Policy is safe for concurrent use. Times are the store's, as well as the caller knows it.
+// A Policy picks shards and decides when counters grow. It is safe for concurrent use. All times
+// are the store's, as the caller knows it.
 type Policy struct {
 	cfg Config
 
 	mu   sync.Mutex
-	busy map[lane]struct{}
+	busy map[shardKey]struct{}
 	heat memory
 }
 
-type lane struct {
+type shardKey struct {
 	counter string
 	shard   int
 }
 
-// New returns a Policy that remembers nothing yet.
+// New returns a Policy without observations.
 func New(cfg Config) *Policy {
 	cfg.Rate = cmp.Or(cfg.Rate, 1)
 	cfg.Max = cmp.Or(cfg.Max, 128)
 	cfg.Remember = cmp.Or(cfg.Remember, 1<<16)
-	return &Policy{cfg: cfg, busy: make(map[lane]struct{}), heat: newMemory(cfg.Remember)}
+	return &Policy{cfg: cfg, busy: make(map[shardKey]struct{}), heat: newMemory(cfg.Remember)}
 }
 
-// Pick returns a shard below n that no commit of this process has under way, and false if
-// there is none. The shard is under way until Done.
+// Pick returns a shard from 0 to n-1 that no commit of this process holds, or false if there is
+// none. The caller holds the shard until Done.
 func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool)
 	}
 	for i := range n {
 		shard := (first + i) % n
-		l := lane{counter, shard}
+		l := shardKey{counter, shard}
 		if _, ok := p.busy[l]; !ok {
 			p.busy[l] = struct{}{}
 			return shard, true
@@ -82,7 +82,7 @@ func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool)
 	return 0, false
 }
 
-// Open is how many shards are under way.
+// Open is the number of shards that commits hold.
 func (p *Policy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,17 +96,17 @@ func (p *Policy) firstLocked(counter string, n int) int {
 	return p.cfg.Env.IntN(n)
 }
 
-// Done gives back the shard that Pick returned, and says how the commit ended. n is how many
-// shards the caller went by. Done returns how many the counter should have: n or, where it
-// needs more, more.
+// Done gives back a shard from Pick, with the result of the commit. n is the number of shards
+// that the caller used. Done returns the number of shards that the counter should have, at least
+// n.
 func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (want int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.busy, lane{counter, shard})
+	delete(p.busy, shardKey{counter, shard})
 	if !end.OK && !end.Contended {
 		return n
 	}
-	// The epoch is that of when the commit was sent.
+	// The tally's epoch is that of the time at which the commit was sent.
 	commits, since := readTally(end.Tally, now.Add(-end.Took))
 	if ahead(end.Tally, now) {
 		end.Tally, commits = 0, 0
@@ -117,16 +117,16 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 			return n // cold
 		}
 		h = p.heat.add(counter)
-		// What came before in this epoch may have been all ours: nothing is known of it.
+		// The commits before in this epoch may all be our own: assume so.
 		h.in(end.Tally >> tallyBits)
 		h.walked = n * max(commits-1, 0)
 	}
 	first := h.last.IsZero()
 	gap := h.over(n, now)
 	h.tries++
-	// A slow one has waited for others, or the store is slow, whatever the reason. Such commits
-	// are taken for lost up to a quarter of all, where a counter gets 1/busyLosing as many shards
-	// as it needs at most, and no more for it.
+	// A slow commit has waited for others, or the store is slow. Slow commits count as lost, but
+	// for at most a quarter of all commits. With that share a counter grows to at most
+	// 1/busyLosing times the shards that it needs.
 	waited := end.Took >= slow
 	if end.Contended || waited && h.lost < h.tries/4 {
 		h.lost++
@@ -138,7 +138,7 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 		return n
 	}
 	if !first {
-		h.commits++ // in the time since the one before
+		h.commits++ // since the end of the commit before
 	}
 	if end.Tally == 0 || !h.in(end.Tally>>tallyBits) {
 		return n
@@ -156,7 +156,7 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 	return max(n, min(h.want(p.cfg.Rate), p.cfg.Max))
 }
 
-// judges are how many commits a second, of all aggregators together, are followed by a
-// judgement on whether there should be more shards, where these are as busy as they can be. Of
-// a thousand judgements one would be wrong, and ten thousand raises would contend for the record.
+// judges is the number of commits a second, of all aggregators together, after which the number
+// of shards is judged, if all shards are fully busy. More judgements would make more mistakes,
+// and many aggregators would grow the same record at once.
 const judges = 4

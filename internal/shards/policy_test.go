@@ -15,7 +15,7 @@ var began = time.Unix(1_700_000_000, 0).Truncate(Epoch)
 
 func seeded(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
 
-// One process never has one shard in two commits, whatever it remembers of the counter.
+// A process never has one shard in two commits, whether it remembers the counter or not.
 func TestPickGivesAShardOnce(t *testing.T) {
 	t.Parallel()
 	for _, hot := range []bool{false, true} {
@@ -47,7 +47,7 @@ func TestPickGivesAShardOnce(t *testing.T) {
 	}
 }
 
-// Whatever comes back, Done asks for no fewer shards than there are, and for no more than Max.
+// For all answers, Done asks for at least the present number of shards, and for at most Max.
 func TestDoneStaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	raised := 0
@@ -80,12 +80,12 @@ func TestDoneStaysWithinBounds(t *testing.T) {
 		}
 	}
 	if raised < 100 {
-		t.Errorf("%d raises: the test shows nothing", raised)
+		t.Errorf("%d growths: the test shows nothing", raised)
 	}
 }
 
-// A counter that nobody else commits to leaves nothing behind, and of others no more is kept
-// than was asked for.
+// A counter to which only this process commits is not remembered. Others are remembered up to the
+// bound.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Remember: 1000})
@@ -112,11 +112,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d counters remembered, want at most 1000, and no fewer than half of that", n)
 	}
 	if h := p.heat.get("always"); h == nil || h.tries != 10_000 {
-		t.Error("what is in use was forgotten")
+		t.Error("a counter in use was forgotten")
 	}
 }
 
-// Names come as pieces of messages, and must not keep those in memory.
+// Names are cut from messages, and must not keep the messages in memory.
 func TestMemoryHasNamesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Remember: 2})
@@ -134,8 +134,7 @@ func TestMemoryHasNamesOfItsOwn(t *testing.T) {
 	}
 }
 
-// A store that is slow and gives nothing up has enough shards; a tally of a time to come says
-// nothing.
+// A slow store without contention has enough shards; a tally of a future epoch has no meaning.
 func TestNoShardsForASlowStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +161,7 @@ func TestNoShardsForASlowStore(t *testing.T) {
 	}
 }
 
-// A walk comes to every shard before it comes to one again.
+// A walk visits every shard before it visits one again.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	const n = 7
@@ -186,8 +185,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// A counted is a counter to which processes commit at random. Each of them hears of a raise
-// at once.
+// A counted is a counter to which processes commit at random. Each of them learns of a growth at
+// once.
 type counted struct {
 	random   *rand.Rand
 	policies []*Policy
@@ -204,7 +203,7 @@ func newCounted(seed uint64, processes int) *counted {
 	return c
 }
 
-// commit commits so often a second, all processes together, for so long.
+// commit makes that many commits a second, by all processes together, for that long.
 func (c *counted) commit(commits float64, lasts time.Duration) {
 	for end := c.now.Add(lasts); ; {
 		c.now = c.now.Add(time.Duration(c.random.ExpFloat64() / commits * float64(time.Second)))
@@ -255,8 +254,8 @@ func TestChanceIsNotLoad(t *testing.T) {
 	}
 }
 
-// Who is alone with a shard knows each commit that its tally shows, also of the time before
-// anything was remembered.
+// An aggregator that is alone with a shard recognises its own commits in the tally, also those
+// from before it remembered the counter.
 func TestAloneSeesNoOthers(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))
@@ -274,7 +273,7 @@ func TestAloneSeesNoOthers(t *testing.T) {
 	}
 }
 
-// What a plan goes by is what comes of it.
+// Grown predicts the growth of a Policy.
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	for _, commits := range []float64{0.2, 0.5, 1.5, 3, 5, 10, 30, 100} {
@@ -303,8 +302,8 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// A counter whose commits are mostly lost shows little of its load: it goes up in large steps.
-func TestStepsAreLargerWhereMoreIsLost(t *testing.T) {
+// A counter that loses most of its commits shows little of its load: it grows in large steps.
+func TestStepsGrowWithLostCommits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lost float64
@@ -316,7 +315,7 @@ func TestStepsAreLargerWhereMoreIsLost(t *testing.T) {
 	}
 }
 
-// Shards below may be loaded by aggregators that do not know of those above.
+// The lower shards may be loaded by aggregators that do not know of the upper ones.
 func TestOnlyTheUpperHalfCounts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -341,7 +340,7 @@ func TestOnlyTheUpperHalfCounts(t *testing.T) {
 	}
 }
 
-// len is how many counters something is remembered about.
+// len is the number of remembered counters.
 func (m *memory) len() int {
 	n := len(m.newer)
 	for name := range m.older {

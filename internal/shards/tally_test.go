@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A tally counts within an epoch, whoever's clock is behind, and starts anew with the next.
+// A tally counts within an epoch, even if a clock is behind, and starts again with the next.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	var stored int64

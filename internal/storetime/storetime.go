@@ -1,6 +1,6 @@
-// Package storetime tells the time of a store from what its answers say. Ids are
-// forgotten, and totals age, by the store's clock: the machine's own may be off, or be set
-// while the process runs.
+// Package storetime learns the time of a store from the times in its answers. The store's clock
+// decides when ids are forgotten and how old totals are. The machine's own clock may be wrong, or
+// be set while the process runs.
 package storetime
 
 import (
@@ -10,40 +10,43 @@ import (
 	"github.com/countmill/countmill/internal/sysenv"
 )
 
-// A Clock tells the store's time. Its zero value knows nothing and shows the machine's.
-// All methods may be called at once.
+// A Clock shows the store's time. Its zero value shows the machine's time. All methods are safe
+// for concurrent use.
 type Clock struct {
 	// Env is for simulations.
 	Env *sysenv.Env
 
 	mu     sync.Mutex
 	known  bool
-	offset time.Duration // the store's time minus ours
-	stored time.Time     // the store's time at the latest lesson, or the latest shown since
-	at     time.Time     // that moment, by a clock that nobody sets
-	asked  time.Time     // when the call of the latest lesson began, by the same clock
-	told   time.Time     // the store's time in its answer
+	offset time.Duration // the store's time minus the machine's
+	stored time.Time     // the latest time of the store that was learned or shown
+	at     time.Time     // the same moment, by the monotonic clock
+	asked  time.Time     // when the call of the latest lesson began, by the monotonic clock
+	told   time.Time     // the store's time in the latest lesson
 }
 
-// A Moment is one by both clocks of the machine: the wall clock, and one that nobody sets.
+// A Moment is a moment by the wall clock and by the monotonic clock of the machine.
 type Moment struct{ wall, at time.Time }
 
-// Moment is the one at which a call begins whose answer Learn takes.
+// Moment returns the present moment. Take it before a call whose answer Learn gets.
 func (c *Clock) Moment() Moment {
 	at := time.Now()
 	return Moment{c.Env.At(at), at}
 }
 
-// slowest is the longest that the first call may take from which the store's time is learned.
+// slowest is the longest duration of the call from which the first offset is learned.
 const slowest = time.Minute
 
-// Learn takes the store's time of a call that began then and has just ended. It moves the
-// offset no further than that proves it wrong: a slow call proves little, and
-// the first one nothing if it is very slow. How long the call
-// took is what passed by the clock that went further: the answer may have been there when
-// the machine was suspended, and be read only now. An answer of an earlier time teaches nothing
-// once a call that began later has taught: the store's clock may have been set in between. A zero time means that the
-// store's clock is the machine's.
+// Learn learns from a call that began at the moment began, has just ended, and answered the
+// store's time stored. A zero stored means that the store uses the machine's clock.
+//
+// The call proves only that the offset is in a range as wide as its duration. Learn moves the
+// offset just into that range. So a slow call moves it little, and the first call teaches nothing
+// if it was very slow (Cristian, Probabilistic Clock Synchronization, 1989).
+//
+// The duration is by the clock that advanced further: the answer may have waited while the
+// machine was suspended. Learn ignores an answer with an earlier time if a later call has taught
+// already: the store's clock may have been set in between.
 func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,16 +72,16 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 	c.stored, c.at = ended.Add(c.offset), at
 }
 
-// Known reports whether the store has told its time.
+// Known reports whether the store's time has been learned.
 func (c *Clock) Known() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known
 }
 
-// Now is the store's time: the later one of what the wall clock says and of what has
-// passed since the latest lesson. The wall clock may have been set back since; the other
-// one stands still while a machine is suspended. Between two lessons it never goes back.
+// Now returns the store's time: the later of the wall clock's reading and the monotonic clock's.
+// The wall clock may have been set back, and the monotonic clock does not run while a machine is
+// suspended. Between two lessons the result never goes back.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,11 +93,11 @@ func (c *Clock) Now() time.Time {
 	if passed := c.stored.Add(at.Sub(c.at)); passed.After(now) {
 		return passed
 	}
-	c.stored, c.at = now, at // what was too old once is not young again
+	c.stored, c.at = now, at // a total that was too old must not become young again
 	return now
 }
 
-// Skew is how far the machine's clock was from the store's at the latest lesson.
+// Skew returns the difference between the machine's clock and the store's at the latest lesson.
 func (c *Clock) Skew() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ func newBench() *bench {
 
 func (b *bench) store() time.Time { return time.Now().Add(b.ahead) }
 
-// off is how far the clock is from the store's.
+// off is the difference between the clock and the store's.
 func (b *bench) off() time.Duration { return b.Now().Sub(b.store()) }
 
 func inBubble(t *testing.T, f func(t *testing.T, b *bench)) {
@@ -66,7 +66,7 @@ func TestLearnsTheStoresTime(t *testing.T) {
 	}
 }
 
-// A slow call proves little, and moves the clock only as far as it proves.
+// A slow call proves little, and moves the clock only into the proven range.
 func TestASlowCallProvesLittle(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.ahead = time.Minute
@@ -87,7 +87,7 @@ func TestASlowCallProvesLittle(t *testing.T) {
 	})
 }
 
-// Ids must not look younger, nor totals, because somebody sets the machine's clock.
+// Ids and totals must not look younger after the machine's clock was set.
 func TestAMachineSetBackChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
@@ -99,8 +99,8 @@ func TestAMachineSetBackChangesNothing(t *testing.T) {
 	})
 }
 
-// The clock that nobody sets stands still while a machine is suspended, the wall clock
-// does not: then the later one is right.
+// The monotonic clock does not run while a machine is suspended, but the wall clock does: the
+// later one is right.
 func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
@@ -111,8 +111,8 @@ func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
 	})
 }
 
-// An answer is there, and read only after the machine was suspended: the store's clock has
-// gone on meanwhile.
+// An answer arrives, but is read only after a suspension: the store's clock has advanced
+// meanwhile.
 func TestAnAnswerReadAfterASuspension(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
@@ -171,9 +171,9 @@ func TestAFirstAnswerReadAfterASuspension(t *testing.T) {
 	})
 }
 
-// After a suspension that only wall clocks saw, the wall clock is set back before the
-// store has told its time again.
-func TestWhatWasShownIsNotTakenBack(t *testing.T) {
+// After a suspension that only wall clocks saw, the wall clock is set back before the next answer
+// of the store.
+func TestTheClockNeverGoesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.Learn(b.store(), b.Moment())
 		b.set, b.ahead = 195*time.Hour, 195*time.Hour

@@ -1,6 +1,5 @@
-// Package sysenv is what a role takes from the machine beside what it is given: the wall
-// clock, chance and goroutines. A simulation puts its own in their place; everybody else
-// leaves the Env of a role's Config nil.
+// Package sysenv provides the wall clock, randomness and goroutines to the roles. A simulation
+// replaces them; every other program leaves the Env of a role's Config nil.
 package sysenv
 
 import (
@@ -11,29 +10,29 @@ import (
 	"time"
 )
 
-// An Env stands in for the machine. A nil *Env is the machine, and so is each field that
-// is nil.
+// An Env replaces functions of the machine. A nil *Env, and each nil field, uses the machine
+// itself.
 type Env struct {
-	// Wall is the wall clock. Durations are never taken from it: clocks are set.
+	// Wall returns the wall clock's time. No code measures durations with it, because it may be
+	// set.
 	Wall func() time.Time
-	// Random is where shards, fold ids and jitter are drawn from. It is called by one
-	// goroutine at a time.
+	// Random is the source of shards, fold ids and jitter. One goroutine at a time calls it.
 	Random rand.Source
-	// Entropy is where the ids of parts and messages come from: never a generator that
-	// a restored image of a machine would repeat. It is called as Random is.
+	// Entropy is the source of the ids of parts and messages. It must not be a generator that a
+	// restored machine image would repeat. One goroutine at a time calls it.
 	Entropy io.Reader
-	// Spawn starts a goroutine.
+	// Spawn starts a function in a goroutine.
 	Spawn func(func())
 
 	mu sync.Mutex
 }
 
-// Now is the wall clock's time.
+// Now returns the wall clock's time.
 func (e *Env) Now() time.Time { return e.At(time.Now()) }
 
-// At is the wall clock's time for a caller who has just asked the machine for it, and knows
-// it both ways for one look. It is without the monotonic reading, by which package time
-// compares where it can: after a suspension that says what it was before.
+// At returns the wall clock's time for a caller that has just called time.Now and passes the
+// result. So the caller has both readings of one moment. The result has no monotonic reading:
+// package time would compare by that, which is wrong after the machine was suspended.
 func (e *Env) At(machine time.Time) time.Time {
 	if e == nil || e.Wall == nil {
 		return machine.Round(0)
@@ -50,7 +49,7 @@ func (e *Env) Go(f func()) {
 	e.Spawn(f)
 }
 
-// Uint64 is a random number.
+// Uint64 returns a random number.
 func (e *Env) Uint64() uint64 {
 	if e == nil || e.Random == nil {
 		return rand.Uint64()
@@ -60,7 +59,7 @@ func (e *Env) Uint64() uint64 {
 	return e.Random.Uint64()
 }
 
-// IntN is a random number from 0 to n-1.
+// IntN returns a random number from 0 to n-1.
 func (e *Env) IntN(n int) int {
 	if e == nil || e.Random == nil {
 		return rand.IntN(n)
@@ -70,7 +69,7 @@ func (e *Env) IntN(n int) int {
 	return rand.New(e.Random).IntN(n)
 }
 
-// Jitter is a random duration from 0 to just below d.
+// Jitter returns a random duration from 0 to just below d.
 func (e *Env) Jitter(d time.Duration) time.Duration {
 	if e == nil || e.Random == nil {
 		return rand.N(d)
@@ -80,15 +79,15 @@ func (e *Env) Jitter(d time.Duration) time.Duration {
 	return time.Duration(rand.New(e.Random).Int64N(int64(d)))
 }
 
-// Read fills p with bytes that nobody else gets. It never fails.
+// Read fills p with unpredictable, unrepeated bytes. It never fails.
 func (e *Env) Read(p []byte) (int, error) {
 	if e == nil || e.Entropy == nil {
-		return crand.Read(p) // never fails: it ends the process instead
+		return crand.Read(p) // it ends the process instead of failing
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.Entropy.Read(p)
 }
 
-// Float64 is a random number from 0 to just below 1.
+// Float64 returns a random number from 0 to just below 1.
 func (e *Env) Float64() float64 { return float64(e.Uint64()>>11) / (1 << 53) }

@@ -54,7 +54,7 @@ func TestNilIsTheMachine(t *testing.T) {
 	}
 }
 
-// What a simulation puts in the machine's place is used, and nothing else.
+// The functions of a simulation are used, and the machine's are not.
 func TestAllOfItIsSimulated(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

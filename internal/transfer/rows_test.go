@@ -116,7 +116,7 @@ func TestBadRows(t *testing.T) {
 		{NDJSON, `{"counter":"a","delta":0}`, "delta is 0"},
 		{NDJSON, `{"counter":"a","value":1}`, "is not a field"},
 		{NDJSON, `[{"counter":"a"}]`, "is an array"},
-		{NDJSON, `{"counter":"a"}{"counter":"b"}`, "goes on after its end"},
+		{NDJSON, `{"counter":"a"}{"counter":"b"}`, "has text after its end"},
 		{NDJSON, `{"counter":"a","time":"2026-01-02T11:59:59Z"}`, "time is beyond the deduplication window"},
 		{NDJSON, `counter,delta`, "is not valid JSON"},
 		{NDJSON, long, "longer than a row can be"},

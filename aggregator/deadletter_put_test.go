@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// burials notes how many letters there are before each write, and answers it.
-func burials(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
+// putSizes records the number of letters before each write, and answers the write.
+func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
 	var before []int
 	script := fakestore.Script(answers...)
 	st.On(fakestore.PutDeadLetters, func(n int) fakestore.Answer {
@@ -26,11 +26,11 @@ func burials(st *fakestore.Store, answers ...fakestore.Answer) (written func() [
 	}
 }
 
-// One that cannot be written would hold up the others of its call for ever.
+// A letter that cannot be written would block the others of its call for ever.
 func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		written := burials(st, fakestore.UnknownNotApplied)
+		written := putSizes(st, fakestore.UnknownNotApplied)
 		r := run(t, st, aggregator.Config{})
 		for i := range 30 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
@@ -49,7 +49,7 @@ func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	})
 }
 
-// The rate is what a flood is slowed down to, not less.
+// A flood is slowed down to the rate, and not below it.
 func TestDeadLettersAreWrittenAtTheirRate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 50})

@@ -7,11 +7,11 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A tally is a counter while it is being read. The record decides how many shards it
-// has; values of shards that come before the record wait for it.
-type tally struct {
+// A partial is the total of one counter while it is being read. The record decides how many
+// shards the counter has; values of shards that arrive before the record wait for it.
+type partial struct {
 	counter  string
-	asked    int  // shards 0..asked-1 have been asked for
+	asked    int  // shards 0 to asked-1 have been requested
 	known    bool // the record has been read
 	exists   bool
 	shards   int
@@ -26,8 +26,8 @@ type answer struct {
 	value store.Value
 }
 
-// take notes the answer to a key. The error is that of a record no countmill writes.
-func (t *tally) take(shard int, v store.Value) error {
+// take notes the answer to a key. The error means that the record is corrupt.
+func (t *partial) take(shard int, v store.Value) error {
 	switch {
 	case shard == store.RecordKey:
 		return t.takeRecord(v)
@@ -39,9 +39,9 @@ func (t *tally) take(shard int, v store.Value) error {
 	return nil
 }
 
-func (t *tally) takeRecord(v store.Value) error {
+func (t *partial) takeRecord(v store.Value) error {
 	if v.Value < 0 || v.Value > countmill.MaxShards || v.Overflow {
-		return fmt.Errorf("the record of counter %q names %d shards, not 0 to %d", t.counter, v.Value, countmill.MaxShards)
+		return fmt.Errorf("the record of counter %q names %d shards (limit: 0 to %d)", t.counter, v.Value, countmill.MaxShards)
 	}
 	t.known, t.exists = true, v.Exists
 	if v.Exists {
@@ -54,9 +54,9 @@ func (t *tally) takeRecord(v store.Value) error {
 	return nil
 }
 
-// add leaves out shards at or above the record's number. A reader that remembers more
-// (the counter was deleted and made anew) must give the same total as one that does not.
-func (t *tally) add(shard int, v store.Value) {
+// add ignores shards at or above the record's number. A reader that remembers more shards (the
+// counter was deleted and made again) must give the same total as a reader that does not.
+func (t *partial) add(shard int, v store.Value) {
 	if shard >= t.shards {
 		return
 	}
@@ -64,9 +64,9 @@ func (t *tally) add(shard int, v store.Value) {
 	t.sum.add(v.Value)
 }
 
-// total is the counter's total, or an *OverflowError: what its shards hold beyond what they
-// held at the last reset. A deleted counter does not exist until it holds more or less.
-func (t *tally) total() (Total, error) {
+// total is the counter's total: the sum of its shards minus the baseline of the last reset. The
+// error is an *OverflowError. A deleted counter does not exist while that is 0.
+func (t *partial) total() (Total, error) {
 	since := t.sum
 	since.subtract(t.reset.Baseline)
 	v, fits := since.int64()

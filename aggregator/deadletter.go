@@ -14,29 +14,29 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A letter is a dead letter on its way to the store. The messages that it came in are
-// acknowledged when it is there, not before.
-type letter struct {
-	dead    store.DeadLetter // without Key, Source and Payload where it is of parts
-	parts   []*part          // that it is of; nil where it is of a message
-	holders []*held          // one entry per part that the letter settles
-	// unmarked is true for a part without a marker: if its message came again the part
-	// could be counted and stand here as well.
+// A deadLetter is a dead letter on its way to the store. The messages that its parts came in are
+// acknowledged when it is written, not before.
+type deadLetter struct {
+	dead    store.DeadLetter // without Key, Source and Payload if it is of parts
+	parts   []*part          // of the letter; nil if it is of a message
+	holders []*held          // one entry for each part that the letter settles
+	// unmarked is true for a part without a marker: if its message came again, the part could be
+	// counted as well.
 	unmarked bool
 }
 
-// refuse sets a part aside for good. Followers of a head share its fate and its
-// letter: a request that was refused has nothing of it counted.
+// refuse sets a part aside for good. The followers of a head go into the same letter: nothing of
+// a refused request is counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	dead := &letter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
-	var told []*held
+	dead := &deadLetter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
+	var reported []*held
 	p.takeApart()
 	for _, q := range append([]*part{p}, p.takeFollowers()...) {
 		waiting := len(dead.holders)
 		q.eachHolder(func(h *held) {
-			// A conflict that the publisher hears of needs no letter; all others do.
-			if reason == idReused && h.tell(p) {
-				told = append(told, h)
+			// A conflict needs no letter if the publisher gets it in a reply.
+			if reason == idReused && h.report(p) {
+				reported = append(reported, h)
 				return
 			}
 			dead.holders = append(dead.holders, h)
@@ -46,10 +46,10 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 		}
 	}
 	l.forget(p)
-	if len(told) > 0 {
+	if len(reported) > 0 {
 		l.a.stats.conflicts.Add(1)
 	}
-	for _, h := range told {
+	for _, h := range reported {
 		l.done(h)
 	}
 	if len(dead.parts) > 0 {
@@ -57,21 +57,21 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	}
 }
 
-// tell adds a part to the reply of the message: it was not counted, because its id was applied with
-// other increments. It reports false where nobody reads that. A rest of a request whose head
-// was applied has no id that its sender knows.
-func (h *held) tell(p *part) bool {
+// report adds a part to the reply of the message: it was not counted, because its id was applied
+// with other increments. It returns false if nobody reads the reply, or if the sender does not
+// know the part's id: a rest of a request has none of its own.
+func (h *held) report(p *part) bool {
 	if h.reply == nil || p.Kind == wire.Rest || p.Kind == wire.Anonymous {
 		return false
 	}
-	// Its sender drops it, and goes on.
+	// The sender drops it and goes on.
 	h.reply.Add(wire.Use{ID: p.ID, Fingerprint: p.fingerprint})
 	return true
 }
 
-// complete returns the letter as the store gets it. A letter of parts is encoded only now:
-// a million letters may wait, and each may need a copy of its request's head.
-func (d *letter) complete() store.DeadLetter {
+// complete returns the letter for the store. It encodes the parts only now: a million letters may
+// wait, and each may need a copy of its request's head.
+func (d *deadLetter) complete() store.DeadLetter {
 	if d.parts == nil {
 		return d.dead
 	}
@@ -81,16 +81,16 @@ func (d *letter) complete() store.DeadLetter {
 	return full
 }
 
-// partsKey is the key of a letter that holds these parts.
+// partsKey is the key of a letter of these parts.
 func partsKey(d *store.DeadLetter, kept []*part) string {
 	cause := d.Reason
 	if strings.HasPrefix(cause, beyondWindow) {
-		cause = beyondWindow // the same whatever the window is
+		cause = beyondWindow // one cause for every length of the window
 	}
 	return letterKey(d.Source, cause, content(kept))
 }
 
-// distinct leaves out the copies that followers of copies of a head are.
+// distinct removes duplicate parts. They appear if a request with a key was delivered twice.
 func distinct(parts []*part) (kept []*part) {
 	seen := make(map[wire.PartID]struct{}, len(parts))
 	for _, p := range parts {
@@ -102,7 +102,8 @@ func distinct(parts []*part) (kept []*part) {
 	return kept
 }
 
-// content names what parts hold, the same in every delivery: times may differ.
+// content identifies the ids and deltas of parts. It is the same in every delivery; times may
+// differ.
 func content(parts []*part) []byte {
 	var b []byte
 	for _, p := range parts {
@@ -111,10 +112,10 @@ func content(parts []*part) []byte {
 	return b
 }
 
-// refuseMessage sets a message aside that cannot be read.
+// refuseMessage sets aside a message that cannot be read.
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	h.open = 1
-	l.setAside(&letter{
+	l.setAside(&deadLetter{
 		dead: store.DeadLetter{
 			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
@@ -123,22 +124,22 @@ func (l *loop) refuseMessage(h *held, payload []byte, err error) {
 	})
 }
 
-// letterKey is the same for the same thing set aside for the same reason. The source
-// alone does not tell things apart: one id may be reused with ever other deltas, and
-// every message of a request begins with a copy of its head.
+// letterKey is the same if the same content is set aside for the same reason. The source is not
+// enough to distinguish letters: one id may be reused with different deltas, and every message of
+// a request begins with a copy of its head.
 func letterKey(source, reason string, content []byte) string {
 	sum := sha256.Sum256(append([]byte(source+"\x00"+reason+"\x00"), content...))
 	return hex.EncodeToString(sum[:16])
 }
 
-// setAside queues a letter.
-func (l *loop) setAside(dead *letter) {
+// setAside queues a letter to be written.
+func (l *loop) setAside(dead *deadLetter) {
 	dead.dead.At = l.a.clock.Now()
 	l.letters = append(l.letters, dead)
 }
 
-// sourceOf names a message: the broker's id where there is one, else Watermill's, which
-// is empty for messages of other publishers; then its content has to do.
+// sourceOf names a message by the broker's id, or by Watermill's UUID. Publishers without
+// Watermill set neither on some buses; the name is then a hash of the content.
 func sourceOf(m *message.Message) string {
 	if id := cmp.Or(m.Metadata.Get(wire.MetaBrokerID), m.UUID); id != "" {
 		return id

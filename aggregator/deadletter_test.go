@@ -21,9 +21,9 @@ func identified(id string, delta int64) wire.Part {
 	return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: id})
 }
 
-// buried is the sum of the deltas of all dead letters by counter. Every one of them
-// has to be a batch that can be read again.
-func (r *rig) buried(t *testing.T) map[string]int64 {
+// deadTotals is the sum of the deltas of all dead letters by counter. Every letter must be a
+// readable batch.
+func (r *rig) deadTotals(t *testing.T) map[string]int64 {
 	t.Helper()
 	sums := make(map[string]int64)
 	for _, d := range r.store.Letters() {
@@ -49,7 +49,7 @@ func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
 			settle(time.Minute)
 		}
 		r.want(t, map[string]int64{"a": 1})
-		if got := r.buried(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
+		if got := r.deadTotals(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
 			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
 		}
 	})
@@ -126,7 +126,7 @@ func TestALetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 		settle(time.Minute)
 		letters := r.store.Letters()
 		if len(letters) != 1 || !letters[0].Maybe {
-			t.Errorf("dead letters %+v, want one that says maybe applied", letters)
+			t.Errorf("dead letters %+v, want one with Maybe", letters)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 	})
 }
 
-// A client that sends one id with ever other deltas must not slow the others down.
+// A client that sends one id with new deltas all the time must not slow down others.
 func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1000})
@@ -204,14 +204,14 @@ func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 		}
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 2})
-		if got := r.buried(t)["a"]; got != 4 {
+		if got := r.deadTotals(t)["a"]; got != 4 {
 			t.Errorf("dead letters hold %d, want 1 and 3", got)
 		}
 	})
 }
 
-// The deduplication window of a foreign message counts from its publish time, also of one that
-// cannot be read.
+// The deduplication window of a foreign message counts from its publish time, also if it cannot
+// be read.
 func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -225,7 +225,7 @@ func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	})
 }
 
-// A flood of dead letters must not flood the log as well: it has a line a second, which counts them.
+// A flood of dead letters must not flood the log: one line a second counts them.
 func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -247,7 +247,7 @@ func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 	})
 }
 
-func TestCopiesOfARefusedRequestStandOnceInItsDeadLetter(t *testing.T) {
+func TestCopiesOfARefusedRequestAreOnceInItsDeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.send(t, keyed(t, "k", 1, 1)...)

@@ -12,31 +12,31 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testLanes(cfg Config) *lanes {
+func testInflight(cfg Config) *inflight {
 	cfg = cfg.withDefaults(store.Limits{Commits: 4, Shards: 1, ShardRate: 1})
-	return newLanes(&cfg, time.Now)
+	return newInflight(&cfg, time.Now)
 }
 
-// free is how many of a counter's shards no commit has under way.
-func (l *lanes) free(counter string, shards int) (n int) {
+// free is the number of a counter's shards that no commit holds.
+func (f *inflight) free(counter string, shards int) (n int) {
 	var all []taken
 	for {
-		t, ok := l.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
+		t, ok := f.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
 		if !ok {
 			break
 		}
 		all = append(all, t)
 	}
 	for _, t := range all {
-		l.release(t, answer{})
+		f.release(t, answer{})
 	}
 	return len(all)
 }
 
-// One commit at a time, and shards of which there are enough, are drawn at random.
-func TestLanesUseAllShards(t *testing.T) {
+// With one commit at a time, or more shards than commits, shards are picked at random.
+func TestCommitsUseAllShards(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{Commits: 1, ShardRate: -1})
+	l := testInflight(Config{Commits: 1, ShardRate: -1})
 	for _, shards := range []int{1, 2, 7} {
 		seen := make(map[int]bool)
 		for range 200 {
@@ -57,10 +57,10 @@ func TestLanesUseAllShards(t *testing.T) {
 	}
 }
 
-// All or nothing: shards that were taken before the one that is missing are free again.
-func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
+// All or nothing: if one shard is missing, the shards that were taken before are free again.
+func TestInflightReleasesAnIncompleteSet(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	first, ok := l.acquire([]store.ShardDelta{{Counter: "b"}}, []int{1})
 	if !ok {
 		t.Fatal("the first commit gets no shard")
@@ -77,11 +77,11 @@ func TestLanesGiveBackWhatIsNotEnough(t *testing.T) {
 	}
 }
 
-// A commit that gets no shards takes none from others, not for a moment: nobody would wake a job
-// that waited because of it.
-func TestLanesTakeAllAtOnce(t *testing.T) {
+// A commit that gets no shards takes none from others, not for a moment: a job that waited
+// because of it would not be woken.
+func TestInflightTakeAllAtOnce(t *testing.T) {
 	t.Parallel()
-	l := testLanes(Config{})
+	l := testInflight(Config{})
 	if _, ok := l.acquire([]store.ShardDelta{{Counter: "held"}}, []int{1}); !ok {
 		t.Fatal("the first commit gets no shard")
 	}
@@ -104,7 +104,7 @@ func TestLanesTakeAllAtOnce(t *testing.T) {
 	for i := 0; rounds.Load() < 200; i++ {
 		got, ok := l.acquire([]store.ShardDelta{{Counter: fmt.Sprint("c", i%100)}}, []int{1})
 		if !ok {
-			t.Errorf("try %d: no shard, although nobody has it", i)
+			t.Errorf("try %d: no shard, although one is free", i)
 			break
 		}
 		l.release(got, answer{})
@@ -112,11 +112,11 @@ func TestLanesTakeAllAtOnce(t *testing.T) {
 	others.Wait()
 }
 
-// With as many commits as shards each finds the one that is left.
-func TestLanesFindTheLastFreeShard(t *testing.T) {
+// With as many commits as shards, each commit finds the last free shard.
+func TestInflightFindTheLastFreeShard(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		l := testLanes(Config{})
+		l := testInflight(Config{})
 		var got []int
 		for range 5 {
 			adds := []store.ShardDelta{{Counter: "a"}}
@@ -131,13 +131,13 @@ func TestLanesFindTheLastFreeShard(t *testing.T) {
 	}
 }
 
-// Shards of one counter lie far apart; a commit is in key order all the same, and what is
-// known of a counter stays with its add.
-func TestLanesKeepKeyOrder(t *testing.T) {
+// The shards of one counter are far apart in the order of keys. A commit is in key order
+// nevertheless, and the known number of shards stays with its add.
+func TestInflightKeepKeyOrder(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		for _, rate := range []float64{1, -1} {
-			l := testLanes(Config{ShardRate: rate})
+			l := testInflight(Config{ShardRate: rate})
 			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
 			var adds []store.ShardDelta
 			for c := range known {
@@ -164,9 +164,9 @@ func TestLanesKeepKeyOrder(t *testing.T) {
 	}
 }
 
-// What a shard tells of its counter is a wish to look at the record; numbers that cannot be
-// are cut, and where numbers are fixed nobody listens.
-func TestLanesHearOfMoreShards(t *testing.T) {
+// The number of shards from a shard only makes the aggregator read the record. Impossible numbers
+// are cut, and with fixed numbers of shards the answer is ignored.
+func TestInflightHearOfMoreShards(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
@@ -181,14 +181,14 @@ func TestLanesHearOfMoreShards(t *testing.T) {
 		{-1, []store.ShardStats{{Tally: 1, KnownShards: 4}, {Tally: 1, KnownShards: 5}}, nil, "[]"},
 		{-1, nil, store.ErrContended, "[]"},
 	} {
-		l := testLanes(Config{ShardRate: c.rate})
+		l := testInflight(Config{ShardRate: c.rate})
 		adds := []store.ShardDelta{{Counter: "a", Hash: 1}, {Counter: "b", Hash: 2}}
 		got := taken{adds: adds, known: []int{3, 2}}
 		for i := range adds {
 			adds[i].Shard, _ = l.policy.Pick(adds[i].Counter, got.known[i], time.Now())
 		}
 		if wants := fmt.Sprint(l.release(got, answer{asked: true, took: time.Millisecond, err: c.err, told: c.told})); wants != c.wants {
-			t.Errorf("rate %v, told %v: wants %s, want %s", c.rate, c.told, wants, c.wants)
+			t.Errorf("rate %v, answer %v: wants %s, want %s", c.rate, c.told, wants, c.wants)
 		}
 	}
 }

@@ -10,29 +10,28 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// errUnchecked is why nothing is folded before the store has answered for the first time:
-// until then its time is not known, by which ids are forgotten.
+// errUnchecked: the aggregator folds nothing before the first answer of the store. Until then it
+// does not know the store's time, which decides which ids are forgotten.
 var errUnchecked = errors.New("it has not answered yet")
 
-// recheckEvery is how often the database is checked, instead of every store.CheckEvery, while
-// it says no or its settings are too old: folding waits meanwhile, and it may have been one
-// lost answer.
+// recheckEvery replaces store.CheckEvery while a check fails or the settings are too old. Folding
+// waits meanwhile, and one lost answer may be the only reason.
 const recheckEvery = time.Second
 
-// lastWord is how long the end of Run may take to say that this worker has gone.
+// lastWord bounds the last write of the worker record, at the end of Run.
 const lastWord = time.Second
 
-// An announcer writes the worker's record and checks the database, beside the loop.
-type announcer struct {
+// A heartbeat writes the worker record and checks the database, beside the loop.
+type heartbeat struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 }
 
-func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
+func startHeartbeat(a *Aggregator, checks chan<- error) *heartbeat {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &announcer{cancel: cancel}
+	n := &heartbeat{cancel: cancel}
 	for _, run := range []func(){
-		func() { a.announceAll(ctx) },
+		func() { a.beatAll(ctx) },
 		func() { a.checkAll(ctx, checks) },
 	} {
 		n.wait.Add(1)
@@ -44,39 +43,39 @@ func startAnnouncer(a *Aggregator, checks chan<- error) *announcer {
 	return n
 }
 
-// stop ends the announcer; the record it leaves has expired, so that readers do not
-// wait for an aggregator that has gone.
-func (n *announcer) stop() {
+// stop ends the heartbeat. The last record has expired already, so that readers do not wait for
+// an aggregator that has stopped.
+func (n *heartbeat) stop() {
 	n.cancel()
 	n.wait.Wait()
 }
 
-// announceSoon is when a record that says Stalled is written again for the first time; then it
-// takes ever longer, up to HeartbeatEvery. An aggregator has just begun mostly. The odd part keeps
-// it apart from the audits.
-const announceSoon = 250*time.Millisecond + 137*time.Microsecond
+// beatSoon is the first interval between records while the aggregator is stalled. The interval
+// doubles up to HeartbeatEvery. Most often the aggregator has just started, and readers should
+// soon learn that it takes messages. The odd microseconds keep the beats apart from the audits.
+const beatSoon = 250*time.Millisecond + 137*time.Microsecond
 
-func (a *Aggregator) announceAll(ctx context.Context) {
-	soon := announceSoon
+func (a *Aggregator) beatAll(ctx context.Context) {
+	soon := beatSoon
 	for ctx.Err() == nil {
 		wait := a.cfg.HeartbeatEvery
 		if a.Stats().Stalled {
 			wait, soon = min(soon, wait), min(2*soon, wait)
 		} else {
-			soon = announceSoon
+			soon = beatSoon
 		}
 		next := time.NewTimer(wait)
-		a.announce(ctx, min(a.cfg.CommitTimeout, a.cfg.HeartbeatEvery), a.clock.Now().Add(3*a.cfg.HeartbeatEvery))
+		a.beat(ctx, min(a.cfg.CommitTimeout, a.cfg.HeartbeatEvery), a.clock.Now().Add(3*a.cfg.HeartbeatEvery))
 		select {
 		case <-next.C:
 		case <-ctx.Done():
 			next.Stop()
 		}
 	}
-	a.announce(context.WithoutCancel(ctx), lastWord, a.clock.Now())
+	a.beat(context.WithoutCancel(ctx), lastWord, a.clock.Now())
 }
 
-func (a *Aggregator) announce(ctx context.Context, limit time.Duration, expires time.Time) {
+func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time.Time) {
 	s := a.Stats()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -119,8 +118,7 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	}
 }
 
-// check asks the store whether it is still the same database, for its time and for its
-// settings.
+// check asks the store whether it is still the same database, and learns its time and settings.
 func (a *Aggregator) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CommitTimeout)
 	defer cancel()
@@ -130,24 +128,24 @@ func (a *Aggregator) check(ctx context.Context) error {
 		return err
 	}
 	if a.clock.Learn(checked.At, began); !a.clock.Known() {
-		return errUnchecked // it was answered too long ago
+		return errUnchecked // the call took too long to learn the time from
 	}
-	// From here on parts are refused, and markers made, by this answer.
+	// From here on parts are refused, and markers made, by these settings.
 	a.settings.Store(&snapshot{checked.Settings, asked})
 	return nil
 }
 
-// logCheck logs the first no of several, and the first yes after it.
+// logCheck logs the first of several failures, and the first success after them.
 func (a *Aggregator) logCheck(before, err error) {
 	switch {
 	case before == nil && err != nil:
-		a.cfg.Logger.Error("folding waits: the store is not the one that was opened, or cannot be used", "err", err)
+		a.cfg.Logger.Error("folding paused: the store is another database or cannot be used", "err", err)
 	case before != nil && err == nil:
-		a.cfg.Logger.Info("folding goes on: the store can be used again")
+		a.cfg.Logger.Info("folding resumed: the store can be used again")
 	}
 }
 
-// audit works out lag and readiness for those who ask from other goroutines.
+// audit computes lag and readiness for callers in other goroutines.
 func (l *loop) audit() {
 	l.audited = time.Now()
 	l.measure()
@@ -158,16 +156,16 @@ func (l *loop) audit() {
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
 	s.taking.Store(reason == nil && !l.draining)
-	if reason == nil { // it takes the others
+	if reason == nil { // it still takes messages of this version
 		reason = l.newer.reason(l.audited)
 	}
 	l.a.state.Store(&state{reason: reason, degraded: l.degraded()})
-	l.epitaph.write(l.a.cfg.Logger, l.audited)
+	l.writtenLog.write(l.a.cfg.Logger, l.audited)
 }
 
-// degraded returns what waits while the aggregator takes and folds messages.
+// degraded describes the work that waits while the aggregator takes and folds messages.
 func (l *loop) degraded() string {
-	if l.buryFails == 0 && !l.crowded() {
+	if l.putFails == 0 && !l.crowded() {
 		return ""
 	}
 	return fmt.Sprintf("%d dead letters are not written yet, and their messages wait", len(l.letters))
@@ -184,9 +182,9 @@ func (l *loop) reason() error {
 	case l.stuck:
 		return errors.New("the store refuses this deployment; the log has the answer")
 	case l.failures >= away:
-		return fmt.Errorf("the last %d commits got nowhere", l.failures)
-	case l.full() && (l.buryFails > 0 || l.crowded()):
-		return fmt.Errorf("all that may be held waits behind %d dead letters that are not written yet", len(l.letters))
+		return fmt.Errorf("the last %d commits failed", l.failures)
+	case l.full() && (l.putFails > 0 || l.crowded()):
+		return fmt.Errorf("the bound of held messages is reached, and %d dead letters are not written yet", len(l.letters))
 	case l.messages == nil:
 		return errors.New("not subscribed to the bus")
 	}
