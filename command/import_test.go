@@ -308,7 +308,7 @@ func TestImportOfAnotherFile(t *testing.T) {
 	path := importFile(t, "a.csv", csvRows(10))
 	cli(t, nil, "import", path, "--server", s.URL)
 	write(t, path, csvRows(11))
-	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not what it was when its import began")
+	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "has changed since its import began")
 	write(t, path+transfer.StateSuffix, "not a state")
 	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not the state of an import")
 	write(t, path+transfer.StateSuffix, `{"cut":2,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)

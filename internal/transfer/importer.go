@@ -226,7 +226,7 @@ var ErrInterrupted = errors.New("interrupted")
 // remember writes down when the import began, before anything is counted.
 func (im *importer) remember() error {
 	if !im.fresh && im.state.SHA256 != im.done.SHA256 {
-		return fmt.Errorf("%s is not what it was when its import began %s (%s): rows that were counted then would count again, so nothing was counted now. "+
+		return fmt.Errorf("%s has changed since its import began %s (%s): rows counted then would count again, so nothing was counted now. "+
 			"Restore it, or put new rows into a file of their own", im.Name, im.state.Began.Format(time.RFC3339), im.State)
 	}
 	if token := hashToken(im.Client.Token()); im.fresh || im.SameCaller {
@@ -282,7 +282,7 @@ func (im *importer) send(ctx context.Context) error {
 		return err
 	}
 	if sum != im.done.SHA256 {
-		return fmt.Errorf("%s changed while it was read: what is counted is neither what it was nor what it is", im.Name)
+		return fmt.Errorf("%s changed during the import: the counted rows are a mixture of both versions", im.Name)
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (im *importer) stopped(ctx context.Context, err error) error {
 	if im.maybe.Load() {
 		others = ", and perhaps some more"
 	}
-	return fmt.Errorf("%s: %d of %d rows are counted%s: %w. Run it again with the same rows: what was counted is not counted again",
+	return fmt.Errorf("%s: %d of %d rows are counted%s: %w. Run it again with the same rows: counted rows do not count again",
 		im.Name, accepted, im.done.Rows, others, err)
 }
 

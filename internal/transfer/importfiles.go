@@ -13,8 +13,8 @@ import (
 // maxSpool is how much of standard input is copied to a temporary file.
 const maxSpool = 4 << 30
 
-// spool copies r to a temporary file that has no name any more, so that nothing of it is
-// left behind in any case.
+// spool copies r to a temporary file and removes the file's name, so that the file disappears
+// with the process.
 func spool(ctx context.Context, r io.Reader, limit int64) (*os.File, error) {
 	f, err := os.CreateTemp("", "countmill-import-")
 	if err != nil {

@@ -39,7 +39,7 @@ func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []b
 	ctx, cancel := context.WithTimeout(ctx, im.Timeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		once, end := context.WithTimeout(ctx, max(im.Timeout/2, time.Millisecond)) // one that hangs leaves time for another
+		once, end := context.WithTimeout(ctx, max(im.Timeout/2, time.Millisecond)) // if it hangs, there is time for another
 		answer, err := im.Client.PostBody(once, "/v1/increments", "application/x-ndjson", header, body)
 		end()
 		if err == nil {

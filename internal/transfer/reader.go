@@ -104,8 +104,8 @@ func (d *Reader) next() (text []byte, size int, err error) {
 	}
 }
 
-// farAhead is the latest readable time. A row must be good or bad whatever the clock shows, apart from
-// its age, which Next checks.
+// farAhead is the latest readable time. Whether a row is good must not depend on the clock, except
+// for its age, which Next checks.
 var farAhead = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // decode reads one JSON object as the server does.
