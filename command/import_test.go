@@ -380,7 +380,7 @@ func TestImportOfAFileThatChanges(t *testing.T) {
 		text[len(text)-2] = '9' // of the last row
 		return os.WriteFile(over, text, 0o600)
 	})
-	if got := cli(t, nil, "import", over, "--server", s.URL); got.code != 1 || !strings.Contains(got.errOut, "changed while it was read") {
+	if got := cli(t, nil, "import", over, "--server", s.URL); got.code != 1 || !strings.Contains(got.errOut, "changed during the import") {
 		t.Errorf("written over: got %+v", got)
 	}
 }

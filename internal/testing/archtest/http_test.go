@@ -233,13 +233,14 @@ func (d *apiDocument) operation(b *strings.Builder, call string, op apiOperation
 
 // holds names the type of the body.
 func (r apiResponse) holds() string {
-	for _, media := range r.Content.names {
-		if media == "application/json" {
-			return " Body: " + r.Content.of[media].Schema.kind() + "."
-		}
-		return " Body: `" + media + "`."
+	if len(r.Content.names) == 0 {
+		return ""
 	}
-	return ""
+	media := r.Content.names[0]
+	if media == "application/json" {
+		return " Body: " + r.Content.of[media].Schema.kind() + "."
+	}
+	return " Body: `" + media + "`."
 }
 
 // fields writes a row for each field, and for the fields of a field.

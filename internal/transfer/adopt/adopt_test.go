@@ -16,7 +16,7 @@ import (
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	a := &Adoption{Source: appengine.Config{Project: "p", Namespace: "n"}}
-	if a.id("c", "") != a.id("c", "") {
+	if first, again := a.id("c", ""), a.id("c", ""); first != again {
 		t.Error("one counter has two ids")
 	}
 	seen := map[string]string{a.id("c", ""): "the first"}
