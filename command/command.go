@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
 )
@@ -40,6 +41,12 @@ func Environ(environ []string) Option { return func(c *call) { c.environ = envir
 func Streams(in io.Reader, out, err io.Writer) Option {
 	return func(c *call) { c.stdin, c.stdout, c.stderr = in, out, err }
 }
+
+// WithStore adds a store of another module: --store SCHEME:... opens it. Its scheme must be a new one.
+func WithStore(s backend.Store) Option { return func(c *call) { c.stores = append(c.stores, s) } }
+
+// WithBus adds a bus of another module: --bus SCHEME:... opens it. Its scheme must be a new one.
+func WithBus(b backend.Bus) Option { return func(c *call) { c.buses = append(c.buses, b) } }
 
 // Context ends the command as an interrupt does. With it, Main leaves signals alone.
 func Context(ctx context.Context) Option { return func(c *call) { c.ctx = ctx } }
@@ -74,6 +81,9 @@ func Main(options ...Option) int {
 // A call is the input of a command.
 type call struct {
 	*parser // the flags
+
+	stores []backend.Store // of other modules
+	buses  []backend.Bus
 
 	ctx            context.Context // of the option; nil for the process's signals
 	args           []string

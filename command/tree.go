@@ -89,6 +89,7 @@ func newCommand(cmd command, c call) *cobra.Command {
 		made.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	p := newParser(cmd.path, cmd.roles)
+	p.roles.Stores, p.roles.Buses = c.stores, c.buses
 	p.bind(made.Flags())
 	completeValues(made, p)
 	made.RunE = func(ran *cobra.Command, args []string) error {
