@@ -74,6 +74,10 @@ type machine struct {
 	disk   *powertest.Disk
 	ledger ledger
 	age    atomic.Int64 // the machine's age in nanoseconds
+
+	// repeating is held while a fold is repeated: ForgetBefore does not advance between the look at it and
+	// the fold. Here it advances by hours in a moment, and no process may be frozen for that long.
+	repeating sync.RWMutex
 }
 
 // aging is a process age that advances with each call, so that ForgetBefore does too.
@@ -153,7 +157,9 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 	case 0:
 		return l.bury(ctx, s, random)
 	case 1:
+		m.repeating.Lock()
 		_, err := s.Check(ctx)
+		m.repeating.Unlock()
 		return true, errors.Join(err, s.keepCommitCount()) // Check writes it only now and then
 	case 2:
 		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
@@ -162,13 +168,17 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		if err != nil {
 			return false, err
 		}
+		m.repeating.Lock()
 		for range random.IntN(int(2 * day / (store.ForgetPace * store.CheckEvery))) {
 			s.advance()
 		}
+		m.repeating.Unlock()
 		return true, s.Sweep(ctx)
 	case 12:
 		return l.setWindow(ctx, s, random)
 	case 4, 5:
+		m.repeating.RLock()
+		defer m.repeating.RUnlock()
 		if d := l.unsettled(s, random); d != nil {
 			if random.IntN(2) == 0 {
 				return l.ask(ctx, s, d)
