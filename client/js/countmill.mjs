@@ -392,7 +392,8 @@ export class Client {
         if (!(e instanceof CountmillError)) throw e;
         if (e.open) r.maybe = before || Date.now();
         const wait = pause(tries, e);
-        if (!e.again || performance.now() + wait > deadline || cancel?.aborted) throw conclude(r, e);
+        // 50: what a try needs at least
+        if (!e.again || performance.now() + wait + 50 > deadline || cancel?.aborted) throw conclude(r, e);
         await sleep(wait, cancel);
         if (cancel?.aborted) throw conclude(r, e);
       }

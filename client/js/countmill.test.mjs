@@ -15,8 +15,8 @@ import * as countmill from "./countmill.mjs";
 const { Client } = countmill;
 const binary = process.env.COUNTMILL_BINARY;
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-const real = { skip: binary ? false : "COUNTMILL_BINARY is not set: it is the path of a built countmill", timeout: 50_000 };
-const limited = { timeout: 20_000 };
+const real = { skip: binary ? false : "COUNTMILL_BINARY is not set: it is the path of a built countmill", timeout: 150_000 };
+const limited = { timeout: 60_000 };
 
 /** A client of a server that gives one answer after the other, and keeps what it got. */
 async function scripted(t, steps, options = {}) {
@@ -55,7 +55,7 @@ async function until(what, true_, ms = 10_000) {
   }
 }
 
-test("scripted server", { concurrency: 32, timeout: 40_000 }, async (suite) => {
+test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
   const tests = [];
   const it = (name, run) => tests.push(suite.test(name, limited, run));
 
@@ -103,20 +103,20 @@ test("scripted server", { concurrency: 32, timeout: 40_000 }, async (suite) => {
   }
 
   it("reads change nothing", async (t) => {
-    const { c } = await scripted(t, [answer(500, "overflow"), cut, answer(504, "outcome-unknown")], { timeout: 120 });
+    const { c } = await scripted(t, [answer(500, "overflow"), cut, answer(500, "internal", {}, { "Retry-After": "60" })]);
     await assert.rejects(c.total("a"), countmill.TotalOverflowError);
     await assert.rejects(c.total("a"), countmill.UnavailableError);
   });
 
   it("no server", async () => {
-    const c = new Client("http://127.0.0.1:1", { timeout: 200 }); // fetch refuses port 1
+    const c = new Client("http://127.0.0.1:1", { timeout: 500 }); // fetch refuses port 1
     await assert.rejects(c.increment("a"), countmill.CountmillError);
     const free = net.createServer().listen(0, "127.0.0.1");
     await new Promise((done) => free.once("listening", done));
     const { port } = free.address();
     await new Promise((done) => free.close(done));
     for (const host of ["127.0.0.1", "localhost"]) {
-      await assert.rejects(new Client(`http://${host}:${port}`, { timeout: 200 }).increment("a"), countmill.UnavailableError);
+      await assert.rejects(new Client(`http://${host}:${port}`, { timeout: 2000 }).increment("a"), countmill.UnavailableError);
     }
   });
 
@@ -320,7 +320,7 @@ test("real countmill", real, async (suite) => {
     const [, code] = /```js\n(.*?)```/s.exec(readFileSync(new URL("README.md", import.meta.url), "utf8"));
     const at = new URL("countmill.mjs", import.meta.url).href;
     writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace("./countmill.mjs", at));
-    const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.mjs")], { timeout: 15_000 });
+    const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.mjs")], { timeout: 50_000 });
     assert.equal(stdout, "page:/home 1n\norders 1n\n");
   });
 
@@ -362,13 +362,13 @@ test("real countmill", real, async (suite) => {
   });
 
   // 4,000 keyed requests and as many adds from 8 loops, while the server is killed: all count once.
-  await suite.test("kills", { timeout: 45_000 }, async (t) => {
-    const c = new Client(server.base, { timeout: 40_000, flushInterval: 20, onError: () => {} });
+  await suite.test("kills", { timeout: 120_000 }, async (t) => {
+    const c = new Client(server.base, { timeout: 100_000, flushInterval: 20, onError: () => {} });
     const want = [0, 1, 2, 3, 4].map((k) => { let n = 0; for (let i = k; i < 500; i += 5) n += i + 1; return BigInt(8 * n); });
     let done = 0;
     const seen = [];
     const watched = (async () => {
-      for await (const u of c.watch(["kills:0"], { signal: AbortSignal.timeout(40_000), maxStaleness: 0 })) {
+      for await (const u of c.watch(["kills:0"], { signal: AbortSignal.timeout(100_000), maxStaleness: 0 })) {
         seen.push(u.totals[0].total);
         if (seen.at(-1) === want[0]) return;
       }
@@ -382,7 +382,7 @@ test("real countmill", real, async (suite) => {
     }));
     loops.catch(() => {});
     for (const at of [500, 1500, 2500, 3500]) {
-      await Promise.race([until(`${at} requests`, () => done >= at, 30_000), loops]);
+      await Promise.race([until(`${at} requests`, () => done >= at, 60_000), loops]);
       await server.kill();
       server.start();
     }

@@ -351,7 +351,7 @@ class Scripted(unittest.TestCase):
             self.assertRaises(countmill.DeniedError, c.increment, "a")
 
 
-def until(test, what, true, seconds=10):
+def until(test, what, true, seconds=30):
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -445,7 +445,7 @@ class Real(unittest.TestCase):
 
     def test_kills(self):
         """4,000 keyed requests and as many adds from 8 threads, while the server is killed: all count once."""
-        c = countmill.Client(self.server.base, timeout=40, flush_interval=0.02, on_error=lambda e: None)
+        c = countmill.Client(self.server.base, timeout=100, flush_interval=0.02, on_error=lambda e: None)
         done, failed, kills = [0] * 8, [], 0
 
         def caller(n):
@@ -471,7 +471,7 @@ class Real(unittest.TestCase):
         threading.Thread(target=watch, daemon=True).start()
         for t in threads:
             t.start()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 100
         for at in (500, 1500, 2500, 3500):
             until(self, f"{at} requests", lambda: sum(done) >= at or failed, deadline - time.monotonic())
             self.assertEqual(failed, [])
@@ -485,7 +485,7 @@ class Real(unittest.TestCase):
         self.assertEqual([t.total for t in c.totals([f"kills:{k}" for k in range(5)], max_staleness=0)], want)
         added = [t.total for t in c.totals([f"added:{k}" for k in range(3)], max_staleness=0)]
         self.assertEqual(added, [sum(range(501)) * len([n for n in range(8) if n % 3 == k]) for k in range(3)])
-        self.assertTrue(watched.wait(10), f"the watch has seen {seen[-3:]}, not {want[0]}")
+        self.assertTrue(watched.wait(30), f"the watch has seen {seen[-3:]}, not {want[0]}")
         self.assertEqual(seen, sorted(seen))
         c.close()
         print(f"{sum(done)} keyed requests and as many adds, {kills} kills, {len(seen)} updates seen", file=sys.stderr)
