@@ -129,8 +129,8 @@ export class Client {
   }
 
   /**
-   * Adds in memory and returns at once. Increments of one counter become one. What the process has not
-   * flushed when it dies is lost. OverloadedError and ClosedError mean certainly not counted.
+   * Adds in memory and returns at once. Increments of one counter become one. The process does not
+   * exit by itself before they are sent. If it is killed before, they are lost. OverloadedError and ClosedError mean certainly not counted.
    * @param {string} counter @param {number | bigint} [delta]
    */
   add(counter, delta = 1) {
@@ -418,6 +418,9 @@ export class Client {
     const headers = r.body === undefined ? {} : { "Content-Type": r.type ?? "application/json" };
     if (r.key) headers["Idempotency-Key"] = r.key;
     const token = await this.#token(signal);
+    if (token && !/^[\x20-\x7e]+$/.test(token)) {
+      throw new DeniedError("the token has characters that no header can have", { status: 401 });
+    }
     if (token) headers.Authorization = "Bearer " + token;
     const url = this.#base + r.path + (r.read ? (r.path.endsWith("?") || r.path.endsWith("&") ? "" : "&") + "format=string" : "");
     try {

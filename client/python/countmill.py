@@ -29,6 +29,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 MAX_DELTA = 2**53 - 1
 _MAX_ANSWER = 16 << 20
+_IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
 _SILENCE = 45.0  # the server sends a line of a watch every 15 s
 _log = logging.getLogger("countmill")
 
@@ -127,7 +128,7 @@ class _Request:
     content_type: str = "application/json"
     key: str = ""
     maybe: float = 0.0  # when the first try was sent that was maybe counted
-    increments: List[Tuple[str, int]] = field(default_factory=list)  # of a batch
+    increments: List[Tuple[str, int]] = field(default_factory=lambda: [])  # of a batch
     size: int = 0
 
     @property
@@ -162,7 +163,7 @@ class Client:
         self._token, self._timeout, self._interval = token, timeout, flush_interval
         self._max_counters, self._max_bytes = max_counters, max_bytes
         self._repeat_for, self._on_error = dedup_window * 7 / 8, on_error
-        self._idle: List[http.client.HTTPConnection] = []
+        self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
         self._sending = threading.Lock()  # held by the one who sends the batch
         self._lock = threading.Lock()  # of the fields below
         self._sums: Dict[str, int] = {}
@@ -238,10 +239,9 @@ class Client:
                 e.increments = e.increments + (self._batch.increments if self._batch else []) + list(self._sums.items())
             raise
         finally:
-            if thread is not None:
+            if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - clock.monotonic()))
-            while self._idle:
-                self._idle.pop().close()
+            self._close_idle()
 
     def __enter__(self) -> Client:
         return self
@@ -371,7 +371,7 @@ class Client:
             got = decode(json.loads(sent.read(deadline)))
             if sent.conn.sock and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set():
                 sent.keep = True
-                self._idle.append(sent.conn)
+                self._idle.append((sent.conn, clock.monotonic()))
             return got
 
     def _send(self, r: _Request, deadline: float) -> _Sent:
@@ -388,14 +388,8 @@ class Client:
                 raise _known(DeniedError("the token has characters that no header can have"), status=401)
             headers["Authorization"] = "Bearer " + token
         try:
-            left = _left(deadline)
-            if self._idle:
-                conn = self._idle.pop()
-            else:
-                kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
-                conn = kind(self._host, self._port, timeout=min(left, 5.0))
-                conn.connect()
-        except (OSError, IndexError) as e:  # IndexError: another thread took it
+            conn = self._connect(_left(deadline))
+        except OSError as e:
             raise _known(UnavailableError(f"no answer: {e!r}"), _again=True) from e
         sent = _Sent(conn, conn.sock)
         try:
@@ -406,9 +400,32 @@ class Client:
                 if 200 <= sent.res.status <= 299:
                     return sent
                 raise _problem(sent.res.status, sent.read(deadline), sent.res.headers.get("Retry-After", ""))
-        except BaseException:
+        except BaseException as e:
             sent.close()
+            if not getattr(e, "status", 0):
+                self._close_idle()  # the server of the others is gone too
             raise
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        while self._idle:
+            try:
+                conn, since = self._idle.pop()
+            except IndexError:
+                break  # another thread took it
+            if clock.monotonic() - since < _IDLE:
+                return conn
+            conn.close()
+        kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
+        conn = kind(self._host, self._port, timeout=min(timeout, 5.0))
+        conn.connect()
+        return conn
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop()[0].close()
+            except IndexError:
+                return
 
 
 class _Sent:
@@ -430,6 +447,8 @@ class _Sent:
                 break
             if len(text) > _MAX_ANSWER:
                 raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
+        if self.res.length == 0:
+            self.res.close()  # Python does not do it before 3.12
         return text
 
     def close(self) -> None:

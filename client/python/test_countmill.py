@@ -107,7 +107,7 @@ class Scripted(unittest.TestCase):
         self.addCleanup(script.server.shutdown)
         options = {"timeout": 10, "flush_interval": 60, "on_error": self.errors().append, **options}
         client = countmill.Client(script.base, **options)
-        self.addCleanup(lambda: [i.close() for i in client._idle])
+        self.addCleanup(client._close_idle)
         return client, script
 
     def errors(self):
@@ -161,6 +161,26 @@ class Scripted(unittest.TestCase):
         with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.UnavailableError):
             s.steps = [answer(500, "internal")]
             c.total("a")
+
+    def test_idle_connections_that_broke_are_not_all_tried(self):
+        c, s = self.open(*[OK] * 6)
+        together = threading.Barrier(6, timeout=20)
+        s.steps = [lambda h: (together.wait(), OK(h))] * 6
+        threads = [threading.Thread(target=c.increment, args=("a",), daemon=True) for _ in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(20)
+        until(self, "six idle connections", lambda: len(c._idle) == 6)
+        s.steps = [cut, OK]
+        with mock.patch.object(countmill.Client, "_connect", autospec=True, side_effect=countmill.Client._connect) as connect:
+            c.increment("a")
+        self.assertEqual((connect.call_count, len(c._idle)), (2, 1))
+        idle = c._idle[0][0]
+        with mock.patch.object(countmill, "_IDLE", 0):
+            s.steps = [OK]
+            c.increment("a")
+        self.assertIsNot(c._idle[0][0], idle, "an old connection is not used again")
 
     def test_no_server(self):
         c = countmill.Client("http://127.0.0.1:1", timeout=0.2)
