@@ -236,6 +236,7 @@ export class Client {
    * @returns {AsyncGenerator<Update, void, void>}
    */
   async *watch(counters, { signal, maxStaleness } = {}) {
+    if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const left = new AbortController();
     const stop = AbortSignal.any([left.signal, this.#closing.signal, ...(signal ? [signal] : [])]);
     const names = new URLSearchParams(counters.map((c) => ["counter", c]));

@@ -131,11 +131,20 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     s.steps = [answer(401, "unauthorized")]; // the token has expired
     await assert.rejects(c.flush(), countmill.OutcomeUnknownError);
     s.steps = [ok, ok];
-    await Promise.all([c.flush(), c.flush()]);
+    await c.flush(); // both batches
     const keys = s.got.map((g) => g.key);
     assert.equal(keys.length, 4);
     assert.ok(keys[0] === keys[1] && keys[0] === keys[2] && keys[2] !== keys[3], String(keys));
     assert.deepEqual(s.got.map((g) => g.body), [5, 5, 5, 7].map((delta) => `{"counter":"a","delta":${delta}}\n`));
+  });
+
+  it("flushes take turns", async (t) => {
+    const { c, s } = await scripted(t, [ok, ok]);
+    c.add("a", 1);
+    const first = c.flush();
+    c.add("a", 2);
+    await Promise.all([first, c.flush(), c.flush()]);
+    assert.deepEqual(s.got.map((g) => JSON.parse(g.body).delta), [1, 2]);
   });
 
   it("a refused batch is handed back", async (t) => {
@@ -251,6 +260,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     setTimeout(() => c.close(), 200);
     for await (const u of c.watch(["a"])) n += Number(u.totals[0].total);
     assert.equal(n, 15);
+    await assert.rejects(c.watch(["a"]).next(), countmill.ClosedError);
   });
 
   it("lists name what overflowed", async (t) => {

@@ -231,7 +231,7 @@ class Client:
             self._closed.set()
             watches, thread = self._watches[:], self._thread
         for w in watches:
-            w.close()
+            w.close(deadline - clock.monotonic())
         try:
             self._flush(deadline)
         except CountmillError as e:
@@ -493,7 +493,7 @@ class _Watch:
                 return
             yield got
 
-    def close(self) -> None:
+    def close(self, wait: float = 6.0) -> None:
         self._stop.set()
         sent = self._sent
         if sent is not None:
@@ -501,7 +501,7 @@ class _Watch:
                 sent.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits
             except OSError:
                 pass  # it has ended
-        self._thread.join(6.0)  # a connection is made, or given up, within 5 s
+        self._thread.join(max(0.0, min(wait, 6.0)))  # a connection is made, or given up, within 5 s
         with self._client._lock:
             if self in self._client._watches:
                 self._client._watches.remove(self)

@@ -201,13 +201,26 @@ class Scripted(unittest.TestCase):
         with self.assertRaises(countmill.OutcomeUnknownError):  # the token has expired
             c.flush()
         s.steps = [OK, OK]
-        c.flush()
-        c.flush()
+        c.flush()  # both batches
         k, lines = s.keys(), [b.decode() for b in s.bodies()]
         self.assertEqual(len(k), 4)
         self.assertTrue(k[0] == k[1] == k[2] != k[3], k)
         self.assertEqual(lines[2:], ['{"counter": "a", "delta": 5}\n', '{"counter": "a", "delta": 7}\n'])
         self.assertEqual(lines[0], lines[2])
+
+    def test_adds_of_many_threads(self):
+        c, s = self.open(*[OK] * 100_000, flush_interval=0.001)
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=lambda: [c.add("a") for _ in range(5000)], daemon=True) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        sys.setswitchinterval(interval)
+        c.close()
+        self.assertEqual(sum(json.loads(line)["delta"] for b in s.bodies() for line in b.splitlines()), 20_000)
 
     def test_a_refused_batch_is_handed_back(self):
         c, s = self.open(answer(403, "forbidden"), OK)
@@ -346,6 +359,7 @@ class Scripted(unittest.TestCase):
         next(watch)
         threading.Timer(0.1, c.close).start()
         self.assertEqual(list(watch), [])
+        self.assertRaises(countmill.ClosedError, next, c.watch(["a"]))
         self.assertLess(time.monotonic() - began, 5)
         until(self, "the watches' threads end", lambda: not [t for t in threading.enumerate() if t.name == "countmill watch"])
 
