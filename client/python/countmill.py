@@ -164,7 +164,7 @@ class Client:
         self._max_counters, self._max_bytes = max_counters, max_bytes
         self._repeat_for, self._on_error = dedup_window * 7 / 8, on_error
         self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
-        self._sending = threading.Lock()  # held by the one who sends the batch
+        self._sending = threading.Lock()  # held while a batch is sent
         self._lock = threading.Lock()  # of the fields below
         self._sums: Dict[str, int] = {}
         self._bytes = 0  # of the lines of _sums
