@@ -1,0 +1,565 @@
+// @ts-check
+/**
+ * Counts with a running countmill over HTTP. One file without dependencies, for Node 20 or later.
+ *
+ *     const c = new Client("http://127.0.0.1:8080");
+ *     c.add("page:/home");                                // in memory, sent within 250 ms
+ *     await c.increment("orders", 1, { id: "order-7" });  // durable when it resolves
+ *     console.log((await c.total("orders")).total);       // a BigInt
+ *     await c.close();
+ *
+ * The class of an error says whether the increments were counted, and whether a repeat is safe. The
+ * client repeats a call itself, with the same key and body, while that is safe and there is time.
+ * Times are in milliseconds.
+ */
+
+/**
+ * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean}} Total
+ *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
+ *   false for a counter that nobody has incremented.
+ * @typedef {{totals: Total[], lag: number | null}} Update lag: the age of the oldest uncommitted increment, in seconds
+ * @typedef {{position: number, id: string}} Conflict
+ * @typedef {{counter: string, delta: number}} Increment
+ * @typedef {object} Options
+ * @property {string | (() => string | Promise<string>)} [token] a new token must have the old one's name
+ * @property {number} [timeout] of one call, repeats included; 30,000
+ * @property {number} [flushInterval] how long an added increment waits at most; 250
+ * @property {number} [maxCounters] held in memory, with those on their way; 10,000
+ * @property {number} [maxBytes] the same in bytes of JSON; 4 MiB
+ * @property {number} [dedupWindow] the server's --dedup-window; no repeats near its end; 8 days
+ * @property {(e: Error) => void} [onError] of the background; console.error
+ * @property {boolean} [insecure] lets a token go over plain HTTP to another machine
+ * @typedef {{timeout?: number}} CallOptions
+ * @typedef {{timeout?: number, maxStaleness?: number}} ReadOptions maxStaleness accepts an older, cheaper total; 0 reads the store
+ * @typedef {{path: string, body?: string, type?: string, key?: string, read?: boolean, maybe: number}} Request
+ *   maybe: when the first try was sent that was maybe counted, or 0
+ * @typedef {Request & {increments: Increment[], size: number}} Batch
+ */
+
+const MAX_DELTA = Number.MAX_SAFE_INTEGER;
+const MAX_ANSWER = 16 << 20;
+const SILENCE = 45_000; // the server sends a line of a watch every 15 s
+
+/** Base of all errors of this module. */
+export class CountmillError extends Error {
+  status = 0; // of HTTP; 0 if no answer came
+  retryAfter = 0;
+  /** The answer's members: type, detail, field, limit, index, line, ... @type {Record<string, any>} */
+  problem = {};
+  /** Of add, which the client has given up; the class says if they counted. @type {Increment[]} */
+  increments = [];
+  again = false; // a repeat may help
+  open = false; // the try was maybe counted
+  /** @param {string} message @param {Partial<CountmillError>} [fields] */
+  constructor(message, fields) {
+    super(message);
+    Object.assign(this, fields, { message });
+    this.name = new.target.name;
+  }
+  /** The increments that were not counted. @returns {Conflict[]} */
+  get conflicts() {
+    return this.problem.conflicts ?? [];
+  }
+}
+/** Nothing was counted. Correct the request first. */
+export class InvalidError extends CountmillError {}
+/** Nothing was counted. The key came with another body before. */
+export class ConflictError extends CountmillError {}
+/** All were counted but those in conflicts. Do not repeat any. */
+export class IDsReusedError extends CountmillError {}
+/** Nothing was counted. Repeat later. */
+export class OverloadedError extends CountmillError {}
+/** Nothing was counted, or no total can be given. Repeat later. */
+export class UnavailableError extends CountmillError {}
+/** Maybe counted. Repeat only with the same id. */
+export class OutcomeUnknownError extends CountmillError {}
+/** A total does not fit 64 bits. */
+export class TotalOverflowError extends CountmillError {}
+/** Nothing was counted. The client is closed. */
+export class ClosedError extends CountmillError {}
+/** Nothing was done. The token is missing, or may not do this. */
+export class DeniedError extends CountmillError {}
+/** Nothing was done. There is no such thing, or the server's role does not serve it. */
+export class NotFoundError extends CountmillError {}
+
+/** @type {Record<string, typeof CountmillError>} */
+const BY_TYPE = {
+  "id-reused": ConflictError, "ids-reused": IDsReusedError, overflow: TotalOverflowError,
+  "outcome-unknown": OutcomeUnknownError,
+};
+/** @type {Record<number, typeof CountmillError>} */
+const BY_STATUS = {
+  401: DeniedError, 403: DeniedError, 404: NotFoundError, 429: OverloadedError,
+  501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
+};
+
+/** Talks to one countmill, or to several behind one address. */
+export class Client {
+  #base;
+  #options;
+  /** @type {Map<string, number>} */
+  #sums = new Map();
+  #bytes = 0; // of the lines of #sums
+  /** Drawn once, kept until its outcome is certain. @type {Batch | undefined} */
+  #batch;
+  /** @type {Promise<unknown> | undefined} */
+  #sending;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  #closing = new AbortController();
+
+  /** @param {string} base http://HOST:PORT or https://HOST:PORT, or a path below @param {Options} [options] */
+  constructor(base, options = {}) {
+    const u = URL.canParse(base) ? new URL(base) : undefined;
+    if (!u || !/^https?:$/.test(u.protocol) || u.search || u.hash || u.username || u.password) {
+      throw new InvalidError(`the address must be http://HOST:PORT or https://HOST:PORT, got ${JSON.stringify(base)}`);
+    }
+    const o = {
+      timeout: 30_000, flushInterval: 250, maxCounters: 10_000, maxBytes: 4 << 20, dedupWindow: 8 * 86_400_000,
+      onError: console.error, token: "", insecure: false, ...options,
+    };
+    if (!(Math.min(o.timeout, o.flushInterval, o.maxCounters, o.dedupWindow, o.maxBytes) > 0 && o.maxBytes <= 7 << 20)) {
+      throw new InvalidError("limits and times must be above 0, and maxBytes at most 7 MiB");
+    }
+    if (o.token && !o.insecure && u.protocol === "http:" && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(u.hostname)) {
+      throw new InvalidError(`a token is not sent to ${u.host} over plain http: use https, or insecure`);
+    }
+    this.#base = u.href.replace(/\/+$/, "");
+    this.#options = o;
+  }
+
+  /**
+   * Adds in memory and returns at once. Increments of one counter become one. The process does not
+   * exit by itself before they are sent. If it is killed before, they are lost. OverloadedError and ClosedError mean certainly not counted.
+   * @param {string} counter @param {number | bigint} [delta]
+   */
+  add(counter, delta = 1) {
+    const text = line(counter, delta);
+    if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
+    const before = this.#sums.get(counter);
+    const sum = BigInt(before ?? 0) + BigInt(delta);
+    if (sum > MAX_DELTA || sum < -MAX_DELTA) {
+      throw new OverloadedError(`the unsent increments of ${JSON.stringify(counter)} exceed 2^53-1; flush, and add again`);
+    }
+    if (before === undefined) {
+      const { maxCounters, maxBytes } = this.#options;
+      const size = new TextEncoder().encode(text).length + 20; // 20: room for any sum
+      if (this.#sums.size + (this.#batch?.increments.length ?? 0) >= maxCounters) {
+        throw new OverloadedError(`${maxCounters} counters are unsent, the limit`);
+      }
+      if (this.#bytes + (this.#batch?.size ?? 0) + size > maxBytes) {
+        throw new OverloadedError(`the unsent increments would exceed ${maxBytes} bytes, the limit`);
+      }
+      this.#bytes += size;
+    }
+    this.#sums.set(counter, Number(sum));
+    this.#arm();
+  }
+
+  /**
+   * Counts one increment, which is durable when this resolves. After OutcomeUnknownError call it again with
+   * the same id. Without an id a second call may count twice.
+   * @param {string} counter @param {number | bigint} [delta] @param {CallOptions & {id?: string, time?: Date}} [options]
+   */
+  async increment(counter, delta = 1, { id, time, timeout } = {}) {
+    if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
+    const body = line(counter, delta, { id, time: time?.toISOString() });
+    await this.#call({ path: "/v1/increments", body, key: id === undefined ? newKey() : undefined, maybe: 0 }, this.#deadline(timeout));
+  }
+
+  /**
+   * Sends all that was added before. It is durable when this resolves. After an error without increments the
+   * client keeps them, and goes on with the same key. After an error with increments it has given them up;
+   * the error's class says whether they were counted.
+   * @param {CallOptions} [options]
+   */
+  async flush({ timeout } = {}) {
+    await this.#flush(this.#deadline(timeout));
+  }
+
+  /**
+   * Refuses further increments, sends the rest and ends watches. Its error has all that was not sent. It may
+   * be repeated, to try again.
+   * @param {CallOptions} [options]
+   */
+  async close({ timeout } = {}) {
+    this.#closing.abort();
+    clearTimeout(this.#timer);
+    try {
+      await this.#flush(this.#deadline(timeout));
+    } catch (e) {
+      if (e instanceof CountmillError) e.increments = [...e.increments, ...(this.#batch?.increments ?? []), ...entries(this.#sums)];
+      throw e;
+    }
+  }
+
+  /** One total. @param {string} counter @param {ReadOptions} [options] @returns {Promise<Total>} */
+  async total(counter, options) {
+    return (await this.totals([counter], options))[0];
+  }
+
+  /**
+   * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment.
+   * @param {string[]} counters @param {ReadOptions} [options] @returns {Promise<Total[]>}
+   */
+  async totals(counters, { timeout, maxStaleness } = {}) {
+    const path = "/v1/totals?" + query({ max_staleness: maxStaleness });
+    const got = await this.#call({ path, body: JSON.stringify({ counters }), read: true, maybe: 0 }, this.#deadline(timeout), (a) => a.totals.map(total));
+    if (got.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
+    return got;
+  }
+
+  /**
+   * All counters whose names begin with prefix, in byte order, page by page. timeout is that of a page. If
+   * counters have no total because it does not fit 64 bits, TotalOverflowError names them at the end.
+   * @param {string} [prefix] @param {CallOptions} [options] @returns {AsyncGenerator<Total, void, void>}
+   */
+  async *list(prefix = "", { timeout } = {}) {
+    /** @type {string[]} */
+    const overflowed = [];
+    let token = "";
+    do {
+      const path = "/v1/counters?" + query({ prefix, limit: "1000", page_token: token });
+      const page = await this.#call({ path, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
+      yield* page.totals;
+      overflowed.push(...(page.overflowed ?? []));
+      token = page.next_page_token ?? "";
+    } while (token);
+    if (overflowed.length) throw new TotalOverflowError("totals that do not fit 64 bits: " + JSON.stringify(overflowed));
+  }
+
+  /**
+   * The totals of up to 100 counters, at once and whenever one changes, until signal aborts or the client
+   * closes. A slow caller gets the newest update, not every one. Broken connections are made again, and go
+   * to onError. An error that a repeat cannot help is thrown.
+   * @param {string[]} counters @param {{signal?: AbortSignal, maxStaleness?: number}} [options]
+   * @returns {AsyncGenerator<Update, void, void>}
+   */
+  async *watch(counters, { signal, maxStaleness } = {}) {
+    if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
+    const left = new AbortController();
+    const stop = AbortSignal.any([left.signal, this.#closing.signal, ...(signal ? [signal] : [])]);
+    const names = new URLSearchParams(counters.map((c) => ["counter", c]));
+    /** @type {{newest?: Update, failure?: unknown, ended?: boolean, wake: () => void}} */
+    const state = { wake() {} };
+    const run = this.#follow(`/v1/watch?${names}&${query({ max_staleness: maxStaleness })}`, stop, (u) => {
+      state.newest = u;
+      state.wake();
+    }).catch((e) => { state.failure = e; }).finally(() => { state.ended = true; state.wake(); });
+    try {
+      for (;;) {
+        const { newest } = state;
+        state.newest = undefined;
+        if (newest) yield newest;
+        else if (state.failure) throw state.failure;
+        else if (state.ended) return;
+        else await new Promise((wake) => { state.wake = () => wake(undefined); });
+      }
+    } finally {
+      left.abort();
+      await run;
+    }
+  }
+
+  /** @param {string} path @param {AbortSignal} stop @param {(u: Update) => void} put */
+  async #follow(path, stop, put) {
+    for (let tries = 0; !stop.aborted; tries++) {
+      try {
+        await this.#stream(path, stop, (name, data) => {
+          tries = -1;
+          const got = JSON.parse(data);
+          if (name === "problem") this.#report(problem(got.status, data, null));
+          else put({ totals: got.totals.map(total), lag: got.lag ?? null });
+        });
+      } catch (e) {
+        if (stop.aborted) return;
+        if (!(e instanceof CountmillError) || !e.again) throw e;
+        this.#report(e);
+        await sleep(pause(Math.max(tries, 0), e), stop);
+      }
+    }
+  }
+
+  /** Reads one connection until it breaks. @param {string} path @param {AbortSignal} stop @param {(name: string, data: string) => void} event */
+  async #stream(path, stop, event) {
+    const silent = new AbortController();
+    const late = () => silent.abort(new Error("the stream is silent"));
+    let timer = setTimeout(late, SILENCE);
+    try {
+      const res = await this.#send({ path, read: true, maybe: 0 }, AbortSignal.any([stop, silent.signal]));
+      const decoder = new TextDecoder();
+      let text = "", name = "", data = "";
+      await eachChunk(res, (chunk) => {
+        clearTimeout(timer);
+        timer = setTimeout(late, SILENCE);
+        const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
+        text = lines.pop() ?? "";
+        if (text.length + data.length > MAX_ANSWER) throw new Error(`an event of more than ${MAX_ANSWER} characters`);
+        for (const l of lines) {
+          const value = l.slice(l.indexOf(":") + 1).trim();
+          if (l.startsWith("event:")) name = value;
+          else if (l.startsWith("data:")) data += value;
+          else if (!l.trim() && data) {
+            event(name, data);
+            name = data = "";
+          }
+        }
+      });
+      throw new Error("the server ended the stream");
+    } catch (e) {
+      throw broken(e);
+    } finally {
+      clearTimeout(timer);
+      silent.abort();
+    }
+  }
+
+  /** @param {number | undefined} timeout */
+  #deadline(timeout) {
+    return performance.now() + (timeout ?? this.#options.timeout);
+  }
+
+  #arm() {
+    if (this.#timer || this.#closing.signal.aborted) return;
+    this.#timer = setTimeout(async () => {
+      await this.#flush(this.#deadline(undefined), this.#closing.signal).catch((e) => this.#report(e));
+      this.#timer = undefined;
+      if (this.#batch || this.#sums.size) this.#arm();
+    }, this.#options.flushInterval);
+  }
+
+  /** @param {unknown} e */
+  #report(e) {
+    try {
+      this.#options.onError(/** @type {Error} */ (e));
+    } catch (thrown) {
+      console.error("onError threw", thrown);
+    }
+  }
+
+  /** @param {number} deadline @param {AbortSignal} [cancel] */
+  async #flush(deadline, cancel) {
+    while (this.#sending) {
+      const left = deadline - performance.now();
+      if (left <= 0) throw new OutcomeUnknownError("another flush has not ended in time; the client keeps the increments");
+      const timer = new AbortController();
+      await Promise.race([this.#sending.catch(() => {}), sleep(left, timer.signal)]);
+      timer.abort();
+    }
+    this.#sending = (async () => {
+      const earlier = this.#batch !== undefined;
+      await this.#sendBatch(deadline, cancel);
+      if (earlier) await this.#sendBatch(deadline, cancel);
+    })().finally(() => { this.#sending = undefined; });
+    await this.#sending;
+  }
+
+  /** @param {number} deadline @param {AbortSignal} [cancel] */
+  async #sendBatch(deadline, cancel) {
+    if (!this.#batch) {
+      const increments = entries(this.#sums).filter((i) => i.delta !== 0);
+      const body = increments.map((i) => JSON.stringify(i) + "\n").join("");
+      const size = this.#bytes;
+      this.#sums.clear();
+      this.#bytes = 0;
+      if (!increments.length) return;
+      this.#batch = { path: "/v1/increments", body, type: "application/x-ndjson", key: newKey(), maybe: 0, increments, size };
+    }
+    const batch = this.#batch;
+    try {
+      if (batch.maybe && Date.now() - batch.maybe > this.#options.dedupWindow * 7 / 8) {
+        throw new OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat");
+      }
+      await this.#call(batch, deadline, undefined, cancel);
+    } catch (e) {
+      if (e instanceof CountmillError && (e.again || e.status === 401)) throw e; // a token that expired is soon another
+      if (e instanceof CountmillError && !(e instanceof IDsReusedError)) e.increments = batch.increments;
+      this.#batch = undefined;
+      throw e;
+    }
+    this.#batch = undefined;
+  }
+
+  /**
+   * Sends r until it is answered. Every request of this client may be repeated.
+   * @param {Request} r @param {number} deadline @param {(answer: any) => any} [decode] @param {AbortSignal} [cancel]
+   */
+  async #call(r, deadline, decode = () => undefined, cancel) {
+    for (let tries = 0; ; tries++) {
+      const before = r.maybe;
+      try {
+        return await this.#try(r, deadline, decode);
+      } catch (e) {
+        if (!(e instanceof CountmillError)) throw e;
+        if (e.open) r.maybe = before || Date.now();
+        const wait = pause(tries, e);
+        // 50: what a try needs at least
+        if (!e.again || performance.now() + wait + 50 > deadline || cancel?.aborted) throw conclude(r, e);
+        await sleep(wait, cancel);
+        if (cancel?.aborted) throw conclude(r, e);
+      }
+    }
+  }
+
+  /** @param {Request} r @param {number} deadline @param {(answer: any) => any} decode */
+  async #try(r, deadline, decode) {
+    const left = deadline - performance.now();
+    if (left <= 0) throw new UnavailableError("no time is left for a try", { again: true });
+    const res = await this.#send(r, AbortSignal.timeout(Math.ceil(left)));
+    try {
+      return decode(JSON.parse(await read(res)));
+    } catch (e) {
+      throw broken(e);
+    }
+  }
+
+  /** Sends r once and resolves to a 2xx answer. Any other is thrown. @param {Request} r @param {AbortSignal} signal */
+  async #send(r, signal) {
+    /** @type {Record<string, string>} */
+    const headers = r.body === undefined ? {} : { "Content-Type": r.type ?? "application/json" };
+    if (r.key) headers["Idempotency-Key"] = r.key;
+    const token = await this.#token(signal);
+    if (token && !/^[\x20-\x7e]+$/.test(token)) {
+      throw new DeniedError("the token has characters that no header can have", { status: 401 });
+    }
+    if (token) headers.Authorization = "Bearer " + token;
+    const url = this.#base + r.path + (r.read ? (r.path.endsWith("?") || r.path.endsWith("&") ? "" : "&") + "format=string" : "");
+    try {
+      const res = await fetch(url, { method: r.body === undefined ? "GET" : "POST", headers, body: r.body, signal, redirect: "manual" });
+      if (res.ok) return res;
+      throw problem(res.status, await read(res), res.headers.get("Retry-After"));
+    } catch (e) {
+      throw broken(e);
+    }
+  }
+
+  /** @param {AbortSignal} signal */
+  async #token(signal) {
+    const { token } = this.#options;
+    if (typeof token === "string") return token;
+    const done = new AbortController();
+    try {
+      const late = sleep(2 ** 31 - 1, AbortSignal.any([signal, done.signal])).then(() => { throw new Error("timed out"); });
+      late.catch(() => {});
+      return await Promise.race([token(), late]);
+    } catch (e) {
+      throw new DeniedError(`the token source: ${e}`, { status: 401 });
+    } finally {
+      done.abort();
+    }
+  }
+}
+
+/** Resolves after ms, or earlier when signal aborts. @param {number} ms @param {AbortSignal} [signal] @returns {Promise<void>} */
+function sleep(ms, signal) {
+  return new Promise((done) => {
+    if (signal?.aborted) return done();
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      done();
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
+  });
+}
+
+/** @param {Response} res @param {(chunk: Uint8Array) => void} take */
+async function eachChunk(res, take) {
+  const reader = res.body?.getReader();
+  for (;;) {
+    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+    if (done || !value) return;
+    take(value);
+  }
+}
+
+/** @param {Response} res */
+async function read(res) {
+  const decoder = new TextDecoder();
+  let text = "";
+  await eachChunk(res, (chunk) => {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > MAX_ANSWER) throw new Error(`an answer of more than ${MAX_ANSWER} characters`);
+  });
+  return text + decoder.decode();
+}
+
+/** @param {number} tries @param {CountmillError} e */
+function pause(tries, e) {
+  return Math.max(Math.min(100 * 2 ** Math.min(tries, 10), 5000) * (0.5 + Math.random() / 2), e.retryAfter);
+}
+
+/** The error that the caller gets after the last try. @param {Request} r @param {CountmillError} e */
+function conclude(r, e) {
+  if (r.read && e instanceof OutcomeUnknownError) return new UnavailableError("no total: " + e.message, { ...e, cause: e });
+  const certain = [OutcomeUnknownError, ConflictError, IDsReusedError].some((known) => e instanceof known);
+  if (r.read || !r.maybe || certain) return e;
+  return new OutcomeUnknownError("an earlier try was maybe counted; then: " + e.message, { ...e, cause: e });
+}
+
+/** The error of a try without an answer. Nothing was sent if no connection was made. @param {any} e @returns {CountmillError} */
+function broken(e) {
+  if (e instanceof CountmillError) return e;
+  /** @type {any[]} */
+  const causes = e?.cause?.errors ?? [e?.cause];
+  const text = `${e?.message ?? e} ${causes.map((c) => c?.message ?? "").join(" ")}`.trim();
+  if (causes.every((c) => c?.syscall === "connect" || c?.syscall === "getaddrinfo" || c?.code === "UND_ERR_CONNECT_TIMEOUT")) {
+    return new UnavailableError("no answer: " + text, { again: true, cause: e });
+  }
+  return new OutcomeUnknownError("no answer came: " + text, { again: true, open: true, cause: e });
+}
+
+/** @param {number} status @param {string} text @param {string | null} retryAfter @returns {CountmillError} */
+function problem(status, text, retryAfter) {
+  /** @type {Record<string, any>} */
+  let members = {};
+  try {
+    members = Object(JSON.parse(text));
+  } catch {} // another program's error need not be JSON
+  const type = String(members.type ?? "").split(":").pop() ?? "";
+  const Kind = BY_TYPE[type] ?? BY_STATUS[status] ?? (status >= 500 ? OutcomeUnknownError : InvalidError);
+  const detail = members.detail || members.title || "no problem+json came with it; is that a countmill?";
+  return new Kind(`${detail} (HTTP ${status})`, {
+    status, problem: members,
+    retryAfter: /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1000 : 0,
+    again: type !== "overflow" && [429, 500, 502, 503, 504, 507].includes(status),
+    open: status >= 500 && status !== 503 && status !== 507,
+  });
+}
+
+/**
+ * An increment as JSON. What the server would refuse is refused here, so that it cannot spoil a batch.
+ * @param {string} counter @param {number | bigint} delta @param {{id?: string, time?: string}} [more]
+ */
+function line(counter, delta, more = {}) {
+  if (typeof counter !== "string" || /\p{Surrogate}/u.test(counter)) throw new InvalidError("counter is not a string of valid UTF-16");
+  const size = new TextEncoder().encode(counter).length;
+  if (size < 1 || size > 500) throw new InvalidError(`counter has ${size} bytes (limit: 1 to 500 bytes)`);
+  if (/\p{Cc}/u.test(counter)) throw new InvalidError("counter has a control character (limit: no control characters)");
+  if (/^ | $|^__.*__$/.test(counter)) throw new InvalidError("counter begins or ends with a space, or is of the form __x__");
+  if (!Number.isSafeInteger(Number(delta)) || BigInt(delta) === 0n) {
+    throw new InvalidError(`delta is ${delta} (limit: an integer from -(2^53-1) to 2^53-1, not 0)`);
+  }
+  return JSON.stringify({ counter, delta: Number(delta), ...more });
+}
+
+/** @param {Map<string, number>} sums @returns {Increment[]} */
+function entries(sums) {
+  return [...sums].map(([counter, delta]) => ({ counter, delta }));
+}
+
+/** @param {any} t @returns {Total} */
+function total(t) {
+  return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists };
+}
+
+/** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */
+function query(parameters) {
+  const given = Object.entries(parameters).filter(([, v]) => v !== undefined && v !== "");
+  return String(new URLSearchParams(given.map(([k, v]) => [k, typeof v === "number" ? v.toFixed(3) + "ms" : String(v)])));
+}
+
+function newKey() {
+  return crypto.randomUUID();
+}

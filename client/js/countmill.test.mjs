@@ -1,0 +1,413 @@
+// Tests of countmill.mjs: node --test in this directory.
+//
+// COUNTMILL_BINARY is the path of a built countmill. The tests that need a real one skip without it.
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import * as countmill from "./countmill.mjs";
+
+const { Client } = countmill;
+const binary = process.env.COUNTMILL_BINARY;
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const real = { skip: binary ? false : "COUNTMILL_BINARY is not set: it is the path of a built countmill", timeout: 150_000 };
+const limited = { timeout: 60_000 };
+
+/** A client of a server that gives one answer after the other, and keeps what it got. */
+async function scripted(t, steps, options = {}) {
+  const s = { steps, got: [], reported: [] };
+  const server = http.createServer(async (req, res) => {
+    let body = "";
+    for await (const chunk of req) body += chunk;
+    s.got.push({ key: req.headers["idempotency-key"], body, url: req.url, headers: req.headers });
+    (s.steps.shift() ?? answer(418))(res);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", () => done()));
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  const c = new Client(`http://127.0.0.1:${server.address().port}`, { timeout: 10_000, flushInterval: 2 ** 30, onError: (e) => s.reported.push(e), ...options });
+  t.after(() => c.close({ timeout: 1 }).catch(() => {}));
+  return { c, s };
+}
+
+const answer = (status, kind = "", members = {}, headers = {}) => (res) => {
+  res.writeHead(status, { "Content-Type": "application/problem+json", ...headers });
+  res.end(JSON.stringify({ type: "urn:countmill:problem:" + kind, status, detail: kind, ...members }));
+};
+const cut = (res) => res.socket.destroy();
+const ok = answer(202, "", { accepted: 1 });
+const sum = (counter, n) => ({ counter, total: String(n), as_of: "2026-01-02T15:04:05.123456Z", source: "store", shards: 1, exists: true });
+const event = (n) => `: hello\n\nevent: totals\ndata: ${JSON.stringify({ totals: [sum("a", n)], lag: null })}\n\n`;
+const stream = (...events) => (res) => {
+  res.writeHead(200, { "Content-Type": "text/event-stream" });
+  res.end(events.join(""));
+};
+
+async function until(what, true_, ms = 10_000) {
+  const deadline = performance.now() + ms;
+  while (!true_()) {
+    assert.ok(performance.now() < deadline, "waited in vain: " + what);
+    await sleep(10);
+  }
+}
+
+test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
+  const tests = [];
+  const it = (name, run) => tests.push(suite.test(name, limited, run));
+
+  for (const [name, step] of Object.entries({
+    429: answer(429, "overloaded"), 503: answer(503, "unavailable"), 507: answer(507, "insufficient-storage"),
+    504: answer(504, "outcome-unknown"), 500: answer(500, "internal"), 502: answer(502), "a broken connection": cut,
+  })) {
+    it(`after ${name} the repeat is the same request`, async (t) => {
+      const { c, s } = await scripted(t, [step, step, ok, ok, step, ok]);
+      await c.increment("a");
+      await c.increment("a", 1, { id: "x" });
+      c.add("b");
+      await c.flush();
+      const keys = s.got.map((g) => g.key);
+      assert.ok(keys[0] && keys[0] === keys[1] && keys[0] === keys[2] && s.got[0].body === s.got[2].body, `repeats of one call: ${keys}`);
+      assert.deepEqual([keys[3], JSON.parse(s.got[3].body)], [undefined, { counter: "a", delta: 1, id: "x" }]);
+      assert.ok(keys[4] && keys[4] === keys[5] && s.got[4].body === s.got[5].body, `repeats of a batch: ${keys}`);
+      assert.equal(new Set(keys).size, 3, "a key for each call");
+    });
+  }
+
+  const conflicts = [{ position: 0, id: "x" }];
+  for (const [name, steps, want] of [
+    ["refused", [answer(400, "invalid")], "InvalidError"],
+    ["too large", [answer(413, "too-large")], "InvalidError"],
+    ["another content type", [answer(415, "unsupported-media-type")], "InvalidError"],
+    ["the key came with another body", [answer(422, "id-reused")], "ConflictError"],
+    ["another delta", [answer(422, "ids-reused", { conflicts })], "IDsReusedError"],
+    ["no token", [answer(401, "unauthorized")], "DeniedError"],
+    ["not this role", [answer(404, "not-found")], "NotFoundError"],
+    ["unknown, then refused", [answer(504, "outcome-unknown"), answer(401, "unauthorized")], "OutcomeUnknownError"],
+    ["cut, then refused", [cut, answer(403, "forbidden")], "OutcomeUnknownError"],
+    ["cut, then known to be another", [cut, answer(422, "id-reused")], "ConflictError"],
+    ["overloaded, then refused", [answer(429, "overloaded"), answer(403, "forbidden")], "DeniedError"],
+    ["another program", [answer(418)], "InvalidError"],
+  ]) {
+    it(`outcome: ${name}`, async (t) => {
+      const { c, s } = await scripted(t, steps);
+      const e = await c.increment("a").then(() => assert.fail("counted"), (e) => e);
+      assert.equal(e.name, want, String(e));
+      assert.ok(e instanceof countmill[want] && e instanceof countmill.CountmillError);
+      assert.equal(s.steps.length, 0, "answers that were not asked for");
+      if (want === "IDsReusedError") assert.deepEqual(e.conflicts, conflicts);
+    });
+  }
+
+  it("reads change nothing", async (t) => {
+    const { c } = await scripted(t, [answer(500, "overflow"), cut, answer(500, "internal", {}, { "Retry-After": "60" })]);
+    await assert.rejects(c.total("a"), countmill.TotalOverflowError);
+    await assert.rejects(c.total("a"), countmill.UnavailableError);
+  });
+
+  it("no server", async () => {
+    const c = new Client("http://127.0.0.1:1", { timeout: 500 }); // fetch refuses port 1
+    await assert.rejects(c.increment("a"), countmill.CountmillError);
+    const free = net.createServer().listen(0, "127.0.0.1");
+    await new Promise((done) => free.once("listening", done));
+    const { port } = free.address();
+    await new Promise((done) => free.close(done));
+    for (const host of ["127.0.0.1", "localhost"]) {
+      await assert.rejects(new Client(`http://${host}:${port}`, { timeout: 2000 }).increment("a"), countmill.UnavailableError);
+    }
+  });
+
+  it("a batch keeps its key until it is certain", async (t) => {
+    const { c, s } = await scripted(t, [answer(504, "outcome-unknown", {}, { "Retry-After": "60" })]);
+    c.add("a", 2);
+    c.add("a", 3n);
+    c.add("zero", 1);
+    c.add("zero", -1);
+    await assert.rejects(c.flush(), (e) => e instanceof countmill.OutcomeUnknownError && e.increments.length === 0);
+    c.add("a", 7);
+    s.steps = [answer(401, "unauthorized")]; // the token has expired
+    await assert.rejects(c.flush(), countmill.OutcomeUnknownError);
+    s.steps = [ok, ok];
+    await c.flush(); // both batches
+    const keys = s.got.map((g) => g.key);
+    assert.equal(keys.length, 4);
+    assert.ok(keys[0] === keys[1] && keys[0] === keys[2] && keys[2] !== keys[3], String(keys));
+    assert.deepEqual(s.got.map((g) => g.body), [5, 5, 5, 7].map((delta) => `{"counter":"a","delta":${delta}}\n`));
+  });
+
+  it("flushes take turns", async (t) => {
+    const { c, s } = await scripted(t, [ok, ok]);
+    c.add("a", 1);
+    const first = c.flush();
+    c.add("a", 2);
+    await Promise.all([first, c.flush(), c.flush()]);
+    assert.deepEqual(s.got.map((g) => JSON.parse(g.body).delta), [1, 2]);
+  });
+
+  it("a refused batch is handed back", async (t) => {
+    const { c, s } = await scripted(t, [answer(403, "forbidden"), ok, answer(422, "ids-reused", { conflicts })]);
+    c.add("a", 2);
+    await assert.rejects(c.flush(), (e) => {
+      assert.ok(e instanceof countmill.DeniedError);
+      assert.deepEqual(e.increments, [{ counter: "a", delta: 2 }]);
+      return true;
+    });
+    c.add("b");
+    await c.flush();
+    assert.deepEqual(JSON.parse(s.got[1].body), { counter: "b", delta: 1 });
+    c.add("c");
+    await assert.rejects(c.flush(), (e) => e instanceof countmill.IDsReusedError && e.increments.length === 0);
+    await c.flush();
+    assert.equal(s.got.length, 3, "all others were counted");
+  });
+
+  it("no repeat beyond the deduplication window", async (t) => {
+    const { c, s } = await scripted(t, [answer(504, "outcome-unknown", {}, { "Retry-After": "60" })], { dedupWindow: 20 });
+    c.add("a");
+    await assert.rejects(c.flush(), countmill.OutcomeUnknownError);
+    await sleep(40);
+    await assert.rejects(c.flush(), (e) => e instanceof countmill.OutcomeUnknownError && e.increments.length === 1);
+    assert.equal(s.got.length, 1);
+  });
+
+  it("memory is bounded", async (t) => {
+    const { c, s } = await scripted(t, [ok], { maxCounters: 3 });
+    for (const name of "abc") c.add(name);
+    assert.throws(() => c.add("d"), countmill.OverloadedError);
+    c.add("a", Number.MAX_SAFE_INTEGER - 1);
+    assert.throws(() => c.add("a"), countmill.OverloadedError);
+    await c.flush();
+    assert.equal(JSON.parse(s.got[0].body.split("\n")[0]).delta, Number.MAX_SAFE_INTEGER);
+    s.steps = [answer(503, "unavailable", {}, { "Retry-After": "60" })];
+    c.add("e");
+    await assert.rejects(c.flush(), (e) => e instanceof countmill.UnavailableError && e.retryAfter === 60_000);
+    c.add("f");
+    c.add("g");
+    assert.throws(() => c.add("h"), countmill.OverloadedError, "what is on its way counts too");
+    const small = (await scripted(t, [], { maxBytes: 10_000 })).c;
+    let added = 0;
+    assert.throws(() => { for (; added < 100; added++) small.add(String(added).padStart(500, "0")); }, countmill.OverloadedError);
+    assert.ok(added > 10 && added < 20, String(added));
+  });
+
+  it("every call ends", async (t) => {
+    const drip = (res) => {
+      res.writeHead(200, { "Content-Length": "100000" });
+      const timer = setInterval(() => res.write(" "), 50);
+      res.on("close", () => clearInterval(timer));
+    };
+    const began = performance.now();
+    for (const step of [() => {}, drip]) {
+      const { c } = await scripted(t, [step, step], { timeout: 400 });
+      await assert.rejects(c.total("a"), countmill.UnavailableError);
+      await assert.rejects(c.increment("a"), countmill.OutcomeUnknownError);
+    }
+    const { c } = await scripted(t, [], { timeout: 100, token: () => new Promise(() => {}) });
+    await assert.rejects(c.increment("a"), countmill.DeniedError);
+    assert.ok(performance.now() - began < 8000);
+  });
+
+  it("Retry-After", async (t) => {
+    const { c } = await scripted(t, [answer(429, "quota", {}, { "Retry-After": "1" }), ok]);
+    const began = performance.now();
+    await c.increment("a");
+    assert.ok(performance.now() - began > 990);
+  });
+
+  it("background and close", async (t) => {
+    const { c, s } = await scripted(t, [answer(400, "invalid"), ok, ok], { flushInterval: 20 });
+    c.add("a");
+    await until("the refusal is reported", () => s.reported.length);
+    assert.deepEqual(s.reported[0].increments, [{ counter: "a", delta: 1 }]);
+    c.add("b");
+    await until("the next batch is sent", () => s.got.length > 1);
+    c.add("c");
+    await c.close();
+    assert.match(s.got.at(-1).body, /"c"/);
+    assert.throws(() => c.add("a"), countmill.ClosedError);
+    await assert.rejects(c.increment("a"), countmill.ClosedError);
+    const other = await scripted(t, [answer(503, "unavailable", {}, { "Retry-After": "60" }), ok]);
+    other.c.add("a");
+    await assert.rejects(other.c.close(), (e) => e instanceof countmill.UnavailableError && e.increments.length === 1);
+    await other.c.close();
+    assert.equal(other.s.got[0].key, other.s.got[1].key);
+  });
+
+  it("watch connects again and gives the newest", async (t) => {
+    const problem = 'event: problem\ndata: {"type":"urn:countmill:problem:unavailable","status":503}\n\n';
+    const { c, s } = await scripted(t, [stream(event(1), event(2), problem), cut, answer(503, "unavailable"), stream(event(3), event(2n ** 63n - 1n)), answer(403, "forbidden")]);
+    const seen = [];
+    await assert.rejects(async () => {
+      for await (const u of c.watch(["a", "b c"], { maxStaleness: 0 })) {
+        if (!seen.length) await until("the script ends", () => !s.steps.length);
+        seen.push(u.totals[0].total);
+      }
+    }, countmill.DeniedError);
+    assert.deepEqual(seen.slice(1), [2n ** 63n - 1n], `a slow caller gets the newest: ${seen}`);
+    assert.ok(s.reported.length >= 4, String(s.reported));
+    assert.equal(s.got[0].url, "/v1/watch?counter=a&counter=b+c&max_staleness=0.000ms&format=string");
+  });
+
+  it("watch ends", async (t) => {
+    const quiet = (res) => { res.writeHead(200); res.write(event(5)); };
+    const { c } = await scripted(t, [quiet, quiet, quiet]);
+    let n = 0;
+    for await (const u of c.watch(["a"], { signal: AbortSignal.timeout(300) })) n += Number(u.totals[0].total);
+    for await (const u of c.watch(["a"])) { n += Number(u.totals[0].total); break; }
+    setTimeout(() => c.close(), 200);
+    for await (const u of c.watch(["a"])) n += Number(u.totals[0].total);
+    assert.equal(n, 15);
+    await assert.rejects(c.watch(["a"]).next(), countmill.ClosedError);
+  });
+
+  it("lists name what overflowed", async (t) => {
+    const { c, s } = await scripted(t, [answer(200, "", { totals: [sum("a", 1)], overflowed: ["b"], next_page_token: "n/1" }), answer(200, "", { totals: [sum("c", -(2n ** 63n))] })]);
+    const seen = [];
+    await assert.rejects(async () => { for await (const t of c.list("x&")) seen.push([t.counter, t.total]); }, (e) => e instanceof countmill.TotalOverflowError && /"b"/.test(e.message));
+    assert.deepEqual(seen, [["a", 1n], ["c", -(2n ** 63n)]]);
+    assert.equal(s.got[1].url, "/v1/counters?prefix=x%26&limit=1000&page_token=n%2F1&format=string");
+  });
+
+  it("addresses and tokens", async (t) => {
+    for (const base of ["", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"]) {
+      assert.throws(() => new Client(base), countmill.InvalidError, base);
+    }
+    assert.throws(() => new Client("http://example.com", { token: "t" }), /plain http/);
+    new Client("http://example.com", { token: "t", insecure: true });
+    const tokens = ["one", "two", "a\nb"];
+    const { c, s } = await scripted(t, [ok, ok], { token: async () => tokens.shift() ?? assert.fail("no token is left") });
+    await c.increment("a");
+    await c.increment("a");
+    assert.deepEqual(s.got.map((g) => g.headers.authorization), ["Bearer one", "Bearer two"]);
+    await assert.rejects(c.increment("a"), countmill.DeniedError); // not a header
+    await assert.rejects(c.increment("a"), countmill.DeniedError); // none is left
+  });
+
+  await Promise.all(tests);
+});
+
+/** A countmill up on one port, which can be killed and started again. */
+class Server {
+  dir = mkdtempSync(join(tmpdir(), "countmill-js-"));
+
+  async listen() {
+    for (let tries = 0; !this.port && tries < 100; tries++) { // below the ports that the system gives to others
+      const port = 15_000 + Math.floor(Math.random() * 15_000);
+      const s = net.createServer();
+      await new Promise((done) => s.once("error", done).listen(port, "127.0.0.1", () => { this.port = port; s.close(done); }));
+    }
+    this.base = `http://127.0.0.1:${this.port}`;
+    this.start();
+  }
+
+  start() {
+    this.process = spawn(binary, ["up", "--listen", `127.0.0.1:${this.port}`, "--data", this.dir], { stdio: "ignore" });
+    this.exited = new Promise((done) => this.process.once("exit", done));
+  }
+
+  async kill() {
+    this.process.kill("SIGKILL");
+    await this.exited;
+  }
+
+  async end() {
+    await this.kill();
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+test("real countmill", real, async (suite) => {
+  const server = new Server();
+  await server.listen();
+  suite.after(() => server.end());
+  const c = new Client(server.base);
+
+  await suite.test("README", limited, async (t) => {
+    const dir = mkdtempSync(join(tmpdir(), "countmill-js-readme-"));
+    t.after(() => rmSync(dir, { recursive: true, force: true }));
+    const [, code] = /```js\n(.*?)```/s.exec(readFileSync(new URL("README.md", import.meta.url), "utf8"));
+    const at = new URL("countmill.mjs", import.meta.url).href;
+    writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace("./countmill.mjs", at));
+    const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.mjs")], { timeout: 50_000 });
+    assert.equal(stdout, "page:/home 1n\norders 1n\n");
+  });
+
+  await suite.test("totals are exact", limited, async () => {
+    for (let i = 0; i < 5; i++) {
+      c.add("big", 2n ** 52n + 1n);
+      await c.flush();
+    }
+    await c.increment("big", Number.MAX_SAFE_INTEGER);
+    assert.equal((await c.total("big", { maxStaleness: 0 })).total, 5n * (2n ** 52n + 1n) + 2n ** 53n - 1n);
+    const got = await c.totals(["nobody's", "big"]);
+    assert.deepEqual(got.map((t) => [t.counter, t.exists]), [["nobody's", false], ["big", true]]);
+    for (let i = 0; i < 2; i++) await c.increment("with id", 1, { id: "x", time: new Date() });
+    await assert.rejects(c.increment("with id", 2, { id: "x" }), (e) => e instanceof countmill.IDsReusedError && e.conflicts[0].id === "x");
+    assert.equal((await c.total("with id")).total, 1n);
+  });
+
+  await suite.test("names are refused as the server does", limited, async () => {
+    for (const name of ["", "x".repeat(501), "ä".repeat(251), "a\x00", "a\x7f", "a\x85", " a", "a ", "____", "__a__"]) {
+      assert.throws(() => c.add(name), countmill.InvalidError, JSON.stringify(name));
+      const res = await fetch(server.base + "/v1/increments", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ counter: name }) });
+      assert.equal(res.status, 400, JSON.stringify(name));
+    }
+    for (const delta of [0, 0n, 2 ** 53, -(2 ** 53), 1.5, NaN, "1.5"]) assert.throws(() => c.add("a", delta), countmill.InvalidError, String(delta));
+    assert.throws(() => c.add("\ud800"), countmill.InvalidError);
+    const names = ["x".repeat(500), "ä".repeat(250), "__", "___", "_a__", "\u00a0a", '"\\/<&>', "\u{1f600}", "a\u2028b", "\u3000"];
+    for (const name of names) c.add(name, 2);
+    await c.flush();
+    assert.deepEqual((await c.totals(names)).map((t) => t.total), names.map(() => 2n));
+  });
+
+  await suite.test("list goes over pages", limited, async () => {
+    const want = Array.from({ length: 2300 }, (_, n) => [`list:${String(n).padStart(4, "0")}`, BigInt(n + 1)]);
+    for (const [name, n] of want) c.add(name, n);
+    await c.flush();
+    const got = [];
+    for await (const t of c.list("list:")) got.push([t.counter, t.total]);
+    assert.deepEqual(got, want);
+  });
+
+  // 4,000 keyed requests and as many adds from 8 loops, while the server is killed: all count once.
+  await suite.test("kills", { timeout: 120_000 }, async (t) => {
+    const c = new Client(server.base, { timeout: 100_000, flushInterval: 20, onError: () => {} });
+    const want = [0, 1, 2, 3, 4].map((k) => { let n = 0; for (let i = k; i < 500; i += 5) n += i + 1; return BigInt(8 * n); });
+    let done = 0;
+    const seen = [], stop = new AbortController();
+    t.after(() => stop.abort());
+    t.after(() => c.close({ timeout: 1000 }).catch(() => {}));
+    const watched = (async () => {
+      for await (const u of c.watch(["kills:0"], { signal: stop.signal, maxStaleness: 0 })) {
+        seen.push(u.totals[0].total);
+        if (seen.at(-1) === want[0]) return;
+      }
+    })();
+    const loops = Promise.all(Array.from({ length: 8 }, async (_, n) => {
+      for (let i = 0; i < 500; i++) {
+        await c.increment(`kills:${i % 5}`, i + 1, i % 2 ? { id: `${n}-${i}` } : {});
+        c.add(`added:${n % 3}`, i + 1);
+        done++;
+      }
+    }));
+    loops.catch(() => {});
+    for (const at of [500, 1500, 2500, 3500]) {
+      await Promise.race([until(`${at} requests`, () => done >= at, 60_000), loops]);
+      await server.kill();
+      server.start();
+    }
+    await loops;
+    await c.flush();
+    assert.deepEqual((await c.totals(want.map((_, k) => `kills:${k}`), { maxStaleness: 0 })).map((t) => t.total), want);
+    assert.deepEqual((await c.totals(["added:0", "added:1", "added:2"], { maxStaleness: 0 })).map((t) => t.total), [375_750n, 375_750n, 250_500n]);
+    await Promise.race([watched, until("the watch sees the total", () => seen.at(-1) === want[0], 30_000)]);
+    assert.equal(seen.at(-1), want[0]);
+    assert.ok(seen.every((n, i) => i === 0 || n >= seen[i - 1]), String(seen));
+    await c.close();
+    t.diagnostic(`${done} keyed requests and as many adds, 4 kills, ${seen.length} updates seen`);
+  });
+  await c.close();
+});

@@ -1,0 +1,647 @@
+"""Counts with a running countmill over HTTP. One file, standard library only, Python 3.9 or later.
+
+    with countmill.Client("http://127.0.0.1:8080") as c:
+        c.add("page:/home")                        # in memory, sent within 250 ms
+        c.increment("orders", id="order-7")        # durable when it returns
+        print(c.total("orders").total)
+
+The class of an error says whether the increments were counted, and whether a repeat is safe. The client
+repeats a call itself, with the same key and body, while that is safe and there is time. A Client is safe
+for threads. Create it after a fork.
+"""
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import logging
+import random
+import secrets
+import socket
+import threading
+import time as clock
+import unicodedata
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from urllib.parse import quote, urlencode, urlsplit
+
+MAX_DELTA = 2**53 - 1
+_MAX_ANSWER = 16 << 20
+_IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
+_SILENCE = 45.0  # the server sends a line of a watch every 15 s
+_log = logging.getLogger("countmill")
+
+
+class CountmillError(Exception):
+    """Base of all errors of this module."""
+
+    status = 0  # of HTTP; 0 if no answer came
+    retry_after = 0.0  # seconds
+    problem: Dict[str, Any] = {}  # the answer's members: type, detail, field, limit, index, line, ...
+    increments: List[Tuple[str, int]] = []  # of add, which the client has given up; the class says if they counted
+    _again = False  # a repeat may help
+    _open = False  # the try was maybe counted
+
+    @property
+    def conflicts(self) -> List[Dict[str, Any]]:
+        """The increments that were not counted: [{"position": 0, "id": "order-7"}]."""
+        return list(self.problem.get("conflicts", []))
+
+
+class InvalidError(CountmillError, ValueError):
+    """Nothing was counted. Correct the request first."""
+
+
+class ConflictError(CountmillError):
+    """Nothing was counted. The key came with another body before."""
+
+
+class IDsReusedError(CountmillError):
+    """All were counted but those in conflicts. Do not repeat any."""
+
+
+class OverloadedError(CountmillError):
+    """Nothing was counted. Repeat later."""
+
+
+class UnavailableError(CountmillError):
+    """Nothing was counted, or no total can be given. Repeat later."""
+
+
+class OutcomeUnknownError(CountmillError):
+    """Maybe counted. Repeat only with the same id."""
+
+
+class TotalOverflowError(CountmillError):
+    """A total does not fit 64 bits."""
+
+
+class ClosedError(CountmillError):
+    """Nothing was counted. The client is closed."""
+
+
+class DeniedError(CountmillError):
+    """Nothing was done. The token is missing, or may not do this."""
+
+
+class NotFoundError(CountmillError):
+    """Nothing was done. There is no such thing, or the server's role does not serve it."""
+
+
+_BY_TYPE: Dict[str, Type[CountmillError]] = {
+    "id-reused": ConflictError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError,
+    "outcome-unknown": OutcomeUnknownError,
+}
+_BY_STATUS: Dict[int, Type[CountmillError]] = {
+    401: DeniedError, 403: DeniedError, 404: NotFoundError, 429: OverloadedError,
+    501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
+}
+
+
+@dataclass(frozen=True)
+class Total:
+    """A counter's total. Every commit until as_of is in it."""
+
+    counter: str
+    total: int
+    as_of: datetime
+    source: str  # cache or store
+    shards: int
+    exists: bool  # False for a counter that nobody has incremented
+
+
+@dataclass(frozen=True)
+class Update:
+    """The totals of watched counters after a change."""
+
+    totals: List[Total]
+    lag: Optional[float]  # seconds: the age of the oldest uncommitted increment; None if unknown
+
+
+@dataclass
+class _Request:
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+    key: str = ""
+    maybe: float = 0.0  # when the first try was sent that was maybe counted
+    increments: List[Tuple[str, int]] = field(default_factory=lambda: [])  # of a batch
+    size: int = 0
+
+    @property
+    def read(self) -> bool:
+        return self.path[:14] != "/v1/increments"
+
+
+class Client:
+    """Talks to one countmill, or to several behind one address. Times are in seconds."""
+
+    def __init__(
+        self,
+        base: str,
+        *,
+        token: Union[str, Callable[[], str], None] = None,  # a new token must have the old one's name
+        timeout: float = 30.0,  # of one call, repeats included
+        flush_interval: float = 0.25,  # how long an added increment waits at most
+        max_counters: int = 10_000,  # held in memory, with those on their way
+        max_bytes: int = 4 << 20,  # the same in bytes of JSON
+        dedup_window: float = 8 * 86400.0,  # the server's --dedup-window: no repeats near its end
+        on_error: Optional[Callable[[CountmillError], None]] = None,  # of the background; default: logs
+        insecure: bool = False,  # lets a token go over plain HTTP to another machine
+    ) -> None:
+        u = urlsplit(base)
+        if u.scheme not in ("http", "https") or not u.hostname or u.query or u.fragment or u.username is not None:
+            raise InvalidError(f"the address must be http://HOST:PORT or https://HOST:PORT, got {base!r}")
+        if min(timeout, flush_interval, max_counters, dedup_window) <= 0 or not 0 < max_bytes <= 7 << 20:
+            raise InvalidError("limits and times must be above 0, and max_bytes at most 7 MiB")
+        if token is not None and not insecure and u.scheme == "http" and not _loopback(u.hostname):
+            raise InvalidError(f"a token is not sent to {u.hostname} over plain http: use https, or insecure=True")
+        self._scheme, self._host, self._port, self._path = u.scheme, u.hostname, u.port, u.path.rstrip("/")
+        self._token, self._timeout, self._interval = token, timeout, flush_interval
+        self._max_counters, self._max_bytes = max_counters, max_bytes
+        self._repeat_for, self._on_error = dedup_window * 7 / 8, on_error
+        self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
+        self._sending = threading.Lock()  # held while a batch is sent
+        self._lock = threading.Lock()  # of the fields below
+        self._sums: Dict[str, int] = {}
+        self._bytes = 0  # of the lines of _sums
+        self._batch: Optional[_Request] = None  # drawn once, kept until its outcome is certain
+        self._thread: Optional[threading.Thread] = None
+        self._watches: List[_Watch] = []
+        self._closed = threading.Event()
+
+    def add(self, counter: str, delta: int = 1) -> None:
+        """Adds in memory and returns at once. Increments of one counter become one.
+
+        What the process has not flushed when it dies is lost: call close, or use "with". OverloadedError
+        and ClosedError mean certainly not counted.
+        """
+        line = _line(counter, delta)
+        with self._lock:
+            if self._closed.is_set():
+                raise ClosedError("the client is closed")
+            new = self._sums.get(counter, 0) + delta
+            if abs(new) > MAX_DELTA:
+                raise OverloadedError(f"the unsent increments of {counter!r} exceed 2^53-1; flush, and add again")
+            if counter not in self._sums:
+                sent, size = self._batch or _Request("", ""), len(line) + 20  # 20: room for any sum
+                if len(self._sums) + len(sent.increments) >= self._max_counters:
+                    raise OverloadedError(f"{self._max_counters} counters are unsent, the limit")
+                if self._bytes + sent.size + size > self._max_bytes:
+                    raise OverloadedError(f"{self._bytes + sent.size} bytes are unsent, the limit is {self._max_bytes}")
+                self._bytes += size
+            self._sums[counter] = new
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="countmill", daemon=True)
+                self._thread.start()
+
+    def increment(self, counter: str, delta: int = 1, *, id: Optional[str] = None,
+                  time: Optional[datetime] = None, timeout: Optional[float] = None) -> None:
+        """Counts one increment, which is durable when this returns.
+
+        After OutcomeUnknownError call it again with the same id. Without an id a second call may count twice.
+        """
+        if self._closed.is_set():
+            raise ClosedError("the client is closed")
+        if time is not None and time.tzinfo is None:
+            raise InvalidError("time has no time zone (limit: an aware datetime)")
+        more = {"id": id, "time": time and time.isoformat()}
+        body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
+        key = secrets.token_hex(16) if id is None else ""
+        self._call(_Request("POST", "/v1/increments", body, key=key), self._deadline(timeout))
+
+    def flush(self, timeout: Optional[float] = None) -> None:
+        """Sends all that was added before. It is durable when this returns.
+
+        After an error without increments the client keeps them, and goes on with the same key. After an error
+        with increments it has given them up; the error's class says whether they were counted.
+        """
+        self._flush(self._deadline(timeout))
+
+    def close(self, timeout: Optional[float] = None) -> None:
+        """Refuses further increments, sends the rest and ends watches. Its error has all that was not sent.
+
+        It may be repeated, to try again.
+        """
+        deadline = self._deadline(timeout)
+        with self._lock:
+            self._closed.set()
+            watches, thread = self._watches[:], self._thread
+        for w in watches:
+            w.close(deadline - clock.monotonic())
+        try:
+            self._flush(deadline)
+        except CountmillError as e:
+            with self._lock:
+                e.increments = e.increments + (self._batch.increments if self._batch else []) + list(self._sums.items())
+            raise
+        finally:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - clock.monotonic()))
+            self._close_idle()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def total(self, counter: str, *, max_staleness: Optional[float] = None, timeout: Optional[float] = None) -> Total:
+        """One total. max_staleness accepts an older, cheaper one; 0 reads the store."""
+        return self.totals([counter], max_staleness=max_staleness, timeout=timeout)[0]
+
+    def totals(self, counters: Sequence[str], *, max_staleness: Optional[float] = None,
+               timeout: Optional[float] = None) -> List[Total]:
+        """Up to 1,000 totals, in the order asked. Those with source "store" are of one moment."""
+        path = "/v1/totals" + _query(max_staleness=_duration(max_staleness))
+        body = json.dumps({"counters": list(counters)}).encode()
+        got = self._call(_Request("POST", path, body), self._deadline(timeout), lambda a: _totals(a["totals"]))
+        if len(got) != len(counters):
+            raise UnavailableError("the answer has another number of totals than was asked for")
+        return got
+
+    def list(self, prefix: str = "", *, timeout: Optional[float] = None) -> Iterator[Total]:
+        """All counters whose names begin with prefix, in byte order, page by page. timeout is that of a page.
+
+        If counters have no total because it does not fit 64 bits, TotalOverflowError names them at the end.
+        """
+        overflowed: List[str] = []
+        page, token = None, ""
+        while page is None or token:
+            path = "/v1/counters" + _query(prefix=prefix, limit=1000, page_token=token)
+            page = self._call(_Request("GET", path), self._deadline(timeout), lambda a: (a, _totals(a["totals"])))
+            yield from page[1]
+            overflowed += page[0].get("overflowed", [])
+            token = page[0].get("next_page_token", "")
+        if overflowed:
+            raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
+
+    def watch(self, counters: Sequence[str], *, max_staleness: Optional[float] = None,
+              timeout: Optional[float] = None) -> Iterator[Update]:
+        """The totals of up to 100 counters, at once and whenever one changes. It ends after timeout, or with close.
+
+        A slow caller gets the newest update, not every one. Broken connections are made again, and go to
+        on_error. An error that a repeat cannot help is raised.
+        """
+        w = _Watch(self, "/v1/watch" + _query(counter=counters, max_staleness=_duration(max_staleness)))
+        try:
+            yield from w.updates(None if timeout is None else clock.monotonic() + timeout)
+        finally:
+            w.close()
+
+    def _deadline(self, timeout: Optional[float]) -> float:
+        return clock.monotonic() + (self._timeout if timeout is None else timeout)
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._interval):
+            try:
+                self._flush(self._deadline(None), self._closed)
+            except Exception as e:
+                self._report(e)
+
+    def _report(self, e: Exception) -> None:
+        try:
+            if self._on_error and isinstance(e, CountmillError):
+                return self._on_error(e)
+            _log.error("%s; increments given up: %s", e, getattr(e, "increments", "none"))
+        except Exception:
+            _log.exception("on_error raised")
+
+    def _flush(self, deadline: float, cancel: Optional[threading.Event] = None) -> None:
+        if not self._sending.acquire(timeout=max(0.0, deadline - clock.monotonic())):
+            raise OutcomeUnknownError("another flush has not ended in time; the client keeps the increments")
+        try:
+            earlier = self._batch is not None
+            self._send_batch(deadline, cancel)
+            if earlier:
+                self._send_batch(deadline, cancel)
+        finally:
+            self._sending.release()
+
+    def _send_batch(self, deadline: float, cancel: Optional[threading.Event]) -> None:
+        with self._lock:
+            if self._batch is None:
+                adds = [(c, d) for c, d in self._sums.items() if d]
+                body = b"".join(_line(c, d) + b"\n" for c, d in adds)
+                size, self._sums, self._bytes = self._bytes, {}, 0
+                if not adds:
+                    return
+                self._batch = _Request("POST", "/v1/increments", body, "application/x-ndjson", secrets.token_hex(16),
+                                       increments=adds, size=size)
+            batch = self._batch
+        try:
+            if batch.maybe and clock.time() - batch.maybe > self._repeat_for:
+                raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat")
+            self._call(batch, deadline, cancel=cancel)
+        except IDsReusedError:
+            self._drop()
+            raise
+        except CountmillError as e:
+            if not e._again and e.status != 401:  # a token that expired is soon another
+                e.increments = batch.increments
+                self._drop()
+            raise
+        self._drop()
+
+    def _drop(self) -> None:
+        with self._lock:
+            self._batch = None
+
+    def _call(self, r: _Request, deadline: float, decode: Callable[[Any], Any] = lambda a: None,
+              cancel: Optional[threading.Event] = None) -> Any:
+        """Sends r until it is answered. Every request of this client may be repeated."""
+        tries = 0
+        while True:
+            before, r.maybe = r.maybe, r.maybe or clock.time()  # until the outcome is known
+            try:
+                return self._try(r, deadline, decode)
+            except CountmillError as e:
+                if not e._open:
+                    r.maybe = before
+                wait = _pause(tries, e)
+                if not e._again or clock.monotonic() + wait > deadline or (cancel or threading.Event()).wait(wait):
+                    raise _conclude(r, e)
+            tries += 1
+
+    def _try(self, r: _Request, deadline: float, decode: Callable[[Any], Any]) -> Any:
+        with _breaks(), self._send(r, deadline) as sent:
+            got = decode(json.loads(sent.read(deadline)))
+            if sent.conn.sock and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set():
+                sent.keep = True
+                self._idle.append((sent.conn, clock.monotonic()))
+            return got
+
+    def _send(self, r: _Request, deadline: float) -> _Sent:
+        """Sends r once and returns a 2xx answer. Any other is raised."""
+        headers = {"Content-Type": r.content_type} if r.body else {}
+        if r.key:
+            headers["Idempotency-Key"] = r.key
+        try:
+            token = self._token() if callable(self._token) else self._token
+        except Exception as e:
+            raise _known(DeniedError(f"the token source: {e}"), status=401) from e
+        if token:
+            if not (token.isascii() and token.isprintable()):
+                raise _known(DeniedError("the token has characters that no header can have"), status=401)
+            headers["Authorization"] = "Bearer " + token
+        try:
+            conn = self._connect(_left(deadline))
+        except OSError as e:
+            raise _known(UnavailableError(f"no answer: {e!r}"), _again=True) from e
+        sent = _Sent(conn, conn.sock)
+        try:
+            with _breaks():
+                sent.sock.settimeout(_left(deadline))
+                conn.request(r.method, self._path + r.path, r.body or None, headers)
+                sent.res = conn.getresponse()
+                if 200 <= sent.res.status <= 299:
+                    return sent
+                raise _problem(sent.res.status, sent.read(deadline), sent.res.headers.get("Retry-After", ""))
+        except BaseException as e:
+            sent.close()
+            if not getattr(e, "status", 0):
+                self._close_idle()  # the server of the others is gone too
+            raise
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        while self._idle:
+            try:
+                conn, since = self._idle.pop()
+            except IndexError:
+                break  # another thread took it
+            if clock.monotonic() - since < _IDLE:
+                return conn
+            conn.close()
+        kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
+        conn = kind(self._host, self._port, timeout=min(timeout, 5.0))
+        conn.connect()
+        return conn
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop()[0].close()
+            except IndexError:
+                return
+
+
+class _Sent:
+    """A request on its connection, with its answer."""
+
+    res: http.client.HTTPResponse
+    keep = False
+
+    def __init__(self, conn: http.client.HTTPConnection, sock: socket.socket) -> None:
+        self.conn, self.sock = conn, sock
+
+    def read(self, deadline: float) -> bytes:
+        text = b""
+        while not self.res.isclosed():
+            self.sock.settimeout(_left(deadline))
+            more = self.res.read1(1 << 16)
+            text += more
+            if not more:
+                break
+            if len(text) > _MAX_ANSWER:
+                raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
+        if self.res.length == 0:
+            self.res.close()  # Python does not do it before 3.12
+        return text
+
+    def close(self) -> None:
+        self.conn.close()
+        self.sock.close()
+
+    def __enter__(self) -> _Sent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.keep:
+            self.close()
+
+
+class _Watch:
+    """The connections of one watch, and the newest update that nobody has taken."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client, self._request = client, _Request("GET", path)
+        self._changed = threading.Condition()
+        self._newest: Optional[Update] = None
+        self._error: Optional[CountmillError] = None
+        self._sent: Optional[_Sent] = None
+        self._stop = threading.Event()
+        self._ended = self._heard = False
+        self._thread = threading.Thread(target=self._run, name="countmill watch", daemon=True)
+        with client._lock:
+            if client._closed.is_set():
+                raise ClosedError("the client is closed")
+            client._watches.append(self)
+            self._thread.start()
+
+    def updates(self, deadline: Optional[float]) -> Iterator[Update]:
+        while True:
+            with self._changed:
+                left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+                self._changed.wait_for(lambda: self._newest or self._ended, left)
+                got, self._newest = self._newest, None
+            if got is None:
+                if self._error is not None:
+                    raise self._error
+                return
+            yield got
+
+    def close(self, wait: float = 6.0) -> None:
+        self._stop.set()
+        sent = self._sent
+        if sent is not None:
+            try:
+                sent.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits
+            except OSError:
+                pass  # it has ended
+        self._thread.join(max(0.0, min(wait, 6.0)))  # a connection is made, or given up, within 5 s
+        with self._client._lock:
+            if self in self._client._watches:
+                self._client._watches.remove(self)
+
+    def _run(self) -> None:
+        tries = 0
+        while not self._stop.is_set() and self._error is None:
+            try:
+                self._follow()
+            except CountmillError as e:
+                if self._stop.is_set():
+                    break
+                if not e._again:
+                    self._error = e
+                    break
+                self._client._report(e)
+                tries, self._heard = (0 if self._heard else tries + 1), False
+                self._stop.wait(_pause(tries, e))
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _follow(self) -> None:
+        """Reads one connection until it breaks."""
+        name = data = ""
+        with _breaks(), self._client._send(self._request, clock.monotonic() + _SILENCE) as self._sent:
+            while not self._stop.is_set():
+                self._sent.sock.settimeout(_SILENCE)
+                line = self._sent.res.readline(_MAX_ANSWER).decode()
+                if not line.endswith("\n"):
+                    raise http.client.HTTPException("the server ended the stream")
+                what, _, value = line.rstrip("\r\n").partition(":")
+                if what == "event":
+                    name = value.strip()
+                elif what == "data":
+                    data += value
+                elif not what and not value and data:
+                    self._event(name, data)
+                    name = data = ""
+
+    def _event(self, name: str, data: str) -> None:
+        self._heard, got = True, json.loads(data)
+        if name == "problem":
+            return self._client._report(_problem(got["status"], data.encode(), ""))
+        with self._changed:
+            self._newest = Update(_totals(got["totals"]), got.get("lag"))
+            self._changed.notify_all()
+
+
+@contextmanager
+def _breaks() -> Iterator[None]:
+    """Makes one error of all that a broken connection or a strange answer can raise."""
+    try:
+        yield
+    except CountmillError:
+        raise
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise _known(OutcomeUnknownError(f"no answer came: {e!r}"), _again=True, _open=True) from e
+
+
+def _left(deadline: float) -> float:
+    left = deadline - clock.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def _pause(tries: int, e: CountmillError) -> float:
+    return max(min(0.1 * 2 ** min(tries, 10), 5.0) * random.uniform(0.5, 1.0), e.retry_after)
+
+
+def _conclude(r: _Request, e: CountmillError) -> CountmillError:
+    """The error that the caller gets after the last try."""
+    to: Type[CountmillError]
+    if r.read and isinstance(e, OutcomeUnknownError):
+        to, text = UnavailableError, "no total"
+    elif not r.read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
+        to, text = OutcomeUnknownError, "an earlier try was maybe counted; then"
+    else:
+        return e
+    new = _known(to(f"{text}: {e}"), **vars(e))
+    new.__cause__ = e
+    return new
+
+
+def _known(e: CountmillError, **fields: Any) -> CountmillError:
+    vars(e).update(fields)
+    return e
+
+
+def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
+    try:
+        problem = dict(json.loads(text))
+    except (ValueError, TypeError):
+        problem = {}  # another program's error need not be JSON
+    kind = str(problem.get("type", "")).rpartition(":")[2]
+    cls = _BY_TYPE.get(kind) or _BY_STATUS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
+    detail = problem.get("detail") or problem.get("title") or "no problem+json came with it; is that a countmill?"
+    return _known(
+        cls(f"{detail} (HTTP {status})"), status=status, problem=problem,
+        retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
+        _again=kind != "overflow" and status in (429, 500, 502, 503, 504, 507),
+        _open=status >= 500 and status not in (503, 507))
+
+
+def _line(counter: str, delta: int, **more: Any) -> bytes:
+    """An increment as JSON. What the server would refuse is refused here, so that it cannot spoil a batch."""
+    if not isinstance(counter, str):
+        raise InvalidError("counter is not a string")
+    try:
+        size = len(counter.encode())
+    except UnicodeEncodeError:
+        raise InvalidError("counter is not valid UTF-8 (limit: valid UTF-8)") from None
+    if not 1 <= size <= 500:
+        raise InvalidError(f"counter has {size} bytes (limit: 1 to 500 bytes)")
+    if any(unicodedata.category(r) == "Cc" for r in counter):
+        raise InvalidError("counter has a control character (limit: no control characters)")
+    if counter[0] == " " or counter[-1] == " " or len(counter) >= 4 and counter[:2] == counter[-2:] == "__":
+        raise InvalidError("counter begins or ends with a space, or is of the form __x__")
+    if not isinstance(delta, int) or delta == 0 or abs(delta) > MAX_DELTA:
+        raise InvalidError(f"delta is {delta!r} (limit: an integer from -(2^53-1) to 2^53-1, not 0)")
+    return json.dumps({"counter": counter, "delta": int(delta), **more}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _totals(totals: List[Dict[str, Any]]) -> List[Total]:
+    return [Total(t["counter"], int(t["total"]), datetime.fromisoformat(t["as_of"].replace("Z", "+00:00")),
+                  t["source"], t["shards"], t["exists"]) for t in totals]
+
+
+def _query(**parameters: Any) -> str:
+    given = {k: v for k, v in parameters.items() if v not in (None, "")}
+    return "?" + urlencode(given, doseq=True, quote_via=quote) if given else ""
+
+
+def _duration(seconds: Optional[float]) -> Optional[str]:
+    return None if seconds is None else f"{seconds:.6f}s"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

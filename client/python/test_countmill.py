@@ -1,0 +1,529 @@
+"""Tests of countmill.py: python3 -m unittest in this directory.
+
+COUNTMILL_BINARY is the path of a built countmill. The tests that need a real one skip without it.
+"""
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from unittest import mock
+
+import countmill
+
+HERE = Path(__file__).parent
+BINARY = os.environ.get("COUNTMILL_BINARY", "")
+
+
+class Script:
+    """A server that gives one answer after the other, and keeps what it got."""
+
+    def __init__(self, *steps):
+        self.steps, self.got, script = list(steps), [], self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                script.got.append((self.headers.get("Idempotency-Key"), body, self.path, self.headers))
+                step = script.steps.pop(0) if script.steps else answer(418)
+                step(self)
+
+            do_GET = do_POST = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def keys(self):
+        return [g[0] for g in self.got]
+
+    def bodies(self):
+        return [g[1] for g in self.got]
+
+
+def answer(status, kind="", retry_after=None, **members):
+    def step(h):
+        text = json.dumps({"type": "urn:countmill:problem:" + kind, "detail": kind, "status": status, **members}).encode()
+        h.send_response(status)
+        if retry_after is not None:
+            h.send_header("Retry-After", str(retry_after))
+        h.send_header("Content-Length", str(len(text)))
+        h.end_headers()
+        h.wfile.write(text)
+    return step
+
+
+def cut(h):
+    h.close_connection = True
+    h.connection.shutdown(socket.SHUT_RDWR)
+
+
+def stream(*events):
+    def step(h):
+        h.send_response(200)
+        h.send_header("Content-Type", "text/event-stream")
+        h.end_headers()
+        h.close_connection = True
+        for e in events:
+            h.wfile.write(e if isinstance(e, bytes) else b": hello\n\nevent: totals\ndata: %s\n\n" % json.dumps(
+                {"totals": [total("a", e)], "lag": None}).encode())
+    return step
+
+
+def total(counter, n):
+    return {"counter": counter, "total": n, "as_of": "2026-01-02T15:04:05.123456Z", "source": "store", "shards": 1, "exists": True}
+
+
+OK = answer(202, accepted=1)
+
+
+class Scripted(unittest.TestCase):
+    def setUp(self):
+        patch = mock.patch.object(countmill, "_pause", lambda tries, e: 0.001)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def open(self, *steps, **options):
+        script = Script(*steps)
+        self.addCleanup(script.server.server_close)
+        self.addCleanup(script.server.shutdown)
+        options = {"timeout": 10, "flush_interval": 60, "on_error": self.errors().append, **options}
+        client = countmill.Client(script.base, **options)
+        self.addCleanup(client._close_idle)
+        return client, script
+
+    def errors(self):
+        self.reported = []
+        return self.reported
+
+    def test_repeats_are_the_same_request(self):
+        for step in (answer(503, "unavailable"), answer(429, "overloaded"), answer(507, "insufficient-storage"),
+                     answer(504, "outcome-unknown"), answer(500, "internal"), answer(502), cut):
+            c, s = self.open(step, step, OK, OK, step, OK)
+            c.increment("a")
+            c.increment("a", id="x")
+            c.add("b")
+            c.flush()
+            k, b = s.keys(), s.bodies()
+            self.assertTrue(k[0] and k[0] == k[1] == k[2] and b[0] == b[2], f"repeats of one call: {k} {b}")
+            self.assertEqual((k[3], json.loads(b[3])), (None, {"counter": "a", "delta": 1, "id": "x"}))
+            self.assertTrue(k[4] and k[4] == k[5] and b[4] == b[5], f"repeats of a batch: {k} {b}")
+            self.assertEqual(len(set(k)), 3, "a key for each call")
+
+    def test_outcomes(self):
+        def unheard(h):
+            h.send_response(418)
+            h.end_headers()
+            cut(h)
+        for name, steps, want in (
+            ("refused", [answer(400, "invalid", field="counter")], countmill.InvalidError),
+            ("too large", [answer(413, "too-large")], countmill.InvalidError),
+            ("another content type", [answer(415, "unsupported-media-type")], countmill.InvalidError),
+            ("the key came with another body", [answer(422, "id-reused")], countmill.ConflictError),
+            ("another delta", [answer(422, "ids-reused", conflicts=[{"position": 0, "id": "x"}])], countmill.IDsReusedError),
+            ("no token", [answer(401, "unauthorized")], countmill.DeniedError),
+            ("not this role", [answer(404, "not-found")], countmill.NotFoundError),
+            ("unknown, then refused", [answer(504, "outcome-unknown"), answer(401, "unauthorized")], countmill.OutcomeUnknownError),
+            ("cut, then refused", [cut, answer(403, "forbidden")], countmill.OutcomeUnknownError),
+            ("cut, then known to be another", [cut, answer(422, "id-reused")], countmill.ConflictError),
+            ("overloaded, then refused", [answer(429, "overloaded"), answer(403, "forbidden")], countmill.DeniedError),
+            ("another program", [answer(418)], countmill.InvalidError),
+        ):
+            with self.subTest(name):
+                c, s = self.open(*steps)
+                with self.assertRaises(countmill.CountmillError) as got:
+                    c.increment("a")
+                self.assertIs(type(got.exception), want)
+                self.assertEqual(s.steps, [], "answers that were not asked for")
+                if want is countmill.IDsReusedError:
+                    self.assertEqual(got.exception.conflicts, [{"position": 0, "id": "x"}])
+        c, s = self.open(answer(500, "internal"), cut, answer(500, "overflow"), timeout=0.5)
+        with self.assertRaises(countmill.TotalOverflowError):
+            c.total("a")
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.UnavailableError):
+            s.steps = [answer(500, "internal")]
+            c.total("a")
+
+    def test_idle_connections_that_broke_are_not_all_tried(self):
+        c, s = self.open(*[OK] * 6)
+        together = threading.Barrier(6, timeout=20)
+        s.steps = [lambda h: (together.wait(), OK(h))] * 6
+        threads = [threading.Thread(target=c.increment, args=("a",), daemon=True) for _ in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(20)
+        until(self, "six idle connections", lambda: len(c._idle) == 6)
+        s.steps = [cut, OK]
+        with mock.patch.object(countmill.Client, "_connect", autospec=True, side_effect=countmill.Client._connect) as connect:
+            c.increment("a")
+        self.assertEqual((connect.call_count, len(c._idle)), (2, 1))
+        idle = c._idle[0][0]
+        with mock.patch.object(countmill, "_IDLE", 0):
+            s.steps = [OK]
+            c.increment("a")
+        self.assertIsNot(c._idle[0][0], idle, "an old connection is not used again")
+
+    def test_no_server(self):
+        c = countmill.Client("http://127.0.0.1:1", timeout=0.2)
+        with self.assertRaises(countmill.UnavailableError):
+            c.increment("a")
+
+    def test_a_batch_keeps_its_key_until_it_is_certain(self):
+        c, s = self.open(answer(504, "outcome-unknown"))
+        c.add("a", 2)
+        c.add("a", 3)
+        c.add("zero", 1)
+        c.add("zero", -1)
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError) as got:
+            c.flush()
+        self.assertEqual(got.exception.increments, [], "the client keeps them")
+        c.add("a", 7)
+        s.steps = [answer(401, "unauthorized")]
+        with self.assertRaises(countmill.OutcomeUnknownError):  # the token has expired
+            c.flush()
+        s.steps = [OK, OK]
+        c.flush()  # both batches
+        k, lines = s.keys(), [b.decode() for b in s.bodies()]
+        self.assertEqual(len(k), 4)
+        self.assertTrue(k[0] == k[1] == k[2] != k[3], k)
+        self.assertEqual(lines[2:], ['{"counter": "a", "delta": 5}\n', '{"counter": "a", "delta": 7}\n'])
+        self.assertEqual(lines[0], lines[2])
+
+    def test_adds_of_many_threads(self):
+        c, s = self.open(*[OK] * 100_000, flush_interval=0.001)
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=lambda: [c.add("a") for _ in range(5000)], daemon=True) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        sys.setswitchinterval(interval)
+        c.close()
+        self.assertEqual(sum(json.loads(line)["delta"] for b in s.bodies() for line in b.splitlines()), 20_000)
+
+    def test_a_refused_batch_is_handed_back(self):
+        c, s = self.open(answer(403, "forbidden"), OK)
+        c.add("a", 2)
+        with self.assertRaises(countmill.DeniedError) as got:
+            c.flush()
+        self.assertEqual(got.exception.increments, [("a", 2)])
+        c.add("b")
+        c.flush()
+        self.assertEqual(json.loads(s.bodies()[1]), {"counter": "b", "delta": 1})
+        c, s = self.open(answer(422, "ids-reused", conflicts=[{"position": 0, "id": "x"}]))
+        c.add("a")
+        with self.assertRaises(countmill.IDsReusedError) as got:
+            c.flush()
+        c.flush()
+        self.assertEqual((got.exception.increments, len(s.got)), ([], 1), "all others were counted")
+
+    def test_no_repeat_beyond_the_deduplication_window(self):
+        c, s = self.open(cut)
+        c.add("a")
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError):
+            c.flush()
+        now = time.time()
+        with mock.patch.object(countmill.clock, "time", lambda: now + 7.5 * 86400):
+            with self.assertRaises(countmill.OutcomeUnknownError) as got:
+                c.flush()
+        self.assertEqual((got.exception.increments, len(s.got)), ([("a", 1)], 1))
+
+    def test_memory_is_bounded(self):
+        c, s = self.open(OK, max_counters=3)
+        for name in "abc":
+            c.add(name)
+        with self.assertRaises(countmill.OverloadedError):
+            c.add("d")
+        c.add("a", countmill.MAX_DELTA - 1)
+        with self.assertRaises(countmill.OverloadedError):
+            c.add("a")
+        c.flush()
+        self.assertEqual(json.loads(s.bodies()[0].splitlines()[0])["delta"], countmill.MAX_DELTA)
+        s.steps = [answer(503, "unavailable")]
+        c.add("e")
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.UnavailableError):
+            c.flush()
+        c.add("f")
+        c.add("g")
+        with self.assertRaises(countmill.OverloadedError):  # what is on its way counts too
+            c.add("h")
+        c, s = self.open(max_bytes=10_000)
+        added = 0
+        with self.assertRaises(countmill.OverloadedError):
+            for n in range(100):
+                c.add(f"{n:0500}")
+                added += 1
+        self.assertTrue(10 < added < 20, added)
+
+    def test_every_call_ends(self):
+        release = threading.Event()
+        self.addCleanup(release.set)
+
+        def drip(h):
+            h.send_response(200)
+            h.send_header("Content-Length", "100000")
+            h.end_headers()
+            with contextlib.suppress(OSError):
+                while not release.wait(0.05):
+                    h.wfile.write(b" ")
+
+        for step in (lambda h: release.wait(20), drip):
+            c, s = self.open(step, step, timeout=0.4)
+            began = time.monotonic()
+            with self.assertRaises(countmill.UnavailableError):
+                c.total("a")
+            with self.assertRaises(countmill.OutcomeUnknownError):
+                c.increment("a")
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_retry_after(self):
+        mock.patch.stopall()
+        c, s = self.open(answer(429, "quota", retry_after=1), OK, answer(503, "unavailable", retry_after=60))
+        began = time.monotonic()
+        c.increment("a")
+        self.assertGreaterEqual(time.monotonic() - began, 1)
+        with self.assertRaises(countmill.UnavailableError) as got:
+            c.increment("a")
+        self.assertEqual(got.exception.retry_after, 60)
+        self.assertLess(time.monotonic() - began, 5, "a wait beyond the time-out is no wait")
+
+    def test_background_and_close(self):
+        c, s = self.open(answer(400, "invalid"), OK, OK, flush_interval=0.02)
+        reported = self.reported
+        c.add("a")
+        until(self, "the refusal is reported", lambda: reported)
+        self.assertEqual(reported[0].increments, [("a", 1)])
+        c.add("b")
+        until(self, "the next batch is sent", lambda: len(s.got) > 1)
+        c.add("c")
+        c.close()
+        self.assertIn(b'"c"', s.bodies()[-1])
+        self.assertFalse(c._thread.is_alive())
+        for call in (c.add, c.increment):
+            self.assertRaises(countmill.ClosedError, call, "a")
+        c, s = self.open(answer(503, "unavailable"), OK)
+        c.add("a")
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.UnavailableError) as got:
+            c.close()
+        self.assertEqual(got.exception.increments, [("a", 1)])
+        c.close()
+        self.assertEqual(s.keys()[0], s.keys()[1])
+
+    def test_watch_connects_again_and_gives_the_newest(self):
+        problem = b'event: problem\ndata: {"type":"urn:countmill:problem:unavailable","status":503}\n\n'
+        c, s = self.open(stream(1, 2, problem), cut, answer(503, "unavailable"), stream(3, 2**63 - 1), answer(403, "forbidden"))
+        reported, seen = self.reported, []
+        with self.assertRaises(countmill.DeniedError):
+            for u in c.watch(["a", "b c"], max_staleness=0):
+                if not seen:
+                    until(self, "the script ends", lambda: not s.steps)
+                seen.append(u.totals[0].total)
+        self.assertEqual(seen[1:], [2**63 - 1], "a slow caller gets the newest")
+        self.assertGreaterEqual(len(reported), 4, reported)
+        self.assertEqual(s.got[0][2], "/v1/watch?counter=a&counter=b%20c&max_staleness=0.000000s")
+
+    def test_watch_ends(self):
+        forever = threading.Event()
+        self.addCleanup(forever.set)
+
+        def quiet(h):
+            stream(5)(h)
+            forever.wait(20)
+        c, _ = self.open(quiet, quiet, quiet)
+        began, before = time.monotonic(), threading.active_count()
+        self.assertEqual([u.totals[0].total for u in c.watch(["a"], timeout=0.3)], [5])
+        for u in c.watch(["a"]):
+            break
+        watch = c.watch(["a"])
+        next(watch)
+        threading.Timer(0.1, c.close).start()
+        self.assertEqual(list(watch), [])
+        self.assertRaises(countmill.ClosedError, next, c.watch(["a"]))
+        self.assertLess(time.monotonic() - began, 5)
+        until(self, "the watches' threads end", lambda: not [t for t in threading.enumerate() if t.name == "countmill watch"])
+
+    def test_lists_name_what_overflowed(self):
+        c, s = self.open(answer(200, totals=[total("a", 1)], overflowed=["b"], next_page_token="n/1"), answer(200, totals=[total("c", -(2**63))]))
+        seen = []
+        with self.assertRaisesRegex(countmill.TotalOverflowError, "'b'"):
+            for t in c.list("x&"):
+                seen.append((t.counter, t.total))
+        self.assertEqual(seen, [("a", 1), ("c", -(2**63))])
+        self.assertEqual(s.got[1][2], "/v1/counters?prefix=x%26&limit=1000&page_token=n%2F1")
+
+    def test_addresses_and_tokens(self):
+        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"):
+            self.assertRaises(countmill.InvalidError, countmill.Client, base)
+        self.assertRaisesRegex(countmill.InvalidError, "plain http", countmill.Client, "http://example.com", token="t")
+        countmill.Client("http://example.com", token="t", insecure=True)
+        c, s = self.open(OK, OK, token=iter(["one", "two", "a\nb"]).__next__)
+        c.increment("a")
+        c.increment("a")
+        self.assertEqual([g[3]["Authorization"] for g in s.got], ["Bearer one", "Bearer two"])
+        for _ in range(2):  # not a header; none left
+            self.assertRaises(countmill.DeniedError, c.increment, "a")
+
+
+def until(test, what, true, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            test.fail("waited in vain: " + what)
+        time.sleep(0.01)
+
+
+class Server:
+    """A countmill up on one port, which can be killed and started again."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="countmill-python-")
+        for _ in range(100):  # below the ports that the system gives to others
+            self.port = random.randrange(15000, 30000)
+            with socket.socket() as s, contextlib.suppress(OSError):
+                s.bind(("127.0.0.1", self.port))
+                break
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [BINARY, "up", "--listen", f"127.0.0.1:{self.port}", "--data", self.dir], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def end(self):
+        self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+@unittest.skipUnless(BINARY, "COUNTMILL_BINARY is not set: it is the path of a built countmill")
+class Real(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.end)
+
+    def setUp(self):
+        self.c = countmill.Client(self.server.base)
+        self.addCleanup(self.c.close)
+
+    def test_readme(self):
+        code = re.search(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S).group(1)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code.replace("http://127.0.0.1:8080", self.server.base), {})
+        self.assertEqual(out.getvalue(), "page:/home 1\norders 1\n")
+
+    def test_totals_are_exact(self):
+        for _ in range(5):
+            self.c.add("big", 2**52 + 1)
+            self.c.flush()
+        self.c.increment("big", countmill.MAX_DELTA)
+        self.assertEqual(self.c.total("big", max_staleness=0).total, 5 * (2**52 + 1) + countmill.MAX_DELTA)
+        got = self.c.totals(["nobody's", "big"])
+        self.assertEqual(([t.counter for t in got], got[0].exists, got[1].exists), (["nobody's", "big"], False, True))
+        self.assertIsNotNone(got[1].as_of.tzinfo)
+        for delta in (1, 1):
+            self.c.increment("with id", delta, id="x")
+        with self.assertRaises(countmill.IDsReusedError) as got:
+            self.c.increment("with id", 2, id="x")
+        self.assertEqual(got.exception.conflicts, [{"position": 0, "id": "x"}])
+        self.assertEqual(self.c.total("with id").total, 1)
+
+    def test_names_are_refused_as_the_server_does(self):
+        def refused(body):
+            with mock.patch.object(countmill, "_line", lambda *a, **k: body), self.assertRaises(countmill.InvalidError) as got:
+                self.c.increment("a")
+            self.assertEqual(got.exception.status, 400)
+        for name in ("", "x" * 501, "ä" * 251, "a\x00", "a\x7f", "a\x85", " a", "a ", "____", "__a__"):
+            with self.subTest(name):
+                self.assertRaises(countmill.InvalidError, self.c.add, name)
+                refused(json.dumps({"counter": name}).encode())
+        for delta in (0, 2**53, -(2**53), 1.0, "1"):
+            self.assertRaises(countmill.InvalidError, self.c.add, "a", delta)
+        self.assertRaises(countmill.InvalidError, self.c.add, "\ud800")
+        names = ["x" * 500, "ä" * 250, "__", "___", "_a__", "\u00a0a", '"\\/<&>', "\U0001f600", "a\u2028b", "\u3000"]
+        for name in names:
+            self.c.add(name, 2)
+        self.c.flush()
+        self.assertEqual([t.total for t in self.c.totals(names)], [2] * len(names))
+
+    def test_list_goes_over_pages(self):
+        for n in range(2300):
+            self.c.add(f"list:{n:04}", n + 1)
+        self.c.flush()
+        self.assertEqual([(t.counter, t.total) for t in self.c.list("list:")], [(f"list:{n:04}", n + 1) for n in range(2300)])
+
+    def test_kills(self):
+        """4,000 keyed requests and as many adds from 8 threads, while the server is killed: all count once."""
+        c = countmill.Client(self.server.base, timeout=100, flush_interval=0.02, on_error=lambda e: None)
+        done, failed, kills = [0] * 8, [], 0
+
+        def caller(n):
+            try:
+                for i in range(500):
+                    c.increment(f"kills:{i % 5}", i + 1, id=f"{n}-{i}" if i % 2 else None)
+                    c.add(f"added:{n % 3}", i + 1)
+                    done[n] += 1
+            except Exception as e:
+                failed.append(e)
+
+        seen, watched = [], threading.Event()
+
+        def watch():
+            for u in c.watch(["kills:0"], max_staleness=0):
+                seen.append(u.totals[0].total)
+                if seen[-1] == want[0]:
+                    watched.set()
+                    return
+
+        want = [8 * sum(i + 1 for i in range(500) if i % 5 == k) for k in range(5)]
+        threads = [threading.Thread(target=caller, args=(n,), daemon=True) for n in range(8)]
+        threading.Thread(target=watch, daemon=True).start()
+        for t in threads:
+            t.start()
+        deadline = time.monotonic() + 100
+        for at in (500, 1500, 2500, 3500):
+            until(self, f"{at} requests", lambda: sum(done) >= at or failed, deadline - time.monotonic())
+            self.assertEqual(failed, [])
+            self.server.kill()
+            kills += 1
+            self.server.start()
+        for t in threads:
+            t.join(max(0, deadline - time.monotonic()))
+        self.assertEqual((failed, done), ([], [500] * 8))
+        c.flush()
+        self.assertEqual([t.total for t in c.totals([f"kills:{k}" for k in range(5)], max_staleness=0)], want)
+        added = [t.total for t in c.totals([f"added:{k}" for k in range(3)], max_staleness=0)]
+        self.assertEqual(added, [sum(range(501)) * len([n for n in range(8) if n % 3 == k]) for k in range(3)])
+        self.assertTrue(watched.wait(30), f"the watch has seen {seen[-3:]}, not {want[0]}")
+        self.assertEqual(seen, sorted(seen))
+        c.close()
+        print(f"{sum(done)} keyed requests and as many adds, {kills} kills, {len(seen)} updates seen", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
