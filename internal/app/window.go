@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// setWindow writes --dedup-window into the database where an aggregator was given it and the
+// setWindow writes --dedup-window into the database if an aggregator was given it and the
 // database says something else. Without it the database's own window holds.
 func (a *App) setWindow() error {
 	if a.cfg.DedupWindow == 0 || !a.cfg.Roles.Has(Aggregator) {
