@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AnyOrigin stands for all origins.
+// AnyOrigin matches all origins.
 const AnyOrigin = "*"
 
 // AllowOrigins lets scripts of web pages of these origins call and read the answers.

@@ -19,8 +19,8 @@ type step struct {
 // stop ends everything in one order, so that nothing is lost and nothing is sent twice:
 //
 //	ingest     takes no more requests and finishes those it has
-//	publisher  sends what it holds; over a bus within the process the aggregator has
-//	           to be there for that
+//	publisher  sends the increments that it holds; a bus within the process needs the
+//	           aggregator for that
 //	aggregator takes no more, commits, acknowledges; the bus is still open, because
 //	           closing it first would give every message back to be delivered again
 //	server     reads are answered until here

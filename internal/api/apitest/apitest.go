@@ -118,8 +118,8 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 	}
 }
 
-// CheckRoutes compares the routes that are served with those that the document has
-// under the tags; without tags, with all.
+// CheckRoutes compares the served routes with the document's routes under the tags; without
+// tags, with all of them.
 func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string) {
 	tb.Helper()
 	for _, r := range served {
@@ -145,7 +145,7 @@ func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string
 	}
 }
 
-// checkNeed holds what a route asks of its callers against what the document says.
+// checkNeed compares the rights that a route demands of its callers with the document.
 func (d *Document) checkNeed(tb testing.TB, r api.Route) {
 	tb.Helper()
 	op := at(d.raw, "paths", r.Pattern, strings.ToLower(r.Method))
