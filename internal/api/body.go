@@ -59,7 +59,7 @@ func (p *pace) start(now time.Time, n int) {
 	_ = p.control.SetReadDeadline(p.until)
 }
 
-// note takes that n bytes are there, and reports false where the window has ended with too few.
+// note records that n bytes have arrived. It returns false if the window has ended with too few.
 func (p *pace) note(n int) bool {
 	if p.least == 0 && n <= slowFree { // its end is that of the whole body
 		return true
@@ -83,9 +83,9 @@ func (b BodyReader) Read(w http.ResponseWriter, r *http.Request, buf []byte) ([]
 		return buf, b.tooLarge()
 	}
 	if r.ContentLength != 0 {
-		// net/http lifts the deadline when the body ends. It must not be set where there is
-		// no body: net/http watches the connection meanwhile, and would take the deadline
-		// for a client that has gone. Writers without deadlines (tests) return an error.
+		// net/http lifts the deadline when the body ends. It must not be set if there is no
+		// body: net/http watches the connection meanwhile, and would take the deadline for a
+		// client that has gone. Writers without deadlines (tests) return an error.
 		pace := &pace{control: http.NewResponseController(w), end: time.Now().Add(b.Timeout)}
 		pace.start(time.Now(), 0)
 		b.pace = pace

@@ -69,7 +69,8 @@ func (g *guard) caller(r *http.Request) (access.Caller, error) {
 	return caller, nil
 }
 
-// admit returns why the caller may not call a route. It does not look at parameters or bodies.
+// admit returns why the caller may not call a route. It looks at the scope and at a counter in
+// the path, not at parameters or bodies.
 func admit(caller access.Caller, need access.Need, r *http.Request) error {
 	switch {
 	case !caller.Has(need.Scope()):
@@ -92,7 +93,7 @@ func (g *guard) count(err error) {
 	}
 }
 
-// challenge is what WWW-Authenticate says (RFC 6750).
+// challenge is the value of WWW-Authenticate (RFC 6750).
 func challenge(code string) string {
 	if code == "" {
 		return `Bearer realm="countmill"`

@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limit is the parameter limit, from 1 to most; fallback where there is none.
+// Limit is the parameter limit, from 1 to most; fallback if there is none.
 func (p Params) Limit(fallback, most int) (int, error) {
 	if !p.Has("limit") {
 		return fallback, nil

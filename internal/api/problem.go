@@ -43,7 +43,7 @@ type Problem struct {
 	Header http.Header `json:"-"`
 }
 
-// Error is the detail, or the title where there is none.
+// Error is the detail, or the title if there is none.
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail

@@ -25,7 +25,7 @@ func (p Params) Has(name string) bool {
 	return slices.ContainsFunc(p, func(q Param) bool { return q.Name == name })
 }
 
-// Get is the first value under that name; empty where there is none.
+// Get is the first value under that name; empty if there is none.
 func (p Params) Get(name string) string {
 	for _, q := range p {
 		if q.Name == name {

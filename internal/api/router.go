@@ -134,9 +134,8 @@ func MethodNotAllowed(allowed ...string) *Problem {
 		"this path takes "+list).with("Allow", list)
 }
 
-// sentPath is the path as it was sent. URL.EscapedPath escapes anew where the path
-// holds something that should have been escaped, such as "|", and then forgets which
-// "/" was a %2F.
+// sentPath is the path as it was sent. URL.EscapedPath escapes a path anew if it holds
+// something that should have been escaped, such as "|". Then it forgets which "/" was a %2F.
 func sentPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
 		return u.RawPath

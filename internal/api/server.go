@@ -53,7 +53,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 // Its log, its directory and connections to other servers need files too.
 const keptFiles = 600
 
-// defaultConns is how many connections fit in a number of open files, 0 where it is unknown.
+// defaultConns is how many connections fit in a number of open files, 0 if it is unknown.
 func defaultConns(files uint64) int {
 	const most = 10_000
 	if files == 0 || files >= most+keptFiles {

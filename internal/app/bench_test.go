@@ -123,7 +123,7 @@ func (c httpCall) send(b *testing.B, addr string, conns int) {
 	wg.Wait()
 }
 
-// A client reads no more of an answer than where it ends.
+// A client looks only for the end of an answer.
 type client struct {
 	conn net.Conn
 	in   *bufio.Reader

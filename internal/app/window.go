@@ -41,7 +41,7 @@ func (a *App) setWindow() error {
 	}
 }
 
-// sleep returns false where ctx ends first.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -54,7 +54,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // window is how old the time of an increment may be: the deduplication window of the
-// database, and the setting where this process has no database.
+// database, or the setting if this process has no database.
 func (a *App) window() time.Duration {
 	var known time.Duration
 	if a.aggregator != nil {

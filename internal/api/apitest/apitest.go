@@ -51,7 +51,7 @@ func Load(tb testing.TB) *Document {
 	return d
 }
 
-// closed returns v where every schema with properties refuses others.
+// closed returns v with a change: every schema with properties refuses others.
 func closed(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -255,7 +255,7 @@ func (d *Document) compile(tb testing.TB, path ...string) *jsonschema.Schema {
 	return schema
 }
 
-// at is the object under the path, nil where there is none.
+// at is the object under the path, nil if there is none.
 func at(v map[string]any, path ...string) map[string]any {
 	for _, key := range path {
 		v, _ = v[key].(map[string]any)

@@ -88,7 +88,7 @@ func (d *Document) repeats(route api.Route, name string) bool {
 	})
 }
 
-// fields are the properties of a body; of one object where it may be several.
+// fields are the properties of a body; of one object if the body may be an array.
 func (d *Document) fields(schema map[string]any) map[string]map[string]any {
 	schema = d.resolve(schema)
 	if some, ok := schema["oneOf"].([]any); ok {
