@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/plan"
 )
 
-// From says where a setting comes from.
+// From is the origin of a setting.
 type From string
 
 // The places, in the order in which they win.
@@ -83,7 +83,7 @@ func (p *parser) bind(set *pflag.FlagSet) {
 	}
 }
 
-// finish reads variables where no flag was given: a flag wins over its variable, that over the
+// finish reads variables if no flag was given: a flag wins over its variable, that over the
 // default, and an empty variable is none. The error matches app.ErrUsage and names all flags and
 // variables that are wrong.
 func (p *parser) finish(lookup func(string) (string, bool)) error {
