@@ -149,8 +149,8 @@ func flagError(err error, set *pflag.FlagSet) error {
 	return app.Usagef("%s", err)
 }
 
-// UnknownEnv is the COUNTMILL_ variables that no flag has, for a warning. Those that
-// Kubernetes sets for services are left out.
+// UnknownEnv returns the COUNTMILL_ variables that no flag has, for a warning. It leaves out the
+// variables that Kubernetes sets for services.
 func UnknownEnv(environ []string) []string {
 	known := make(map[string]bool)
 	for _, s := range table() {
