@@ -24,7 +24,7 @@ type Config struct {
 	// CallTimeout bounds each call of the store. Default 5s.
 	CallTimeout time.Duration
 
-	// Logger is told of everything that was done. Default: discards.
+	// Logger gets a line for everything that was done. Default: discards.
 	Logger *slog.Logger
 
 	// Env is for simulations. Leave it nil.
@@ -71,12 +71,12 @@ func New(sums Sums, st Store, cfg Config) (*Admin, error) {
 	return &Admin{sums: sums, store: st, cfg: cfg.withDefaults()}, nil
 }
 
-// Stats is what was done since the start.
+// Stats counts the changes since the start.
 type Stats struct{ Grown, Resets, Deletes int64 }
 
 type counts struct{ grown, resets, deletes atomic.Int64 }
 
-// Stats returns what was done since the start.
+// Stats returns the number of changes since the start.
 func (a *Admin) Stats() Stats {
 	return Stats{a.stats.grown.Load(), a.stats.resets.Load(), a.stats.deletes.Load()}
 }
@@ -91,10 +91,10 @@ func (e *LowerError) Error() string {
 	return fmt.Sprintf("counter %q has %d shards, and a number of shards is never lowered (asked for: %d)", e.Counter, e.Named, e.Asked)
 }
 
-// Grow makes sure that the counter has that many shards. One that nobody has incremented is
-// made. Aggregators use the new ones when they hear of them, within the hour. Errors match countmill.ErrInvalid,
-// countmill.ErrUnavailable and countmill.ErrOutcomeUnknown, or are a *LowerError. A raise may
-// be repeated.
+// Grow makes sure that the counter has that many shards. It creates a counter that nobody has
+// incremented. Aggregators learn of the new shards within the hour, and use them. Errors match
+// countmill.ErrInvalid, countmill.ErrUnavailable and countmill.ErrOutcomeUnknown, or are a
+// *LowerError. You may repeat Grow.
 func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 	if err := countmill.CheckCounter(counter); err != nil {
 		return err
@@ -126,8 +126,9 @@ type Done struct {
 	Existed bool
 }
 
-// Reset sets the counter's total back to 0, and says what it was. With an id, 1 to 128 bytes,
-// a repeat within the deduplication window changes nothing and returns the same; an empty one is none.
+// Reset sets the counter's total back to 0, and returns the removed total. With an id, 1 to 128
+// bytes, a repeat within the deduplication window changes nothing and returns the same. An empty
+// id is the same as no id.
 // Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
 // countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
 func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
@@ -164,7 +165,7 @@ func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 		slog.Int64("removed", done.Removed), slog.Time("as_of", done.At))
 }
 
-// randomID lets a reset without an id be tried again: the marker tells what became of it.
+// randomID lets a reset without an id be tried again: the marker shows whether it was applied.
 func (a *Admin) randomID() wire.PartID {
 	var id [1]wire.PartID
 	wire.RandomIDs(a.cfg.Env, wire.ResetClass, id[:])
@@ -177,8 +178,8 @@ func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done Done, err
 	}
 	var first time.Time
 	err = a.retry(ctx, func(ctx context.Context) (err error) {
-		// The sum and its moment belong together, and so a try that follows another looks
-		// again: what it finds may be older than another's reset, never of two moments.
+		// The sum and its moment belong together, and so each new try looks again. Its look
+		// may be older than another caller's reset, but is never of two moments.
 		if r.Look, err = a.sums.Sum(ctx, r.Counter); err != nil {
 			return undone{err}
 		}

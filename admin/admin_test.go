@@ -54,7 +54,7 @@ func (c *counters) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	return s, err
 }
 
-// total is what a reader would show.
+// total returns the total as a reader would.
 func (c *counters) total(t *testing.T, counter string) int64 {
 	t.Helper()
 	between := c.between
@@ -174,8 +174,8 @@ func TestResetAndDelete(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a try, what was counted is removed once, and what comes in between
-// tries is not lost.
+// With any outcome of a try, each counted increment is removed once. An increment between tries
+// is not lost.
 func TestResetIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -366,7 +366,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// The marker of a reset stays as the settings of the database say, whatever they were before.
+// The marker of a reset stays as long as the database's present settings say.
 func TestAResetIsRememberedForTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

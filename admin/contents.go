@@ -19,14 +19,14 @@ const (
 
 // Contents are the contents of a dead letter.
 type Contents struct {
-	// Batch is nil where the dead letter cannot be read.
+	// Batch is nil if the dead letter cannot be read.
 	Batch *wire.Batch
-	// JSON is set for a message of another language. The ids in its batch are not those
-	// that it had on the bus.
+	// JSON is set for a message of another language. The ids in its batch differ from its ids
+	// on the bus.
 	JSON bool
 	// Replay says how it can be replayed, and Why why not in a better way.
 	Replay, Why string
-	// Twice is set where it may have been counted before, and no marker need be left of that.
+	// Twice is set if it may have been counted before, and its marker may be gone.
 	Twice bool
 }
 

@@ -36,9 +36,9 @@ type DeadLetterStore interface {
 type DeadLetter struct {
 	store.DeadLetter
 
-	// Asked is set where a replay was asked for and is not done yet.
+	// Asked is set if a replay was asked for and is not done yet.
 	Asked bool
-	// Discarded is set where it was discarded before, and has been set aside again since.
+	// Discarded is set if it was discarded before, and has been set aside again since.
 	Discarded bool
 }
 
@@ -56,7 +56,7 @@ type DeadLettersConfig struct {
 // be counted.
 //
 //   - Under its own ids and time a dead letter counts once, however often it is replayed, and
-//     not at all where it was counted before. That is safe in every case.
+//     not at all if it was counted before. That is safe in every case.
 //   - Beyond the deduplication window ids are forgotten. A time that is a day ahead is refused.
 //     A message of another language loses its id when Pub/Sub moves it aside, and an id that was
 //     used with other deltas is taken. Such dead letters count only as new: with the time of the
@@ -64,7 +64,7 @@ type DeadLettersConfig struct {
 //     id and of the contents of the part.
 //   - All requests for one dead letter count it once together: they leave the same markers. As
 //     new it counts a second time if its marker was forgotten. DeadLetterOutcome.Twice says
-//     where that is possible.
+//     if that is possible.
 //
 // A dead letter whose discard answers ResultDiscarded is never counted. The decision is made
 // once, by the discard or by the aggregator that counts it. If the aggregator was first the
@@ -89,7 +89,7 @@ type DeadLetterPage struct {
 }
 
 // List returns dead letters whose keys come after after: at most limit of them (1 to
-// MaxDeadLetterPage), and fewer where they are large.
+// MaxDeadLetterPage), and fewer if they are large.
 func (l *DeadLetters) List(ctx context.Context, after string, limit int) (DeadLetterPage, error) {
 	var p DeadLetterPage
 	for bytes := 0; ; {
@@ -114,7 +114,7 @@ func (l *DeadLetters) List(ctx context.Context, after string, limit int) (DeadLe
 	}
 }
 
-// Show returns one dead letter and its contents; found is false where there is none.
+// Show returns one dead letter and its contents; found is false if there is none.
 func (l *DeadLetters) Show(ctx context.Context, key string) (d DeadLetter, c Contents, found bool, err error) {
 	some, err := l.waiting.find(ctx, []string{key})
 	if err != nil {
@@ -144,15 +144,15 @@ type DeadLetterOutcome struct {
 	Key    string
 	Result string
 	Why    string
-	// New is true where it is counted as new: with the time of the request, under other ids
-	// where its own are taken or lost. With Twice it may have been counted before, and its
-	// marker be forgotten.
+	// New is true if it is counted as new: with the time of the request, and under other ids if
+	// its own are taken or lost. With Twice it may have been counted before, and its marker may
+	// be gone.
 	New, Twice bool
 }
 
-// Replay asks for dead letters to be counted. One that cannot count under its own ids and
-// times any more is refused, unless asNew has it counted as new. After an error it may be
-// repeated.
+// Replay asks for dead letters to be counted. It refuses a dead letter that can no longer count
+// under its own ids and times, unless asNew has it counted as new. You may repeat Replay after
+// an error.
 func (l *DeadLetters) Replay(ctx context.Context, keys []string, asNew bool) ([]DeadLetterOutcome, error) {
 	s, err := l.settings(ctx)
 	if err != nil {

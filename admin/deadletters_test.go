@@ -232,7 +232,7 @@ func checkRenewed(t *testing.T, name string, got store.DeadLetter, old wire.Part
 }
 
 // Under an id that is taken a part counts under another one: the same whenever that is asked,
-// and another where one id was used with other deltas.
+// and another if one id was used with other deltas.
 func TestNewIDsAreTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	b := anonymous(entry("b", 1))
@@ -255,8 +255,8 @@ func TestNewIDsAreTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Beyond the window, where parts get the time of the request, their kinds and ids and so what
-// their markers hold stay: a replay that is under way is the same to the store.
+// Beyond the window parts get the time of the request. Their kinds and ids stay, and so do the
+// contents of their markers: to the store, a replay that is under way is the same.
 func TestAsNewLeavesWhatMarkersHold(t *testing.T) {
 	t.Parallel()
 	var incs []countmill.Increment

@@ -15,18 +15,18 @@
 // A reset adds up the record and the shards at a moment t, and makes that sum the counter's
 // baseline, in a transaction on the record and a marker for the reset's id. The total is the
 // sum of the shards less the baseline. The transaction refuses a look-up that has not seen
-// the last reset. So what was folded by t is gone, what was folded later
-// counts, and a fold neither waits nor fails: it does not touch the record.
+// the last reset. So increments that were folded by t are gone, and later ones count. A fold
+// neither waits nor fails, because it does not touch the record.
 //
-// A delete is a reset that notes down when. A deleted counter does not exist, and is in no
+// A delete is a reset that records its time. A deleted counter does not exist, and is in no
 // list, until its sum differs from the baseline. A day later its record and shards go
 // together (Store.SweepCounters says when they stay).
 //
 // # Promise
 //
 //   - A counter's number of shards is never lowered.
-//   - A reset removes each increment once: what resets have removed and what the total
-//     shows is together all that was counted. Done says how much it was.
+//   - A reset removes each increment once: all removed increments and the total add up to
+//     the counted increments. Done says how much was removed.
 //   - A reset with an id is done once within the deduplication window, however often it is asked for,
 //     and gets the same answer each time.
 //   - Totals that were cached before a reset are served to callers that accept their age,
@@ -50,6 +50,6 @@
 //	look-up and transaction          applied, it looks again
 //	the counter is swept and comes   nothing: the transaction sees that the record is
 //	back between the two             another one, it looks again
-//	a reset is asked for again       it is a reset of what was counted since, unless
-//	                                 it has the same id
+//	a reset is asked for again       it resets the increments counted since, unless it
+//	                                 has the same id
 package admin

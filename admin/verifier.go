@@ -22,7 +22,7 @@ const (
 type Problem struct {
 	Kind    string
 	Counter string
-	Shard   int // -1 where it is about no shard
+	Shard   int // -1 if it is about no shard
 	Detail  string
 	Fixed   bool
 }
@@ -34,13 +34,13 @@ type Cached struct {
 	AsOf    time.Time
 }
 
-// Totals is what a process that serves totals knows beyond its store.
+// Totals gives a Verifier the data that a process which serves totals has beyond its store.
 type Totals interface {
 	// Counters returns up to limit counters that have a record and whose names begin with
 	// prefix and come after after, in byte order.
 	Counters(ctx context.Context, prefix, after string, limit int) ([]string, error)
 
-	// Cached returns what the cache has of the counters, in any order.
+	// Cached returns the cached totals of the counters, in any order.
 	Cached(ctx context.Context, counters []string) ([]Cached, error)
 
 	// Drop has the cache forget the counters.
@@ -49,14 +49,14 @@ type Totals interface {
 	// Now is the store's time.
 	Now(ctx context.Context) (time.Time, error)
 
-	// At returns a counter's total as it was at a moment that is over; known is false where
-	// the store does not show it.
+	// At returns a counter's total as it was at a past moment; known is false if the store does
+	// not show it.
 	At(ctx context.Context, counter string, moment time.Time) (total int64, known bool, err error)
 }
 
 // Records are the records of counters, as a Verifier changes them.
 type Records interface {
-	// Grow does what the method of store.Records does.
+	// Grow is the method of store.Records.
 	Grow(ctx context.Context, growths []store.Growth) error
 }
 
@@ -66,8 +66,8 @@ type Records interface {
 // Shards and records of a page are read at one moment. A fold grows the record before it writes
 // the shard, or together with it. So a fold that is under way is never reported.
 //
-// A cached total that is older than the counter is no problem: it names its moment. The
-// Verifier checks it at that moment, if the store shows the past.
+// A cached total may be older than the counter: it names its moment. The Verifier checks it at
+// that moment, if the store shows the past.
 //
 // A repair grows the record until it covers the shards, which only ever adds folded increments
 // to totals, and drops wrong cached totals. The rest is for a person.
@@ -77,7 +77,7 @@ type Verifier struct {
 	totals  Totals // nil in a process that serves none
 }
 
-// NewVerifier returns a verifier. totals is nil where there is no cache to look at.
+// NewVerifier returns a verifier. totals is nil if there is no cache to look at.
 func NewVerifier(survey store.Survey, records Records, totals Totals) *Verifier {
 	return &Verifier{survey, records, totals}
 }
@@ -89,11 +89,11 @@ type VerifyResult struct {
 	// Shards and Cached are how many were compared, Unchecked how many cached totals could not
 	// be, because the store does not show their moment.
 	Shards, Cached, Unchecked int
-	// Next is what the next page takes as from; empty at the end.
+	// Next is the from of the next page; empty at the end.
 	Next string
 }
 
-// A page token begins with what the page is of: shards come first, then cached totals.
+// A page token begins with the kind of its page: shards come first, then cached totals.
 const (
 	ofShards = "s"
 	ofCached = "c"
@@ -107,8 +107,8 @@ func (v *Verifier) ShardsOf(ctx context.Context, counter string) (store.ShardPag
 	return page, unavailable("reading shards", err)
 }
 
-// Page looks at one page of what belongs to counters that begin with prefix: from the
-// beginning where from is empty. With fix it repairs what is safe to repair.
+// Page checks one page of the shards or cached totals of counters that begin with prefix. It
+// begins at the start if from is empty. With fix it makes the repairs that are safe.
 func (v *Verifier) Page(ctx context.Context, prefix, from string, limit int, fix bool) (VerifyResult, error) {
 	switch {
 	case from == "":

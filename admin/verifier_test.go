@@ -33,7 +33,7 @@ func newRig() *rig {
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_000, time.UTC)
 
-// fakeTotals has cached totals, and what they were at asOf.
+// fakeTotals has cached totals, and their values at asOf.
 type fakeTotals struct {
 	now     time.Time
 	cached  map[string]admin.Cached

@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// A request for a replay is not listed as a dead letter, wherever a page begins or ends.
+// A request for a replay is not listed as a dead letter, at any start or end of a page.
 func TestReplayRequestsAreNoDeadLetters(t *testing.T) {
 	t.Parallel()
 	st := fakestore.New(fakestore.Options{})

@@ -52,7 +52,7 @@ func WithTokenSource(source func(context.Context) (string, error)) Option {
 	return func(c *Client) { c.token = source }
 }
 
-// WithInsecure lets tokens go over plain HTTP to other machines, where others can read them.
+// WithInsecure lets tokens go over plain HTTP to other machines. Others can read them on the way.
 func WithInsecure() Option { return func(c *Client) { c.insecure = true } }
 
 // WithHTTPClient uses that client. It must not follow redirects: countmill never redirects, and a

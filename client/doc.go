@@ -11,7 +11,7 @@
 //
 //	countmill.ErrInvalid         nothing was counted; correct the request first
 //	countmill.ErrConflict        nothing was counted; the key came with another body before
-//	countmill.ErrIDsReused       all were counted but those that the *countmill.ConflictsError names
+//	countmill.ErrIDsReused       all were counted except the conflicts in *countmill.ConflictsError
 //	countmill.ErrOverloaded      nothing was counted; repeat later
 //	countmill.ErrUnavailable     nothing was counted, or no total can be given; repeat later
 //	countmill.ErrOutcomeUnknown  maybe counted; a repeat is safe with the same ids or key only

@@ -12,7 +12,7 @@ import (
 // ErrDenied: the call needs a token, or another one (HTTP 401 and 403). Nothing was done.
 var ErrDenied = errors.New("denied")
 
-// ErrNotFound: there is no such thing, or this server's role does not serve it (HTTP 404).
+// ErrNotFound: it does not exist, or this server's role does not serve it (HTTP 404).
 var ErrNotFound = errors.New("not found")
 
 // An Error is a problem that the server answered with.
@@ -25,7 +25,7 @@ type Error struct {
 	// Title and Detail are for people.
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
-	// Field, Limit, Index and Line say what is wrong with the request.
+	// Field, Limit, Index and Line describe the error in the request.
 	Field string `json:"field"`
 	Limit string `json:"limit"`
 	Index *int   `json:"index"`

@@ -53,8 +53,8 @@ func (c *Client) Increment(ctx context.Context, inc countmill.Increment) error {
 type ManyError struct {
 	// Counted increments, from the first on, are durable, without those in Conflicts.
 	Counted int
-	// Size is how many increments the failed request had. They follow the counted ones. Whether
-	// they were counted is what the wrapped error says.
+	// Size is how many increments the failed request had. They follow the counted ones. The
+	// wrapped error says whether they were counted.
 	Size int
 	// Key is the Idempotency-Key of the failed request. Continue with
 	// IncrementMany(ctx, incs[Counted:], WithKey(Key)) to repeat it safely.

@@ -78,8 +78,8 @@ func TestAdopt(t *testing.T) {
 	if got := a.adopt(t, "--snapshot", a.snapshot, "--dry-run"); !strings.Contains(strings.Join(strings.Fields(got.out), " "), "page snapshot 0 42 42") {
 		t.Errorf("--dry-run with a snapshot: got %+v", got)
 	}
-	// The snapshot is lost: what is still the same is known by its id, and what has
-	// changed is not counted again either.
+	// The snapshot is lost. A counter that is the same has its old id. A counter that has changed
+	// is not counted again either.
 	if err := os.Remove(a.snapshot); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 //	countmill up                 everything in one process, nothing else needed
 //	countmill incr page:/home    count one
 //	countmill get page:/home     read the total
-//	countmill dead list          what could not be counted
+//	countmill dead list          list increments that could not be counted
 //
 // One table has the flags of all commands: name, argument, variable, default and help. Parsing,
 // help, completion and docs/reference/flags.md are made of it.
@@ -93,7 +93,7 @@ type call struct {
 	person         io.Reader // answers of a person; nil if nobody can be asked
 }
 
-// lookup is os.LookupEnv for environ, where the last of several wins.
+// lookup is os.LookupEnv for environ. The last of several values wins.
 func (c call) lookup(name string) (string, bool) {
 	for i := len(c.environ) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(c.environ[i], name+"="); ok {

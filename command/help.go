@@ -95,7 +95,7 @@ Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is 
 	return b.String()
 }
 
-// column is where the second column of a list of commands begins.
+// column is the start of the second column of a list of commands.
 const column = 38
 
 func writeCommands(b *strings.Builder, all []*cobra.Command) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a person types wrong is answered with what to type instead.
+// The answer to a mistyped command shows the right one.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	plainServer := newFakeServer(t, answer(200, "{}"))

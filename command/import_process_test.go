@@ -186,7 +186,7 @@ func importGoesOn(t *testing.T, rows int) bool {
 	return true
 }
 
-// A server that remembers for less than --dedup-window says refuses what it may have forgotten.
+// A server may remember for less than --dedup-window. It refuses rows that it may have forgotten.
 func TestImportIsRefusedByTheServerToo(t *testing.T) {
 	t.Parallel()
 	p := up(t, t.TempDir(), "--dedup-window", "1h")

@@ -52,7 +52,7 @@ func newIngestServer(t *testing.T, first ...http.HandlerFunc) *ingestServer {
 	return s
 }
 
-// frozen fails where two requests with one key differ, and returns the number of keys.
+// frozen fails if two requests with one key differ, and returns the number of keys.
 func (s *ingestServer) frozen(t *testing.T) int {
 	t.Helper()
 	s.mu.Lock()
@@ -345,8 +345,8 @@ func TestImportWithAnotherToken(t *testing.T) {
 	}
 }
 
-// A log that grows meanwhile is imported as it was; one that is written over is not
-// passed off as either.
+// A log that grows meanwhile is imported as it was. If a file is overwritten meanwhile, the
+// import fails.
 func TestImportOfAFileThatChanges(t *testing.T) {
 	t.Parallel()
 	// All requests that are under way at once wait for the change, and are repeated.

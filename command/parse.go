@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/plan"
 )
 
-// From says where a setting comes from.
+// From is the origin of a setting.
 type From string
 
 // The places, in the order in which they win.
@@ -83,7 +83,7 @@ func (p *parser) bind(set *pflag.FlagSet) {
 	}
 }
 
-// finish reads variables where no flag was given: a flag wins over its variable, that over the
+// finish reads variables if no flag was given: a flag wins over its variable, that over the
 // default, and an empty variable is none. The error matches app.ErrUsage and names all flags and
 // variables that are wrong.
 func (p *parser) finish(lookup func(string) (string, bool)) error {
@@ -149,8 +149,8 @@ func flagError(err error, set *pflag.FlagSet) error {
 	return app.Usagef("%s", err)
 }
 
-// UnknownEnv is the COUNTMILL_ variables that no flag has, for a warning. Those that
-// Kubernetes sets for services are left out.
+// UnknownEnv returns the COUNTMILL_ variables that no flag has, for a warning. It leaves out the
+// variables that Kubernetes sets for services.
 func UnknownEnv(environ []string) []string {
 	known := make(map[string]bool)
 	for _, s := range table() {

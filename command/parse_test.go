@@ -158,7 +158,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// With a budget of staleness the roles have their parts of it, where nobody chose a linger.
+// With a budget of staleness the roles have their parts of it, if nobody chose a linger.
 func TestABudgetDecidesLingers(t *testing.T) {
 	t.Parallel()
 	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--count-within", "2s"}
@@ -182,7 +182,7 @@ func TestABudgetDecidesLingers(t *testing.T) {
 	}
 }
 
-// All web pages are let in where callers are told apart, or somebody said so.
+// All web pages may call if callers have tokens, or if the operator says so.
 func TestAnyOriginNeedsTokens(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

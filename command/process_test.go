@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// binaryDir is where the built command lies; empty where no test needed it.
+// binaryDir is the directory of the built command; empty if no test needed it.
 var binaryDir string
 
 // buildOnce builds the command as people run it, once for all tests.
@@ -42,7 +42,7 @@ const patience = 3 * time.Minute
 type process struct {
 	cmd    *exec.Cmd
 	url    string
-	line   string // what it printed
+	line   string // the line that it printed
 	stderr *bytes.Buffer
 	exited chan error
 }
@@ -103,7 +103,7 @@ type ledger struct {
 	wg        sync.WaitGroup
 }
 
-// post sends one increment and returns the status, 0 where there was no answer.
+// post sends one increment and returns the status, 0 if there was no answer.
 func (l *ledger) post(url, body, key string) int {
 	req, err := http.NewRequest("POST", url+"/v1/increments", strings.NewReader(body))
 	if err != nil {

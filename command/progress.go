@@ -24,7 +24,7 @@ type progress struct {
 	live  bool   // a terminal
 	verb  string // importing
 	what  string // rows
-	total int64  // what done grows to; 0 where nobody knows
+	total int64  // the last value of done; 0 if it is unknown
 	began time.Time
 
 	done, count atomic.Int64

@@ -97,7 +97,7 @@ func (l *shardList) print(c call, bars bool) error {
 	return nil
 }
 
-// bar is as long as the count is large; one that is not 0 can be seen.
+// bar is as long as the count is large. The bar of a small count is visible, if it is not 0.
 func bar(count *int64, largest float64) string {
 	const width = 30
 	n := 0

@@ -20,7 +20,7 @@ type flag struct {
 	arg  string   // how help writes the value; empty for a switch
 	of   []string // the commands that have it: "get", "dead list"
 	env  bool     // a variable sets it too
-	def  string   // the default in words, where the value cannot say it
+	def  string   // the default in words, if the value cannot say it
 	help string
 	bind func(*values) pflag.Value // sets the default, too
 }

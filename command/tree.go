@@ -238,9 +238,9 @@ func findSub(cmd *cobra.Command, args []string) (at int, sub *cobra.Command) {
 
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// splitArgs separates flags from other arguments, in any order. A negative number is no flag, so that
-// `incr NAME -3` works, and after -- nothing is a flag. Before -- a negative number is no name either:
-// in `incr -3` the name is missing.
+// splitArgs separates flags from other arguments, in any order. A negative number is not a flag, so
+// that `incr NAME -3` works, and after -- nothing is a flag. Before -- a negative number is not a name
+// either: in `incr -3` the name is missing.
 func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A fakeServer answers with one script after another, the last for ever, and remembers
-// what it was asked.
+// A fakeServer answers with one script after another, the last for ever, and remembers the
+// requests.
 type fakeServer struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -137,7 +137,7 @@ func TestIncrSaysWhetherItWasCounted(t *testing.T) {
 
 func TestVerbsSayHowToStartAServer(t *testing.T) {
 	t.Parallel()
-	// A low port: one that was free a moment ago may be given to a test beside this one.
+	// A low port: a test beside this one may get a port that was free a moment ago.
 	const addr = "127.0.0.1:1"
 	for _, args := range [][]string{{"incr", "a"}, {"get", "a"}, {"watch", "a"}} {
 		args = append(args, "--server", addr, "--timeout", "5m") // which none of them takes

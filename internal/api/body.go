@@ -18,15 +18,15 @@ import (
 // MaxBody is the most bytes of a request's body, unless a handler says otherwise.
 const MaxBody = 8 << 20
 
-// A body of over slowFree bytes must bring leastBody bytes in each bodyWindow: one that does not end
-// holds memory that others cannot have. Smaller ones may come as slowly as Timeout permits.
+// A body of over slowFree bytes must bring leastBody bytes in each bodyWindow, because a body that
+// does not end holds memory that others need. A smaller body may come as slowly as Timeout permits.
 const (
 	slowFree   = 64 << 10
 	leastBody  = 320 << 10
 	bodyWindow = 5 * time.Second
 )
 
-// minRead is what a body's buffer starts with.
+// minRead is the first size of a body's buffer.
 const minRead = 4 << 10
 
 // A BodyReader reads whole bodies within limits.
@@ -39,7 +39,7 @@ type BodyReader struct {
 	// allows everything.
 	Grow func(n int) error
 
-	pace *pace // nil where there is no body
+	pace *pace // nil if there is no body
 }
 
 // A pace sets the deadlines by which a body has to arrive.
@@ -59,7 +59,7 @@ func (p *pace) start(now time.Time, n int) {
 	_ = p.control.SetReadDeadline(p.until)
 }
 
-// note takes that n bytes are there, and reports false where the window has ended with too few.
+// note records that n bytes have arrived. It returns false if the window has ended with too few.
 func (p *pace) note(n int) bool {
 	if p.least == 0 && n <= slowFree { // its end is that of the whole body
 		return true
@@ -83,9 +83,9 @@ func (b BodyReader) Read(w http.ResponseWriter, r *http.Request, buf []byte) ([]
 		return buf, b.tooLarge()
 	}
 	if r.ContentLength != 0 {
-		// net/http lifts the deadline when the body ends. It must not be set where there is
-		// no body: net/http watches the connection meanwhile, and would take the deadline
-		// for a client that has gone. Writers without deadlines (tests) return an error.
+		// net/http lifts the deadline when the body ends. It must not be set if there is no
+		// body: net/http watches the connection meanwhile, and would take the deadline for a
+		// client that has gone. Writers without deadlines (tests) return an error.
 		pace := &pace{control: http.NewResponseController(w), end: time.Now().Add(b.Timeout)}
 		pace.start(time.Now(), 0)
 		b.pace = pace
@@ -150,7 +150,7 @@ func (b BodyReader) tooLarge() error {
 
 // ContentType returns which of the accepted media types the body has. A charset may be
 // named if it is UTF-8; nothing else may follow the type, and the body must not be
-// compressed. The error is a 415 problem that names what is accepted.
+// compressed. The error is a 415 problem that names the accepted types.
 func ContentType(r *http.Request, accepted ...string) (string, error) {
 	if codings := r.Header["Content-Encoding"]; len(codings) > 0 && (len(codings) > 1 || !strings.EqualFold(codings[0], "identity")) {
 		return "", unsupported("Content-Encoding", "the body must not be compressed", "identity").with("Accept-Encoding", "identity")

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// A connLimit is a listener that has at most max connections open. Where there would be
-// more it closes the one that has waited longest for a request: to hold many connections
-// open and ask nothing must not keep others out. Where each has a request under way, the
-// next waits.
+// A connLimit is a listener that has at most max connections open. At the limit, a new
+// connection replaces the connection that has waited longest for a request: a client with
+// many idle connections must not keep others out. If each has a request under way, the new
+// connection waits.
 type connLimit struct {
 	net.Listener
 	max int
@@ -19,7 +19,7 @@ type connLimit struct {
 	changed *sync.Cond // a connection was closed or waits, or the listener was closed
 	closed  bool
 	open    int
-	waiting *list.List // of *limitedConn, the one that waits longest first
+	waiting *list.List // of *limitedConn, the longest wait first
 }
 
 func limitConns(ln net.Listener, max int) *connLimit {
@@ -31,7 +31,7 @@ func limitConns(ln net.Listener, max int) *connLimit {
 type limitedConn struct {
 	net.Conn
 	limit *connLimit
-	place *list.Element // among those that wait, or nil
+	place *list.Element // in waiting, or nil
 	done  bool
 }
 

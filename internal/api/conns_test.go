@@ -29,8 +29,8 @@ func askAgain(t *testing.T, conn net.Conn, from *bufio.Reader) {
 	synctest.Wait()
 }
 
-// Connections that ask nothing give way, the one that has waited longest first; those that
-// are served do not.
+// Idle connections give way, the longest idle one first; connections with a request under way
+// do not.
 func TestConnectionsThatWaitGiveWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AnyOrigin stands for all origins.
+// AnyOrigin matches all origins.
 const AnyOrigin = "*"
 
 // AllowOrigins lets scripts of web pages of these origins call and read the answers.
@@ -48,7 +48,7 @@ func (rt *Router) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	header := w.Header()
-	header.Add("Vary", "Origin") // also where there is none: caches must not mix them up
+	header.Add("Vary", "Origin") // also if there is none: caches must not mix them up
 	origin := r.Header.Get("Origin")
 	switch {
 	case origin == "":

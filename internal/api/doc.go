@@ -1,15 +1,15 @@
-// Package api is what countmill's HTTP surfaces share: errors as problem+json, a
-// router that never redirects and knows who may call what, strict queries, bounded
+// Package api has the common parts of countmill's HTTP surfaces: errors as problem+json, a
+// router that never redirects and checks the rights of callers, strict queries, bounded
 // bodies, and a server with limits.
 //
 // # Problems
 //
-// Every error is an RFC 9457 problem with type, title, status and detail, and where
-// they help with field, limit, index (position in an array, from 0) and line (of
-// NDJSON, from 1). Types are URNs, urn:countmill:problem: and one of the words below.
-// They are names for programs to compare, for ever the same, and lead nowhere.
+// Every error is an RFC 9457 problem with type, title, status and detail. If they help, it
+// also has field, limit, index (position in an array, from 0) and line (of NDJSON, from 1).
+// Types are URNs, urn:countmill:problem: and one of the words below. They are names for
+// programs to compare. They never change, and lead nowhere.
 //
-//	invalid                 400  the request can never succeed: mend it
+//	invalid                 400  the request can never succeed: fix it
 //	id-reused               422  an Idempotency-Key was used with another body
 //	ids-reused              422  the increments in "conflicts" (position in the request, from 0, and
 //	                             id) were not counted, all others were; repeat none of them
@@ -19,10 +19,10 @@
 //	insufficient-storage    507  the disk is nearly full; nothing was done, repeat after Retry-After
 //	unavailable             503  nothing was done, repeat after Retry-After
 //	closed                  503  this process is stopping: repeat after Retry-After
-//	outcome-unknown         504  maybe done: repeat only what a repeat cannot double
+//	outcome-unknown         504  maybe done: repeat only if a repeat cannot double anything
 //	overflow                500  a total does not fit 64 bits; never a number
 //	internal                500  the log has the text; the outcome is unknown
-//	unauthorized            401  no token, or one that is not taken
+//	unauthorized            401  no token, or an invalid one
 //	forbidden               403  a token that may not do this; nothing was done
 //	not-found               404  no such path
 //	method-not-allowed      405  Allow has the methods

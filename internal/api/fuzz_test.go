@@ -45,8 +45,8 @@ func FuzzNameInPath(f *testing.F) {
 	})
 }
 
-// FuzzPath: whatever the path, it is no request, a 404, or the name that its one segment
-// stands for.
+// FuzzPath: any path makes an invalid request, gets a 404, or has the name that its one
+// segment encodes.
 func FuzzPath(f *testing.F) {
 	for _, segment := range []string{"a", "a%2Fb", "a/b", "..", "%2e%2E", "%", "%zz", "a|b%2F", "a?b", "", "a%00", "é"} {
 		f.Add(segment)

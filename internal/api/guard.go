@@ -14,12 +14,12 @@ type Authenticator interface {
 	Authenticate(secret string) (access.Caller, error)
 }
 
-// Refusals counts what a guard did not let through.
+// Refusals counts the requests that a guard refused.
 type Refusals struct {
 	Unauthorized, Forbidden atomic.Int64 // answered with 401 and 403
 }
 
-// A guard stands before every route.
+// A guard checks the caller of every route.
 type guard struct {
 	known   Authenticator
 	log     *slog.Logger
@@ -51,8 +51,8 @@ func (g *guard) serve(to route, w http.ResponseWriter, r *http.Request) {
 	to.handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), caller)))
 }
 
-// caller is who sends the request. Nobody's token is looked for anywhere but in the one
-// header that proxies and browsers know to hold a secret.
+// caller returns the sender of the request. It looks for a token in one header only, because
+// proxies and browsers know that this header holds a secret.
 func (g *guard) caller(r *http.Request) (access.Caller, error) {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
@@ -69,7 +69,8 @@ func (g *guard) caller(r *http.Request) (access.Caller, error) {
 	return caller, nil
 }
 
-// admit returns why the caller may not call a route, whatever it asks for there.
+// admit returns why the caller may not call a route. It looks at the scope and at a counter in
+// the path, not at parameters or bodies.
 func admit(caller access.Caller, need access.Need, r *http.Request) error {
 	switch {
 	case !caller.Has(need.Scope()):
@@ -92,7 +93,7 @@ func (g *guard) count(err error) {
 	}
 }
 
-// challenge is what WWW-Authenticate says (RFC 6750).
+// challenge is the value of WWW-Authenticate (RFC 6750).
 func challenge(code string) string {
 	if code == "" {
 		return `Bearer realm="countmill"`

@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// Limit is the parameter limit, from 1 to most; fallback where there is none.
+// Limit is the parameter limit, from 1 to most; fallback if there is none.
 func (p Params) Limit(fallback, most int) (int, error) {
 	if !p.Has("limit") {
 		return fallback, nil
@@ -20,11 +20,11 @@ func (p Params) Limit(fallback, most int) (int, error) {
 	return n, nil
 }
 
-// tokenVersion begins what a page token stands for, so that its meaning can change.
+// tokenVersion is the start of a decoded page token, so that the meaning of tokens can change.
 const tokenVersion = "1"
 
-// PageToken stands for the page that begins after what a page ended with; there is none at
-// the end, where after is empty.
+// PageToken returns the token of the next page, which begins after the position after. At the
+// end after is empty, and so is the token.
 func PageToken(after string) string {
 	if after == "" {
 		return ""
@@ -32,8 +32,8 @@ func PageToken(after string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(tokenVersion + after))
 }
 
-// After is what the parameter page_token stands for; empty where there is none. check
-// refuses what PageToken was never given.
+// After returns the position in the parameter page_token; empty if there is none. check
+// refuses a position that PageToken was never given.
 func (p Params) After(check func(after string) error) (string, error) {
 	if !p.Has("page_token") {
 		return "", nil

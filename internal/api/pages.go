@@ -10,22 +10,22 @@ import (
 
 // PagesConfig says which web pages may call.
 type PagesConfig struct {
-	// Origins are those whose scripts may call; AnyOrigin stands for all.
+	// Origins are the origins whose scripts may call; AnyOrigin matches all.
 	Origins []string
-	// OnlyLocal refuses requests for a host of another name. Set it where neither tokens nor
-	// the operator decide who may call.
+	// OnlyLocal refuses requests for a host of another name. Set it if neither tokens nor the
+	// operator decide about callers.
 	OnlyLocal bool
-	// Log gets what clients are not told. Nil discards.
+	// Log gets the details that clients do not see. Nil discards.
 	Log *slog.Logger
 }
 
-// GuardPages keeps scripts of web pages out whose origins are not named. Browsers run them on
-// machines that can reach this process where strangers cannot. The error is about an origin.
+// GuardPages keeps out the scripts of web pages whose origins are not named. Browsers run them
+// on machines that can reach this process when strangers cannot. The error is about an origin.
 func GuardPages(h http.Handler, cfg PagesConfig) (http.Handler, error) {
 	cfg.Log = orDiscard(cfg.Log)
 	if !slices.Contains(cfg.Origins, AnyOrigin) {
-		// Some requests a page may send without being asked whether: one that changes
-		// something is then refused for where it comes from.
+		// A browser sends some requests of a page without asking this server first. If such a
+		// request changes something, it is refused because of its origin.
 		cross := http.NewCrossOriginProtection()
 		for _, origin := range cfg.Origins {
 			if err := cross.AddTrustedOrigin(origin); err != nil {

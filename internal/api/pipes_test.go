@@ -43,7 +43,7 @@ func serveInMemory(t *testing.T, h http.HandlerFunc, cfg ServerConfig) *pipes {
 	return p
 }
 
-// dial connects and sends text, and returns when the server has done what it can with it.
+// dial connects and sends text, and returns when the server can do no more with it.
 func (p *pipes) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, server := net.Pipe()

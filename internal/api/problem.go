@@ -16,15 +16,15 @@ import (
 // typePrefix makes a problem's type of its word.
 const typePrefix = "urn:countmill:problem:"
 
-// How long clients are asked to wait. Guesses: an open batch leaves within a second;
-// what is away seldom comes back sooner than in five.
+// How long clients are asked to wait. Guesses: an open batch leaves within a second; a backend
+// that is unavailable seldom comes back within five.
 const (
 	retryOverloaded  = time.Second
 	retryUnavailable = 5 * time.Second
 )
 
-// A Problem is an error as clients see it (RFC 9457). Handlers return one where the
-// errors of package countmill do not say enough.
+// A Problem is an error as clients see it (RFC 9457). Handlers return one if the errors of
+// package countmill do not say enough.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -43,7 +43,7 @@ type Problem struct {
 	Header http.Header `json:"-"`
 }
 
-// Error is the detail, or the title where there is none.
+// Error is the detail, or the title if there is none.
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail
@@ -146,10 +146,9 @@ func reusedProblem(err error) *Problem {
 	return p
 }
 
-// WriteError answers with err as a problem. The full text of what clients are not
-// shown goes to log: at error level for a status of 500, else at debug level, because
-// an outage would write a line per request. Neither shows a token that stood where none
-// belongs, in the path or the query, say.
+// WriteError answers with err as a problem. The full text, which clients do not see, goes to
+// log: at error level for a status of 500, else at debug level, because an outage would write
+// a line per request. Neither shows a token in the wrong place, such as the path or the query.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := asProblemOf(r, err)
 	level := slog.LevelDebug

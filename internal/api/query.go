@@ -25,7 +25,7 @@ func (p Params) Has(name string) bool {
 	return slices.ContainsFunc(p, func(q Param) bool { return q.Name == name })
 }
 
-// Get is the first value under that name; empty where there is none.
+// Get is the first value under that name; empty if there is none.
 func (p Params) Get(name string) string {
 	for _, q := range p {
 		if q.Name == name {
@@ -47,9 +47,9 @@ func (p Params) All(name string) []string {
 }
 
 // Query returns the request's query, which it reads as url.ParseQuery does. Parameters in
-// single may stand once, those in multiple any number of times; any other is refused,
+// single may be given once, parameters in multiple any number of times. Any other is refused,
 // because a mistyped max_staleness that is ignored is a wrong answer. The error is a
-// *countmill.FieldError about the first thing that is wrong.
+// *countmill.FieldError about the first wrong parameter.
 func Query(r *http.Request, single, multiple []string) (Params, error) {
 	rest := r.URL.RawQuery
 	if rest == "" {

@@ -61,7 +61,7 @@ func TestQueryRefuses(t *testing.T) {
 	}
 }
 
-// A query is read as net/url reads it, and what that takes for malformed is refused.
+// A query is read as net/url reads it. If net/url finds it malformed, it is refused.
 func FuzzQuery(f *testing.F) {
 	for _, query := range []string{"a=1&b=2&a=3", "a", "a=&=a&&", "a=%2F%2f+b", "a=%", "%zz=1&a", "a;b=1", "a=1&a;", "a==b&b=a=b"} {
 		f.Add(query)

@@ -16,10 +16,10 @@ const nameParam = "{name}"
 
 // A Router dispatches on the path exactly as it was sent. Counter names hold "/" and
 // "..", and http.ServeMux would redirect a//b to a/b, which is another counter; a
-// Router never redirects. What it does not know it answers with a 404 or 405 problem.
+// Router never redirects. It answers unknown paths and methods with a 404 or 405 problem.
 //
-// Every route says what its callers need, and none is served to a caller who does not
-// have it (guard.go).
+// Every route names the rights that its callers need. A caller without them is refused
+// (guard.go).
 //
 // Register everything before the first request.
 type Router struct {
@@ -27,7 +27,7 @@ type Router struct {
 	guard   *guard   // nil: there are no tokens, and everybody may everything
 	origins []string // of web pages whose scripts may call; nil: none
 	fixed   map[string]methods
-	named   map[string]methods // by what stands before the name
+	named   map[string]methods // by the path before the name
 	prefix  []string           // keys of named
 }
 
@@ -45,8 +45,8 @@ func NewRouter(log *slog.Logger) *Router {
 
 // Handle registers a pattern such as "/v1/increments" or "/v1/counters/{name}". The
 // name is one path segment, "/" in it written as %2F; the handler finds it decoded in
-// r.PathValue("name") and checks it. GET takes HEAD too. A pattern that is no path or
-// registered twice, and a need that is none, are a programmer's error and panic.
+// r.PathValue("name") and checks it. GET takes HEAD too. Handle panics for a programmer's
+// error: a pattern that is not a path or is registered twice, or an empty need.
 func (rt *Router) Handle(method, pattern string, need access.Need, h http.Handler) {
 	routes, key := rt.fixed, pattern
 	if prefix, ok := strings.CutSuffix(pattern, "/"+nameParam); ok {
@@ -134,9 +134,8 @@ func MethodNotAllowed(allowed ...string) *Problem {
 		"this path takes "+list).with("Allow", list)
 }
 
-// sentPath is the path as it was sent. URL.EscapedPath escapes anew where the path
-// holds something that should have been escaped, such as "|", and then forgets which
-// "/" was a %2F.
+// sentPath is the path as it was sent. URL.EscapedPath escapes a path anew if it holds
+// something that should have been escaped, such as "|". Then it forgets which "/" was a %2F.
 func sentPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
 		return u.RawPath
@@ -144,8 +143,8 @@ func sentPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// nameIn is the name that an escaped path segment stands for. "." and ".." are refused
-// unless they were sent escaped: clients and proxies take them for parts of the path.
+// nameIn returns the name that an escaped path segment encodes. It refuses "." and ".." unless
+// they were sent escaped: clients and proxies take them for parts of the path.
 func nameIn(prefix, segment string) (string, error) {
 	how := `a name in a path is one segment: write "/" in it as %2F`
 	if prefix == "/v1/counters/" {

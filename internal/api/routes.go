@@ -7,7 +7,7 @@ import (
 	"github.com/countmill/countmill/internal/access"
 )
 
-// A Route is what a Router has a handler for.
+// A Route is a method and a pattern that a Router has a handler for.
 type Route struct {
 	Method  string
 	Pattern string // as Handle takes it

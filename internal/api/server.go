@@ -30,9 +30,9 @@ type ServerConfig struct {
 	// MaxHeaderBytes bounds a request's header. Default 256 KiB: a query of 100 counters
 	// of 500 bytes fits, all escaped.
 	MaxHeaderBytes int
-	// MaxConns is how many connections are open at once. A further one closes the one that
-	// has waited longest for a request, or waits where there is none. Default 10000, fewer
-	// where the system lets a process have fewer files open.
+	// MaxConns is how many connections are open at once. At the limit, a new connection replaces
+	// the connection that has waited longest for a request, or waits if there is none. Default
+	// 10000, fewer if the system lets a process have fewer files open.
 	MaxConns int
 	// Log gets what goes wrong outside handlers. Default discards.
 	Log *slog.Logger
@@ -49,11 +49,11 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	return c
 }
 
-// keptFiles are for what is no connection of a client's: Pebble has up to 500 tables open,
-// and its log, its directory and connections to other servers come to that.
+// keptFiles are open files that are not clients' connections. Pebble has up to 500 tables open.
+// Its log, its directory and connections to other servers need files too.
 const keptFiles = 600
 
-// defaultConns is how many connections fit in a number of open files, 0 where it is unknown.
+// defaultConns is how many connections fit in a number of open files, 0 if it is unknown.
 func defaultConns(files uint64) int {
 	const most = 10_000
 	if files == 0 || files >= most+keptFiles {
@@ -140,7 +140,7 @@ func ExtendWrite(w http.ResponseWriter, d time.Duration) error {
 }
 
 // Timeout bounds the context of each request. Unlike http.TimeoutHandler it leaves the
-// answer to h, so that it can be streamed and says what the time-out means.
+// answer to h, so that h can stream it and explain the time-out.
 func Timeout(h http.Handler, d time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), d)

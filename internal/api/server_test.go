@@ -46,7 +46,7 @@ func serveOn(t *testing.T, ln net.Listener, h http.HandlerFunc, cfg ServerConfig
 	return srv
 }
 
-// dial sends text and returns what is read from then on.
+// dial sends text and returns a reader of the answers.
 func dial(t *testing.T, addr, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -291,8 +291,8 @@ func TestShutdownCutsWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A body that holds much and brings little is given up long before its time-out; one that
-// comes fast enough is not, and a small one may come as slowly as it likes.
+// The server gives up a body that holds much and brings little, long before its time-out. It
+// reads a body that comes fast enough, and a small body at any speed.
 func TestBodiesBringALeastRate(t *testing.T) {
 	for _, tt := range []struct {
 		name               string

@@ -53,7 +53,7 @@ func write(w http.ResponseWriter, status int, contentType []string, v any) {
 	}
 }
 
-// encode ends with a newline, for those who read answers in a terminal.
+// encode ends with a newline, for people who read answers in a terminal.
 func encode(body *bytes.Buffer, v any) {
 	if a, ok := v.(Appender); ok {
 		body.Write(append(a.AppendJSON(body.AvailableBuffer()), '\n'))

@@ -120,8 +120,8 @@ func TestEveryRouteAndScope(t *testing.T) {
 	}
 }
 
-// outside is, for each route that asks for counters one by one, requests about one that
-// is not page:'s. A route that checks prefixes needs one, or the reason why none can be.
+// outside has requests about a counter that does not begin with page:, for each route that asks
+// for single counters. A route that checks prefixes needs one, or the reason why none can be.
 var outside = map[string][]struct{ query, contentType, body string }{
 	"POST /v1/increments": {
 		{"", "application/json", `{"counter":"shop:a"}`},
@@ -160,7 +160,7 @@ func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	for counter, want := range map[string]string{"page:a": "1", "shop:a": "1"} { // nothing of what was refused was counted
+	for counter, want := range map[string]string{"page:a": "1", "shop:a": "1"} { // countmill counted nothing that it refused
 		if _, text := r.call(t, "GET", "/v1/counters/"+counter, "", bearer(secrets[access.Read])...); !strings.Contains(text, `"total":`+want+",") {
 			t.Errorf("%s: got %s, want %s", counter, text, want)
 		}
@@ -210,7 +210,7 @@ func TestKeysOfCallersDoNotCollide(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Fatal(err)
 	}
-	r = begin("") // nobody is told apart: none of those keys
+	r = begin("") // callers have no names: none of these keys
 	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
 	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
 	total(3)
@@ -367,7 +367,7 @@ func TestListeningBeyondThisMachine(t *testing.T) {
 	}
 }
 
-// The name of a host may lead elsewhere than it looks: what is bound counts.
+// A host name may resolve to another address than it suggests: the bound address counts.
 func TestBoundAddressIsChecked(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Listen: "0.0.0.0:0", Store: "pebble:" + t.TempDir()}
@@ -388,7 +388,7 @@ func TestMissingFileOfTokensEndsTheStart(t *testing.T) {
 	}
 }
 
-// What Prometheus is given is what totals say, and what it may not see it is not given.
+// Prometheus gets the same values as a caller of totals, and no counter that it may not see.
 func TestMetricsOfCounters(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)

@@ -82,7 +82,7 @@ func TestUpLooksAfterCounters(t *testing.T) {
 	}
 }
 
-// Whatever is counted while resets go on is removed by one of them, or in the total.
+// Each increment that is counted during resets is removed by one of them, or is in the total.
 func TestResetsUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())

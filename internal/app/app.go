@@ -28,7 +28,7 @@ type App struct {
 	listener net.Listener
 	server   *api.Server
 
-	// The roles; nil for those that were not asked for.
+	// The roles; nil for a role that this process does not run.
 	publisher  *publisher.Publisher
 	aggregator *aggregator.Aggregator
 	reader     *reader.Reader
@@ -49,7 +49,7 @@ type App struct {
 	aggregatorErr  error
 	stopAggregator context.CancelFunc
 
-	taking     sync.WaitGroup // of what the bus gave up
+	taking     sync.WaitGroup // of messages that the bus gave up
 	stopTaking context.CancelFunc
 
 	sweeping   sync.WaitGroup
@@ -58,7 +58,7 @@ type App struct {
 
 // New binds the listener, opens the backends and makes the roles. From here on
 // connections are accepted by the system; Run answers them. The error matches ErrUsage
-// where the configuration is at fault.
+// if the configuration is at fault.
 func New(cfg Config) (*App, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func listen(addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("--listen %s: %w", addr, err)
 }
 
-// checkAddr is checkAccess for what the name of a host turned out to be.
+// checkAddr is checkAccess for the address that the name of a host resolved to.
 func (a *App) checkAddr() error {
 	addr, ok := a.listener.Addr().(*net.TCPAddr)
 	if a.tokens != nil || a.cfg.Insecure || ok && addr.IP.IsLoopback() {
@@ -156,8 +156,8 @@ func (a *App) Close() error {
 // Addr is where the App listens.
 func (a *App) Addr() string { return a.listener.Addr().String() }
 
-// Kept says where the counters are, for the line that `countmill up` prints; empty
-// where that is not on this machine.
+// Kept says where the counters are, for the line that `countmill up` prints. It is empty
+// if they are not on this machine.
 func (a *App) Kept() string {
 	if a.backends.disk == nil {
 		return ""
@@ -209,8 +209,8 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// startAggregator runs it on a context of its own: it must outlive the signal, because
-// what the publisher still holds has to pass through it.
+// startAggregator runs the aggregator on a context of its own. The aggregator must outlive
+// the signal, because it commits the increments that the publisher still holds.
 func (a *App) startAggregator(ctx context.Context) {
 	if a.aggregator == nil {
 		return // aggregating is never closed
@@ -220,13 +220,13 @@ func (a *App) startAggregator(ctx context.Context) {
 		defer close(a.aggregating)
 		a.aggregatorErr = a.aggregator.Run(ctx)
 		if a.aggregatorErr != nil {
-			// Who sends on a bus within the process would wait for an aggregator that is gone.
+			// A sender on a bus within the process would wait for an aggregator that has ended.
 			a.backends.closeLocalBus()
 		}
 	}()
 }
 
-// logRunning names what the roles are connected to, and nothing that they do not have.
+// logRunning names the backends of the roles, and no backend that they do not have.
 func (a *App) logRunning(ctx context.Context) {
 	attrs := []slog.Attr{slog.String("roles", a.cfg.Roles.String()), slog.String("listen", a.Addr())}
 	if a.backends.bus != nil {
@@ -241,8 +241,8 @@ func (a *App) logRunning(ctx context.Context) {
 	a.log.LogAttrs(ctx, slog.LevelInfo, "running", attrs...)
 }
 
-// startIntake takes what the bus gave up into the dead letters. What it cannot take stays
-// where it is.
+// startIntake moves the messages that the bus gave up into the dead letters. A message that it
+// cannot move stays on the bus.
 func (a *App) startIntake(ctx context.Context) {
 	ctx, a.stopTaking = context.WithCancel(context.WithoutCancel(ctx))
 	if a.intake == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// backends are the open backends of the roles; nil for those that the roles do not need.
+// backends are the open backends of the roles; nil for a backend that the roles do not need.
 type backends struct {
 	bus   backend.Channel
 	store store.Store
@@ -71,9 +71,9 @@ func (b *backends) openStore(c chosen, cfg Config) (err error) {
 	return nil
 }
 
-// busConfig is what the roles ask of the bus: as many messages as an aggregator holds, and more
-// bytes than two windows, because a message needs more memory than its bytes. One window is
-// committed while the next one fills.
+// busConfig configures the bus for the roles. Two windows have room, because one is committed
+// while the next one fills. The bus holds as many messages as an aggregator, and more bytes than
+// two windows, because a message needs more memory than its bytes.
 func busConfig(cfg Config) backend.BusConfig {
 	return backend.BusConfig{
 		Publish: cfg.Roles.Has(Publisher), Receive: cfg.Roles.Has(Aggregator), Create: cfg.Create,

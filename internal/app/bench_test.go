@@ -17,9 +17,9 @@ import (
 	"github.com/countmill/countmill/internal/api"
 )
 
-// What a request costs beside a handler of net/http that reads the body and gives an answer
-// of the same length: the handler alone, and over connections that are kept open. The client
-// is in the same process, but allocates nothing.
+// The cost of a request, compared with a handler of net/http that reads the body and gives an
+// answer of the same length: the handler alone, and over connections that are kept open. The
+// client is in the same process, but allocates nothing.
 //
 //	go test ./internal/app -run '^$' -bench HTTP -count 6
 func BenchmarkHTTP(b *testing.B) {
@@ -46,7 +46,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// An httpCall is a request, and what a bare handler answers.
+// An httpCall is a request, and the answer of a bare handler.
 type httpCall struct {
 	request string
 	status  int
@@ -123,7 +123,7 @@ func (c httpCall) send(b *testing.B, addr string, conns int) {
 	wg.Wait()
 }
 
-// A client reads no more of an answer than where it ends.
+// A client looks only for the end of an answer.
 type client struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -154,7 +154,7 @@ func (c *client) call(request string, status int) error {
 	return err
 }
 
-// number is the one that text begins with.
+// number returns the number at the start of text.
 func number(text []byte) (n int) {
 	for _, c := range text {
 		if c < '0' || c > '9' {

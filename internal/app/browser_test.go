@@ -15,9 +15,9 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 )
 
-// page does what a page would: it counts with a key, twice, reads the total, and follows
-// it. What came of it it tells its own server. The image is there when that is done:
-// until then the browser waits.
+// page does the same as a real page: it counts with a key, twice, reads the total, and follows
+// it. It reports the results to its own server. The image arrives when that is done: until
+// then the browser waits.
 const page = `<!doctype html><title>page</title><img src="/wait"><script>
 const server = "%s", token = "%s";
 const headers = {Authorization: "Bearer " + token};
@@ -38,7 +38,7 @@ const counted = () => fetch(server + "/v1/increments", {method: "POST", body: '{
 })();
 </script>`
 
-// A real browser, where there is one, can do with --cors-origin what it cannot without.
+// A real browser, if there is one, can call with --cors-origin, and cannot without.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	browser, err := exec.LookPath("chromium")
@@ -73,7 +73,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// A site serves one page and hears what it says.
+// A site serves one page and receives its report.
 type site struct {
 	*httptest.Server
 	page string
@@ -104,7 +104,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// visit opens the page and returns what it says.
+// visit opens the page and returns its report.
 func (s *site) visit(t *testing.T, browser, page string) string {
 	t.Helper()
 	s.page, s.said, s.wait = page, make(chan string, 1), make(chan struct{})
@@ -112,7 +112,7 @@ func (s *site) visit(t *testing.T, browser, page string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir) // its processes may still write as they end: what is left is no failure
+	defer os.RemoveAll(dir) // its processes may still write as they end: files that are left do not fail the test
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

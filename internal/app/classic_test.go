@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// What "Sharding counters" (Joe Gregorio, Google App Engine, 2008) says of its counters, a
-// test for each sentence, on every store. The sentence stands before its test.
+// "Sharding counters" (Joe Gregorio, Google App Engine, 2008) describes its counters. Each
+// sentence is quoted before its test, which runs on every store.
 func TestClassicCounters(t *testing.T) { // not parallel: it sets a variable
 	for _, mode := range []struct{ name, store string }{
 		{"pebble", ""},
@@ -92,7 +92,7 @@ var classicSentences = []struct {
 		c.want(t, "increase", 5)
 	}},
 	{"could be doubled and the results from get_count() would not change", func(t *testing.T, c *classic) {
-		// Doubled in mid-flight: at no moment is a total other than what was counted by then.
+		// Doubled in mid-flight: each total is the number of increments that were counted by then.
 		var done sync.WaitGroup
 		done.Go(func() { c.count(t, "double", 60) })
 		last := int64(0)
@@ -210,7 +210,7 @@ func (c *classic) named(t *testing.T, counter string) int64 {
 	return c.lookup(t, store.Key{Counter: counter, Shard: store.RecordKey})[0].Value
 }
 
-// shards are those that exist, with their counts.
+// shards returns the shards that exist, with their counts.
 func (c *classic) shards(t *testing.T, counter string, n int) map[int]int64 {
 	t.Helper()
 	keys := make([]store.Key, n)

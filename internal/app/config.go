@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/backend"
 )
 
-// ErrUsage is matched by errors that a change of the command line or of the
-// environment mends.
+// ErrUsage is matched by errors that a change of the command line or of the environment can
+// fix.
 var ErrUsage = errors.New("usage")
 
 // usageError is one line for a person; it matches ErrUsage.
@@ -41,8 +41,8 @@ type Config struct {
 
 	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
 	Listen string
-	// Tokens is the file of those who may call; empty: anybody may. Insecure lets anybody
-	// also call from other machines. Default: anybody, from this machine only.
+	// Tokens is the file of tokens, one for each caller; empty: anybody may call. Insecure lets
+	// anybody also call from other machines. Default: anybody, from this machine only.
 	Tokens   string
 	Insecure bool
 	// CORSOrigins are web pages whose scripts may call. Default: none.
@@ -56,24 +56,24 @@ type Config struct {
 	Stores []backend.Store
 	Buses  []backend.Bus
 
-	// Create makes what is missing of topic, subscription and meta record. Default false.
+	// Create makes the topic, subscription and meta record if they are missing. Default false.
 	Create bool
 
-	// Shards of a counter that nobody has seen. Default 0: what the store says.
+	// Shards of a new counter. Default 0: the store decides.
 	Shards int
-	// MaxShards is the most that a counter is given when it needs more. Default 128.
+	// MaxShards is the most shards that countmill gives a counter. Default 128.
 	MaxShards int
 	// ShardRate is how many commits a second a shard sustains. Negative: counters keep the
-	// numbers of shards that they have. Default 0: what the store says.
+	// numbers of shards that they have. Default 0: the store decides.
 	ShardRate float64
 	// DedupWindow is the deduplication window: for how long ids are remembered. An aggregator
 	// writes it into the database; a publisher refuses increments whose time is older.
-	// Default 0: what the database says, 8 days in a new one, and where there is none.
+	// Default 0: the window in the database, or 8 days if the database is new or there is none.
 	DedupWindow time.Duration
 
 	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
-	// Negative: none. Default: what CountWithin says; else none with inproc:, or 250ms and
-	// 100ms.
+	// Negative: none. Default: CountWithin decides. Without it, none with inproc:, or 250ms
+	// and 100ms.
 	Linger, WindowLinger time.Duration
 	// CountWithin is how old an increment may be when it is counted. Default 0: the lingers
 	// decide.
@@ -81,7 +81,7 @@ type Config struct {
 	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB. An aggregator holds
 	// twice as many messages, and four times the memory.
 	WindowMessages, WindowCounters, WindowMemory int
-	// Commits at once. Default 0: what the store gains from.
+	// Commits at once. Default 0: as many as make the store faster.
 	Commits int
 	// CommitTimeout bounds each call of the aggregator to the store. Default 10s.
 	CommitTimeout time.Duration
@@ -99,12 +99,12 @@ type Config struct {
 	// none below 4 GiB.
 	MinFree int
 
-	// MaxStaleness is how old a total may be where the caller does not say. Negative:
+	// MaxStaleness is how old a total may be if the caller does not say. Negative:
 	// always read the store. Default: that with pebble:, else 2s.
 	MaxStaleness time.Duration
 
 	// Connections is how many HTTP connections are open at once. Default 0: 10,000, fewer
-	// where the system allows fewer open files.
+	// if the system allows fewer open files.
 	Connections int
 	// RequestTimeout bounds one request for increments. Default 10s.
 	RequestTimeout time.Duration
@@ -144,9 +144,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Resolved replaces what the backends decide. Within one process a commit is so cheap
-// that waiting for more gains nothing, and a read so cheap that an old total gains
-// nothing either.
+// Resolved sets the values that depend on the backends. Within one process a commit is so
+// cheap that waiting for more increments gains nothing. A read is so cheap that an old total
+// gains nothing either.
 func (c Config) Resolved() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
 	aloneStore, inProcess := c.oneProcess()

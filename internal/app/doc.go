@@ -6,6 +6,6 @@
 // There is one composition. `countmill up` asks for all roles, a single role for its
 // own; nothing is wired twice. There is one stop order, in stop.go.
 //
-// An error that matches ErrUsage means that the person who typed the command can mend
-// it; every other one is about the machine or the outside.
+// An error that matches ErrUsage means that the person who typed the command can fix it.
+// Every other error is about the machine or the outside.
 package app

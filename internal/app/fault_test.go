@@ -98,7 +98,7 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 		post()
 		return r.metric(t, "countmill_messages_in_flight") == 8 && r.metric(t, "countmill_open_entries") > 0
 	})
-	r.poll(t, "all requests inside", func() bool { // one that comes later is rightly told that it was not counted
+	r.poll(t, "all requests inside", func() bool { // a later request rightly gets the answer that it was not counted
 		return r.http.Sending() == sent
 	})
 	f.broken.Store(true)
@@ -123,8 +123,8 @@ func (r *running) endsItself(t *testing.T) error {
 	}
 }
 
-// A store that hangs does not keep the process from ending in time, with an error that
-// names what is not done.
+// A store that hangs does not keep the process from ending in time. The error names the step
+// that is not done.
 func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &faultyStore{gate: make(chan struct{})}

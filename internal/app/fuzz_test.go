@@ -70,7 +70,7 @@ func FuzzBackendURL(f *testing.F) {
 	})
 }
 
-// FuzzDataDir: --data names the directory that pebble opens, whatever is in its name.
+// FuzzDataDir: pebble opens the directory of --data, with any characters in its name.
 func FuzzDataDir(f *testing.F) {
 	for _, dir := range []string{"a", "/var/lib/x", "//x", "a%b", "a?b#c", "a b", "é", "///"} {
 		f.Add(dir)

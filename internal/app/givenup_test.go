@@ -47,7 +47,7 @@ func giveUp(t *testing.T, project string, payload []byte) {
 	}
 }
 
-// What Pub/Sub gives up stands with the other dead letters, and is replayed like them.
+// A message that Pub/Sub gives up joins the other dead letters, and is replayed like them.
 func TestGivenUpMessagesAreTakenIn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("gives a message back 100 times")

@@ -8,10 +8,11 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// errStopping is why a process that was told to stop is not ready.
+// errStopping is the reason why a stopping process is not ready.
 var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
 
-// ready returns why the process cannot do its work, or what it does without.
+// ready returns why the process cannot do its work. degraded names a part that is missing,
+// if the process works without it.
 func (a *App) ready(ctx context.Context) (degraded string, err error) {
 	if a.stopping.Load() {
 		return "", errStopping

@@ -44,8 +44,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// An id that is used again with another delta: the second stands aside until a person
-// has it counted under a new one.
+// An id that is used again with another delta: the second increment waits until a person
+// has it counted under a new id.
 func TestADeadLetterIsCountedAsNew(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -71,7 +71,7 @@ func TestADeadLetterIsCountedAsNew(t *testing.T) {
 	r.wantTotal(t, "a", 11)
 }
 
-// A reader has no bus and folds nothing: whoever asks it is answered by an aggregator.
+// A reader has no bus and folds nothing: an aggregator does the replay that a reader is asked for.
 func TestAReaderIsAskedForAReplay(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

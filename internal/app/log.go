@@ -19,9 +19,9 @@ func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// plain writes an error as its one line, where slog's text would add Pebble's stack
-// traces, and a duration as 25s, where its JSON would count nanoseconds. What looks like
-// a token is left out, whoever logs it.
+// plain writes an error as its one line, because slog's text would add Pebble's stack traces.
+// It writes a duration as 25s, because slog's JSON would count nanoseconds. It leaves out text
+// that looks like a token.
 func plain(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case error:

@@ -102,7 +102,7 @@ func gauge(name, help string, value float64) sample {
 // one role are of one moment.
 type statsCollector struct{ gather func() []sample }
 
-// Describe sends nothing: the names are those of what is collected.
+// Describe sends nothing: Collect names its metrics.
 func (c *statsCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect is called at each scrape, maybe by several at once.
@@ -146,7 +146,7 @@ func (a *App) aggregatorSamples() []sample {
 	}...)
 }
 
-// lagSamples has no number where nobody knows one: a 0 would say that nothing waits.
+// lagSamples leaves out a number that nobody knows: a 0 would say that nothing waits.
 func lagSamples(lag time.Duration, known bool) []sample {
 	if !known {
 		return nil

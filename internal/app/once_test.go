@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A caller that was told "outcome unknown" repeats with its key, and counts once.
+// A caller that gets "outcome unknown" repeats with its key, and counts once.
 func TestRepeatAfterUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	const body = `{"counter":"a","delta":4}`

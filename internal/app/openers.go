@@ -54,7 +54,7 @@ func choose[T any](flag, text string, roles Roles, openers []T, formOf func(T) f
 	return c, nil
 }
 
-// A chosen is the backends of a process. Those that its roles do not need are empty.
+// A chosen is the backends of a process. A backend that its roles do not need is empty.
 type chosen struct {
 	store choice[backend.Store]
 	bus   choice[backend.Bus]

@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 )
 
-// A web page whose name leads to this machine may not call, unless tokens tell callers
-// apart or somebody said that anybody may.
+// A web page whose name leads to this machine may not call, unless callers have tokens
+// or the operator lets anybody call.
 func TestHostsOfOtherNames(t *testing.T) {
 	t.Parallel()
 	tokens, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
@@ -47,8 +47,8 @@ func TestHostsOfOtherNames(t *testing.T) {
 	}
 }
 
-// Browsers send some requests of other pages without asking. Those that change something
-// are refused, unless --cors-origin names the page.
+// Browsers send some requests of other pages without asking. A request that changes something
+// is refused, unless --cors-origin names the page.
 func TestPagesOfOtherOrigins(t *testing.T) {
 	t.Parallel()
 	const page = "https://page.example"

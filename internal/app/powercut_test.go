@@ -26,9 +26,9 @@ var (
 // cutsPerLife is how often one machine loses power; the next begins empty.
 const cutsPerLife = 20
 
-// The whole of `up` on a machine that loses power: what was answered with 202 is counted
-// once, what was not at most once, and exactly once after it was sent again under its id or
-// key. backend/pebble has more cuts on the store alone.
+// The whole of `up` on a machine that loses power. A request with the answer 202 is counted
+// once. Any other is counted at most once, and exactly once after it was sent again under its
+// id or key. backend/pebble has more cuts on the store alone.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	seed, until := *powerSeed, time.Now().Add(time.Second)
@@ -55,7 +55,7 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("%d power cuts from seed %d on, %d requests, %d of them answered with 202 or found", cuts, seed, requests, answered)
 }
 
-// A request adds 1 to a counter that is its own, and to one that all share.
+// A request adds 1 to a counter of its own, and to a counter that all requests share.
 type request struct {
 	counter string
 	header  []string // its Idempotency-Key
@@ -72,10 +72,10 @@ func (r *request) body() string {
 	return fmt.Sprintf(`[{"counter":%q%s},{"counter":"shared"%s}]`, r.counter, id, id)
 }
 
-// again reports whether a caller who was not answered may repeat it.
+// again reports whether a caller who got no answer may repeat it.
 func (r *request) again() bool { return r.id != "" || r.header != nil }
 
-// A machine's callers know what it answered before the power was cut.
+// A machine's callers know its answers from before the power cut.
 type machine struct {
 	disk   *powertest.Disk
 	random *rand.Rand
@@ -137,8 +137,8 @@ func (m *machine) open(cfg Config) (*backends, error) {
 	return &backends{store: st, disk: st, bus: bus, inProcess: true, cache: cache}, err
 }
 
-// draw is the next request, an old one that was not answered or a new one; nil after the
-// cut.
+// draw returns the next request: an old one that may be repeated, or a new one. It returns nil
+// after the cut.
 func (m *machine) draw(random *rand.Rand) *request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +163,7 @@ func (m *machine) draw(random *rand.Rand) *request {
 	return q
 }
 
-// check reads all totals of what was there before the last cut.
+// check reads the totals of all requests, which are from before the last cut.
 func (m *machine) check(t *testing.T, r *running) {
 	t.Helper()
 	names := []string{"shared"}

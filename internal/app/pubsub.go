@@ -54,7 +54,7 @@ func openPubSub(ctx context.Context, u backend.URL, c backend.BusConfig) (b back
 	return b, nil
 }
 
-// names are those that a pubsub: URL has. givenUp is the subscription of messages that Pub/Sub
+// names are the names in a pubsub: URL. givenUp is the subscription of messages that Pub/Sub
 // has given up delivering.
 type names struct{ project, topic, subscription, givenUp string }
 

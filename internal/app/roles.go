@@ -68,8 +68,8 @@ func (a *App) aggregatorConfig() aggregator.Config {
 		ShardRate:      a.cfg.ShardRate,
 		DeadLetterRate: a.cfg.DeadLetterRate,
 		WorkerID:       a.cfg.WorkerID,
-		// It must be done when its step of the stop order is (stop.go), and give back in
-		// order what it could not commit.
+		// The aggregator must end within its step of the stop order (stop.go). Before the end
+		// it gives back, in order, the messages that it could not commit.
 		DrainTimeout: a.cfg.ShutdownTimeout / 4,
 		OnFold:       func(took time.Duration) { a.metrics.folds.Observe(took.Seconds()) },
 		Logger:       a.log.With("role", "aggregator"),

@@ -30,7 +30,7 @@ func (a *App) routes() *api.Router {
 	return rt
 }
 
-// services is what the roles of this process do for callers.
+// services returns the services of this process's roles for callers.
 func (a *App) services() httpapi.Services {
 	s := httpapi.Services{Ready: a.ready, Metrics: promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,

@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// A step of the stop order, and which part of the time may have passed when it ends.
-// What a step leaves is there for the next ones.
+// A step of the stop order. until is the part of the time that may have passed when the step
+// ends. A step that ends early leaves its time to the next steps.
 type step struct {
 	name  string
 	until float64
 	run   func(context.Context) error
 }
 
-// stop ends everything in the one order in which nothing is lost and nothing is sent
-// twice:
+// stop ends everything in one order, so that nothing is lost and nothing is sent twice:
 //
 //	ingest     takes no more requests and finishes those it has
-//	publisher  sends what it holds; over a bus within the process the aggregator has
-//	           to be there for that
+//	publisher  sends the increments that it holds; a bus within the process needs the
+//	           aggregator for that
 //	aggregator takes no more, commits, acknowledges; the bus is still open, because
 //	           closing it first would give every message back to be delivered again
 //	server     reads are answered until here
@@ -53,8 +52,8 @@ func (a *App) stop() error {
 	return errors.Join(errs...)
 }
 
-// stopIngest does not fail: what is still inside, such as a body that trickles in, is
-// refused by the publisher, which is closed next.
+// stopIngest does not fail. A request may remain, such as a body that trickles in; the
+// publisher, which is closed next, refuses it.
 func (a *App) stopIngest(ctx context.Context) error {
 	if left := a.http.StopIncrements(ctx); left > 0 {
 		a.log.LogAttrs(ctx, slog.LevelWarn, "requests for increments were not done in time", slog.Int("requests", left))

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// unhurried is a time for a stop that no test waits for: what takes it is not done at once.
+// unhurried is a time for a stop. No test waits so long: each expects a stop at once.
 const unhurried = time.Hour
 
-// Whatever was answered with 202 around a stop is counted, and nothing else is.
+// Around a stop, each request with the answer 202 is counted, and no other.
 func TestStopUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,8 +84,8 @@ func TestStopEndsWatchers(t *testing.T) {
 	}
 }
 
-// load posts until the server is gone, and counts what was accepted and what has an
-// unknown outcome.
+// load posts until the server is gone. It counts the accepted requests, and the requests with
+// an unknown outcome.
 func load(r *running, workers int) (accepted, unknown func() int64) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

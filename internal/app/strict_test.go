@@ -30,7 +30,7 @@ var freeQueries = map[string]string{
 	"GET /metrics":      "Prometheus adds the parameters of its configuration",
 }
 
-// Every route is strict in the same way, and names what is wrong. Nothing is done.
+// Every route is strict in the same way: it names the error, and does nothing.
 func TestEveryRouteIsStrict(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

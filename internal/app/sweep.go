@@ -22,7 +22,7 @@ func (a *App) startSweeps(ctx context.Context) {
 // stays in force at most. Removing all of them takes half a second more. A guess.
 const tokensEvery = time.Second
 
-// sweep forgets markers beyond the deduplication window, where the store does not do that by
+// sweep forgets markers beyond the deduplication window, if the store does not do that by
 // itself, and counters that were deleted a day ago. It runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
 	tick := time.NewTicker(store.SweepEvery)

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A droppable cache forgets what it is told to.
+// A droppable cache forgets counters on request.
 type droppable interface {
 	store.Cache
 	Drop(ctx context.Context, counters []string) error
@@ -43,7 +43,7 @@ func (p past) Cached(ctx context.Context, counters []string) ([]admin.Cached, er
 
 func (p past) Drop(ctx context.Context, counters []string) error { return p.cache.Drop(ctx, counters) }
 
-// Now is the store's time, which is the machine's where the store says none.
+// Now is the store's time, or the machine's if the store has none.
 func (p past) Now(ctx context.Context) (time.Time, error) {
 	checked, err := p.store.Check(ctx)
 	if checked.At.IsZero() {

@@ -57,8 +57,8 @@ func (r *running) wantProblems(t *testing.T, fix bool, want ...string) {
 	}
 }
 
-// Verify beside increments that are being counted finds nothing, and what is planted then;
-// what it mends is in the totals.
+// Verify finds nothing while increments are counted. Then it finds the planted faults, and
+// the totals show its repairs.
 func testVerify(t *testing.T, r *running) {
 	done := make(chan struct{})
 	go func() {

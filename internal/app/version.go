@@ -9,7 +9,7 @@ type Version struct {
 	Go       string `json:"go"`
 }
 
-// BuildVersion is what the Go tool wrote into the binary.
+// BuildVersion is the version that the Go tool wrote into the binary.
 func BuildVersion() Version {
 	v := Version{Version: "unknown", Revision: "unknown", Go: "unknown"}
 	info, ok := debug.ReadBuildInfo()

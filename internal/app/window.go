@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// setWindow writes --dedup-window into the database where an aggregator was given it and the
+// setWindow writes --dedup-window into the database if an aggregator was given it and the
 // database says something else. Without it the database's own window holds.
 func (a *App) setWindow() error {
 	if a.cfg.DedupWindow == 0 || !a.cfg.Roles.Has(Aggregator) {
@@ -41,7 +41,7 @@ func (a *App) setWindow() error {
 	}
 }
 
-// sleep returns false where ctx ends first.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -54,7 +54,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // window is how old the time of an increment may be: the deduplication window of the
-// database, and the setting where this process has no database.
+// database, or the setting if this process has no database.
 func (a *App) window() time.Duration {
 	var known time.Duration
 	if a.aggregator != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 )
 
-// asChange says what a program cannot know from package countmill's errors.
+// asChange returns err as a problem if it can say more than package countmill's errors do.
 func asChange(err error) error {
 	if lower, ok := errors.AsType[*admin.LowerError](err); ok {
 		p := api.NewProblem(http.StatusConflict, "lower", "never lowered", lower.Error())

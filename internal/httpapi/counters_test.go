@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A fakeAdmin notes what it was asked and answers alike.
+// A fakeAdmin records each request, and always gives the same answer.
 type fakeAdmin struct {
 	asked string
 	done  admin.Done
@@ -95,7 +95,7 @@ func TestChangesOfAnUnknownName(t *testing.T) {
 	}
 }
 
-// What is refused is refused before anything is asked for, and the problem says what to mend.
+// A bad request is refused before admin is asked for anything. The problem says how to fix it.
 func TestRefusedChanges(t *testing.T) {
 	t.Parallel()
 	doc := apitest.Load(t)

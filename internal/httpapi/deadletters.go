@@ -102,7 +102,7 @@ func checkKey(field, key string) error {
 	return nil
 }
 
-// asRefused says who has to act where the store refuses this process.
+// asRefused names the remedy if the store refuses this process.
 func asRefused(err error) error {
 	if !errors.Is(err, store.ErrDeployment) {
 		return err

@@ -17,7 +17,7 @@ const maxShown = 1 << 20
 type deadLetter struct {
 	Key     string `json:"key"`
 	Source  string `json:"source"`
-	Time    string `json:"time,omitempty"` // absent where it is not known
+	Time    string `json:"time,omitempty"` // absent if it is not known
 	At      string `json:"at"`
 	Reason  string `json:"reason"`
 	Applied string `json:"applied"` // no, unknown

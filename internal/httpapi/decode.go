@@ -20,7 +20,7 @@ type body struct {
 	empty  func() any        // a pointer to the struct to fill in; its fields are text, integer, flag and texts
 	max    int               // bytes
 	want   string            // the object in words
-	fields map[string]string // what a field may hold, where want does not say
+	fields map[string]string // the limit of a field, if want does not say it
 }
 
 // How long a body may take to arrive.
@@ -96,8 +96,8 @@ func firstOf(p jsontext.Pointer) string {
 	return ""
 }
 
-// A misfit is what is wrong with the value of a field. Fields have types of their own, because
-// package json takes null for any other.
+// A misfit describes the wrong value of a field. Fields have types of their own, because
+// package json accepts null for any other type.
 type misfit string
 
 func (m misfit) Error() string { return string(m) }
@@ -125,7 +125,7 @@ func (t *text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// integer is a JSON number of digits only; one that does not fit is out of any range.
+// integer is a JSON number of digits only; a number that does not fit is out of any range.
 type integer struct {
 	value int
 	given bool
@@ -161,7 +161,7 @@ func (f *flag) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // take reads a token of that kind.
 func take(dec *jsontext.Decoder, kind jsontext.Kind, otherwise misfit) (jsontext.Token, error) {
-	if got := dec.PeekKind(); got != kind && got != 0 { // 0: what comes is no JSON, and ReadToken says why
+	if got := dec.PeekKind(); got != kind && got != 0 { // 0: the text is not JSON, and ReadToken says why
 		return jsontext.Token{}, otherwise
 	}
 	return dec.ReadToken()

@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/internal/httpapi"
 )
 
-// Whatever the body, it is refused as a problem, or read as encoding/json reads it.
+// Any body is refused as a problem, or read as encoding/json reads it.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{`{"counters":["a","b/c"]}`, `{"counters":["\u00e9"]}`, `{"counters":[null]}`, `{"Counters":["a"]}`, `{"counters":["a"],"counters":[]}`, `null`, "{\"counters\":[\"\xff\"]}"} {
 		f.Add(body)

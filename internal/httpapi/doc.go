@@ -45,5 +45,5 @@
 // If callers have tokens, a key is one caller's: the name of the token goes into the ids of
 // the parts. So the same key of two callers counts twice. A request that is repeated after its
 // token got another name, or after tokens were introduced, counts twice too. Ids of single
-// increments belong to the counter, whoever sends them.
+// increments belong to the counter, for all callers.
 package httpapi

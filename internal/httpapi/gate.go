@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// errStopping is the answer to requests for increments after the process was told to stop:
+// errStopping is the answer to requests for increments after the process began to stop:
 // nothing of theirs was done.
 var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
 

@@ -25,8 +25,8 @@ type Services struct {
 	DeadLetters *admin.DeadLetters // of each role with a store
 	Verifier    *admin.Verifier    // of each role with a store
 
-	// Ready returns why the process cannot do its work, or what it does without. Nil: it
-	// always can.
+	// Ready returns why the process cannot do its work. degraded names a part that is missing,
+	// if the process works without it. Nil: it is always ready.
 	Ready func(ctx context.Context) (degraded string, err error)
 
 	// Backup copies the store to a directory below its backup root, and returns the directory.
@@ -53,8 +53,8 @@ type Admin interface {
 
 // Config bounds requests. Its zero value works.
 type Config struct {
-	// Roles are the names of the roles that this process runs. A request for another role's
-	// path is told them.
+	// Roles are the names of the roles that this process runs. The answer to a request for
+	// another role's path names them.
 	Roles []string
 
 	// Increments bounds POST /v1/increments.
@@ -79,11 +79,11 @@ type Config struct {
 	// dropped. Default 10s.
 	WriteTimeout time.Duration
 
-	// KnownCallers is set where callers have tokens: others are not told why the process is
-	// not ready.
+	// KnownCallers is set if callers have tokens: then only they learn why the process is not
+	// ready.
 	KnownCallers bool
 
-	// Logger gets what clients are not told. Default: discarded.
+	// Logger gets the details that clients do not see. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -155,8 +155,8 @@ func New(s Services, cfg Config) (*API, error) {
 // does not wait. A server that is shut down must call it, because nothing else ends streams.
 func (a *API) CloseStreams() { a.close() }
 
-// StopIncrements refuses requests for increments from now on, waits until those that are being
-// served are done or ctx ends, and returns how many are left. Call it once.
+// StopIncrements refuses requests for increments from now on. It waits until the requests under
+// way are done or ctx ends, and returns how many are left. Call it once.
 func (a *API) StopIncrements(ctx context.Context) (left int) { return a.gate.shut(ctx) }
 
 // Sending is how many requests for increments are being served.

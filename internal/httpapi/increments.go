@@ -52,10 +52,11 @@ type IncrementsConfig struct {
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
 
-	// MaxPending bounds what requests hold while they are read and sent, in bytes of
-	// bodies over 4 KiB: what would go over it is refused with 429. With the increments
-	// decoded from them, bodies need up to six times their size. One caller has at most eight
-	// ninths of it, and less beside others. Never below the need of one body. Default 64 MiB.
+	// MaxPending bounds the memory of requests while they are read and sent, in bytes of
+	// bodies over 4 KiB: a request that would exceed it is refused with 429. With the
+	// increments decoded from them, bodies need up to six times their size. One caller has at
+	// most eight ninths of it, and less beside others. Never below the need of one body.
+	// Default 64 MiB.
 	MaxPending int
 
 	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
@@ -253,8 +254,8 @@ func place(err error, form wire.Form, n int) error {
 	return &placed
 }
 
-// checkCounters refuses a request that holds a counter which is not the caller's, and
-// says where it stands.
+// checkCounters refuses a request with a counter that is not the caller's, and says where the
+// counter is.
 func checkCounters(caller access.Caller, incs []countmill.Increment, form wire.Form) error {
 	if !caller.Limited() {
 		return nil

@@ -24,7 +24,7 @@ func (f failing) PublishKeyed(context.Context, string, string, ...countmill.Incr
 	return f.err
 }
 
-// Every kind of answer is one that the OpenAPI document has.
+// The OpenAPI document has every kind of answer.
 func TestAnswersToIncrementsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const jsonType = "application/json"

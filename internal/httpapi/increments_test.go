@@ -50,7 +50,7 @@ func routeOf(a publisherAPI, path string) http.Handler {
 	panic("no such route")
 }
 
-// A recorder is a Sender that keeps what it gets.
+// A recorder is a Sender that keeps the increments that it gets.
 type recorder struct {
 	mu    sync.Mutex
 	sent  []sent
@@ -90,7 +90,7 @@ func (s *recorder) got() []sent {
 	return s.sent
 }
 
-// A request that is good as it stands; tests spoil it in one place.
+// A good request; tests spoil it in one place.
 type request struct {
 	method, query, body string
 	header              http.Header
@@ -300,7 +300,7 @@ func TestHalfABodyCountsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		// What has come is complete JSON, so that only the length tells.
+		// The first part is complete JSON, so that only the length shows that more must come.
 		fmt.Fprint(conn, "POST /v1/increments HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n"+`{"counter":"a"}`+"\n")
 		if name == "closes" {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {

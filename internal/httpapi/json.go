@@ -16,7 +16,7 @@ import (
 type totals struct {
 	totals []reader.Total
 	quoted bool     // totals are strings
-	lag    *float64 // seconds; nil where no aggregator is fresh
+	lag    *float64 // seconds; nil if no aggregator is fresh
 }
 
 // A counter is the only one of totals, with lag among its members.
@@ -104,7 +104,7 @@ func appendSeconds(b []byte, s *float64) []byte {
 	return strconv.AppendFloat(b, *s, 'f', -1, 64)
 }
 
-// lagOf is the lag in seconds, to the microsecond; nil where nobody knows it.
+// lagOf is the lag in seconds, to the microsecond; nil if it is unknown.
 func lagOf(p reader.Pipeline) *float64 {
 	if !p.LagKnown() {
 		return nil

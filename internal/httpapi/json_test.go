@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// What encoding/json is told of the answers.
+// The answers as encoding/json writes them.
 type (
 	totalObject struct {
 		Counter string `json:"counter"`

@@ -63,7 +63,7 @@ func (a *API) listRanges(ctx context.Context, prefixes []string, after string, l
 			continue
 		}
 		if i+1 < len(prefixes) {
-			p.Next = last // the next page begins with what may be the end of this prefix
+			p.Next = last // the next page reads the rest of this prefix, if any, and goes on
 		}
 		return p, nil
 	}

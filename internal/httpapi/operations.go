@@ -37,8 +37,8 @@ func (a *API) readyz(c call) (any, error) {
 	return status{Status: "ready"}, nil
 }
 
-// reasonFor is the whole reason for callers that are known. Others are told the part that
-// is at fault: the rest names addresses, projects and files.
+// reasonFor returns the whole reason for a known caller. Another caller learns only the part
+// that is at fault: the rest names addresses, projects and files.
 func (a *API) reasonFor(c call, reason string) string {
 	if !a.cfg.KnownCallers || c.caller().Name != "" {
 		return reason

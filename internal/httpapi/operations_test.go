@@ -93,7 +93,7 @@ func TestPathsOfOtherRoles(t *testing.T) {
 	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "POST", "/v1/verify", `{}`, 404, "POST /v1/verify is served by the role reader or aggregator")
 }
 
-// A store that refuses this process says who has to act.
+// If the store refuses this process, the answer names the remedy.
 func TestAStoreThatRefusesTheProcess(t *testing.T) {
 	t.Parallel()
 	f := newStore(t, store.DeadLetter{Key: "a", Payload: []byte("x")})

@@ -17,7 +17,7 @@ const (
 	defaultLimit = 100
 )
 
-// staleness is the reader's maxStaleness: below 0, its default, where none is asked.
+// staleness is the reader's maxStaleness: below 0, its default, if the request has none.
 func staleness(query api.Params) (time.Duration, error) {
 	if !query.Has("max_staleness") {
 		return -1, nil

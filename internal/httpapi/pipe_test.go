@@ -94,7 +94,7 @@ func (s *site) send(t *testing.T, method, path string, body io.Reader, header ..
 	return resp
 }
 
-// call returns the status and the body of an answer, which is held against the OpenAPI document.
+// call returns the status and the body of an answer, and checks it by the OpenAPI document.
 func (s *site) call(t *testing.T, method, path string) (int, string, http.Header) {
 	t.Helper()
 	resp := s.get(t, method, path)

@@ -68,7 +68,7 @@ const (
 	costly = 64
 )
 
-// cost is the number of increments, or more where their names are long.
+// cost is the number of increments, or more if their names are long.
 func cost(increments, bytes int) int { return max(increments, bytes/costly, 1) }
 
 // full returns why a request would be refused now; nil if it would not.
@@ -83,7 +83,7 @@ func (q *queue) full(caller string, cost int, now time.Time) error {
 }
 
 // enter waits for the request's turn. Call leave after nil. An error matches ErrOverloaded, or
-// ErrUnavailable where ctx ended: the request must not go to the sender.
+// ErrUnavailable if ctx ended: the request must not go to the sender.
 func (q *queue) enter(ctx context.Context, caller string, cost int, now time.Time) (ticket, error) {
 	t := ticket{caller: caller, cost: cost}
 	q.mu.Lock()
@@ -156,7 +156,7 @@ func (q *queue) roomLocked() int {
 }
 
 // tooLongLocked refuses a request that would wait too long for its turn. It would wait for all
-// waiting requests, or for fewer where its own line is shorter than the others.
+// waiting requests, or for fewer if its own line is shorter than the others.
 func (q *queue) tooLongLocked(caller string) error {
 	own, lines := q.turnLocked(), len(q.lines)+1
 	if l := q.lines[caller]; l != nil {

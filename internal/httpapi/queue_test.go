@@ -235,8 +235,8 @@ func (r *toldReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// Of many requests at once those are taken that can be answered in time, whoever is refused
-// is told when to come again, and nobody waits in vain.
+// Of many requests at once, the handler takes the ones it can answer in time. A refused caller
+// learns when to come again, and nobody waits in vain.
 func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ func longBody(n int) string {
 	return frame + strings.Repeat(" ", n-len(frame))
 }
 
-// Every row is a request that must be refused, and the same request mended in that one
-// place, which must be accepted: so it is the named defect that is refused.
+// Every row has a request that must be refused. The same request, fixed in that one place, must
+// be accepted: so the handler refuses the named defect.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC()

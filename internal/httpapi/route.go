@@ -17,8 +17,8 @@ type route struct {
 	need         access.Need
 	home         *home
 
-	// once are the parameters that may be given once, often those that may be repeated. Any
-	// other is refused, unless free.
+	// once are the parameters that may be given once, often the parameters that may be
+	// repeated. Any other is refused, unless free.
 	once, often []string
 	// free parameters are ignored.
 	free bool
@@ -28,8 +28,8 @@ type route struct {
 
 	// answer returns the value of a 200, or the error of a problem.
 	answer func(*API, call) (any, error)
-	// writes is there in place of answer where the answer is no JSON value. It has written
-	// nothing if it returns an error.
+	// writes replaces answer if the answer is not a JSON value. It has written nothing if it
+	// returns an error.
 	writes func(*API, call) error
 }
 
@@ -92,7 +92,8 @@ func (a *API) timeOf(to *route) time.Duration {
 	return to.within
 }
 
-// serve checks a request from the outside in: parameters, body, and then what they say.
+// serve checks a request from the outside in: the form of parameters and body, and then their
+// values.
 func (a *API) serve(to *route, c call) (v any, err error) {
 	if !to.free {
 		if c.params, err = api.Query(c.r, to.once, to.often); err != nil {

@@ -32,8 +32,8 @@ const (
 	maxUnread = 64 << 20
 
 	// leastRead is how fast a client must read such an answer, in bytes a second, after
-	// readGrace. One that does not loses its connection: answers it does not read are
-	// memory that others cannot have.
+	// readGrace. A slower client loses its connection: unread answers hold memory that others
+	// need.
 	leastRead = 256 << 10
 	readGrace = 3 * time.Second
 )
@@ -111,8 +111,8 @@ func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 	return s, nil
 }
 
-// parseMatches returns the distinct names, and prefixes that hold what the caller may see
-// of those asked for.
+// parseMatches returns the distinct names and prefixes. It narrows each prefix to the counters
+// that the caller may see.
 func parseMatches(caller access.Caller, matches []string) (names, prefixes []string, err error) {
 	if err := checkCount("match", len(matches), MaxQuery); err != nil {
 		return nil, nil, err
@@ -164,7 +164,7 @@ func checkMatch(caller access.Caller, name string) error {
 	return err
 }
 
-// readNames reads counters that are asked for by name, also those that do not exist. One
+// readNames reads counters that are asked for by name, even if they do not exist. A counter
 // without a total does not keep the others from being read.
 func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness time.Duration) error {
 	for len(names) > 0 {
@@ -185,7 +185,7 @@ func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness tim
 	return nil
 }
 
-// readPrefix reads page by page what is not there yet.
+// readPrefix reads, page by page, the counters that are not there yet.
 func (s *scrape) readPrefix(ctx context.Context, prefix string) error {
 	after := ""
 	for !s.truncated {
@@ -217,7 +217,7 @@ func (s *scrape) add(t reader.Total) {
 	}
 }
 
-// labelEscaper writes what a label's value may hold.
+// labelEscaper escapes a label's value.
 var labelEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // text is the exposition format, version 0.0.4. Totals are gauges: they can fall.

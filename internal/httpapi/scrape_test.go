@@ -84,7 +84,7 @@ func TestMetricsOfCounters(t *testing.T) {
 	lint(t, text+"\n")
 }
 
-// lint is what Prometheus's own checks say.
+// lint runs Prometheus's own checks.
 func lint(t *testing.T, text string) {
 	t.Helper()
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
@@ -93,7 +93,7 @@ func lint(t *testing.T, text string) {
 	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		return // promlint is what it is made of
+		return // promtool uses promlint, which has checked the text
 	}
 	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	cmd.Stdin = strings.NewReader(text)
@@ -108,7 +108,8 @@ func newFakeOf(counters map[string]int64) *fakeReader {
 	return f
 }
 
-// However matches overlap, each counter is there once, and what is over the limit is said.
+// Even if matches overlap, each counter is there once. The answer says if there are more than
+// the limit.
 func TestMetricsLimit(t *testing.T) {
 	t.Parallel()
 	n := &nameReader{fakeReader: newFakeOf(map[string]int64{})}

@@ -56,8 +56,8 @@ func (n *nameReader) List(_ context.Context, prefix, after string, limit int) (r
 	return p, nil
 }
 
-// Page by page, a limited caller lists exactly its counters under the prefix, each once
-// and in order, whatever the limit.
+// Page by page, a limited caller lists exactly its counters under the prefix, each once and in
+// order, with any limit.
 func TestListIsLimitedToPrefixes(t *testing.T) {
 	t.Parallel()
 	n := &nameReader{fakeReader: newFakeOf(nil), names: []string{"a", "app:1", "app:2", "app:3", "b:1", "page", "page:/", "page:/a", "page:/b", "shop:1", "z:1", "z:2"},

@@ -226,7 +226,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A name is never split. The answer for one that looks like a list says so, if nobody uses it.
+// A name is never split. If a name looks like a list and no counter has it, the answer has a
+// hint.
 func TestAListOfNamesIsOneName(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -12,12 +12,12 @@ type counterShards struct {
 	AsOf    string  `json:"as_of"`
 	Exists  bool    `json:"exists"`
 	Shards  int     `json:"shards"` // that the record names
-	Counts  []count `json:"counts"` // of those that were written
+	Counts  []count `json:"counts"` // of the shards that were written
 }
 
 type count struct {
 	Shard   int    `json:"shard"`
-	Count   *int64 `json:"count"` // null where it does not fit 64 bits
+	Count   *int64 `json:"count"` // null if it does not fit 64 bits
 	Updated string `json:"updated,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }

@@ -45,7 +45,7 @@ func (r *rig) fold(t *testing.T, counter string, record int, shards ...int) {
 	}
 }
 
-// fakeTotals has cached totals, and what they were at asOf.
+// fakeTotals has cached totals, and their values at asOf.
 type fakeTotals struct {
 	cached  map[string]admin.Cached
 	past    map[string]int64

@@ -23,7 +23,7 @@ const (
 	defaultInterval = time.Second
 )
 
-// A frame is what an event shows.
+// A frame is the contents of an event.
 type frame struct {
 	Totals json.RawMessage `json:"totals"`
 	Lag    *float64        `json:"lag"`
@@ -49,7 +49,7 @@ type watcher struct {
 
 	w    http.ResponseWriter
 	sent time.Time // when something went out last
-	last []byte    // what the last event would have been without as_of and source
+	last []byte    // the last event, without as_of and source
 }
 
 // watch streams an event at once and one whenever something has changed. A writer
@@ -126,8 +126,8 @@ func watchInterval(query api.Params) (time.Duration, error) {
 	return d, nil
 }
 
-// run reads again every interval and returns when the stream has to end. It outlives no
-// token: whoever comes back is asked for one.
+// run reads again every interval and returns when the stream has to end. It ends with the
+// token: a caller who comes back needs a token again.
 func (wa *watcher) run(ctx context.Context) error {
 	if wa.maxStaleness < 0 { // let watchers of the same counters share reads
 		wa.maxStaleness = wa.interval / 2

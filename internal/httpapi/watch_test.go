@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// A stream reads what a watcher is sent, a block at a time.
+// A stream reads the answer to a watcher, a block at a time.
 type stream struct {
 	tb   testing.TB
 	resp *http.Response
@@ -99,7 +99,7 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 func TestWatchKeepsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.moving = true // which is no change to tell of
+		f.moving = true // which is not a change to report
 		srv, _ := watched(t, f, httpapi.Config{KeepAlive: 2 * time.Second})
 		s := srv.watch(t, "/v1/watch?counter=a&interval=5s")
 		s.next()

@@ -51,7 +51,7 @@ func Load(tb testing.TB) *Document {
 	return d
 }
 
-// closed returns v where every schema with properties refuses others.
+// closed returns v with a change: every schema with properties refuses others.
 func closed(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -118,8 +118,8 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 	}
 }
 
-// CheckRoutes compares the routes that are served with those that the document has
-// under the tags; without tags, with all.
+// CheckRoutes compares the served routes with the document's routes under the tags; without
+// tags, with all of them.
 func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string) {
 	tb.Helper()
 	for _, r := range served {
@@ -145,7 +145,7 @@ func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string
 	}
 }
 
-// checkNeed holds what a route asks of its callers against what the document says.
+// checkNeed compares the rights that a route demands of its callers with the document.
 func (d *Document) checkNeed(tb testing.TB, r api.Route) {
 	tb.Helper()
 	op := at(d.raw, "paths", r.Pattern, strings.ToLower(r.Method))
@@ -255,7 +255,7 @@ func (d *Document) compile(tb testing.TB, path ...string) *jsonschema.Schema {
 	return schema
 }
 
-// at is the object under the path, nil where there is none.
+// at is the object under the path, nil if there is none.
 func at(v map[string]any, path ...string) map[string]any {
 	for _, key := range path {
 		v, _ = v[key].(map[string]any)

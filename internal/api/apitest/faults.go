@@ -21,10 +21,10 @@ type Fault struct {
 
 const jsonType = "application/json"
 
-// Faults returns what a route must refuse, by what the document says of it: parameters and
+// Faults returns requests that a route must refuse according to the document: parameters and
 // fields that are unknown or given twice, fields that are null or of another type, a body that
 // goes on behind its end, another method, another type of body. good is a body that the route
-// takes, as an object; nil for a route that takes none.
+// accepts, as an object; nil if the route has no body.
 func (d *Document) Faults(tb testing.TB, route api.Route, good map[string]any) []Fault {
 	tb.Helper()
 	op := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))
@@ -88,7 +88,7 @@ func (d *Document) repeats(route api.Route, name string) bool {
 	})
 }
 
-// fields are the properties of a body; of one object where it may be several.
+// fields are the properties of a body; of one object if the body may be an array.
 func (d *Document) fields(schema map[string]any) map[string]map[string]any {
 	schema = d.resolve(schema)
 	if some, ok := schema["oneOf"].([]any); ok {

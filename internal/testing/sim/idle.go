@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// idleWithin is how long a role may hold the same, when nothing is left to do: it works out what
-// it holds every second, and a round of letters that failed waits for the next.
+// idleWithin is how long a role's holdings may stay the same when nothing is left to do. The role
+// computes them every second, and a failed round of letters waits for the next.
 const idleWithin = 2 * time.Minute
 
 // readyWithin is how long an aggregator may be not ready, when nothing breaks any more: it checks

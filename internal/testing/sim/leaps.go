@@ -63,8 +63,8 @@ func (lp *leaps) passUntil(messages []*busMessage, beyond time.Duration) bool {
 	return far > 0
 }
 
-// nearWindow lets the oldest message wait until shortly before it is beyond the window: what
-// comes from now on is much younger.
+// nearWindow lets the oldest message wait until shortly before it is beyond the window: new
+// messages are much younger.
 func (lp *leaps) nearWindow() bool {
 	if l := lp.bus.oldest(lp.bus.done); l == nil || lp.bus.lasts(l, 0) < soonOver {
 		return false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// move does one thing that can happen now: lets a step go, delivers a message, lets what
-// is on its way arrive, lets time pass, or lets something break.
+// move does one thing that can happen now: it lets a step go, delivers a message, lets a late
+// call arrive, lets time pass, or lets something break.
 func (w *World) move() {
 	if w.stormy && w.rng.Float64() < w.shape.eventRate {
 		w.event()

@@ -108,7 +108,7 @@ func (cl *callers) finish(o *op) {
 	delete(cl.asked, o)
 	outcome := outcomeName(o.err)
 	if o.p.dead {
-		outcome = "nobody" // what it is told in its last moments is anything
+		outcome = "nobody" // it may get any answer in its last moments
 	}
 	cl.trace("answered "+o.kind, o.p, outcome, uint64(o.n))
 	cl.say(o.p, "op %d answered: %s", o.n, cl.words(outcome, o.answer))

@@ -24,7 +24,7 @@ type processes struct {
 	started int
 	all     []*proc           // in the order of their starts
 	alive   [node + 1][]*proc // by role and slot; a dead one until it lives again
-	ending  bool              // a closed publisher has no successor any more
+	ending  bool              // a closed publisher has no successor from now on
 }
 
 // startAll begins the first life of each process.
