@@ -15,7 +15,7 @@ var backupCommand = command{
 	short: "copy the counters of a running countmill to DIR",
 	long: `Copies all of a running countmill's pebble: store to the directory DIR, which is new or
 empty, while it goes on counting, and returns when the copy is whole. Everything that was
-accepted before is in it. What is accepted meanwhile may be.
+accepted before is in it. Later increments may be.
 
   countmill up --backup-root /backups
   countmill backup monday                  makes /backups/monday

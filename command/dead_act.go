@@ -42,7 +42,7 @@ func (d *dead) replay(ctx context.Context, keys []string) error {
 		return d.orNone(d.soFar(t, err))
 	}
 	if t.asked > 0 && !d.json {
-		fmt.Fprintf(d.stderr, "%d to be counted by an aggregator within half a minute or so; `countmill dead list` shows what is left\n", t.asked)
+		fmt.Fprintf(d.stderr, "%d to be counted by an aggregator within half a minute or so; `countmill dead list` shows the rest\n", t.asked)
 	}
 	if t.refused > 0 {
 		return fmt.Errorf("%d of %d letters cannot be replayed like that", t.refused, t.asked+t.refused)
@@ -75,7 +75,7 @@ func (d *dead) soFar(t deadTally, err error) error {
 	if err == nil || t == (deadTally{}) {
 		return err
 	}
-	return fmt.Errorf("after %s: %w; repeat it, what is done is not done twice", t, err)
+	return fmt.Errorf("after %s: %w; repeat it: nothing is done twice", t, err)
 }
 
 func (t deadTally) String() string {

@@ -27,7 +27,7 @@ importing server does not know what counted here.
 
 The server answers in pages of at most 1,000 counters. The totals of a page are of one
 moment, those of different pages are not: standard error says from when to when they are.
-What is counted meanwhile may be in or not. An export that is stopped is begun anew; with
+Increments during the export may be in it. A stopped export starts again from the beginning; with
 --output the file is there when it is whole. Exit code 1 as well when a counter's total
 fits no 64 bits: it is named, and the others are written.
 `,

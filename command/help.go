@@ -87,7 +87,7 @@ Begin with:
 
 Flags of up, publisher, aggregator and reader can also be set by variables:
 --max-staleness by COUNTMILL_MAX_STALENESS. A flag wins over its variable. "countmill
-config" shows what is in force. "countmill help COMMAND" says more about a command.
+config" shows the settings in force. "countmill help COMMAND" says more about a command.
 
 Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
 3 verify found something wrong.

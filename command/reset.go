@@ -17,9 +17,9 @@ var resetCommand = command{
 	group: "change",
 	args:  "NAME",
 	short: "set a counter back to 0",
-	long: `Sets the total of the counter NAME back to 0 and prints what it was. What is counted
-meanwhile is either in what it prints or in the total afterwards, once. What an
-aggregator has not folded yet counts after it.
+	long: `Sets the total of the counter NAME back to 0 and prints the old total. An increment
+made meanwhile is in that total or in the new one, once. Increments that
+no aggregator has folded yet count after the reset.
 
   countmill reset page:/home
   countmill reset page:/home --id 2026-01     once, however often it is run

@@ -14,15 +14,15 @@ var shardsCommand = command{
 	path:  "shards",
 	group: "look",
 	args:  "NAME",
-	short: "print what each shard of a counter holds",
+	short: "print the count of each shard of a counter",
 	long: `Prints a line for each shard of the counter NAME that was written: its number, its count,
-when it was last written, if the store knows that, and what is wrong with it, if anything is
+when it was last written, if the store knows that, and its problem, if it has one
 ("countmill help verify" says more). On a terminal there is a bar for each count. Negative
 counts have bars too: they show the size.
 
 Counts differ, as commits do. A shard that was never written is not shown. Shards that came
 later have less. Aggregators give a counter more of them when it needs more. A reset or delete
-changes no shard: the total is the sum of the counts, less what was taken off.
+changes no shard: the total is the sum of the counts, minus the part that resets subtracted.
 `,
 	run: runShards,
 }

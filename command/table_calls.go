@@ -109,7 +109,7 @@ var deadFlags = []flag{
 
 var tokenFlags = []flag{
 	{name: "scope", arg: "SCOPES", of: []string{"token new"}, def: "none; needed",
-		help: "What the token may do, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.",
+		help: "Scopes of the token, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.",
 		bind: func(v *values) pflag.Value { return listValue{&v.scopes, true} }},
 	{name: "prefix", arg: "PREFIX", of: []string{"token new"}, def: "all counters",
 		help: "Only counters whose names begin with PREFIX; may be repeated. backup, dead and verify are about all counters and are refused then.",

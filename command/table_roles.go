@@ -120,7 +120,7 @@ var roleFlags = []flag{
 		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s.",
 		func(c *app.Config) pflag.Value { return durationValue{to: &c.MaxStaleness, max: time.Hour, auto: true} }),
 	role("connections", "N", app.Up,
-		"Most HTTP connections open at once. At the limit a new connection replaces the one that has been idle longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
+		"Most HTTP connections open at once. At the limit a new connection replaces the connection idle for longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
 		func(c *app.Config) pflag.Value {
 			return countValue{to: &c.Connections, min: 1, max: 1_000_000, auto: true}
 		}),

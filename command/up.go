@@ -21,12 +21,12 @@ it needs nothing else: counters are kept in ./countmill-data.
   countmill up
   countmill up --listen 127.0.0.1:9000 --data /var/lib/countmill
 
-Ctrl-C or SIGTERM stops it: it takes no more increments, finishes what it accepted,
+Ctrl-C or SIGTERM stops it: it takes no more increments, finishes accepted work,
 and ends within --shutdown-timeout. While it starts, and has accepted nothing, it ends
-within 2 s. A second signal ends it at once. What was accepted is safe in every case, also
+within 2 s. A second signal ends it at once. Accepted increments are safe in every case, also
 after SIGKILL.
 
-/openapi.json describes what it serves.
+/openapi.json describes the API.
 `,
 	run: runRoles,
 }

@@ -13,7 +13,7 @@ var verifyCommand = command{
 	path:  "verify",
 	group: "look",
 	args:  "[PREFIX]",
-	short: "check what is stored: shards, records and cached totals",
+	short: "check the stored data: shards, records and cached totals",
 	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
 and the totals in the server's cache, while counting goes on. It prints a line for each
 problem:

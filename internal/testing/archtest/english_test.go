@@ -18,6 +18,7 @@ var plainFolders = []string{
 	"backend",
 	"bench",
 	"client",
+	"command",
 	"deploy",
 	"examples",
 	"internal/access",
