@@ -10,9 +10,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -222,9 +224,15 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if err := c.authorize(ctx, req); err != nil {
 		return nil, err
 	}
-	res, err := c.http.Do(req)
+	// Without a connection nothing was sent. http.Client may try several.
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil && !connected.Load() {
+		return nil, &unreached{err}
+	}
 	if err != nil {
-		return nil, reached(err)
+		return nil, &broken{err}
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
@@ -245,18 +253,6 @@ func (c *Client) authorize(ctx context.Context, req *http.Request) error {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return nil
-}
-
-// reached says whether a request that failed may have reached a server: not if no connection was
-// made.
-func reached(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return &unreached{err}
-	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return &unreached{err}
-	}
-	return &broken{err}
 }
 
 // problem reads the error of an answer.
