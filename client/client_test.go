@@ -103,9 +103,19 @@ func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
 	if got := total(t, c, "c3"); got != 2500 {
 		t.Errorf("got %d, want 2500", got)
 	}
-	incs[3].Delta = 0
+	incs[15_000] = countmill.Increment{Counter: "c7", Delta: 1, ID: "taken"}
 	err := c.IncrementMany(ctx, incs)
 	var many *client.ManyError
+	if !errors.As(err, &many) || !errors.Is(err, countmill.ErrIDsReused) || many.Counted != len(incs) || many.Unwrap() != nil ||
+		len(many.Conflicts) != 1 || many.Conflicts[0] != (countmill.Conflict{Position: 15_000, ID: "taken"}) {
+		t.Errorf("an id that is taken: got %v, want all others counted and position 15000 named", err)
+	}
+	if got := total(t, c, "c3"); got != 5000 {
+		t.Errorf("beside an id that is taken: got %d, want 5000", got)
+	}
+	incs[15_000] = countmill.Increment{Counter: "c0", Delta: 1}
+	incs[3].Delta = 0
+	err = c.IncrementMany(ctx, incs)
 	if !errors.As(err, &many) || many.Counted != 0 || many.Size != 10_000 || !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("a delta of 0: got %v", err)
 	}
@@ -348,21 +358,19 @@ func TestWatchConnectsAgain(t *testing.T) {
 			fmt.Fprintf(w, ": hello\n\nevent: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d}],\"lag\":null}\n\n", n)
 		}
 	}
-	c, _ := scripted(t, stream(1), cut, stream(2), answer(403, "forbidden"))
+	c, s := scripted(t, stream(1), cut, stream(2), answer(403, "forbidden"))
 	var seen []int64
-	errs := 0
+	errs, denied := 0, false
 	for u, err := range c.Watch(t.Context(), []string{"a"}) {
 		if err != nil {
 			errs++
-			if errors.Is(err, client.ErrDenied) {
-				continue // the last
-			}
+			denied = errors.Is(err, client.ErrDenied) // the last, which ends it
 			continue
 		}
 		seen = append(seen, u.Totals[0].Total)
 	}
 	// The newest update replaces an update that the loop has not taken yet, so some may be missing.
-	if errs == 0 || len(seen) > 2 {
-		t.Errorf("saw %v and %d errors, want the errors", seen, errs)
+	if errs == 0 || len(seen) > 2 || !denied || len(s.steps) > 0 {
+		t.Errorf("saw %v, %d errors, the last one denied: %t, %d answers not asked for", seen, errs, denied, len(s.steps))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/backend"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -15,6 +17,10 @@ func TestCheckRefuses(t *testing.T) {
 		cfg  Config
 		want string
 	}{
+		{Config{Stores: []backend.Store{pebbleStore()}}, `--store: scheme "pebble" has two openers`},
+		{Config{Stores: []backend.Store{{Scheme: "a:b", Open: pebbleStore().Open}}}, `--store: scheme "a:b" of another module must be a word`},
+		{Config{Stores: []backend.Store{{Scheme: "other"}}}, `--store: scheme "other" of another module has no Open`},
+		{Config{Buses: []backend.Bus{inprocBus()}}, `--bus: scheme "inproc" has two openers`},
 		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
 		{Config{Bus: "inproc:?x=1"}, `unknown parameter "x" of inproc: (valid: none)`},

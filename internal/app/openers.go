@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -140,11 +139,11 @@ func checkOpeners(cfg Config) error {
 	check := func(kind, scheme string, opens bool) error {
 		switch {
 		case scheme == "" || strings.ContainsAny(scheme, ":/?%"):
-			return fmt.Errorf("%s: scheme %q: must be a word without :, /, ? and %%", kind, scheme)
+			return Usagef("--%s: scheme %q of another module must be a word without :, /, ? and %%", kind, scheme)
 		case seen[kind+scheme]:
-			return fmt.Errorf("%s: scheme %q is there twice", kind, scheme)
+			return Usagef("--%s: scheme %q has two openers", kind, scheme)
 		case !opens:
-			return fmt.Errorf("%s: scheme %q has no Open", kind, scheme)
+			return Usagef("--%s: scheme %q of another module has no Open", kind, scheme)
 		}
 		seen[kind+scheme] = true
 		return nil
