@@ -64,11 +64,11 @@ type Admin struct {
 
 // New returns an admin of the counters in store, which sums looks up. The error reports all
 // that is wrong with the config.
-func New(sums Sums, st Store, cfg Config) (*Admin, error) {
+func New(sums Sums, counters Store, cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	return &Admin{sums: sums, store: st, cfg: cfg.withDefaults()}, nil
+	return &Admin{sums: sums, store: counters, cfg: cfg.withDefaults()}, nil
 }
 
 // Stats counts the changes since the start.

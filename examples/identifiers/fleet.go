@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A fleet is the countmill that counts: one that was running before, or processes that this program
-// starts. It kills one of these again and again.
+// A fleet is the countmill under test: a running one, or processes that this program starts. It kills one of these again and again.
 type fleet struct {
 	writer, reader *client // increments go to writer, and totals are read from reader
 

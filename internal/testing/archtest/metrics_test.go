@@ -84,7 +84,7 @@ Every metric of countmill, for Prometheus. ` + "`GET /metrics`" + ` needs the sc
 - ` + "`countmill_lag_seconds`" + ` is absent while nobody knows the lag. That is the case if an aggregator takes no messages and holds none.
 - A stopped aggregator may still hold messages: then there is a lag beside ` + "`countmill_aggregators_alive 0`" + `.
 - Replays do not raise the lag. Scale aggregators on ` + "`max(countmill_lag_seconds)`" + `.
-- An entry is what a batch adds to one counter. A part is a group of entries that is counted once. A fold applies parts to the store.
+- An entry is the delta that a batch has for one counter. A part is a group of entries that is counted once. A fold applies parts to the store.
 `
 
 // metrics are the metrics by the function that makes them, in the order of the code.
