@@ -53,6 +53,9 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 	if err != nil {
 		return done, err
 	}
+	if r.ID.Class() != wire.ResetClass {
+		return done, s.mistake("%s is not the id of a reset", r.ID)
+	}
 	err = s.do(ctx, answer, func() (err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -63,9 +66,6 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 }
 
 func (s *Store) resetLocked(r *store.ResetRequest) (store.ResetResult, error) {
-	if r.ID.Class() != wire.ResetClass {
-		return store.ResetResult{}, s.mistake("%s is not the id of a reset", r.ID)
-	}
 	if _, ok := s.markers[r.ID]; ok {
 		return s.resets[r.ID], nil
 	}

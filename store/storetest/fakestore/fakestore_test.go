@@ -153,6 +153,19 @@ func TestRefusesWrongGrowthsInFolds(t *testing.T) {
 	}
 }
 
+func TestRefusesResetsWithAnotherClass(t *testing.T) {
+	t.Parallel()
+	reported := 0
+	s := fakestore.New(fakestore.Options{Errorf: func(string, ...any) { reported++ }})
+	r := store.ResetRequest{ID: wire.PartID{byte(wire.ResetClass-1) << 4}, Counter: "a"}
+	if _, err := s.ResetCounter(t.Context(), r); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("an id of another class: got error %v, want ErrRefused", err)
+	}
+	if counts := s.Counts(); reported != 1 || counts.Mistakes != 1 || counts.Resets != 0 {
+		t.Errorf("reported %d times, counts %+v; want one mistake and no reset", reported, counts)
+	}
+}
+
 func TestRefusesTooManyKeys(t *testing.T) {
 	t.Parallel()
 	s, n := fakestore.New(fakestore.Options{}), 1001
