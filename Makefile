@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate ci
+.PHONY: help up test race coverage lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -17,6 +17,7 @@ BILLION ?= 1e9
 LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
 FUZZTIME ?= 5m
 OVERLOAD ?= 15s
+VERSION ?= v0.0.0-dev
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,10 +34,11 @@ race: ## run all tests under the race detector
 coverage: ## compare the statements of the roles that no test covers with tools/coverage/explained.txt; half a minute
 	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
 
-lint: ## gofmt, vet, staticcheck, go mod tidy
+lint: ## gofmt, vet, staticcheck, golangci-lint, go mod tidy
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
 	go vet ./...
 	go tool -modfile=tools/go.mod staticcheck ./...
+	go tool -modfile=tools/golangci/go.mod golangci-lint run
 	go mod tidy -diff
 	go -C bench vet ./...
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
@@ -164,6 +166,12 @@ mutate: ## change FILES (./wire) in small ways and list the changes that no test
 
 generate: ## generate wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...
+
+size: ## measure the first build with empty caches: bytes downloaded, unpacked, compiled, linked; by module and package
+	go -C tools run ./size
+
+release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=-fresh compiles all twice
+	go -C tools run ./release -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -out ../dist $(RELEASE)
 
 ci: ## run .ci/run
 	.ci/run

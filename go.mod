@@ -86,7 +86,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
@@ -102,6 +101,9 @@ require (
 // Tests only: judges histories of reads and writes. It needs nothing but the standard
 // library, and is imported by tests of internal/testing/e2e alone, so it is in no binary.
 require github.com/anishathalye/porcupine v1.3.1
+
+// Tests only: reads the workflows below .github. It is below compose-go in any case.
+require go.yaml.in/yaml/v3 v3.0.5
 
 // Tests only: loads docker-compose.yml as Docker does. All of it is in no binary.
 require github.com/compose-spec/compose-go/v2 v2.16.2

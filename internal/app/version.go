@@ -1,6 +1,9 @@
 package app
 
-import "runtime/debug"
+import (
+	"cmp"
+	"runtime/debug"
+)
 
 // Version is which build this is.
 type Version struct {
@@ -9,8 +12,19 @@ type Version struct {
 	Go       string `json:"go"`
 }
 
-// BuildVersion is the version that the Go tool wrote into the binary.
+// A release's build sets both. The Go tool writes them into a binary only where it installs a published
+// version, or builds in a git checkout.
+var version, revision string
+
+// BuildVersion is the version that the build of the release, or the Go tool, wrote into the binary.
 func BuildVersion() Version {
+	v := toolVersion()
+	v.Version, v.Revision = cmp.Or(version, v.Version), cmp.Or(revision, v.Revision)
+	return v
+}
+
+// toolVersion is the version that the Go tool wrote into the binary.
+func toolVersion() Version {
 	v := Version{Version: "unknown", Revision: "unknown", Go: "unknown"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -22,7 +22,9 @@ import (
 
 const (
 	// up is the command that README starts; all other commands run against it.
-	up = "go run ./cmd/countmill up"
+	up = "./countmill up"
+	// clone begins the block that installs countmill.
+	clone = "git clone https://github.com/countmill/countmill\ncd countmill\n"
 	// documented is the address that the documents' commands name.
 	documented = app.DefaultListen
 
@@ -72,8 +74,8 @@ func documents(t *testing.T, patterns ...string) []string {
 }
 
 // A reader types the commands of a document one after the other. Each command writes the output that
-// the document shows after it, apart from times. README's commands are typed in a checkout,
-// those of other pages elsewhere, with countmill installed.
+// the document shows after it, apart from times. README's commands run the program that its first block
+// builds, those of other pages have countmill installed.
 func TestDocumentCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -91,10 +93,6 @@ func TestDocumentCommands(t *testing.T) {
 			listen := keep(t)
 			r := &typist{listen: listen, dir: t.TempDir(), env: append(os.Environ(),
 				"COUNTMILL_LISTEN="+listen, "COUNTMILL_SERVER=http://"+listen, "GOBIN="+bin, "PATH="+path)}
-			if document == readme {
-				r.env = append(r.env, "COUNTMILL_STORE=pebble:"+filepath.Join(r.dir, "data"))
-				r.dir = root
-			}
 			r.typeAll(t, all)
 		})
 	}
@@ -118,9 +116,12 @@ func (r *typist) typeAll(t *testing.T, all []block) {
 		}
 		switch {
 		case b.language != "sh" || notRun[command] != "":
+		case strings.HasPrefix(command, clone):
+			// This checkout is the clone, and the program is built where the other commands are typed.
+			shell(t, root, r.env, strings.ReplaceAll(strings.TrimPrefix(command, clone), "-o countmill ", "-o '"+r.dir+"/countmill' "))
 		case strings.HasPrefix(command, up) || strings.HasPrefix(command, "countmill up"):
 			r.up(t, command)
-		case r.stop == nil && b.document == readme && !strings.HasPrefix(command, "go install"):
+		case r.stop == nil && b.document == readme:
 			t.Fatalf("%s shows %q before %q", b.document, command, up)
 		case strings.HasPrefix(command, "countmill watch"):
 			r.watch(t, command, shown)
