@@ -6,8 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/countmill/countmill/backend/gcppubsub"
 )
 
 // metrics is everything that /metrics shows, on a registry of its own.
@@ -202,20 +200,6 @@ func (a *App) adminSamples() []sample {
 		counter(name, help, s.Grown, "change", "grow"),
 		counter(name, help, s.Resets, "change", "reset"),
 		counter(name, help, s.Deletes, "change", "delete"),
-	}
-}
-
-// pubsubStats is a bus that counts as Pub/Sub does.
-type pubsubStats interface{ Stats() gcppubsub.Stats }
-
-func pubsubSamples(s gcppubsub.Stats) []sample {
-	return []sample{
-		counter("countmill_pubsub_deliveries_total", "Messages that Pub/Sub delivered.", s.Deliveries),
-		counter("countmill_pubsub_redeliveries_total", "Messages that Pub/Sub had delivered before; known only on a subscription with a dead-letter policy.", s.Redeliveries),
-		counter("countmill_pubsub_acks_total", "Acks passed on to Pub/Sub.", s.Acks),
-		counter("countmill_pubsub_acks_lost_total", "Acks that had not left when the subscription ended: those messages come again.", s.AcksLost),
-		counter("countmill_pubsub_nacks_total", "Messages given back to Pub/Sub.", s.Nacks),
-		counter("countmill_pubsub_stream_errors_total", "Streams that ended with an error or could not be opened.", s.StreamErrors),
 	}
 }
 

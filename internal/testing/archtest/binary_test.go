@@ -41,3 +41,32 @@ func TestBinarySize(t *testing.T) {
 		t.Errorf("the binary is made of %d packages, at most %d are allowed; `make size` shows the modules that they come from", packages, maxPackages)
 	}
 }
+
+// With the tag nogoogle the program has nothing of Google's clients, and a URL that needs them gets an error
+// which names the tag.
+func TestWithoutGoogle(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("links countmill")
+	}
+	env := append(os.Environ(), "CGO_ENABLED=0")
+	for _, p := range strings.Fields(shell(t, root, env, "go list -tags nogoogle -deps ./cmd/countmill")) {
+		for _, google := range []string{"cloud.google.com/", "google.golang.org/api", "google.golang.org/grpc", "github.com/ThreeDotsLabs/watermill-googlecloud"} {
+			if strings.HasPrefix(p, google) {
+				t.Errorf("with -tags nogoogle the program still has %s", p)
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "countmill")
+	shell(t, root, env, "go build -tags nogoogle -o '"+file+"' ./cmd/countmill")
+	for _, command := range []string{
+		"reader --store datastore://project",
+		"publisher --bus pubsub://project/topic",
+		"adopt gae --project project --dry-run",
+	} {
+		out := shell(t, t.TempDir(), env, "'"+file+"' "+command+" 2>&1 || true")
+		if !strings.Contains(out, "-tags nogoogle") {
+			t.Errorf("countmill %s wrote %q, which does not name the tag", command, out)
+		}
+	}
+}

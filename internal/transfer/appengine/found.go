@@ -23,6 +23,13 @@ type counter struct {
 	name   string
 }
 
+// A shard is the content of one entity. name is empty if the entity names no counter.
+type shard struct {
+	layout Layout
+	name   string
+	count  int64
+}
+
 // A Total is the sum of a counter's shards.
 type Total struct {
 	Layout Layout

@@ -1,3 +1,5 @@
+//go:build !nogoogle
+
 package appengine
 
 import (
@@ -9,32 +11,12 @@ import (
 	"cloud.google.com/go/datastore"
 )
 
-// A Layout is how one version of the code stores its shards. See the package comment.
-type Layout string
-
-// The layouts.
-const (
-	Python Layout = "python"
-	DB     Layout = "db"
-	Java   Layout = "java"
-	JDO    Layout = "jdo"
-	Go     Layout = "go"
-	Simple Layout = "simple"
-)
-
 // The kinds of shards.
 const (
 	kindSimple  = "SimpleCounterShard"
 	kindGeneral = "GeneralCounterShard"
 	kindJava    = "CounterShard_" // followed by the counter's name
 )
-
-// A shard is the content of one entity. name is empty if the entity names no counter.
-type shard struct {
-	layout Layout
-	name   string
-	count  int64
-}
 
 var (
 	ndbKey  = regexp.MustCompile(`^shard-((?s:.*))-[0-9]+$`)

@@ -1,3 +1,5 @@
+//go:build !nogoogle
+
 package appengine
 
 import (
@@ -17,27 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config says which database to read.
-type Config struct {
-	// Project is the id of the Google Cloud project. Required.
-	Project string
-	// Database is the id of the database. Default "", the project's default database.
-	Database string
-	// Namespace is the namespace of the counters. Default "".
-	Namespace string
-	// JavaNames are the counters of the layout java. Default nil: all counters, which requires a query
-	// of kinds.
-	JavaNames []string
-	// Emulator is HOST:PORT of an emulator. Default "", Google's service.
-	Emulator string
-	// Silence is the longest wait for more of an answer. Default 1m.
-	Silence time.Duration
-	// Read is called by several goroutines, with the number of entities since its last call. Default
-	// nothing.
-	Read func(entities int)
-
-	options []option.ClientOption // for tests
-}
+// clientOptions are options of Google's client.
+type clientOptions = []option.ClientOption
 
 // parallel is the number of kinds that are read at once: in the layout java every counter is a kind.
 const parallel = 8
@@ -109,10 +92,6 @@ func (s *source) kinds(ctx context.Context) ([]string, error) {
 	}
 	return all, err
 }
-
-// ErrNoKinds means that the server answers no query of kinds. Name the counters of the layout java
-// instead.
-var ErrNoKinds = errors.New("the server does not list its kinds")
 
 var errEnough = errors.New("enough")
 
