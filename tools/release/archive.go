@@ -16,8 +16,8 @@ type file struct {
 	data []byte
 }
 
-// packed is the time of every file in an archive: the first one that zip has. A time of the build would
-// give each archive other bytes.
+// packed is the time of every file in an archive: the earliest that a zip can hold. With the time of the
+// build each archive would have other bytes.
 var packed = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pack writes the files below a folder: a zip for Windows, a compressed tar for others.

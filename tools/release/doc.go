@@ -15,7 +15,7 @@
 //	CGO_ENABLED=0     static: it runs on any Linux, also on an empty image
 //	-trimpath         no path of the building machine is in it
 //	-buildvcs=false   a clone, a work tree with changes and an unpacked archive of the source give
-//	                  the same bytes; -version and -revision say what they are
+//	                  the same bytes; -version and -revision name them instead
 //	-ldflags=-s       without the symbol table: a third smaller; stack traces and profiles still work
 //	-tags=grpcnotrace without gRPC's debug pages, whose templates make the linker keep every method
 package main

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// versions are what the Go module proxy accepts.
+// versions matches a version as the Go module proxy has it.
 var versions = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {

@@ -15,6 +15,9 @@ import (
 	"testing"
 )
 
+// maxBinary is the limit of a binary in a release: docs/evidence/size.md has the figure.
+const maxBinary = 36e6
+
 // host is the target of this machine, or the test is skipped.
 func host(t *testing.T) target {
 	t.Helper()
@@ -50,6 +53,10 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkNoPaths(t, files[0].data)
+	t.Logf("the binary has %d bytes", len(files[0].data))
+	if len(files[0].data) > maxBinary {
+		t.Errorf("the binary has %d bytes, at most %d are allowed", len(files[0].data), maxBinary)
+	}
 	for _, module := range []string{"cloud.google.com/go/datastore v", "github.com/cockroachdb/pebble/v2 v", "the Go standard library"} {
 		if !bytes.Contains(files[2].data, []byte("==== "+module)) {
 			t.Errorf("LICENCES.txt does not name %q", module)

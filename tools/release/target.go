@@ -62,7 +62,7 @@ func (t target) goTool(dir, cache string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// A build says what a binary is made of.
+// A build has the source and the version of a binary.
 type build struct {
 	source            string // the directory of the source
 	version, revision string

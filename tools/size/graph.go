@@ -75,6 +75,12 @@ func (c caches) measure() (*measured, error) {
 	return m, m.weigh(c)
 }
 
+// sections are symbols of the linker that span a part of the binary, or its tables about all packages.
+var sections = map[string]bool{
+	"runtime.text": true, "runtime.rodata": true, "runtime.noptrdata": true, "runtime.data": true, "runtime.types": true,
+	"runtime.pclntab": true, "runtime.findfunctab": true, "runtime.gcdata": true, "runtime.gcbss": true, "runtime.itablink": true,
+}
+
 // link adds the bytes of each symbol to its package. Data about types, and other symbols of no package,
 // belong to none.
 func (m *measured) link(symbols string) {
@@ -84,7 +90,8 @@ func (m *measured) link(symbols string) {
 			continue
 		}
 		size, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil || strings.EqualFold(fields[2], "b") { // zeros are not in the file
+		zeros := strings.EqualFold(fields[2], "b") // which are not in the file
+		if err != nil || zeros || sections[fields[3]] {
 			continue
 		}
 		slash := strings.LastIndex(fields[3], "/")

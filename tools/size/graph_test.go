@@ -31,14 +31,15 @@ func small() *measured {
 		of("example.com/own/db", "example.com/own", 8e6, "fmt"),
 		of("example.com/shared/a", "example.com/shared", 16e6),
 		of("example.com/shared/b", "example.com/shared", 32e6),
-		of("fmt", "", 64e6),
+		of("fmt", "", 64e6, "runtime"),
+		of("runtime", "", 0),
 	} {
 		m.packages[p.ImportPath] = p
 	}
 	return m
 }
 
-// Without a package its own imports go as well, but not those that others share. A module goes with its last
+// Without a package its own imports go as well, unless other packages share them. A module goes with its last
 // package.
 func TestWithout(t *testing.T) {
 	m := small()
@@ -65,6 +66,7 @@ func TestLink(t *testing.T) {
   4f0200         3 R type:*example.com/own/db.DB
   4f0300      1000 B example.com/own/db.cache
   4f0400         7 t fmt.init.0
+  4f0500   9000000 R runtime.pclntab
            U puts
 `)
 	if got := m.packages["example.com/own/db"].linked; got != 120 {
@@ -72,6 +74,9 @@ func TestLink(t *testing.T) {
 	}
 	if got := m.packages["fmt"].linked; got != 7 {
 		t.Errorf("fmt has %d linked bytes, want 7", got)
+	}
+	if got := m.packages["runtime"].linked; got != 0 {
+		t.Errorf("runtime has %d linked bytes, want 0: the linker's table is about all packages", got)
 	}
 }
 
