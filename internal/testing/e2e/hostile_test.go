@@ -233,10 +233,12 @@ func over(t *testing.T, conn net.Conn) (over bool) {
 func TestSlowReadersOfWatch(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
-	var query strings.Builder
-	query.WriteString("&counter=good")
-	for i := range 50 {
-		fmt.Fprintf(&query, "&counter=%s%02d", strings.Repeat("x", 490), i) // 30 KB an event
+	body := make([]string, 1000) // a first event of 600 KB
+	for i := range body {
+		body[i] = fmt.Sprintf(`{"counter":"slow:%s%03d"}`, strings.Repeat("x", 490), i)
+	}
+	if status, _ := send(client, s.url, strings.Join(body, "\n"), ""); status != http.StatusAccepted {
+		t.Fatalf("counting 1,000 counters: got %d, want 202", status)
 	}
 	const watchers = 100
 	for range watchers {
@@ -244,7 +246,7 @@ func TestSlowReadersOfWatch(t *testing.T) {
 		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fprintf(conn, "GET /v1/watch?interval=100ms%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.String()); err != nil {
+		if _, err := fmt.Fprint(conn, "GET /v1/watch?prefix=slow:&limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
