@@ -418,7 +418,7 @@ func TestWatchMergesChanges(t *testing.T) {
 	}
 }
 
-// A connection that brings nothing new is no update.
+// A connection that brings nothing new yields no update.
 func TestWatchSaysNothingTwice(t *testing.T) {
 	t.Parallel()
 	same := func(w http.ResponseWriter) { changes(w, map[string]int{"a": 5}, "") }

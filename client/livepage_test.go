@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill"
 )
 
-// lookout stands in for the page: the element prints whatever text it gets.
+// lookout replaces the page: the element prints each text that it gets.
 const lookout = `globalThis.document = { querySelector: () => ({ set textContent(text) { console.log(JSON.stringify(text)); } }) };
 `
 

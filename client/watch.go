@@ -115,7 +115,7 @@ type watch struct {
 	query   url.Values
 	updates chan watched
 
-	known map[string]Total // what the server has said, over all connections; run alone uses it
+	known map[string]Total // the newest total of each counter, over all connections; run alone uses it
 	last  Update           // without totals
 }
 

@@ -29,7 +29,7 @@ type watcher struct {
 
 	w       http.ResponseWriter
 	sent    time.Time // when something went out last
-	at      mark      // what the client has
+	at      mark      // the client has everything up to here
 	ending  []byte    // the end of the last event: lag and the like
 	problem []byte    // the problem that was sent last, if no totals were sent since
 }

@@ -138,8 +138,8 @@ func perSecond(now, before int64, between time.Duration) float64 {
 	return math.Round(grown/between.Seconds()*100) / 100
 }
 
-// A mark is what a client has: the state of all counters up to top at a beat. The zero mark is
-// that of a client that has nothing.
+// A mark says how much a client has: the state of all counters up to top at a beat. The zero mark
+// is for a client without anything.
 type mark struct {
 	beat uint64
 	top  string

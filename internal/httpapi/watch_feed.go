@@ -20,7 +20,7 @@ const (
 	listEvery      = 10 * time.Second
 )
 
-// An order is what a watcher asks for.
+// An order is the request of a watcher, checked.
 type order struct {
 	key      string // watchers with the same key share a feed; empty: nobody shares it
 	limit    int    // most counters

@@ -175,7 +175,7 @@ func (e *pageEvent) text() string {
 	return strings.Join(words, " ")
 }
 
-// event is the next event that is no comment.
+// event is the next event. It skips comments.
 func (s *stream) event() *pageEvent {
 	s.tb.Helper()
 	for {
@@ -397,6 +397,25 @@ func TestWatcherFarBehindIsDropped(t *testing.T) {
 			t.Errorf("27 s behind: got %q, want the end", got)
 		}
 		srv.watch(t, "/v1/watch?prefix=page:").wantEvent("0000=5 0002=2")
+	})
+}
+
+// A counter that leaves and comes back while a write waits is not removed.
+func TestSlowWatcherOfACounterThatComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, httpapi.Config{WriteTimeout: time.Hour})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		time.Sleep(5500 * time.Millisecond)
+		f.set("page:0000", 5)
+		time.Sleep(2 * time.Second) // the event waits
+		f.change(func() { delete(f.counters, "page:0001") })
+		time.Sleep(5 * time.Second) // the list at 10 s
+		f.set("page:0001", 7)
+		time.Sleep(8 * time.Second) // the list at 20 s
+		s.wantEvent("0000=5")
+		s.wantEvent("0001=7")
 	})
 }
 

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +73,28 @@ func TestWatchersCostTheStoreOneReadASecond(t *testing.T) {
 		// A list reads the records without a look-up.
 		if n, most := r.Stats().Keys-keys, int64(20*counters*(shards+1)); n < most*8/10 || n > most {
 			t.Errorf("20 seconds took %d keys, want at most %d", n, most)
+		}
+	})
+}
+
+// The reader knows the limits of a prefix.
+func TestWatchRefusesABadPrefix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r, err := reader.New(fakestore.New(fakestore.Options{}), nil, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv, h := watched(t, r, httpapi.Config{})
+		for prefix, want := range map[string]string{
+			strings.Repeat("x", 501): `"field":"prefix","limit":"0 to 500 bytes"`,
+			"%FF":                    `"field":"prefix","limit":"valid UTF-8"`,
+		} {
+			if status, got, _ := srv.call(t, "GET", "/v1/watch?prefix="+prefix); status != 400 || !strings.Contains(got, want) {
+				t.Errorf("%.10s: got %d %s, want 400 with %s", prefix, status, got, want)
+			}
+		}
+		if n := h.Watchers(); n != 0 {
+			t.Errorf("%d watchers are left, want none", n)
 		}
 	})
 }
