@@ -24,13 +24,15 @@ type stream struct {
 	scan *bufio.Scanner
 }
 
-// watch opens a stream.
+// watch opens a stream, which ends after an hour: a test that waits in vain ends too.
 func (s *site) watch(t *testing.T, path string) *stream {
 	t.Helper()
 	resp := s.get(t, "GET", path)
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("watch answers %d %s, want 200 text/event-stream", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
+	end := time.AfterFunc(time.Hour, func() { resp.Body.Close() })
+	t.Cleanup(func() { end.Stop() })
 	return &stream{t, resp, bufio.NewScanner(resp.Body)}
 }
 
