@@ -179,19 +179,18 @@ func (v view) news(b *board, m mark) iter.Seq[*row] {
 
 // removed are the counters that a client with the mark has and that it must forget: they left,
 // or others have pushed them beyond the limit.
-func (v view) removed(b *board, m mark) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, d := range b.gone {
-			if d.beat > m.beat && d.counter <= m.top && !v.shows(b, d.counter) && !yield(d.counter) {
-				return
-			}
-		}
-		for i := v.limit; i < len(b.rows) && b.rows[i].Counter <= m.top; i++ {
-			if b.rows[i].added <= m.beat && !yield(b.rows[i].Counter) {
-				return
-			}
+func (v view) removed(b *board, m mark) (names []string) {
+	for _, d := range b.gone {
+		if d.beat > m.beat && d.counter <= m.top && !v.shows(b, d.counter) {
+			names = append(names, d.counter)
 		}
 	}
+	for i := v.limit; i < len(b.rows) && b.rows[i].Counter <= m.top; i++ {
+		if b.rows[i].added <= m.beat {
+			names = append(names, b.rows[i].Counter)
+		}
+	}
+	return names
 }
 
 // shows reports whether a counter of a prefix, which may have left and come back, is seen.
@@ -207,10 +206,7 @@ func (v view) anyNews(b *board, m mark) bool {
 	for range v.news(b, m) {
 		return true
 	}
-	for range v.removed(b, m) {
-		return true
-	}
-	return false
+	return len(v.removed(b, m)) > 0
 }
 
 // truncated reports whether more counters have the prefix than the client sees.

@@ -46,7 +46,7 @@ func (v view) write(w io.Writer, b *board, m mark, ending []byte) error {
 	}
 	p.buf = append(p.buf, ']')
 	open := `,"removed":[`
-	for name := range v.removed(b, m) {
+	for _, name := range v.removed(b, m) {
 		p.buf = appendString(append(p.buf, open...), name)
 		open = ","
 		p.flush(pieceSize)

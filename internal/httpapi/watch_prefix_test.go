@@ -300,6 +300,22 @@ func TestWatchPrefixFollowsTheList(t *testing.T) {
 	})
 }
 
+// A prefix without counters is a prefix that may get some. Only its names are read.
+func TestWatchPrefixWithoutCounters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(0)
+		srv, _ := watched(t, f, httpapi.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("")
+		time.Sleep(9500 * time.Millisecond)
+		if totals, lists := f.reads(); totals != 0 || lists != 1 {
+			t.Errorf("no counters for 9.5 s took %d reads and %d lists, want 0 and 1", totals, lists)
+		}
+		f.set("page:a", 1)
+		s.wantEvent("a=1")
+	})
+}
+
 // Watchers of one prefix with different limits each see the first counters by name.
 func TestWatchPrefixLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
