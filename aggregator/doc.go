@@ -24,6 +24,14 @@
 // One goroutine, the loop, owns all of that state. Attempts, writes of dead letters, growth and
 // the heartbeat run beside the loop and report to it over channels.
 //
+//	step                               file
+//	take a message                     receive.go (take), decode.go
+//	window, jobs                       window.go, pace.go, plan.go
+//	attempt, and act on its outcome    attempt.go, records.go, inflight.go; settle.go
+//	acknowledge                        receive.go (done); intake.go (messages that Pub/Sub gave up)
+//	give back to the bus               newer.go
+//	dead letters, and their replay     deadletter.go, deadletter_put.go; replay.go
+//
 // # The promise
 //
 // The commit that adds the entries of a part also inserts the part's marker. So a part counts

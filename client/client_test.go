@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,13 @@ import (
 
 // serve runs a real countmill until the test ends.
 func serve(t *testing.T) *client.Client {
+	t.Helper()
+	c, _ := serveAt(t)
+	return c
+}
+
+// serveAt returns the address too.
+func serveAt(t *testing.T) (*client.Client, string) {
 	t.Helper()
 	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir()})
 	if err != nil {
@@ -34,7 +43,7 @@ func serve(t *testing.T) *client.Client {
 			t.Error(err)
 		}
 	})
-	return open(t, "http://"+a.Addr())
+	return open(t, "http://"+a.Addr()), "http://" + a.Addr()
 }
 
 func open(t *testing.T, base string, options ...client.Option) *client.Client {
@@ -203,6 +212,8 @@ type script struct {
 	steps  []func(http.ResponseWriter)
 	keys   []string
 	bodies []string
+	paths  []string
+	done   chan struct{} // closed with the last step
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -210,13 +221,26 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	s.keys, s.bodies = append(s.keys, r.Header.Get("Idempotency-Key")), append(s.bodies, string(body))
+	s.paths = append(s.paths, r.URL.String())
 	if len(s.steps) == 0 {
 		s.t.Errorf("one request more than expected: %s %s", r.Method, r.URL)
 		return
 	}
 	step := s.steps[0]
-	s.steps = s.steps[1:]
+	if s.steps = s.steps[1:]; len(s.steps) == 0 {
+		close(s.done)
+	}
 	step(w)
+}
+
+// wait returns when the last answer is asked for.
+func (s *script) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the script did not end within 20 s")
+	}
 }
 
 func answer(status int, kind string) func(http.ResponseWriter) {
@@ -236,7 +260,7 @@ func cut(w http.ResponseWriter) {
 
 func scripted(t *testing.T, steps ...func(http.ResponseWriter)) (*client.Client, *script) {
 	t.Helper()
-	s := &script{t: t, steps: steps}
+	s := &script{t: t, steps: steps, done: make(chan struct{})}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	return open(t, server.URL, client.WithTimeout(20*time.Second), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})), s
@@ -346,6 +370,133 @@ func TestAddressesAndTokens(t *testing.T) {
 	}
 	if got := <-tokens; got != "Bearer secret /below/readyz" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// changes is an event with these totals.
+func changes(w http.ResponseWriter, totals map[string]int, rest string) {
+	var list []any
+	for _, name := range slices.Sorted(maps.Keys(totals)) {
+		list = append(list, map[string]any{"counter": name, "total": totals[name]})
+	}
+	text, _ := json.Marshal(list)
+	fmt.Fprintf(w, "event: totals\ndata: {\"totals\":%s,\"lag\":null%s}\n\n", text, rest)
+}
+
+// A slow caller gets the newest total of each counter that has changed, and no counter is lost. After
+// a break the first event has all totals, and the caller gets the difference.
+func TestWatchMergesChanges(t *testing.T) {
+	t.Parallel()
+	c, s := scripted(t, func(w http.ResponseWriter) {
+		changes(w, map[string]int{"a": 1, "b": 1, "c": 1}, "")
+		changes(w, map[string]int{"a": 2}, "")
+		changes(w, map[string]int{"b": 5}, `,"removed":["c"],"truncated":true`)
+		changes(w, map[string]int{"c": 7}, "")
+	}, func(w http.ResponseWriter) {
+		changes(w, map[string]int{"a": 3, "b": 5, "d": 1}, "")
+	}, answer(403, "forbidden"))
+	all, updates := make(map[string]int64), 0
+	for u, err := range c.WatchPrefix(t.Context(), "", client.WithLimit(3), client.WithRates()) {
+		if err != nil {
+			continue // it ends after the last one
+		}
+		if updates++; updates == 1 {
+			s.wait(t)
+		}
+		for _, total := range u.Totals {
+			all[total.Counter] = total.Total
+		}
+		for _, name := range u.Removed {
+			delete(all, name)
+		}
+	}
+	if want := map[string]int64{"a": 3, "b": 5, "d": 1}; !maps.Equal(all, want) || updates > 3 {
+		t.Errorf("got %v in %d updates, want %v in at most 3", all, updates, want)
+	}
+	if want := "/v1/watch?limit=3&prefix=&rates=true"; s.paths[0] != want {
+		t.Errorf("asked for %s, want %s", s.paths[0], want)
+	}
+}
+
+// A connection that brings nothing new yields no update.
+func TestWatchSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	same := func(w http.ResponseWriter) { changes(w, map[string]int{"a": 5}, "") }
+	c, _ := scripted(t, same, same, func(w http.ResponseWriter) {
+		same(w)
+		changes(w, map[string]int{"a": 6}, "")
+	}, answer(403, "forbidden"))
+	var seen []int64
+	for u, err := range c.Watch(t.Context(), []string{"a"}) {
+		if err == nil {
+			seen = append(seen, u.Totals[0].Total)
+		}
+	}
+	if len(seen) == 0 || len(seen) > 2 || seen[len(seen)-1] != 6 {
+		t.Errorf("saw %v, want 5 once at most, and then 6", seen)
+	}
+}
+
+// A prefix shows counters that exist, that change, that come later and that are deleted.
+func TestWatchPrefix(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for two lists of names")
+	}
+	c := serve(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	incr := func(counter string) {
+		if err := c.Increment(ctx, countmill.Increment{Counter: counter, Delta: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	incr("page:a")
+	incr("page:b")
+	steps := []struct {
+		next func()
+		want string // of the update that ends the step
+	}{
+		{func() {}, "page:a=1 page:b=1"},
+		{func() { incr("page:b") }, "page:b=2"},
+		{func() { incr("page:c") }, "page:c=1"},
+		{func() { _, err := c.Delete(ctx, "page:a"); must(t, err) }, "page:a=0"},
+		{func() {}, "-page:a"},
+	}
+	began := time.Now()
+	for u, err := range c.WatchPrefix(ctx, "page:") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, total := range u.Totals {
+			words = append(words, fmt.Sprintf("%s=%d", total.Counter, total.Total))
+		}
+		for _, name := range u.Removed {
+			words = append(words, "-"+name)
+		}
+		if len(words) == 0 {
+			continue // the lag
+		}
+		if got := strings.Join(words, " "); got != steps[0].want {
+			t.Fatalf("got the update %q, want %q", got, steps[0].want)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%q took %s", steps[0].want, took)
+		}
+		if steps = steps[1:]; len(steps) == 0 {
+			return
+		}
+		began = time.Now()
+		steps[0].next()
+	}
+	t.Errorf("the watch has ended before %q", steps[0].want)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -20,6 +20,8 @@ type Total struct {
 	Source  string    `json:"source"` // cache or store
 	Shards  int       `json:"shards"`
 	Exists  bool      `json:"exists"` // false for a counter that nobody has incremented
+	// Rate is the change a second, in an update of a watch WithRates. It is 0 until it is known.
+	Rate float64 `json:"rate"`
 }
 
 // A ReadOption changes one read.
@@ -29,6 +31,17 @@ type ReadOption func(url.Values)
 // server's --max-staleness.
 func WithMaxStaleness(d time.Duration) ReadOption {
 	return func(q url.Values) { q.Set("max_staleness", d.String()) }
+}
+
+// WithLimit changes the most counters of WatchPrefix, 1 to 1,000. The default is 100.
+func WithLimit(n int) ReadOption {
+	return func(q url.Values) { q.Set("limit", strconv.Itoa(n)) }
+}
+
+// WithRates gives the totals of a watch their rates. A total whose rate alone has changed is then in
+// an update too.
+func WithRates() ReadOption {
+	return func(q url.Values) { q.Set("rates", "true") }
 }
 
 // Total returns one total.

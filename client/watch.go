@@ -6,15 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
-// An Update is the totals of the watched counters after a change.
+// An Update is the difference to the update before it. The first one has all totals.
 type Update struct {
+	// Totals are the totals that have changed. They are empty if only the rest has changed.
 	Totals []Total
+	// Removed are counters that WatchPrefix watches no longer: they were deleted, are beyond the
+	// limit, or have totals that do not fit 64 bits.
+	Removed []string
+	// Truncated is true if more counters have the prefix than the limit allows.
+	Truncated bool
 	// Lag is the age of the oldest increment that an aggregator holds uncommitted. LagKnown is
 	// false if no aggregator has reported one lately.
 	Lag      time.Duration
@@ -30,19 +38,29 @@ const (
 // errSilent ends a connection on which nothing arrives.
 var errSilent = errors.New("the stream is silent")
 
-// Watch returns the totals of up to 100 counters whenever one changes, and once at the beginning.
-// If the caller is slow it gets the newest update, not every one. After a broken connection Watch
-// connects again, with pauses of up to 5 s. Errors that a repeat cannot help end it. Temporary ones
-// are yielded too, and the watch goes on if the caller does. It ends with ctx.
+// Watch returns the totals of up to 100 counters, and then the totals that change. If the caller is
+// slow, updates are merged: it gets the newest total of each counter that has changed. After a broken
+// connection Watch connects again, with pauses of up to 5 s. Errors that a repeat cannot help end it.
+// Temporary ones are yielded too, and the watch goes on if the caller does. It ends with ctx.
 func (c *Client) Watch(ctx context.Context, counters []string, options ...ReadOption) iter.Seq2[Update, error] {
-	query := url.Values{"counter": counters}
+	return c.watch(ctx, url.Values{"counter": counters}, options)
+}
+
+// WatchPrefix is Watch for the counters whose names begin with prefix: the first 100 in byte order, or
+// as many as WithLimit says. A new counter is there within 10 s. WithMaxStaleness is not allowed: the
+// server reads the counters once a second for everybody who watches the prefix.
+func (c *Client) WatchPrefix(ctx context.Context, prefix string, options ...ReadOption) iter.Seq2[Update, error] {
+	return c.watch(ctx, url.Values{"prefix": {prefix}}, options)
+}
+
+func (c *Client) watch(ctx context.Context, query url.Values, options []ReadOption) iter.Seq2[Update, error] {
 	for _, o := range options {
 		o(query)
 	}
 	return func(yield func(Update, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		w := &watch{c: c, query: query, updates: make(chan watched, 1)}
+		w := &watch{c: c, query: query, updates: make(chan watched, 1), known: make(map[string]Total)}
 		go w.run(ctx)
 		defer func() { // run has ended when Watch returns
 			cancel()
@@ -50,23 +68,89 @@ func (c *Client) Watch(ctx context.Context, counters []string, options ...ReadOp
 			}
 		}()
 		for u := range w.updates {
-			if !yield(u.Update, u.err) {
+			if u.news && !yield(u.Update, nil) || u.err != nil && !yield(Update{}, u.err) {
 				return
 			}
 		}
 	}
 }
 
+// A watched is an update, if there is news, and then an error.
 type watched struct {
 	Update
-	err error
+	news bool
+	err  error
 }
 
-// A watch is the connection of one Watch. updates holds the newest update only.
+// and is u and a later one together. An error is out of date once there is news.
+func (u watched) and(later watched) watched {
+	if !later.news {
+		u.err = later.err
+		return u
+	}
+	if u.news {
+		later.Update = u.Update.and(later.Update)
+	}
+	return later
+}
+
+// and is the update with the effect of u and a later one.
+func (u Update) and(later Update) Update {
+	newer := make(map[string]bool, len(later.Totals)+len(later.Removed))
+	for _, t := range later.Totals {
+		newer[t.Counter] = true
+	}
+	for _, name := range later.Removed {
+		newer[name] = true
+	}
+	totals := slices.DeleteFunc(slices.Clone(u.Totals), func(t Total) bool { return newer[t.Counter] })
+	removed := slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return newer[name] })
+	later.Totals, later.Removed = append(totals, later.Totals...), append(removed, later.Removed...)
+	return later
+}
+
+// A watch is the connection of one Watch. updates holds one update: put merges a later one into it.
 type watch struct {
 	c       *Client
 	query   url.Values
 	updates chan watched
+
+	known map[string]Total // the newest total of each counter, over all connections; run alone uses it
+	last  Update           // without totals
+}
+
+// news returns the difference that an event makes. The first event of a connection has all totals, and
+// may change nothing.
+func (w *watch) news(u Update, first bool) (Update, bool) {
+	if first {
+		u = w.sinceBreak(u)
+	}
+	for _, t := range u.Totals {
+		w.known[t.Counter] = t
+	}
+	for _, name := range u.Removed {
+		delete(w.known, name)
+	}
+	rest := Update{Truncated: u.Truncated, Lag: u.Lag, LagKnown: u.LagKnown}
+	same := len(u.Totals)+len(u.Removed) == 0 && len(w.known) > 0 &&
+		rest.Truncated == w.last.Truncated && rest.Lag == w.last.Lag && rest.LagKnown == w.last.LagKnown
+	w.last = rest
+	return u, !same
+}
+
+// sinceBreak is the difference between all totals and the known ones.
+func (w *watch) sinceBreak(u Update) Update {
+	all, gone := u.Totals, maps.Clone(w.known)
+	u.Totals = nil
+	for _, t := range all {
+		old, known := gone[t.Counter]
+		delete(gone, t.Counter)
+		if !known || t.Total != old.Total || t.Exists != old.Exists || t.Shards != old.Shards || t.Rate != old.Rate {
+			u.Totals = append(u.Totals, t)
+		}
+	}
+	u.Removed = append(u.Removed, slices.Sorted(maps.Keys(gone))...)
+	return u
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -87,10 +171,11 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// put replaces an update that nobody has taken yet. run alone calls it.
+// put merges u into an update that nobody has taken yet. run alone calls it.
 func (w *watch) put(u watched) {
 	select {
-	case <-w.updates:
+	case old := <-w.updates:
+		u = old.and(u)
 	default:
 	}
 	w.updates <- u
@@ -120,8 +205,14 @@ func (w *watch) follow(ctx context.Context) (heard bool, err error) {
 		case field == "data":
 			data += value
 		case lines.Text() == "" && data != "":
-			heard = true
-			w.put(event(name, data))
+			u := event(name, data)
+			if u.err == nil {
+				u.Update, u.news = w.news(u.Update, !heard)
+				heard = true
+			}
+			if u.news || u.err != nil {
+				w.put(u)
+			}
 			name, data = "", ""
 		}
 	}
@@ -148,11 +239,13 @@ func event(name, data string) watched {
 		return watched{err: e}
 	}
 	var got struct {
-		Totals []Total `json:"totals"`
-		Lag    seconds `json:"lag"`
+		Totals    []Total  `json:"totals"`
+		Removed   []string `json:"removed"`
+		Truncated bool     `json:"truncated"`
+		Lag       seconds  `json:"lag"`
 	}
 	if err := json.Unmarshal([]byte(data), &got); err != nil {
 		return watched{err: &broken{err}}
 	}
-	return watched{Update: Update{Totals: got.Totals, Lag: got.Lag.d, LagKnown: got.Lag.known}}
+	return watched{Update: Update{Totals: got.Totals, Removed: got.Removed, Truncated: got.Truncated, Lag: got.Lag.d, LagKnown: got.Lag.known}}
 }

@@ -31,6 +31,9 @@ func planText(p plan.Plan) string {
 	row("  for a million increments", mill.PerMillion, classic.PerMillion)
 	row("entities read/s", mill.EntitiesRead, classic.EntitiesRead)
 	row("  for totals", mill.TotalsRead, classic.TotalsRead)
+	if l.Watched > 0 {
+		row("  for watchers", mill.WatchedRead, classic.WatchedRead)
+	}
 	only("markers stored", mill.Markers)
 	row("GiB stored", mill.StoredBytes/(1<<30), classic.StoredBytes/(1<<30))
 	row("dollars a month", mill.Month.Total, classic.Month.Total)

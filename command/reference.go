@@ -16,7 +16,7 @@ Every flag of every command. A test writes this page from the table that the com
 
 A flag wins over its variable, the variable over the default. An empty variable counts as unset. Durations
 are written as 250ms, 2h, 8d or 1d12h, sizes as 65536 or 64MiB. ` + "`" + `countmill help COMMAND` + "`" + ` shows the flags of a
-command, ` + "`" + `countmill config` + "`" + ` the settings in force.
+command, ` + "`" + `countmill config` + "`" + ` the settings in force. [Contributing](../../CONTRIBUTING.md#change-a-default) says where defaults are.
 `)
 	for _, s := range table() {
 		fmt.Fprintf(&b, "\n## %s\n\n", s.title)

@@ -54,6 +54,8 @@ type values struct {
 	maxStaleness time.Duration
 	limit        int
 	fix          bool
+	watchPrefix  string
+	rates        bool
 
 	all, asNew, yes bool
 
@@ -83,7 +85,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, verify", "", readFlags},
+		{"get, ls, watch, verify", "", readFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

@@ -92,6 +92,15 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.maxStaleness, max: time.Hour} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
+	{name: "prefix", arg: "PREFIX", of: []string{"watch"}, def: "none", help: "Watch the counters whose names begin with PREFIX, instead of NAMEs.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.watchPrefix} }},
+	{name: "limit", arg: "N", of: []string{"watch"}, help: "With --prefix: the most counters, the first ones by name.",
+		bind: func(v *values) pflag.Value {
+			v.limit = 100
+			return countValue{to: &v.limit, min: 1, max: maxWatchLimit}
+		}},
+	{name: "rates", of: []string{"watch"}, help: "Print the change a second too. A line then appears for each change of it.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.rates} }},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
 }

@@ -184,6 +184,33 @@ func TestWatchPrintsChanges(t *testing.T) {
 	}
 }
 
+func TestWatchPrefixPrintsChanges(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, data := range []string{
+			`{"totals":[{"counter":"a","total":1,"rate":null},{"counter":"b\u202e","total":2,"rate":null}],"truncated":true}`,
+			`{"totals":[{"counter":"a","total":3,"rate":2.5}],"truncated":true}`,
+			`{"totals":[{"counter":"a","total":3,"rate":0}],"removed":["b\u202e"]}`,
+			`{"totals":[],"lag":1}`,
+		} {
+			fmt.Fprintf(w, "event: totals\ndata: %s\n\n", data)
+		}
+	})
+	got := cli(t, nil, "watch", "--prefix", "a&", "--rates", "--limit", "7", "--server", f.URL)
+	if want := "1\ta\n2\tb\\u202E\n3\ta\t2.5/s\n3\ta\t0/s\n"; got.out != want {
+		t.Errorf("got %q, want %q", got.out, want)
+	}
+	if strings.Count(got.errOut, "more counters begin with the prefix (--limit 7)") != 1 || !strings.Contains(got.errOut, `b\u202E is watched no longer`) {
+		t.Errorf("standard error has %q, want a line for the limit and one for b", got.errOut)
+	}
+	if want := "/v1/watch?limit=7&prefix=a%26&rates=true"; f.paths[0] != want {
+		t.Errorf("asked for %q, want %q", f.paths[0], want)
+	}
+	if cli(t, nil, "watch", "--prefix", "", "--server", f.URL); f.paths[1] != "/v1/watch?limit=100&prefix=" {
+		t.Errorf("asked for %q, want all counters", f.paths[1])
+	}
+}
+
 func TestWatchGivesUpOnSilence(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {

@@ -9,21 +9,31 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/client"
 )
 
 var watchCommand = command{
 	path:  "watch",
 	group: "count",
-	args:  "NAME...",
+	args:  "[NAME...]",
 	short: "print totals as they change, until Ctrl-C",
-	long: `Prints a line whenever the total of one of the counters changes: the total, a tab and the
-name. At most 100 names. A total that cannot be read for a while is a line on standard
-error. --json prints each of the server's events as one line. Ctrl-C ends it with 0. It ends
-with 1 if the server ends or sends nothing for --silence, and does not reconnect.
+	long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
+and the name; with --rates also a tab and the change a second. Give at most 100 names, or
+--prefix for the counters whose names begin so. A new counter is there within 10 s.
+
+  countmill watch page:/home orders
+  countmill watch --prefix page: --limit 500
+
+Lines on standard error report totals that cannot be read for a while, counters that left
+(deleted, or beyond --limit), and counters beyond --limit at the start. --json prints each of
+the server's events as one line: the first has all totals, and others the changed ones.
+Ctrl-C ends it with 0. It ends with 1 if the server ends or sends nothing for --silence, and
+does not reconnect.
 `,
 	run: runWatch,
 }
@@ -32,20 +42,23 @@ const (
 	// maxWatched is the most counters of one GET /v1/watch.
 	maxWatched = 100
 
+	// maxWatchLimit is the most counters of one GET /v1/watch with a prefix.
+	maxWatchLimit = 1000
+
 	// maxEvent is the longest line of an event that is read.
-	maxEvent = 1 << 20
+	maxEvent = 4 << 20
 )
 
 func runWatch(ctx context.Context, c call) error {
-	names := c.args
-	if err := checkNames(names, maxWatched); err != nil {
+	query, err := c.watchQuery()
+	if err != nil {
 		return err
 	}
 	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, client: cl, names: names, last: make(map[string]string)}
+	w := &watcher{call: c, client: cl, query: query, last: make(map[string]string)}
 	err = w.follow(ctx)
 	if ctx.Err() != nil {
 		return nil // Ctrl-C is how it ends
@@ -53,12 +66,35 @@ func runWatch(ctx context.Context, c call) error {
 	return err
 }
 
+// watchQuery is the query for the names, or for the prefix.
+func (c call) watchQuery() (url.Values, error) {
+	query := url.Values{}
+	if c.rates {
+		query.Set("rates", "true")
+	}
+	switch {
+	case c.given("prefix") && len(c.args) > 0:
+		return nil, app.Usagef("--prefix and NAME exclude each other")
+	case c.given("prefix"):
+		query.Set("prefix", c.watchPrefix)
+		query.Set("limit", strconv.Itoa(c.limit))
+		return query, nil
+	case c.given("limit"):
+		return nil, app.Usagef("--limit needs --prefix")
+	case len(c.args) == 0:
+		return nil, app.Usagef("NAME is missing, or --prefix")
+	}
+	query["counter"] = c.args
+	return query, checkNames(c.args, maxWatched)
+}
+
 // A watcher prints the events of one stream.
 type watcher struct {
 	call
-	client *client.Client
-	names  []string
-	last   map[string]string // the totals printed last
+	client    *client.Client
+	query     url.Values
+	last      map[string]string // the lines printed last, by counter
+	truncated bool              // a line has reported it
 }
 
 func (w *watcher) follow(ctx context.Context) error {
@@ -70,8 +106,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		cancel(fmt.Errorf("%s did not answer within --timeout %s", w.client.Base(), w.timeout))
 	})
 	defer silence.Stop()
-	query := url.Values{"counter": w.names}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+w.query.Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -138,20 +173,44 @@ func (w *watcher) print(e event) error {
 		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
-	var got struct {
-		Totals []total `json:"totals"`
-	}
+	var got watchEvent
 	if err := json.Unmarshal([]byte(e.data), &got); err != nil {
 		return fmt.Errorf("%s sent an event that is no JSON: %w", w.client.Base(), err)
 	}
-	for _, t := range got.Totals {
-		if w.last[t.Counter] == t.Total.String() {
+	return w.printTotals(&got)
+}
+
+// A watchEvent is the data of an event with totals.
+type watchEvent struct {
+	Totals []struct {
+		total
+		Rate *json.Number `json:"rate"`
+	} `json:"totals"`
+	Removed   []string `json:"removed"`
+	Truncated bool     `json:"truncated"`
+}
+
+func (w *watcher) printTotals(e *watchEvent) error {
+	for _, t := range e.Totals {
+		line := t.Total.String() + "\t" + plain(t.Counter)
+		if t.Rate != nil {
+			line += "\t" + t.Rate.String() + "/s"
+		}
+		if w.last[t.Counter] == line { // its shards have changed
 			continue
 		}
-		w.last[t.Counter] = t.Total.String()
-		if _, err := fmt.Fprintf(w.stdout, "%s\t%s\n", t.Total, t.Counter); err != nil {
+		w.last[t.Counter] = line
+		if _, err := fmt.Fprintln(w.stdout, line); err != nil {
 			return err
 		}
 	}
+	for _, name := range e.Removed {
+		delete(w.last, name)
+		fmt.Fprintf(w.stderr, "countmill: %s is watched no longer\n", plain(name))
+	}
+	if e.Truncated && !w.truncated {
+		fmt.Fprintf(w.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", w.limit)
+	}
+	w.truncated = e.Truncated
 	return nil
 }

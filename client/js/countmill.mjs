@@ -14,10 +14,14 @@
  */
 
 /**
- * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean}} Total
+ * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
- *   false for a counter that nobody has incremented.
- * @typedef {{totals: Total[], lag: number | null}} Update lag: the age of the oldest uncommitted increment, in seconds
+ *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
+ * @typedef {{totals: Total[], removed: string[], truncated: boolean, lag: number | null}} Update
+ *   The difference to the update before it; the first one has all totals. removed are counters that were
+ *   deleted or are beyond the limit. truncated: more counters have the prefix. lag: the age of the oldest
+ *   uncommitted increment, in seconds.
+ * @typedef {{signal?: AbortSignal, maxStaleness?: number, prefix?: string, limit?: number, rates?: boolean}} WatchOptions
  * @typedef {{position: number, id: string}} Conflict
  * @typedef {{counter: string, delta: number}} Increment
  * @typedef {object} Options
@@ -229,28 +233,28 @@ export class Client {
   }
 
   /**
-   * The totals of up to 100 counters, at once and whenever one changes, until signal aborts or the client
-   * closes. A slow caller gets the newest update, not every one. Broken connections are made again, and go
-   * to onError. An error that a repeat cannot help is thrown.
-   * @param {string[]} counters @param {{signal?: AbortSignal, maxStaleness?: number}} [options]
+   * The totals of up to 100 counters, and then those that change, until signal aborts or the client closes.
+   * With prefix, and counters [], the counters whose names begin with it: the first 100, or limit (up to
+   * 1,000) of them. A slow caller gets the newest total of each changed counter, not every update. Broken
+   * connections are made again, and go to onError. An error that a repeat cannot help is thrown.
+   * @param {string[]} counters @param {WatchOptions} [options]
    * @returns {AsyncGenerator<Update, void, void>}
    */
-  async *watch(counters, { signal, maxStaleness } = {}) {
+  async *watch(counters, { signal, maxStaleness, prefix, limit, rates } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const left = new AbortController();
     const stop = AbortSignal.any([left.signal, this.#closing.signal, ...(signal ? [signal] : [])]);
     const names = new URLSearchParams(counters.map((c) => ["counter", c]));
-    /** @type {{newest?: Update, failure?: unknown, ended?: boolean, wake: () => void}} */
+    if (prefix !== undefined) names.append("prefix", prefix); // it may be empty: all counters
+    const rest = { limit: limit === undefined ? limit : String(limit), rates: rates ? "true" : undefined, max_staleness: maxStaleness };
+    const news = new News();
+    /** @type {{failure?: unknown, ended?: boolean, wake: () => void}} */
     const state = { wake() {} };
-    const run = this.#follow(`/v1/watch?${names}&${query({ max_staleness: maxStaleness })}`, stop, (u) => {
-      state.newest = u;
-      state.wake();
-    }).catch((e) => { state.failure = e; }).finally(() => { state.ended = true; state.wake(); });
+    const run = this.#follow(`/v1/watch?${names}&${query(rest)}`, stop, news, () => state.wake())
+      .catch((e) => { state.failure = e; }).finally(() => { state.ended = true; state.wake(); });
     try {
       for (;;) {
-        const { newest } = state;
-        state.newest = undefined;
-        if (newest) yield newest;
+        if (news.due) yield news.take();
         else if (state.failure) throw state.failure;
         else if (state.ended) return;
         else await new Promise((wake) => { state.wake = () => wake(undefined); });
@@ -261,15 +265,20 @@ export class Client {
     }
   }
 
-  /** @param {string} path @param {AbortSignal} stop @param {(u: Update) => void} put */
-  async #follow(path, stop, put) {
+  /** @param {string} path @param {AbortSignal} stop @param {News} news @param {() => void} wake */
+  async #follow(path, stop, news, wake) {
     for (let tries = 0; !stop.aborted; tries++) {
+      let first = true;
       try {
         await this.#stream(path, stop, (name, data) => {
           tries = -1;
           const got = JSON.parse(data);
           if (name === "problem") this.#report(problem(got.status, data, null));
-          else put({ totals: got.totals.map(total), lag: got.lag ?? null });
+          else {
+            news.put(got, first);
+            first = false;
+            wake();
+          }
         });
       } catch (e) {
         if (stop.aborted) return;
@@ -551,7 +560,55 @@ function entries(sums) {
 
 /** @param {any} t @returns {Total} */
 function total(t) {
-  return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists };
+  return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists, rate: t.rate ?? null };
+}
+
+/** The changes of a watch that nobody has taken, over all its connections. */
+class News {
+  due = false;
+  /** @type {Map<string, Total>} */
+  #known = new Map();
+  /** @type {Set<string>} */
+  #names = new Set();
+  #truncated = false;
+  /** @type {number | null} */
+  #lag = null;
+
+  /** @param {any} event @param {boolean} first of its connection: it has all totals, of which many may be known */
+  put(event, first) {
+    /** @type {Total[]} */
+    let totals = event.totals.map(total);
+    /** @type {string[]} */
+    let removed = event.removed ?? [];
+    const truncated = event.truncated ?? false, lag = event.lag ?? null;
+    if (first) {
+      const all = new Set(totals.map((t) => t.counter));
+      removed = [...this.#known.keys()].filter((name) => !all.has(name));
+      totals = totals.filter((t) => !same(t, this.#known.get(t.counter)));
+    }
+    this.due ||= totals.length + removed.length > 0 || truncated !== this.#truncated || lag !== this.#lag || !this.#known.size;
+    this.#truncated = truncated;
+    this.#lag = lag;
+    for (const t of totals) this.#known.set(t.counter, t);
+    for (const name of removed) this.#known.delete(name);
+    for (const name of [...totals.map((t) => t.counter), ...removed]) this.#names.add(name);
+  }
+
+  /** @returns {Update} */
+  take() {
+    const names = [...this.#names];
+    this.due = false;
+    this.#names.clear();
+    return {
+      totals: names.flatMap((name) => this.#known.get(name) ?? []), removed: names.filter((name) => !this.#known.has(name)),
+      truncated: this.#truncated, lag: this.#lag,
+    };
+  }
+}
+
+/** Every read has another asOf. @param {Total} t @param {Total | undefined} old */
+function same(t, old) {
+  return old && t.total === old.total && t.shards === old.shards && t.exists === old.exists && t.rate === old.rate;
 }
 
 /** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */

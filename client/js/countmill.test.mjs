@@ -263,6 +263,33 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     await assert.rejects(c.watch(["a"]).next(), countmill.ClosedError);
   });
 
+  // The first event of a connection has all totals, and later ones have the changes.
+  it("watch merges the changes that nobody has taken", async (t) => {
+    const changes = (totals, more) => `event: totals\ndata: ${JSON.stringify({ totals: totals.map(([name, n]) => sum(name, n)), lag: null, ...more })}\n\n`;
+    const { c, s } = await scripted(t, [
+      stream(changes([["a", 1], ["b", 1], ["c", 1]]), changes([["a", 2]]), changes([["b", 5]], { removed: ["c"], truncated: true }), changes([["c", 7]])),
+      stream(changes([["a", 3], ["b", 5], ["d", 1]])), answer(403, "forbidden")]);
+    const all = new Map(), updates = [];
+    await assert.rejects(async () => {
+      for await (const u of c.watch([], { prefix: "", limit: 3, rates: true })) {
+        if (!updates.length) await until("the script ends", () => !s.steps.length);
+        updates.push(u);
+        for (const t of u.totals) all.set(t.counter, t.total);
+        for (const name of u.removed) all.delete(name);
+      }
+    }, countmill.DeniedError);
+    assert.deepEqual([...all].sort(), [["a", 3n], ["b", 5n], ["d", 1n]]);
+    assert.ok(updates.length <= 3 && updates.at(-1).truncated === false, JSON.stringify(updates, (_, v) => typeof v === "bigint" ? String(v) : v));
+    assert.equal(s.got[0].url, "/v1/watch?prefix=&limit=3&rates=true&format=string");
+  });
+
+  it("watch says nothing twice", async (t) => {
+    const { c } = await scripted(t, [stream(event(5)), stream(event(5)), stream(event(5), event(6)), answer(403, "forbidden")]);
+    const seen = [];
+    await assert.rejects(async () => { for await (const u of c.watch(["a"])) seen.push(...u.totals.map((t) => t.total)); }, countmill.DeniedError);
+    assert.ok(seen.length <= 2 && seen.at(-1) === 6n, String(seen));
+  });
+
   it("lists name what overflowed", async (t) => {
     const { c, s } = await scripted(t, [answer(200, "", { totals: [sum("a", 1)], overflowed: ["b"], next_page_token: "n/1" }), answer(200, "", { totals: [sum("c", -(2n ** 63n))] })]);
     const seen = [];

@@ -110,14 +110,17 @@ class Total:
     source: str  # cache or store
     shards: int
     exists: bool  # False for a counter that nobody has incremented
+    rate: Optional[float] = None  # of watch(rates=True): the change a second; None until it is known
 
 
 @dataclass(frozen=True)
 class Update:
-    """The totals of watched counters after a change."""
+    """The difference to the update before it. The first one has all totals."""
 
-    totals: List[Total]
+    totals: List[Total]  # that have changed; empty if only the rest has
     lag: Optional[float]  # seconds: the age of the oldest uncommitted increment; None if unknown
+    removed: List[str] = field(default_factory=lambda: [])  # no longer in the list: deleted, or beyond the limit
+    truncated: bool = False  # more counters have the prefix than the limit
 
 
 @dataclass
@@ -279,14 +282,20 @@ class Client:
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
 
-    def watch(self, counters: Sequence[str], *, max_staleness: Optional[float] = None,
+    def watch(self, counters: Sequence[str] = (), *, prefix: Optional[str] = None, limit: Optional[int] = None,
+              rates: bool = False, max_staleness: Optional[float] = None,
               timeout: Optional[float] = None) -> Iterator[Update]:
-        """The totals of up to 100 counters, at once and whenever one changes. It ends after timeout, or with close.
+        """The totals of up to 100 counters, then those that change. It ends after timeout, or with close.
 
-        A slow caller gets the newest update, not every one. Broken connections are made again, and go to
-        on_error. An error that a repeat cannot help is raised.
+        With prefix instead of counters: the counters whose names begin with it, the first 100 or limit (up to
+        1,000) of them. A slow caller gets the newest total of each changed counter, not every update. Broken
+        connections are made again, and go to on_error. An error that a repeat cannot help is raised.
         """
-        w = _Watch(self, "/v1/watch" + _query(counter=counters, max_staleness=_duration(max_staleness)))
+        path = "/v1/watch" + _query(counter=counters, limit=limit, rates="true" if rates else None,
+                                    max_staleness=_duration(max_staleness))
+        if prefix is not None:  # it may be empty: all counters
+            path += ("&" if "?" in path else "?") + "prefix=" + quote(prefix, safe="")
+        w = _Watch(self, path)
         try:
             yield from w.updates(None if timeout is None else clock.monotonic() + timeout)
         finally:
@@ -464,12 +473,15 @@ class _Sent:
 
 
 class _Watch:
-    """The connections of one watch, and the newest update that nobody has taken."""
+    """The connections of one watch, and the changes that nobody has taken."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client, self._request = client, _Request("GET", path)
         self._changed = threading.Condition()
-        self._newest: Optional[Update] = None
+        self._known: Dict[str, Total] = {}  # by name, over all connections
+        self._news: Dict[str, None] = {}  # names that changed since the last update was taken, in order
+        self._rest: Tuple[Optional[float], bool] = (None, False)
+        self._due = self._begun = False
         self._error: Optional[CountmillError] = None
         self._sent: Optional[_Sent] = None
         self._stop = threading.Event()
@@ -485,9 +497,11 @@ class _Watch:
         while True:
             with self._changed:
                 left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-                self._changed.wait_for(lambda: self._newest or self._ended, left)
-                got, self._newest = self._newest, None
-            if got is None:
+                self._changed.wait_for(lambda: self._due or self._ended, left)
+                due, self._due, news, self._news = self._due, False, self._news, {}
+                got = Update([self._known[n] for n in news if n in self._known], self._rest[0],
+                             [n for n in news if n not in self._known], self._rest[1])
+            if not due:
                 if self._error is not None:
                     raise self._error
                 return
@@ -527,6 +541,7 @@ class _Watch:
     def _follow(self) -> None:
         """Reads one connection until it breaks."""
         name = data = ""
+        self._begun = False
         with _breaks(), self._client._send(self._request, clock.monotonic() + _SILENCE) as self._sent:
             while not self._stop.is_set():
                 self._sent.sock.settimeout(_SILENCE)
@@ -546,8 +561,18 @@ class _Watch:
         self._heard, got = True, json.loads(data)
         if name == "problem":
             return self._client._report(_problem(got["status"], data.encode(), ""))
+        totals, removed, rest = _totals(got["totals"]), got.get("removed", []), (got.get("lag"), "truncated" in got)
         with self._changed:
-            self._newest = Update(_totals(got["totals"]), got.get("lag"))
+            if not self._begun:  # all totals, of which many may be known
+                removed = [n for n in self._known if n not in {t.counter for t in totals}]
+                totals = [t for t in totals if _state(t) != _state(self._known.get(t.counter))]
+            self._due = self._due or bool(totals or removed) or rest != self._rest or not self._known
+            self._begun, self._rest = True, rest
+            for t in totals:
+                self._known[t.counter] = t
+            for n in removed:
+                self._known.pop(n, None)
+            self._news.update(dict.fromkeys([t.counter for t in totals] + removed))
             self._changed.notify_all()
 
 
@@ -628,7 +653,12 @@ def _line(counter: str, delta: int, **more: Any) -> bytes:
 
 def _totals(totals: List[Dict[str, Any]]) -> List[Total]:
     return [Total(t["counter"], int(t["total"]), datetime.fromisoformat(t["as_of"].replace("Z", "+00:00")),
-                  t["source"], t["shards"], t["exists"]) for t in totals]
+                  t["source"], t["shards"], t["exists"], t.get("rate")) for t in totals]
+
+
+def _state(t: Optional[Total]) -> Any:
+    """What may change: every read has another as_of."""
+    return t and (t.total, t.shards, t.exists, t.rate)
 
 
 def _query(**parameters: Any) -> str:

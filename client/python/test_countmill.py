@@ -363,6 +363,33 @@ class Scripted(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 5)
         until(self, "the watches' threads end", lambda: not [t for t in threading.enumerate() if t.name == "countmill watch"])
 
+    def test_watch_merges_the_changes_that_nobody_has_taken(self):
+        def changes(*totals, **more):
+            return b"event: totals\ndata: %s\n\n" % json.dumps({"totals": [total(*t) for t in totals], "lag": None, **more}).encode()
+        c, s = self.open(
+            stream(changes(("a", 1), ("b", 1), ("c", 1)), changes(("a", 2)), changes(("b", 5), removed=["c"], truncated=True), changes(("c", 7))),
+            stream(changes(("a", 3), ("b", 5), ("d", 1))), answer(403, "forbidden"))
+        everything, updates = {}, []
+        with self.assertRaises(countmill.DeniedError):
+            for u in c.watch(prefix="", limit=3, rates=True):
+                if not updates:
+                    until(self, "the script ends", lambda: not s.steps)
+                updates.append(u)
+                everything.update((t.counter, t.total) for t in u.totals)
+                for name in u.removed:
+                    everything.pop(name, None)
+        self.assertEqual(everything, {"a": 3, "b": 5, "d": 1})
+        self.assertTrue(len(updates) <= 3 and not updates[-1].truncated, updates)
+        self.assertEqual(s.got[0][2], "/v1/watch?limit=3&rates=true&prefix=")
+
+    def test_watch_says_nothing_twice(self):
+        c, _ = self.open(stream(5), stream(5), stream(5, 6), answer(403, "forbidden"))
+        seen = []
+        with self.assertRaises(countmill.DeniedError):
+            for u in c.watch(["a"]):
+                seen += [t.total for t in u.totals]
+        self.assertTrue(len(seen) <= 2 and seen[-1] == 6, seen)
+
     def test_lists_name_what_overflowed(self):
         c, s = self.open(answer(200, totals=[total("a", 1)], overflowed=["b"], next_page_token="n/1"), answer(200, totals=[total("c", -(2**63))]))
         seen = []

@@ -132,7 +132,7 @@ var outside = map[string][]struct{ query, contentType, body string }{
 	"POST /v1/totals":         {{"", "application/json", `{"counters":["page:a","shop:a"]}`}},
 	"GET /v1/counters":        {{query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
 	"GET /v1/counters/{name}": {{}},
-	"GET /v1/watch":           {{query: "?counter=page:a&counter=shop:a"}},
+	"GET /v1/watch":           {{query: "?counter=page:a&counter=shop:a"}, {query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
 	"GET /v1/shards":          {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /metrics/counters":   {{query: "?match=shop:a"}, {query: "?match=page:*&match=shop:*"}, {query: "?match=pages*"}},
 	"GET /metrics":            nil, // it names no counter
@@ -243,6 +243,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		look("GET", "/"+secret, "", auth...)
 		look("GET", "/v1/totals?counter="+escaped, "", auth...)
 		look("GET", "/v1/watch?counter="+escaped, "", auth...)
+		look("GET", "/v1/watch?prefix="+escaped, "", auth...)
 		look("GET", "/v1/counters?page_token="+escaped, "", auth...)
 		look("GET", "/v1/counters?prefix="+escaped, "", auth...)
 		look("GET", "/v1/totals?counter=page:a&max_staleness="+escaped, "", auth...)

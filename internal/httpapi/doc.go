@@ -21,8 +21,17 @@
 //     three counters.
 //   - Watchers are bounded in number, get an event or a comment at least every 15 s, are
 //     dropped when they do not read, and end with CloseStreams.
+//   - All watchers of a prefix share one read a second (feed). A slow watcher delays neither
+//     the read nor other watchers, and holds a few KiB.
 //   - Bodies are bounded in bytes, one by one and all together (budget). A caller with few
 //     bytes is served beside callers with many.
+//
+// # GET /v1/watch
+//
+//	watch.go        parameters, and the life of a stream
+//	watch_feed.go   a feed reads counters for all watchers with the same prefix
+//	watch_board.go  a board is the counters after a read; a mark says how much of it a client has
+//	watch_event.go  an event is the difference, written in pieces of 16 KiB
 //
 // # POST /v1/increments
 //

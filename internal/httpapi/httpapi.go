@@ -72,6 +72,10 @@ type Config struct {
 	// MaxWatchers is how many watchers are served at once. Default 1000.
 	MaxWatchers int
 
+	// MaxWatched is how many counters are watched at once. A counter that many watchers of a
+	// prefix watch counts once. Default 100,000: MaxWatchers times MaxQuery.
+	MaxWatched int
+
 	// KeepAlive is the longest silence that a watcher gets. Default 15s.
 	KeepAlive time.Duration
 
@@ -91,6 +95,7 @@ func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.MaxPending = cmp.Or(c.MaxPending, 64<<20)
 	c.MaxWatchers = cmp.Or(c.MaxWatchers, 1000)
+	c.MaxWatched = cmp.Or(c.MaxWatched, 100_000)
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	if c.Logger == nil {
@@ -108,7 +113,7 @@ func (c Config) validate() error {
 		val  any
 	}{
 		{"Timeout", c.Timeout < 0, c.Timeout}, {"MaxPending", c.MaxPending < 0, c.MaxPending},
-		{"MaxWatchers", c.MaxWatchers < 0, c.MaxWatchers}, {"KeepAlive", c.KeepAlive < 0, c.KeepAlive},
+		{"MaxWatchers", c.MaxWatchers < 0, c.MaxWatchers}, {"MaxWatched", c.MaxWatched < 0, c.MaxWatched}, {"KeepAlive", c.KeepAlive < 0, c.KeepAlive},
 		{"WriteTimeout", c.WriteTimeout < 0, c.WriteTimeout},
 	} {
 		if v.bad {
@@ -131,6 +136,7 @@ type API struct {
 	queue queue // of increments
 
 	watchers atomic.Int64
+	feeds    feeds // of the watchers
 	scrapes  atomic.Int64
 	unread   atomic.Int64    // bytes of metrics that clients have not read
 	closing  context.Context // ends all watchers
@@ -147,6 +153,7 @@ func New(s Services, cfg Config) (*API, error) {
 	a.sending, a.asking = newBudget(in.MaxPending, in.MaxBody), newBudget(a.cfg.MaxPending, api.MaxBody)
 	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus
 	a.buffers.New = func() any { return new([pooled]byte) }
+	a.feeds.shared = make(map[string]*feed)
 	a.closing, a.close = context.WithCancel(context.Background())
 	return a, nil
 }

@@ -72,7 +72,7 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, body: totalsBody, answer: (*API).manyTotals},
 	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "format"}, answer: (*API).list},
 	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: []string{"max_staleness", "format"}, answer: (*API).counter},
-	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"max_staleness", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
 	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
 	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},

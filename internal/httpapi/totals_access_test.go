@@ -138,6 +138,7 @@ func TestCountersOutsideAreRefused(t *testing.T) {
 		{"GET", "/v1/totals?counter=b", "", 403, `"field":"counter"`},
 		{"POST", "/v1/totals", `{"counters":["a","a","big"]}`, 403, `"index":2`},
 		{"GET", "/v1/watch?counter=b", "", 403, `"field":"counter"`},
+		{"GET", "/v1/watch?prefix=b", "", 403, `prefix \"b\" is outside`},
 		{"GET", "/v1/counters?page_token=" + api.PageToken("z"), "", 200, `{"totals":[],"lag":`},
 		{"GET", "/v1/counters?prefix=b", "", 403, `prefix \"b\" is outside`},
 	} {

@@ -333,6 +333,13 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/v1/watch?counter=%20", "", 400, "space"},
 		{"GET", "/v1/watch?counter=a&interval=1ms", "", 400, "100ms to 5s"},
 		{"GET", "/v1/watch?counter=a&interval=1h", "", 400, "100ms to 5s"},
+		{"GET", "/v1/watch?counter=a&limit=5", "", 400, `"field":"limit","limit":"only with prefix"`},
+		{"GET", "/v1/watch?counter=a&rates=yes", "", 400, `"field":"rates","limit":"true, false"`},
+		{"GET", "/v1/watch?prefix=a&counter=a", "", 400, `"field":"counter","limit":"prefix with limit, or counter with interval and max_staleness"`},
+		{"GET", "/v1/watch?prefix=a&interval=1s", "", 400, `"field":"interval"`},
+		{"GET", "/v1/watch?prefix=a&max_staleness=1s", "", 400, `"field":"max_staleness"`},
+		{"GET", "/v1/watch?prefix=a&limit=0", "", 400, `"field":"limit","limit":"1 to 1000"`},
+		{"GET", "/v1/watch?prefix=a&limit=1001", "", 400, `"field":"limit","limit":"1 to 1000"`},
 		{"GET", "/v2", "", 404, "no such path"},
 	} {
 		status, got, header := call(t, tc.method, srv.URL+tc.path, tc.body, "Content-Type", "application/json")
@@ -423,8 +430,8 @@ func hold(t *testing.T, s *site, size int) {
 
 func TestConfigReportsEverything(t *testing.T) {
 	t.Parallel()
-	_, err := newReader(newFake(), httpapi.Config{Timeout: -1, MaxWatchers: -1})
-	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") {
-		t.Errorf("error is %v, want Timeout and MaxWatchers in it", err)
+	_, err := newReader(newFake(), httpapi.Config{Timeout: -1, MaxWatchers: -1, MaxWatched: -1})
+	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") || !strings.Contains(err.Error(), "MaxWatched must") {
+		t.Errorf("error is %v, want Timeout, MaxWatchers and MaxWatched in it", err)
 	}
 }

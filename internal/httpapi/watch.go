@@ -3,60 +3,46 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/reader"
 )
 
-// How often a watcher's counters are read.
+// How often counters that were asked for by name are read.
 const (
 	minInterval     = 100 * time.Millisecond
 	maxInterval     = 5 * time.Second
 	defaultInterval = time.Second
 )
 
-// A frame is the contents of an event.
-type frame struct {
-	Totals json.RawMessage `json:"totals"`
-	Lag    *float64        `json:"lag"`
-	Rates  *rates          `json:"rates"` // null until the aggregators have been seen twice
-
-	essence json.RawMessage // Totals without what differs at every read
-}
-
-// rates are those of all counters and aggregators together.
-type rates struct {
-	Entries float64 `json:"entries_per_second"`
-	Commits float64 `json:"commits_per_second"`
-}
-
-// A watcher is one stream.
+// A watcher is one stream. It keeps a mark and no events: after a slow write it sends the
+// newest totals of everything that has changed since.
 type watcher struct {
-	a            *API
-	caller       access.Caller
-	counters     []string
-	interval     time.Duration
-	maxStaleness time.Duration
-	quoted       bool
+	a      *API
+	caller access.Caller
+	view   view
 
-	w    http.ResponseWriter
-	sent time.Time // when something went out last
-	last []byte    // the last event, without as_of and source
+	w       http.ResponseWriter
+	sent    time.Time // when something went out last
+	at      mark      // the client has everything up to here
+	ending  []byte    // the end of the last event: lag and the like
+	problem []byte    // the problem that was sent last, if no totals were sent since
 }
 
 // watch streams an event at once and one whenever something has changed. A writer
 // without deadlines is refused: there a slow client could not be dropped.
 func (a *API) watch(c call) error {
-	wa, err := a.newWatcher(c)
+	wa := &watcher{a: a, caller: c.caller(), w: c.w}
+	o, err := wa.orderOf(c)
 	if err != nil {
+		return err
+	}
+	if err := a.takePlace(); err != nil {
 		return err
 	}
 	defer a.watchers.Add(-1)
@@ -64,7 +50,15 @@ func (a *API) watch(c call) error {
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()
 
-	first, err := wa.read(ctx)
+	f, err := a.feeds.join(a, o)
+	if err != nil {
+		return err
+	}
+	defer f.leave(o.limit)
+	first, err := f.first(ctx, o.limit)
+	if err == nil {
+		err = first.err
+	}
 	if err == nil {
 		err = api.ExtendWrite(c.w, a.cfg.WriteTimeout)
 	}
@@ -79,39 +73,164 @@ func (a *API) watch(c call) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	if err := wa.show(first, nil); err == nil {
-		_ = wa.run(ctx) // the client is gone or too slow, or the server ends
+	_ = wa.run(ctx, f) // the client is gone or too slow, or the server ends
+	return nil
+}
+
+// takePlace takes one of MaxWatchers places, which the caller gives back.
+func (a *API) takePlace() error {
+	if a.closing.Err() != nil {
+		return errClosing
+	}
+	if a.watchers.Add(1) > int64(a.cfg.MaxWatchers) {
+		a.watchers.Add(-1)
+		return fmt.Errorf("%w: %d watchers", countmill.ErrOverloaded, a.cfg.MaxWatchers)
 	}
 	return nil
 }
 
-// newWatcher takes a place, which the caller gives back.
-func (a *API) newWatcher(c call) (_ *watcher, err error) {
-	wa := &watcher{a: a, caller: c.caller(), counters: c.params.All("counter"), w: c.w}
-	if err := checkCount("counter", len(wa.counters), MaxQuery); err != nil {
-		return nil, err
+var errClosing = fmt.Errorf("%w: no new watchers", countmill.ErrClosed)
+
+// run shows each reading of the feed and returns when the stream has to end. It ends with the
+// token: a caller who comes back needs a token again.
+func (wa *watcher) run(ctx context.Context, f *feed) error {
+	silence := time.NewTimer(wa.a.cfg.KeepAlive / 2)
+	defer silence.Stop()
+	for {
+		if !wa.caller.Current() {
+			return errors.New("the watcher's token was changed or has expired")
+		}
+		b, renewed := f.look()
+		if err := wa.show(b); err != nil {
+			return err
+		}
+		silence.Reset(wa.a.cfg.KeepAlive/2 - time.Since(wa.sent))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+		case <-renewed:
+		}
 	}
-	if wa.interval, err = watchInterval(c.params); err != nil {
-		return nil, err
+}
+
+// show sends an event if there is anything new, or else a comment in time for
+// KeepAlive. A failed read is an event too, named problem; the stream goes on.
+func (wa *watcher) show(b *board) error {
+	if b.err != nil {
+		data := encode(api.AsProblem(b.err))
+		if bytes.Equal(data, wa.problem) {
+			return wa.keepAlive()
+		}
+		wa.problem = data
+		return wa.send(fmt.Appendf(nil, "event: problem\ndata: %s\n\n", data))
 	}
-	wa.interval = min(wa.interval, a.cfg.KeepAlive/2) // comments go out at a read
-	if wa.quoted, err = asString(c.params); err != nil {
-		return nil, err
+	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
+		return errors.New("the watcher is so far behind that counters that left are forgotten")
 	}
-	if wa.maxStaleness, err = staleness(c.params); err != nil {
-		return nil, err
+	ending := wa.view.ending(b)
+	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
+		wa.at = wa.view.markOf(b)
+		return wa.keepAlive()
 	}
-	if err := wa.caller.CheckAll(wa.counters); err != nil {
-		return nil, err
+	if err := wa.begin(); err != nil {
+		return err
 	}
-	if a.closing.Err() != nil {
-		return nil, fmt.Errorf("%w: no new watchers", countmill.ErrClosed)
+	if err := wa.view.write(wa.w, b, wa.at, ending); err != nil {
+		return err
 	}
-	if a.watchers.Add(1) > int64(a.cfg.MaxWatchers) {
-		a.watchers.Add(-1)
-		return nil, fmt.Errorf("%w: %d watchers", countmill.ErrOverloaded, a.cfg.MaxWatchers)
+	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
+	return http.NewResponseController(wa.w).Flush()
+}
+
+func (wa *watcher) keepAlive() error {
+	if time.Since(wa.sent) < wa.a.cfg.KeepAlive/2 {
+		return nil
 	}
-	return wa, nil
+	return wa.send([]byte(": keep-alive\n\n"))
+}
+
+// begin gives the client WriteTimeout to read the next event: a client that does not read is
+// not waited for.
+func (wa *watcher) begin() error {
+	wa.sent = time.Now()
+	return api.ExtendWrite(wa.w, wa.a.cfg.WriteTimeout)
+}
+
+func (wa *watcher) send(event []byte) error {
+	if err := wa.begin(); err != nil {
+		return err
+	}
+	if _, err := wa.w.Write(event); err != nil {
+		return err
+	}
+	return http.NewResponseController(wa.w).Flush()
+}
+
+// orderOf reads the parameters of a watcher, and asks whether the caller may have the counters.
+func (wa *watcher) orderOf(c call) (o order, err error) {
+	if wa.view.quoted, err = asString(c.params); err != nil {
+		return o, err
+	}
+	if wa.view.rates, err = withRates(c.params); err != nil {
+		return o, err
+	}
+	if c.params.Has("prefix") {
+		o, err = wa.a.orderPrefix(c)
+	} else {
+		o, err = wa.a.orderNames(c)
+	}
+	wa.view.limit = o.limit
+	return o, err
+}
+
+// orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a
+// feed.
+func (a *API) orderPrefix(c call) (order, error) {
+	for _, name := range []string{"counter", "interval", "max_staleness"} {
+		if c.params.Has(name) {
+			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval and max_staleness"}
+		}
+	}
+	limit, err := c.params.Limit(defaultLimit, MaxWatchLimit)
+	if err != nil {
+		return order{}, err
+	}
+	ranges, err := c.caller().Ranges("prefix", c.params.Get("prefix"))
+	if err != nil {
+		return order{}, err
+	}
+	return order{
+		key: fmt.Sprintf("%q", ranges), limit: limit, interval: prefixInterval,
+		source: &prefixSource{reader: a.services.Reader, ranges: ranges},
+	}, nil
+}
+
+// orderNames is the order of a watcher with names. It has a feed of its own: its first event
+// must be read after its request.
+func (a *API) orderNames(c call) (order, error) {
+	if c.params.Has("limit") {
+		return order{}, &countmill.FieldError{Field: "limit", Problem: "is given without prefix", Limit: "only with prefix"}
+	}
+	counters := c.params.All("counter")
+	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
+		return order{}, err
+	}
+	interval, err := watchInterval(c.params)
+	if err != nil {
+		return order{}, err
+	}
+	maxStaleness, err := staleness(c.params)
+	if err != nil {
+		return order{}, err
+	}
+	if err := c.caller().CheckAll(counters); err != nil {
+		return order{}, err
+	}
+	return order{
+		limit: len(counters), interval: interval,
+		source: &namedSource{reader: a.services.Reader, counters: counters, maxStaleness: maxStaleness, interval: interval},
+	}, nil
 }
 
 func watchInterval(query api.Params) (time.Duration, error) {
@@ -126,101 +245,12 @@ func watchInterval(query api.Params) (time.Duration, error) {
 	return d, nil
 }
 
-// run reads again every interval and returns when the stream has to end. It ends with the
-// token: a caller who comes back needs a token again.
-func (wa *watcher) run(ctx context.Context) error {
-	if wa.maxStaleness < 0 { // let watchers of the same counters share reads
-		wa.maxStaleness = wa.interval / 2
+func withRates(query api.Params) (bool, error) {
+	switch value := query.Get("rates"); {
+	case !query.Has("rates") || value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
 	}
-	tick := time.NewTicker(wa.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		if !wa.caller.Current() {
-			return errors.New("the watcher's token was changed or has expired")
-		}
-		f, err := wa.read(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := wa.show(f, err); err != nil {
-			return err
-		}
-	}
-}
-
-// read takes at most half of KeepAlive, which leaves the other half to the silence
-// before it.
-func (wa *watcher) read(ctx context.Context) (frame, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(wa.a.cfg.Timeout, wa.a.cfg.KeepAlive/2))
-	defer cancel()
-	ts, err := wa.a.services.Reader.Totals(ctx, wa.counters, wa.maxStaleness)
-	if err != nil {
-		return frame{}, sayWhichCounter(err)
-	}
-	p := wa.a.services.Reader.Pipeline(ctx)
-	f := frame{Totals: appendTotals(nil, ts, wa.quoted), Lag: lagOf(p), Rates: ratesOf(p)}
-	still := slices.Clone(ts)
-	for i := range still {
-		still[i].AsOf, still[i].Source = time.Time{}, ""
-	}
-	f.essence = appendTotals(nil, still, wa.quoted)
-	return f, nil
-}
-
-func ratesOf(p reader.Pipeline) *rates {
-	if !p.RatesKnown {
-		return nil
-	}
-	return &rates{p.Entries, p.Commits}
-}
-
-// show sends an event if there is anything new, or else a comment in time for
-// KeepAlive. A failed read is an event too, named problem; the stream goes on.
-func (wa *watcher) show(f frame, err error) error {
-	name, data, essence := "totals", []byte(nil), []byte(nil)
-	if err != nil {
-		name, data = "problem", encode(api.AsProblem(err))
-		essence = data
-	} else {
-		data = encode(f)
-		f.Totals = f.essence
-		essence = encode(f)
-	}
-	if !bytes.Equal(essence, wa.last) {
-		wa.last = essence
-		return wa.send(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, data))
-	}
-	if time.Since(wa.sent)+wa.interval > wa.a.cfg.KeepAlive/2 {
-		return wa.send([]byte(": keep-alive\n\n"))
-	}
-	return nil
-}
-
-// encode writes JSON on one line, as an event's data must be.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // these types always encode
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// send writes within WriteTimeout or fails: a client that does not read is not waited
-// for.
-func (wa *watcher) send(event []byte) error {
-	wa.sent = time.Now()
-	if err := api.ExtendWrite(wa.w, wa.a.cfg.WriteTimeout); err != nil {
-		return err
-	}
-	if _, err := wa.w.Write(event); err != nil {
-		return err
-	}
-	return http.NewResponseController(wa.w).Flush()
+	return false, &countmill.FieldError{Field: "rates", Problem: "is not known", Limit: "true, false"}
 }

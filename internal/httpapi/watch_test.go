@@ -24,13 +24,15 @@ type stream struct {
 	scan *bufio.Scanner
 }
 
-// watch opens a stream.
+// watch opens a stream, which ends after an hour: a test that waits in vain ends too.
 func (s *site) watch(t *testing.T, path string) *stream {
 	t.Helper()
 	resp := s.get(t, "GET", path)
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("watch answers %d %s, want 200 text/event-stream", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
+	end := time.AfterFunc(time.Hour, func() { resp.Body.Close() })
+	t.Cleanup(func() { end.Stop() })
 	return &stream{t, resp, bufio.NewScanner(resp.Body)}
 }
 
@@ -48,7 +50,7 @@ func (s *stream) next() string {
 	return ""
 }
 
-// check holds an event against the OpenAPI document.
+// check compares an event with the OpenAPI document.
 func (s *stream) check(lines []string) {
 	s.tb.Helper()
 	if len(lines) == 1 && strings.HasPrefix(lines[0], ":") {
@@ -75,24 +77,29 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 		f := newFake()
 		srv, _ := watched(t, f, httpapi.Config{WriteTimeout: time.Second})
 		s := srv.watch(t, "/v1/watch?counter=a&counter=a/b&interval=100ms")
-		event := func(a int, rest string) string {
-			return fmt.Sprintf("event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d,%s,{\"counter\":\"a/b\",\"total\":4,%s],%s}", a, tail, tail, rest)
+		event := func(totals, rest string) string {
+			return "event: totals\ndata: {\"totals\":[" + totals + "]," + rest + "}"
 		}
-		s.want(event(7, `"lag":0.1205,"rates":null`))
+		s.want(event(`{"counter":"a","total":7,`+tail+`,{"counter":"a/b","total":4,`+tail, `"lag":0.1205,"pipeline":null`))
 		f.set("b", 99)                      // not watched
 		time.Sleep(1200 * time.Millisecond) // beyond all time-outs for one write
 		f.set("a", 8)
-		s.want(event(8, `"lag":0.1205,"rates":null`))
+		s.want(event(`{"counter":"a","total":8,`+tail, `"lag":0.1205,"pipeline":null`))
 		f.mu.Lock()
 		f.pipeline = reader.Pipeline{Workers: 2, Entries: 1000.5, Commits: 3, RatesKnown: true}
 		f.mu.Unlock()
-		s.want(event(8, `"lag":0,"rates":{"entries_per_second":1000.5,"commits_per_second":3}`))
+		s.want(event("", `"lag":0,"pipeline":{"entries_per_second":1000.5,"commits_per_second":3}`))
 		f.fail(fmt.Errorf("%w: secret", countmill.ErrUnavailable))
 		if got := s.next(); !strings.HasPrefix(got, "event: problem\ndata: {\"type\":\"urn:countmill:problem:unavailable\"") || strings.Contains(got, "secret") {
 			t.Errorf("a failed read sends %q, want a problem", got)
 		}
+		f.set("a/b", 5)
 		f.fail(nil)
-		s.want(event(8, `"lag":0,"rates":{"entries_per_second":1000.5,"commits_per_second":3}`))
+		s.want(event(`{"counter":"a/b","total":5,`+tail, `"lag":0,"pipeline":{"entries_per_second":1000.5,"commits_per_second":3}`))
+		f.fail(fmt.Errorf("%w: again", countmill.ErrUnavailable))
+		s.next()
+		f.fail(nil) // an event without totals says that reads work again
+		s.want(event("", `"lag":0,"pipeline":{"entries_per_second":1000.5,"commits_per_second":3}`))
 	})
 }
 

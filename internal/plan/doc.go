@@ -14,7 +14,8 @@
 //	            entities, it writes a shard for each distinct counter in it and a marker for
 //	            each part.
 //	reader      reads a counter, its record and N shards, at the first request after four
-//	            fifths of its permitted age: every 0.8 * staleness + 1/questions.
+//	            fifths of its permitted age: every 0.8 * staleness + 1/questions. If anybody
+//	            watches a prefix, the reader reads its counters once a second.
 //
 // N is the result of growth (package shards, Grown): a counter's commits a second, divided by the
 // commits that one shard sustains, and up to half as many again. It is at least the number of

@@ -31,7 +31,8 @@ type Load struct {
 	Totals       float64 // served a second
 	Asked        int64   // number of busiest counters whose totals are requested; 0: all
 	MaxStaleness time.Duration
-	Readers      int // with a cache each; readers that share memcached count as one
+	Readers      int   // with a cache each; readers that share memcached count as one
+	Watched      int64 // counters that every reader reads once a second, as somebody watches their prefix; the busiest ones
 
 	Prices Prices
 }
@@ -83,6 +84,7 @@ func (l Load) Check() error {
 	between("shard-rate", l.ShardRate, 1e-3, 1e4)
 	between("totals", l.Totals, 0, 1e10)
 	between("asked", float64(l.Asked), 0, float64(l.Counters))
+	between("watched", float64(l.Watched), 0, float64(l.Counters))
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
 	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)

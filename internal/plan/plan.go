@@ -32,7 +32,8 @@ type Cost struct {
 
 	RecordsRead     float64 `json:"records_read_per_second"`  // read by aggregators
 	TotalsRead      float64 `json:"entities_read_for_totals"` // a second
-	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these two, and of periodic reads
+	WatchedRead     float64 `json:"entities_read_for_watchers"`
+	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these three, and of periodic reads
 	EntitiesDeleted float64 `json:"entities_deleted_per_second"`
 
 	Shards     float64 `json:"shards"`         // number of shards of all counters
@@ -82,20 +83,21 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	c.Markers = c.MarkersWritten * (l.DedupWindow + store.MarkerSlack).Seconds()
 
 	folds := make([]float64, len(of))
-	served := l.served(of)
+	served, watched := l.served(of), l.watched(of)
 	for i, class := range of {
 		folds[i] = w.in[i] / w.every
 		each := l.shards(w.in[i] * windows)
 		c.Shards += class.counters * each
 		c.MostShards = max(c.MostShards, each)
 		c.TotalsRead += served[i] * (each + 1)
+		c.WatchedRead += watched[i] * (each + 1)
 	}
 	c.RecordsRead = records(of, folds, aggregators)
 	readers := float64(l.Readers)
-	if l.Totals == 0 {
+	if l.Totals == 0 && l.Watched == 0 {
 		readers = 0
 	}
-	c.EntitiesRead = c.RecordsRead + c.TotalsRead + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
 	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c
@@ -108,17 +110,18 @@ func (l Load) shards(commits float64) float64 {
 
 // classic is the cost of the sharded counter of textbooks. Each increment reads and writes one of
 // a counter's shards in a transaction. The counter has as many shards as its increments need,
-// with no cap and no markers. Its totals are cached as countmill's are.
+// with no cap and no markers. Its totals are cached, and watched, as countmill's are.
 func (l Load) classic(of []class) Cost {
 	c := Cost{Commits: l.Rate, ShardsWritten: l.Rate, EntitiesWritten: l.Rate, PerMillion: 1e6}
-	served := l.served(of)
+	served, watched := l.served(of), l.watched(of)
 	for i, class := range of {
 		each := max(math.Ceil(l.Rate*class.share/l.ShardRate-1e-9), 1)
 		c.Shards += class.counters * each
 		c.MostShards = max(c.MostShards, each)
 		c.TotalsRead += served[i] * each
+		c.WatchedRead += watched[i] * each
 	}
-	c.EntitiesRead = l.Rate + c.TotalsRead
+	c.EntitiesRead = l.Rate + c.TotalsRead + c.WatchedRead
 	c.StoredBytes = c.Shards * l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c

@@ -224,6 +224,18 @@ func TestServed(t *testing.T) {
 	}
 }
 
+// Watched counters are read once a second by each reader: the record and the shards.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	without := planned(t, func(l *Load) { l.Counters, l.StartShards, l.MaxShards, l.Readers = 1000, 3, 3, 2 })
+	p := planned(t, func(l *Load) { l.Counters, l.StartShards, l.MaxShards, l.Readers, l.Watched = 1000, 3, 3, 2, 500 })
+	near(t, "entities read for watchers", p.Countmill.WatchedRead, 500*4*2, 1e-9)
+	aggregators := float64(p.Aggregators)
+	near(t, "all entities read", p.Countmill.EntitiesRead, without.Countmill.EntitiesRead+4000+2/10.0+2*aggregators/lagEvery, 1e-9)
+	near(t, "entities of the classic counter", p.Classic.WatchedRead, 500*2, 1e-9)
+	near(t, "its entities read", p.Classic.EntitiesRead, without.Classic.EntitiesRead+1000, 1e-9)
+}
+
 // An aggregator reads each record once an hour, and earlier if it has forgotten the record.
 func TestRecords(t *testing.T) {
 	t.Parallel()
@@ -307,11 +319,11 @@ func TestAnyLoad(t *testing.T) {
 func TestCheckNamesEverything(t *testing.T) {
 	t.Parallel()
 	l := Defaults()
-	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, time.Hour, -1
+	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Watched, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, 3, time.Hour, -1
 	_, err := Make(l)
 	for _, want := range []string{
 		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2", "--max-shards: must be from 20 to 999, got 5",
-		"--asked: must be from 0 to 1, got 2", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
+		"--asked: must be from 0 to 1, got 2", "--watched: must be from 0 to 1, got 3", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)

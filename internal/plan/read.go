@@ -48,6 +48,20 @@ func forgotten(folds, kept float64) float64 {
 	return folds * math.Exp(-folds*kept)
 }
 
+// watched is the number of counters of each class that are read in a second for the watchers of
+// prefixes, for the busiest counters first. Their list, every ten seconds, replaces a read and
+// costs as much.
+func (l Load) watched(of []class) []float64 {
+	reads := make([]float64, len(of))
+	left := float64(l.Watched)
+	for i, c := range of {
+		n := min(c.counters, left)
+		reads[i] = n * float64(l.Readers)
+		left -= n
+	}
+	return reads
+}
+
 // served is the number of counters of each class that are read from the store in a second to
 // serve totals, for the busiest counters first.
 //
