@@ -49,7 +49,7 @@ func (a *App) services() httpapi.Services {
 	}
 	// A person looks after the store by way of any process that has it. Aggregators have the
 	// right to write.
-	s.DeadLetters = admin.NewDeadLetters(a.backends.store, admin.DeadLettersConfig{})
+	s.DeadLetters = admin.NewDeadLetters(a.backends.store)
 	var totals admin.Totals
 	if cache, ok := a.backends.cache.(droppable); ok {
 		totals = past{a.backends.store, cache}
