@@ -60,6 +60,7 @@ type publishing struct {
 	idle
 	*publisher.Publisher
 	routes httpapi.IncrementsConfig
+	folded bool // when Publish returns
 }
 
 func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publishing, error) {
@@ -67,7 +68,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, routes: incrementsConfig(cfg, b, window)}, nil
+	return &publishing{Publisher: p, routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -99,7 +100,7 @@ func incrementsConfig(cfg Config, b *backends, window func() time.Duration) http
 
 // Routes comes before that of a disk, which refuses increments.
 func (p *publishing) Routes(s *surface) {
-	s.Sender, s.Increments = p.Publisher, p.routes
+	s.Sender, s.Increments, s.Folded = p.Publisher, p.routes, p.folded
 }
 
 func (p *publishing) Ready(context.Context) (string, error) { return "", p.Publisher.Ready() }
