@@ -29,8 +29,8 @@ type DB struct {
 	err  error         // of the end; read it after done
 }
 
-// Open opens the counters in dir, and makes the directory if it is missing. It recovers what an
-// earlier process had written when it was killed. The error names everything that is wrong with the
+// Open opens the counters in dir, and makes the directory if it is missing. It finds
+// everything that an earlier process confirmed before it was killed. The error names everything that is wrong with the
 // options, or says that another process has the directory.
 func Open(dir string, opts ...Option) (*DB, error) {
 	o := options{cfg: app.Config{Store: app.PebbleURL(dir)}}
@@ -59,7 +59,7 @@ func Open(dir string, opts ...Option) (*DB, error) {
 	return db, nil
 }
 
-// Close takes no more increments, writes those that were added, and releases the directory. It
+// Close takes no more increments, writes all that it has, and releases the directory. It
 // takes as long as WithCloseTimeout at most. After nil, everything that was accepted is on disk. It
 // may be called again, and returns the same error: that of the end also if the DB ended by itself.
 func (db *DB) Close() error {

@@ -275,7 +275,7 @@ func TestHandlerBelowAPrefix(t *testing.T) {
 	}
 }
 
-// Without tokens only this machine is answered, whatever a request says of its host.
+// Without tokens only this machine is answered, also if a request names localhost as its host.
 func TestHandlerKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	file, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})

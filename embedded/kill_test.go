@@ -50,7 +50,7 @@ func count(dir string) int {
 }
 
 // Every increment that Publish has confirmed is in the total after kill -9, and none is there twice:
-// at most the one call that each caller had under way is there besides.
+// besides these, the total has at most the call that each caller had under way.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func runUntilKilled(t *testing.T, dir string, increments int) map[string]int64 {
 	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	counts := make(map[string]int64)
 	n := 0
-	for lines := bufio.NewScanner(out); lines.Scan(); { // to the end: what was printed was confirmed
+	for lines := bufio.NewScanner(out); lines.Scan(); { // to the end: each printed increment was confirmed
 		counts[lines.Text()]++
 		if n++; n == increments {
 			must(t, cmd.Process.Kill())

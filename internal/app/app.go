@@ -78,7 +78,7 @@ func build(cfg Config, listen func(Config) ([]net.Listener, error), open func(Co
 	return nil, err
 }
 
-// assemble makes the services of what is open.
+// assemble makes the services on the backends and listeners that are open.
 func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener) error {
 	if err := setWindow(a.cfg, b.store); err != nil {
 		return err

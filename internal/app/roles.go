@@ -307,7 +307,7 @@ func (s *reading) Collect() []prometheus.Collector {
 	), s.ages)
 }
 
-// tending shows and repairs what is in the store. A person reaches it by any process that has the
+// tending shows and repairs the contents of the store. A person reaches it by any process that has the
 // store: aggregators have the right to write.
 type tending struct {
 	idle

@@ -15,7 +15,7 @@ import (
 // A service is a part of the process: a role, a backend, or the server. A part that the process
 // does not have is absent from its list of services.
 type service interface {
-	// Routes adds what the service answers over HTTP.
+	// Routes adds the calls that the service answers over HTTP.
 	Routes(*surface)
 
 	// Ready returns why the process cannot do its work. degraded names a part that is missing, if
@@ -29,7 +29,7 @@ type service interface {
 	// other services still need after the signal works on until Stop. An error ends the process.
 	Run(ctx context.Context) error
 
-	// Stop ends Run, and releases what the service has open. It takes as long as ctx at most. The
+	// Stop ends Run, and closes everything that the service has open. It takes as long as ctx at most. The
 	// service may never have run.
 	Stop(ctx context.Context) error
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// sweeping removes from the store, every hour, what nobody needs any more.
+// sweeping removes old data from the store every hour.
 type sweeping struct {
 	idle
 	log    *slog.Logger

@@ -109,8 +109,8 @@ func (s *serving) Stop(ctx context.Context) error {
 	return nil
 }
 
-// listen binds the address of the configuration. What the name of a host resolved to may be
-// reached by others even if checkAccess took the name for this machine.
+// listen binds the address of the configuration. A name that checkAccess took for this machine may
+// lead to an address that others reach: the bound address counts.
 func listen(cfg Config) ([]net.Listener, error) {
 	ln, err := bind(cfg.Listen)
 	if err != nil {
