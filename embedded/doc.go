@@ -14,7 +14,8 @@
 //	Flush, Close    when all added before are        nothing after nil
 //	Add             at once                          the increments of the last moments: some
 //	                                                 milliseconds if the disk is idle, up to
-//	                                                 two seconds under load
+//	                                                 two seconds under load, more if the disk
+//	                                                 does not answer
 //
 // A total contains every increment that Publish or Flush has confirmed before the call of Total.
 //

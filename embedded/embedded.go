@@ -37,6 +37,12 @@ func Open(dir string, opts ...Option) (*DB, error) {
 	for _, option := range opts {
 		option(&o)
 	}
+	if dir == "" {
+		o.wrong("the name of the directory is empty")
+	}
+	if o.cfg.Tokens != "" && o.cfg.Insecure {
+		o.wrong("WithTokens names who may call, and WithInsecure lets anybody: give one of them")
+	}
 	err := errors.Join(o.errs...)
 	var a *app.App
 	if err == nil {

@@ -128,8 +128,13 @@ func TestWrongOptions(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := embedded.Open(dir, embedded.WithTokens("x"), embedded.WithInsecure()); err == nil {
-		t.Error("tokens and nobody guarded together were taken")
+	_, both := embedded.Open(dir, embedded.WithTokens("x"), embedded.WithInsecure())
+	_, unnamed := embedded.Open("")
+	_, missing := embedded.Open(dir, embedded.WithTokens(filepath.Join(dir, "tokens")))
+	for want, err := range map[string]error{"give one of them": both, "directory is empty": unnamed, "no such file": missing} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
+			t.Errorf("got %v, want %q and no flag", err, want)
+		}
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory was made: %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/embedded"
 )
 
-// README.md shows this function.
+// README.md shows the body of this function.
 func visit(ctx context.Context, dir string) (int64, error) {
 	db, err := embedded.Open(dir)
 	if err != nil {

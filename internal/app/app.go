@@ -170,11 +170,14 @@ func (a *App) Run(ctx context.Context) error {
 	runs := startAll(ctx, a.services)
 	a.logRunning(ctx)
 	cause := runs.first(ctx)
-	if cause == nil {
-		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping; a second signal ends the process at once",
-			slog.Duration("shutdown_timeout", a.cfg.ShutdownTimeout))
-	} else {
+	timeout := slog.Duration("shutdown_timeout", a.cfg.ShutdownTimeout)
+	switch {
+	case cause != nil:
 		a.log.LogAttrs(ctx, slog.LevelError, "a role failed, stopping", slog.Any("err", cause))
+	case a.addr == "": // within a program, which has the signals
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping", timeout)
+	default:
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping; a second signal ends the process at once", timeout)
 	}
 	err := errors.Join(cause, a.stop())
 	err = errors.Join(err, runs.rest(err == nil))
