@@ -27,9 +27,10 @@ type Config struct {
 	// Logger gets a line for everything that was done. Default: discards.
 	Logger *slog.Logger
 
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
@@ -168,7 +169,7 @@ func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 // randomID lets a reset without an id be tried again: the marker shows whether it was applied.
 func (a *Admin) randomID() wire.PartID {
 	var id [1]wire.PartID
-	wire.RandomIDs(a.cfg.Env, wire.ResetClass, id[:])
+	wire.RandomIDs(a.cfg.env, wire.ResetClass, id[:])
 	return id[0]
 }
 

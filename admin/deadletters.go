@@ -42,12 +42,6 @@ type DeadLetter struct {
 	Discarded bool
 }
 
-// DeadLettersConfig sets up DeadLetters. The zero value works.
-type DeadLettersConfig struct {
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
-}
-
 // DeadLetters shows the dead letters of a store, replays and discards them. It is safe for
 // concurrent use and has nothing to close.
 //
@@ -73,13 +67,13 @@ type DeadLettersConfig struct {
 // Each call reads a bounded number of dead letters, and of bytes.
 type DeadLetters struct {
 	waiting waiting
-	env     *sysenv.Env
+	env     *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
 
+var _ = sysenv.Hook(func(l **DeadLetters, e *sysenv.Env) { (*l).env = e })
+
 // NewDeadLetters returns the DeadLetters of a store.
-func NewDeadLetters(st DeadLetterStore, cfg DeadLettersConfig) *DeadLetters {
-	return &DeadLetters{waiting{st}, cfg.Env}
-}
+func NewDeadLetters(st DeadLetterStore) *DeadLetters { return &DeadLetters{waiting: waiting{st}} }
 
 // A DeadLetterPage holds dead letters in the order of their keys.
 type DeadLetterPage struct {

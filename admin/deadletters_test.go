@@ -124,7 +124,7 @@ func decode(t *testing.T, payload []byte) *wire.Batch {
 // replay asks for the letter k.
 func replay(t *testing.T, f *fakeStore, asNew bool) admin.DeadLetterOutcome {
 	t.Helper()
-	done, err := admin.NewDeadLetters(f, admin.DeadLettersConfig{}).Replay(t.Context(), []string{"k"}, asNew)
+	done, err := admin.NewDeadLetters(f).Replay(t.Context(), []string{"k"}, asNew)
 	if err != nil || len(done) != 1 {
 		t.Fatalf("got %v, %v; want one outcome", done, err)
 	}
@@ -336,7 +336,7 @@ func TestBeyondTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newStore(store.DeadLetter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 		f.window = time.Hour
-		l := admin.NewDeadLetters(f, admin.DeadLettersConfig{})
+		l := admin.NewDeadLetters(f)
 		for _, step := range []struct {
 			wait time.Duration
 			want string
@@ -358,7 +358,7 @@ func TestGoneAndDiscarded(t *testing.T) {
 		all = append(all, store.DeadLetter{Key: keys[i], Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	}
 	f := newStore(all...)
-	l := admin.NewDeadLetters(f, admin.DeadLettersConfig{})
+	l := admin.NewDeadLetters(f)
 	if done, err := l.Replay(t.Context(), []string{"07", "99", "08"}, false); err != nil || done[0].Result != admin.ResultAsked || done[1].Result != admin.ResultGone || done[2].Result != admin.ResultAsked {
 		t.Errorf("replay: %v, %v; want asked, gone, asked", done, err)
 	}
@@ -393,7 +393,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 		f.dead[key] = store.DeadLetter{Key: key, Payload: make([]byte, i)}
 	}
 	f.dead[store.ReplayKey("03")] = store.DeadLetter{Key: store.ReplayKey("03")}
-	l := admin.NewDeadLetters(f, admin.DeadLettersConfig{})
+	l := admin.NewDeadLetters(f)
 	for _, limit := range []int{1, 4, 5, 6, 22, 23, 24, 1000} {
 		n, after := 0, ""
 		for {
@@ -428,7 +428,7 @@ func TestAPageOfLargeLettersEndsEarly(t *testing.T) {
 	for i := range 12 {
 		f.dead[fmt.Sprint(10+i)] = store.DeadLetter{Key: fmt.Sprint(10 + i), Payload: large}
 	}
-	l := admin.NewDeadLetters(f, admin.DeadLettersConfig{})
+	l := admin.NewDeadLetters(f)
 	n := 0
 	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
 		p, err := l.List(t.Context(), after, 1000)
@@ -446,7 +446,7 @@ func TestDeadLettersOfAStoreThatIsUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newStore(store.DeadLetter{Key: "k", Payload: encode(time.Now(), anonymous(entry("a", 1)))})
 	f.err = errors.New("secret")
-	l := admin.NewDeadLetters(f, admin.DeadLettersConfig{})
+	l := admin.NewDeadLetters(f)
 	_, list := l.List(t.Context(), "", 1)
 	_, _, _, show := l.Show(t.Context(), "k")
 	_, replay := l.Replay(t.Context(), []string{"k"}, false)

@@ -30,7 +30,7 @@ func inPostOffice(t *testing.T, f func(t *testing.T, p *postOffice)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
 		p := &postOffice{t: t, store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf})}
-		p.letters = admin.NewDeadLetters(p.store, admin.DeadLettersConfig{})
+		p.letters = admin.NewDeadLetters(p.store)
 		f(t, p)
 	})
 }

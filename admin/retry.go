@@ -63,7 +63,7 @@ func certain(err error) bool {
 // pause waits with full jitter: others may be at the same record.
 func (a *Admin) pause(ctx context.Context, attempt int) {
 	ceiling := min(20*time.Millisecond<<min(attempt, 10), 2*time.Second)
-	timer := time.NewTimer(a.cfg.Env.Jitter(ceiling) + time.Millisecond)
+	timer := time.NewTimer(a.cfg.env.Jitter(ceiling) + time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

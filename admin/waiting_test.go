@@ -14,7 +14,7 @@ import (
 func TestReplayRequestsAreNoDeadLetters(t *testing.T) {
 	t.Parallel()
 	st := fakestore.New(fakestore.Options{})
-	l := admin.NewDeadLetters(st, admin.DeadLettersConfig{})
+	l := admin.NewDeadLetters(st)
 	now := time.Now()
 	var all []string
 	for i, key := range []string{"0a", "0b", "fe", "ff", "other:01:a", "other:01:b"} {

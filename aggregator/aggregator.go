@@ -52,7 +52,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits}
-	a.clock.Env = cfg.Env
+	a.clock.Env = cfg.env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))
 	a.records = newRecords(st, limits.Keys, cfg.Shards, cfg.Remember, a.aging)

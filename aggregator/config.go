@@ -86,12 +86,13 @@ type Config struct {
 	// Logger gets lifecycle, retries and errors. Default: discards.
 	Logger *slog.Logger
 
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 
 	// Decode is for simulations of later wire versions. Leave it nil: wire.Decode.
 	Decode func(payload []byte) (*wire.Batch, error)
 }
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
 func (c Config) withDefaults(limits store.Limits) Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
@@ -112,7 +113,7 @@ func (c Config) withDefaults(limits store.Limits) Config {
 	c.Remember = cmp.Or(c.Remember, 2_000_000)
 	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 20*time.Second)
-	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.Env))
+	c.WorkerID = cmp.Or(c.WorkerID, randomName(c.env))
 	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 5*time.Second)
 	if c.Decode == nil {
 		c.Decode = wire.Decode

@@ -48,7 +48,7 @@ func (l *loop) putLetters(now time.Time) {
 		}
 	}
 	l.putting = true
-	l.a.cfg.Env.Go(func() { l.puts <- l.a.putAll(batch) })
+	l.a.cfg.env.Go(func() { l.puts <- l.a.putAll(batch) })
 }
 
 // crowded reports whether more letters wait than can be written within a second.

@@ -67,7 +67,7 @@ func (l *loop) grow(now time.Time) {
 	g.asked = wants
 	var ctx context.Context
 	ctx, g.cancel = l.a.callContext()
-	l.a.cfg.Env.Go(func() {
+	l.a.cfg.env.Go(func() {
 		cost, err := l.a.records.grow(ctx, growths)
 		g.answers <- grown{cost, err}
 	})

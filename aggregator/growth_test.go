@@ -75,7 +75,7 @@ func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
 
 func hotRun(t *testing.T, seed uint64) {
 	st := single(t)
-	first, second := run(t, st, aggregator.Config{Env: drawing(seed)}), run(t, st, aggregator.Config{Env: drawing(seed + 1)})
+	first, second := run(t, st, sysenv.With(aggregator.Config{}, drawing(seed))), run(t, st, sysenv.With(aggregator.Config{}, drawing(seed+1)))
 	want := int64(0)
 	for range 300 {
 		first.send(t, anonymous(one("a", 1)))
@@ -181,7 +181,7 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 					}
 					return fakestore.OK
 				})
-				r := run(t, st, aggregator.Config{Env: drawing(1)})
+				r := run(t, st, sysenv.With(aggregator.Config{}, drawing(1)))
 				shards := used(st)
 				want := r.hammer(t, 250*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})

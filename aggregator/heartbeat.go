@@ -35,7 +35,7 @@ func startHeartbeat(a *Aggregator, checks chan<- error) *heartbeat {
 		func() { a.checkAll(ctx, checks) },
 	} {
 		n.wait.Add(1)
-		a.cfg.Env.Go(func() {
+		a.cfg.env.Go(func() {
 			defer n.wait.Done()
 			run()
 		})

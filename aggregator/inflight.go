@@ -26,10 +26,10 @@ type inflight struct {
 }
 
 func newInflight(cfg *Config, now func() time.Time) *inflight {
-	f := &inflight{env: cfg.Env, now: now, fixed: cfg.ShardRate <= 0}
+	f := &inflight{env: cfg.env, now: now, fixed: cfg.ShardRate <= 0}
 	if !f.fixed || cfg.Commits > 1 {
 		f.policy = shards.New(shards.Config{
-			Rate: max(cfg.ShardRate, 0), Max: cfg.MaxShards, Remember: min(cfg.Remember, mostPicked), Env: cfg.Env,
+			Rate: max(cfg.ShardRate, 0), Max: cfg.MaxShards, Remember: min(cfg.Remember, mostPicked), Env: cfg.env,
 		})
 	}
 	return f

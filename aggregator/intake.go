@@ -28,9 +28,10 @@ type IntakeConfig struct {
 	Timeout time.Duration
 	// Logger gets retries and written letters. Default: discards.
 	Logger *slog.Logger
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	env    *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
+
+var _ = sysenv.Hook(func(c *IntakeConfig, e *sysenv.Env) { c.env = e })
 
 // An Intake writes a dead letter for each message that a broker gave up delivering and moved
 // aside. Each letter says maybe applied, because the broker knows only of acknowledgements.
@@ -101,7 +102,7 @@ func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message)
 // take writes the letter of a message, retries until that succeeds, and acknowledges the message.
 // It reports false if ctx ended first.
 func (in *Intake) take(ctx context.Context, m *message.Message) bool {
-	d := givenUp(m, in.cfg.Env.Now())
+	d := givenUp(m, in.cfg.env.Now())
 	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
 		if err := in.put(ctx, d); err != nil {
 			in.cfg.Logger.Warn("dead letter not written, will try again", "source", d.Source, "attempts", attempts, "err", err)
@@ -125,7 +126,7 @@ func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 }
 
 func (in *Intake) pause(ctx context.Context, attempts int) {
-	timer := time.NewTimer(in.cfg.Env.Jitter(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
+	timer := time.NewTimer(in.cfg.env.Jitter(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -20,7 +20,7 @@ func held(t *testing.T, clock func() time.Time) *rig {
 	t.Helper()
 	st := strict(t, fakestore.Options{Clock: clock, CertainOutcome: true})
 	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
-	return run(t, st, aggregator.Config{WorkerID: "w", Env: &sysenv.Env{Wall: clock}})
+	return run(t, st, sysenv.With(aggregator.Config{WorkerID: "w"}, &sysenv.Env{Wall: clock}))
 }
 
 // worker returns the worker record.

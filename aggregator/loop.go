@@ -89,7 +89,7 @@ func newLoop(a *Aggregator) *loop {
 
 func (l *loop) run(ctx context.Context) error {
 	l.started = time.Now()
-	l.replay.next = l.started.Add(l.a.cfg.Env.Jitter(replayEvery / 2))
+	l.replay.next = l.started.Add(l.a.cfg.env.Jitter(replayEvery / 2))
 	l.timer = time.NewTimer(0)
 	defer l.timer.Stop()
 	// The subscription outlives ctx. Its end gives every message back to the bus at once, also
@@ -234,7 +234,7 @@ type subscription struct {
 func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 	answer := make(chan subscription, 1)
 	l.resub = answer
-	l.a.cfg.Env.Go(func() {
+	l.a.cfg.env.Go(func() {
 		if delay > 0 {
 			select {
 			case <-time.After(delay):
@@ -289,7 +289,7 @@ func (l *loop) launch() {
 		l.running++
 		// No message is acknowledged before its parts are committed: settle does that, by the
 		// outcome.
-		l.a.cfg.Env.Go(func() { l.outcomes <- l.a.attempt(j) })
+		l.a.cfg.env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
 }
 
@@ -387,5 +387,5 @@ func (l *loop) backoff(attempts int) time.Duration {
 		attempts = min(attempts, 4)
 	}
 	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
-	return l.a.cfg.Env.Jitter(ceiling) + time.Millisecond
+	return l.a.cfg.env.Jitter(ceiling) + time.Millisecond
 }

@@ -52,7 +52,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	l.a.stats.parts.Add(int64(len(batch.Parts)))
 	before := len(l.window.parts)
-	for _, p := range partsOf(batch, h, published, skipAnonymous, l.a.cfg.Env.Uint64) {
+	for _, p := range partsOf(batch, h, published, skipAnonymous, l.a.cfg.env.Uint64) {
 		l.admit(p)
 	}
 	if len(l.window.parts) > before { // a message with only copies adds nothing to the window

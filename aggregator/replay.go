@@ -66,16 +66,16 @@ func (l *loop) advanceReplay(now time.Time) {
 	case len(r.found) > 0 && !rests:
 		f := r.found[0]
 		r.calling, r.found = true, r.found[1:]
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.decide(&f) })
+		l.a.cfg.env.Go(func() { r.answers <- l.a.decide(&f) })
 	case r.open > 0:
 	case len(r.spent) > 0:
 		keys, counted := r.spent, r.counted
 		r.calling, r.spent, r.counted = true, nil, 0
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.removeLetters(keys, counted) })
+		l.a.cfg.env.Go(func() { r.answers <- l.a.removeLetters(keys, counted) })
 	case len(r.found) == 0 && !rests && !now.Before(r.next):
 		after := r.after
 		r.calling = true
-		l.a.cfg.Env.Go(func() { r.answers <- l.a.readLetters(max(after, store.ReplayKey(""))) })
+		l.a.cfg.env.Go(func() { r.answers <- l.a.readLetters(max(after, store.ReplayKey(""))) })
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *loop) afterReplay(e replayAnswer) {
 
 func (l *loop) endRound() {
 	l.replay.after = ""
-	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.Env.Jitter(replayEvery/2))
+	l.replay.next = time.Now().Add(replayEvery/2 + l.a.cfg.env.Jitter(replayEvery/2))
 }
 
 // sift picks the letters to be counted, and reports whether there may be more.

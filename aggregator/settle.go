@@ -35,7 +35,7 @@ func (l *loop) settle(o outcome) {
 	}
 	l.wakeBlocked()
 	if len(o.applied) > 0 {
-		l.a.stats.lastCommit.Store(l.a.cfg.Env.Now().UnixMicro())
+		l.a.stats.lastCommit.Store(l.a.cfg.env.Now().UnixMicro())
 	}
 	if len(o.rest) == 0 {
 		if o.job.attempts == 0 {

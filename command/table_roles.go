@@ -56,14 +56,16 @@ var roleFlags = []flag{
 	role("shards", "N", app.Aggregator,
 		"Number of shards of a new counter. More shards take more commits a second and make totals dearer. auto: 1. With datastore: counters get more shards when they need them.",
 		func(c *app.Config) pflag.Value {
-			return countValue{to: &c.Shards, min: 1, max: countmill.MaxShards, auto: true}
+			return countValue{to: &c.Aggregator.Shards, min: 1, max: countmill.MaxShards, auto: true}
 		}),
 	role("max-shards", "N", app.Aggregator,
 		"Most shards that a counter gets by itself. A counter that \"countmill grow\" gave more keeps them.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.MaxShards, min: 1, max: countmill.MaxShards} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Aggregator.MaxShards, min: 1, max: countmill.MaxShards}
+		}),
 	role("shard-rate", "RATE", app.Aggregator,
 		"How many commits a second one shard sustains. A counter gets more shards when its shards take more commits, or when commits conflict. off: counters get none by themselves. auto: 1 with datastore:, off with pebble:.",
-		func(c *app.Config) pflag.Value { return rateValue{&c.ShardRate} }),
+		func(c *app.Config) pflag.Value { return rateValue{&c.Aggregator.ShardRate} }),
 	role("dedup-window", "DURATION", app.Publisher|app.Aggregator,
 		"The deduplication window: how long countmill remembers ids and Idempotency-Keys, those of resets too, and how old an increment's time may be. The database keeps it. An aggregator with another value writes that at its start; the last one to start wins. auto: the database's window, 192h in a new one. A publisher alone uses its own, 192h with auto.",
 		func(c *app.Config) pflag.Value {
@@ -71,13 +73,19 @@ var roleFlags = []flag{
 		}),
 	role("linger", "DURATION", app.Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
-		func(c *app.Config) pflag.Value { return durationValue{to: &c.Linger, max: time.Minute, auto: true} }),
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Publisher.Linger, max: time.Minute, auto: true}
+		}),
 	role("open-entries", "N", app.Publisher,
 		"Most distinct counters that a publisher gathers while the bus is unavailable. It refuses more with 429.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.OpenEntries, min: 1000, max: math.MaxInt32} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Publisher.MaxEntries, min: 1000, max: math.MaxInt32}
+		}),
 	role("open-bytes", "SIZE", app.Publisher,
 		"Most memory for the increments that a publisher gathers. It refuses more with 429.",
-		func(c *app.Config) pflag.Value { return sizeValue{to: &c.OpenBytes, min: 1 << 20, max: 16 << 30} }),
+		func(c *app.Config) pflag.Value {
+			return sizeValue{to: &c.Publisher.MaxBytes, min: 1 << 20, max: 16 << 30}
+		}),
 	role("min-free", "SIZE", app.Aggregator,
 		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free; everything else goes on. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
 		func(c *app.Config) pflag.Value {
@@ -86,7 +94,7 @@ var roleFlags = []flag{
 	role("window-linger", "DURATION", app.Aggregator,
 		"How long an aggregator's window waits for more messages. auto: 0s with inproc:, else 100ms.",
 		func(c *app.Config) pflag.Value {
-			return durationValue{to: &c.WindowLinger, max: time.Minute, auto: true}
+			return durationValue{to: &c.Aggregator.Linger, max: time.Minute, auto: true}
 		}),
 	role("count-within", "DURATION", app.Publisher|app.Aggregator,
 		"How old an increment may be at its commit. Batches and windows then wait as long as this allows, which writes least. Give all publishers and aggregators the same value, and set their clocks. none: --linger and --window-linger decide. A linger given beside it wins.",
@@ -95,30 +103,42 @@ var roleFlags = []flag{
 		}),
 	role("window-messages", "N", app.Aggregator,
 		"A window closes at this many messages.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.WindowMessages, min: 1, max: 1_000_000} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Aggregator.WindowMessages, min: 1, max: 1_000_000}
+		}),
 	role("window-counters", "N", app.Aggregator,
 		"A window closes at this many distinct counters.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.WindowCounters, min: 1, max: 10_000_000} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Aggregator.WindowCounters, min: 1, max: 10_000_000}
+		}),
 	role("window-memory", "SIZE", app.Aggregator,
 		"A window closes when its messages take this much memory, as estimated. An aggregator holds at most four times as much.",
-		func(c *app.Config) pflag.Value { return sizeValue{to: &c.WindowMemory, min: 64 << 10, max: 4 << 30} }),
+		func(c *app.Config) pflag.Value {
+			return sizeValue{to: &c.Aggregator.WindowMemory, min: 64 << 10, max: 4 << 30}
+		}),
 	role("commits", "N", app.Aggregator,
 		"Most commits under way at once. auto: as many as make the store faster.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.Commits, min: 1, max: 1024, auto: true} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Aggregator.Commits, min: 1, max: 1024, auto: true}
+		}),
 	role("commit-timeout", "DURATION", app.Aggregator,
 		"How long an aggregator waits for one answer of the store.",
 		func(c *app.Config) pflag.Value {
-			return durationValue{to: &c.CommitTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
+			return durationValue{to: &c.Aggregator.CommitTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}),
 	role("dead-letter-rate", "N", app.Aggregator,
 		"Most dead letters written in a second. An aggregator holds the rest, and /readyz reports it: a mistake shows before it fills the store.",
-		func(c *app.Config) pflag.Value { return countValue{to: &c.DeadLetterRate, min: 1, max: 100_000} }),
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Aggregator.DeadLetterRate, min: 1, max: 100_000}
+		}),
 	role("worker-id", "NAME", app.Aggregator,
 		"Name of this aggregator among others. auto: random.",
-		func(c *app.Config) pflag.Value { return autoTextValue{&c.WorkerID} }),
+		func(c *app.Config) pflag.Value { return autoTextValue{&c.Aggregator.WorkerID} }),
 	role("max-staleness", "DURATION", app.Reader,
 		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s.",
-		func(c *app.Config) pflag.Value { return durationValue{to: &c.MaxStaleness, max: time.Hour, auto: true} }),
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Reader.DefaultStaleness, max: time.Hour, auto: true}
+		}),
 	role("connections", "N", app.Up,
 		"Most HTTP connections open at once. At the limit a new connection replaces the connection idle for longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
 		func(c *app.Config) pflag.Value {

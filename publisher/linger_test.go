@@ -64,7 +64,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 			}
 			return time.Now()
 		}
-		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, Env: &sysenv.Env{Wall: wall}})
+		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, env: &sysenv.Env{Wall: wall}})
 		must(t, p.Add("first", 1))
 		synctest.Wait()
 		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1})
@@ -107,7 +107,7 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 					}
 					return rand.Read(b)
 				})
-				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, Env: &sysenv.Env{Entropy: entropy}})
+				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, env: &sysenv.Env{Entropy: entropy}})
 				must(t, p.Add("a", 1))
 				flush(t, p, bus, &sealing)
 				synctest.Wait()
@@ -128,7 +128,7 @@ func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 // Publishers that failed together must not retry together, nor without a pause.
 func TestBackoffHasFullJitter(t *testing.T) {
 	t.Parallel()
-	p := open(t, newBus(t), Config{Env: &sysenv.Env{}})
+	p := open(t, newBus(t), Config{env: &sysenv.Env{}})
 	for _, tc := range []struct {
 		try  int
 		most time.Duration
@@ -136,7 +136,7 @@ func TestBackoffHasFullJitter(t *testing.T) {
 		{0, 50 * time.Millisecond}, {1, 100 * time.Millisecond}, {6, 3200 * time.Millisecond}, {7, 5 * time.Second}, {100, 5 * time.Second},
 	} {
 		for source, want := range map[constant]time.Duration{1: 1, math.MaxUint64: tc.most} {
-			p.cfg.Env.Random = source
+			p.cfg.env.Random = source
 			if got := p.backoff(tc.try); got != want {
 				t.Errorf("try %d: backoff of %s, want %s of at most %s", tc.try, got, want, tc.most)
 			}

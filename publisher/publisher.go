@@ -80,9 +80,10 @@ type Config struct {
 	// Logger gets a line when the bus does not take a message. Default: discards.
 	Logger *slog.Logger
 
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")
@@ -186,7 +187,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 	p.life, p.abort = context.WithCancel(context.Background())
 	for i := range p.stripes {
 		s := &p.stripes[i]
-		s.open, s.env, s.many = &p.open, cfg.Env, manyAdds
+		s.open, s.env, s.many = &p.open, cfg.env, manyAdds
 		s.most = size{2 * (cfg.MaxEntries/stripeCount + minCells), int64(cfg.MaxBytes / stripeCount)}
 	}
 	return p, nil
@@ -195,7 +196,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 // signal wakes the sender, and starts it the first time.
 func (p *Publisher) signal() {
 	if !p.started.Load() && p.started.CompareAndSwap(false, true) {
-		p.cfg.Env.Go(p.run)
+		p.cfg.env.Go(p.run)
 	}
 	select {
 	case p.wake <- struct{}{}:

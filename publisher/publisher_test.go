@@ -204,7 +204,7 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 		bus := newBus(t)
 		var back atomic.Int64
 		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
-		p := open(t, bus, Config{Linger: time.Second, Env: &sysenv.Env{Wall: wall}})
+		p := open(t, bus, Config{Linger: time.Second, env: &sysenv.Env{Wall: wall}})
 		must(t, p.Add("a", 1))
 		synctest.Wait()
 		back.Store(int64(3 * time.Hour))

@@ -55,7 +55,7 @@ type timed struct {
 // Increments without an ID are merged with all others. Calls that wait at the same time share
 // messages, and wait for each other's.
 func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	now := p.cfg.Env.Now()
+	now := p.cfg.env.Now()
 	if err := p.check(now, incs); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 // countmill.ErrConflict if this process knows the key with other increments, or the bus reports
 // that. Nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
-	now := p.cfg.Env.Now()
+	now := p.cfg.env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
 		return err
 	}

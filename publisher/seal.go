@@ -41,7 +41,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	if h == nil {
 		h = p.harvest(&p.taken, p.closed)
 	}
-	s := &seal{done: make(chan struct{}), taken: p.cfg.Env.Now()}
+	s := &seal{done: make(chan struct{}), taken: p.cfg.env.Now()}
 	h.minute = wire.MinuteOf(s.taken) // for requests, if the harvest is empty
 	all := append([]*harvest{h}, p.past...)
 	p.past = nil
@@ -128,7 +128,7 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 		for _, entries := range layers {
 			// The ids come from the system's generator: a restored machine image would repeat a
 			// seeded one.
-			for _, part := range wire.CutAnonymous(p.cfg.Env, entries) {
+			for _, part := range wire.CutAnonymous(p.cfg.env, entries) {
 				part.Minute = minute
 				parts = append(parts, part)
 			}
@@ -142,7 +142,7 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
-	id := wire.NewSealID(p.cfg.Env)
+	id := wire.NewSealID(p.cfg.env)
 	payloads := wire.Pack(s.oldest, id, parts, wire.MaxBatch)
 	messages := make([]*sealed, len(payloads))
 	for i, payload := range payloads {
@@ -283,7 +283,7 @@ func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
 func (p *Publisher) settleLocked(s *seal) {
 	delete(p.seals, s)
 	if p.busy = 0; s.entries >= manyEntries {
-		p.busy = p.cfg.Env.Now().Sub(s.taken)
+		p.busy = p.cfg.env.Now().Sub(s.taken)
 	}
 	if s.err == nil {
 		p.stats.Durable += s.increments

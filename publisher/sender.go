@@ -70,7 +70,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			return time.Hour, false // run ends
 		}
 		p.dispatchLocked()
-		now := p.cfg.Env.Now()
+		now := p.cfg.env.Now()
 		p.turnLocked(now)
 		due, ok := p.dueLocked()
 		if !ok {
@@ -149,7 +149,7 @@ func (p *Publisher) dispatchLocked() {
 		p.queue[0], p.queue = nil, p.queue[1:]
 		p.inFlight++
 		p.deliveries.Add(1)
-		p.cfg.Env.Go(func() {
+		p.cfg.env.Go(func() {
 			defer p.deliveries.Done()
 			p.deliver(m)
 		})
@@ -241,7 +241,7 @@ func (p *Publisher) backoff(try int) time.Duration {
 	if try < 7 {
 		most = min(most, minBackoff<<try)
 	}
-	return p.cfg.Env.Jitter(most) + 1
+	return p.cfg.env.Jitter(most) + 1
 }
 
 // sleep returns false if ctx ended first.

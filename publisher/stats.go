@@ -72,7 +72,7 @@ func (p *Publisher) Ready() error {
 	if p.closed {
 		return countmill.ErrClosed
 	}
-	if err := sysenv.CheckClock(p.cfg.Env.Now()); err != nil {
+	if err := sysenv.CheckClock(p.cfg.env.Now()); err != nil {
 		return err
 	}
 	h := p.health

@@ -57,9 +57,10 @@ type Config struct {
 	// allow concurrent calls. Default: none.
 	OnServe func(age time.Duration, source string)
 
-	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, time.Minute)

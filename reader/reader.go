@@ -42,8 +42,8 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	}
 	r := &Reader{store: st, cfg: cfg.withDefaults()}
 	r.workers.every = r.cfg.LagEvery
-	r.clock.Env, r.workers.clock.Env = r.cfg.Env, r.cfg.Env
-	r.flights.env, r.workers.flights.env = r.cfg.Env, r.cfg.Env
+	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
+	r.flights.env, r.workers.flights.env = r.cfg.env, r.cfg.env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {
 		return nil, fmt.Errorf("reader: %w", err)

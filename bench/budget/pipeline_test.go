@@ -128,7 +128,7 @@ func (w *world) publish(s setting) []*publisher.Publisher {
 	for i, adds := range w.d.adds {
 		wall := func() time.Time { return time.Now().Add(w.d.skew[i]).Round(0) }
 		b := &slowBus{w: w, waiting: make(map[string][]time.Time)}
-		p, err := publisher.New(b, publisher.Config{Linger: s.linger, CountWithin: s.budget, Env: &sysenv.Env{Wall: wall}})
+		p, err := publisher.New(b, sysenv.With(publisher.Config{Linger: s.linger, CountWithin: s.budget}, &sysenv.Env{Wall: wall}))
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -5,8 +5,7 @@
 //	curl http://127.0.0.1:8081/hello/gopher
 //	curl http://127.0.0.1:8081/counts
 //
-// Copy middleware.go into a service of your own. counts.go is countmill on one machine, made of the
-// same parts as `countmill up`.
+// Copy middleware.go into a service of your own. Package embedded is all of countmill in it.
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/embedded"
 )
 
 func main() {
@@ -43,17 +42,16 @@ func main() {
 
 // run serves until ctx ends or the counting fails.
 func run(ctx context.Context, ln net.Listener, data string) error {
-	c, err := openCounts(data)
+	db, err := embedded.Open(data)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	srv := &http.Server{Handler: countRoutes(routes(c.reader), c.publisher), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: countRoutes(routes(db), db), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {
 	case <-ctx.Done():
-	case <-c.ended:
-		err = errors.New("counting ended by itself")
+	case <-db.Done(): // by itself; Close says why
 	case err = <-served:
 		served <- http.ErrServerClosed
 	}
@@ -62,22 +60,21 @@ func run(ctx context.Context, ln net.Listener, data string) error {
 	defer cancel()
 	err = errors.Join(err, srv.Shutdown(ctx))
 	<-served
-	return errors.Join(err, c.close(ctx)) // after the last request was counted
+	return errors.Join(err, db.Close()) // after the last request was counted
 }
 
-func routes(r *reader.Reader) *http.ServeMux {
+func routes(db *embedded.DB) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "Hello, %s!\n", r.PathValue("name"))
 	})
-	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, req *http.Request) {
-		page, err := r.List(req.Context(), prefix, "", reader.MaxPage)
-		if err != nil {
-			http.Error(w, "the counts cannot be read", http.StatusServiceUnavailable)
-			return
-		}
-		for _, t := range page.Totals {
-			fmt.Fprintf(w, "%8d  %s\n", t.Total, t.Counter)
+	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, r *http.Request) {
+		for total, err := range db.List(r.Context(), prefix) {
+			if err != nil {
+				http.Error(w, "the counts cannot be read", http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintf(w, "%8d  %s\n", total.Total, total.Counter)
 		}
 	})
 	return mux

@@ -9,7 +9,7 @@ import (
 // prefix begins the names of all counters here.
 const prefix = "route:"
 
-// An adder counts without waiting; a *publisher.Publisher is one.
+// An adder counts without waiting; an *embedded.DB is one.
 type adder interface {
 	Add(counter string, delta int64) error
 }

@@ -61,6 +61,20 @@ func onlyLocal(h http.Handler, log *slog.Logger) http.Handler {
 	})
 }
 
+// OnlyThisMachine refuses requests whose connections come from other machines. It is for a handler
+// behind somebody else's listener.
+func OnlyThisMachine(h http.Handler, log *slog.Logger) http.Handler {
+	other := refuse(orDiscard(log), "without tokens this handler answers only to its own machine")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err == nil && !net.ParseIP(host).IsLoopback() { // a socket of the file system has no port
+			other.ServeHTTP(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // isLocalName takes a Host header. Clients of HTTP/1.0 send none.
 func isLocalName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {

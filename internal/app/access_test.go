@@ -67,7 +67,7 @@ func bearer(secret string) []string { return []string{"Authorization", "Bearer "
 // routesOf is every route that the App serves: those to come are tested as they are.
 func routesOf(t *testing.T, r *running) []api.Route {
 	t.Helper()
-	return r.routes().Routes()
+	return r.router.Routes()
 }
 
 func pathOf(route api.Route, counter string) string {
@@ -256,7 +256,7 @@ func TestNoTokenIsShown(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.tokens.Reload(t.Context())
+	serviceOf[*guarding](t, r.App).Reload(t.Context())
 	_, metrics := r.call(t, "GET", "/metrics", "", bearer(secrets[access.Metrics])...)
 	_, ready := r.call(t, "GET", "/readyz", "", bearer(secret)...)
 	r.log.Error("a mistake of ours", "token", secret, slog.Any("err", fmt.Errorf("with %s", secret)))

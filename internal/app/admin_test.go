@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -124,8 +123,8 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		a := &App{log: slog.New(slog.DiscardHandler), aggregator: &aggregator.Aggregator{}, backends: &backends{store: s}}
-		a.startSweeps(ctx)
+		b := &backends{store: s}
+		runs := startAll(ctx, sweeps(Config{Roles: Aggregator, Logger: slog.New(slog.DiscardHandler)}, b))
 		for hour, want := range []int{1, 1, 0} {
 			if n := len(records(t, s)); n != want {
 				t.Errorf("after %d times 12 hours and a half: %d records, want %d", hour, n, want)
@@ -133,7 +132,9 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 			time.Sleep(12*time.Hour + 31*time.Minute)
 		}
 		cancel()
-		a.sweeping.Wait()
+		if err := runs.rest(true); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -150,7 +151,7 @@ func TestADeletedCounterCountsOnAfterASweep(t *testing.T) {
 	r.waitReady(t)
 	r.call(t, "POST", "/v1/increments", `{"counter":"a"}`)
 	r.call(t, "DELETE", "/v1/counters/a", "")
-	if _, err := a.backends.store.SweepCounters(t.Context(), 0); err != nil {
+	if _, err := serviceOf[tending](t, a).store.SweepCounters(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	r.call(t, "POST", "/v1/increments", `{"counter":"a"}`)

@@ -3,57 +3,31 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
-	"sync"
+	"net/http"
 	"sync/atomic"
-	"syscall"
 
-	"github.com/countmill/countmill/admin"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
 
-// An App is roles on their backends behind one listener. Run it once, or Close it.
+// An App is services that start and stop together. Run it once, or Close it.
 type App struct {
 	cfg      Config
 	log      *slog.Logger
-	backends *backends
-	listener net.Listener
-	server   *api.Server
+	services []named // in the order of the stop (stop.go)
+	addr     string  // empty without a listener
+	kept     string
+	router   *api.Router
+	handler  http.Handler // guards the router
 
-	// The roles; nil for a role that this process does not run.
-	publisher  *publisher.Publisher
-	aggregator *aggregator.Aggregator
-	reader     *reader.Reader
-	admin      *admin.Admin // with the reader
-	intake     *aggregator.Intake
-
-	space    *space         // nil: the store is on no disk of this machine
-	tokens   *access.Tokens // nil: anybody may call
-	refused  api.Refusals
-	metrics  *metrics
-	http     *httpapi.API
 	stopping atomic.Bool
 	ran      atomic.Bool
-
-	// aggregating is closed when the aggregator has ended, with its error in
-	// aggregatorErr.
-	aggregating    chan struct{}
-	aggregatorErr  error
-	stopAggregator context.CancelFunc
-
-	taking     sync.WaitGroup // of messages that the bus gave up
-	stopTaking context.CancelFunc
-
-	sweeping   sync.WaitGroup
-	stopSweeps context.CancelFunc
 }
 
 // New binds the listener, opens the backends and makes the roles. From here on
@@ -66,75 +40,80 @@ func New(cfg Config) (*App, error) {
 	return newApp(cfg, openBackends)
 }
 
+// Embed is New without a listener: Handler answers requests, and Config.Listen is not used.
+func Embed(cfg Config) (*App, error) {
+	cfg.Listen = DefaultListen // which Check takes
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	return build(cfg, func(Config) ([]net.Listener, error) { return nil, nil }, openBackends)
+}
+
 // newApp lets tests bring backends that fail or are shared.
 func newApp(cfg Config, open func(Config) (*backends, error)) (*App, error) {
+	return build(cfg, listen, open)
+}
+
+func build(cfg Config, listen func(Config) ([]net.Listener, error), open func(Config) (*backends, error)) (*App, error) {
 	cfg = cfg.withDefaults().Resolved()
-	a := &App{cfg: cfg, log: cfg.Logger, aggregating: make(chan struct{})}
-	if err := a.open(open); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	return a, nil
-}
-
-func (a *App) open(open func(Config) (*backends, error)) error {
-	var err error
-	if a.cfg.Tokens != "" {
-		if a.tokens, err = access.Open(a.cfg.Tokens, a.log.With("file", a.cfg.Tokens)); err != nil {
-			return fmt.Errorf("--tokens: %w", err)
-		}
-	}
-	if a.listener, err = listen(a.cfg.Listen); err != nil {
-		return err
-	}
-	if err := a.checkAddr(); err != nil {
-		return err
-	}
-	if a.backends, err = open(a.cfg); err != nil {
-		return err
-	}
-	if err := a.setWindow(); err != nil {
-		return err
-	}
-	if disk := a.backends.disk; disk != nil {
-		a.space = newSpace(disk.FileSystem, a.cfg.MinFree, a.log.With("dir", disk.Dir()))
-	}
-	a.metrics = newMetrics()
-	if err := a.makeRoles(); err != nil {
-		return err
-	}
-	a.metrics.collect(a)
-	if a.http, err = a.newHTTP(); err != nil {
-		return err
-	}
-	h, err := api.GuardPages(a.routes(), api.PagesConfig{Origins: a.cfg.CORSOrigins, OnlyLocal: a.tokens == nil && !a.cfg.Insecure, Log: a.log})
+	guards, err := guards(cfg)
 	if err != nil {
-		return fmt.Errorf("--cors-origin: %w", err)
+		return nil, err
 	}
-	a.server, err = newServer(h, a.cfg)
-	return err
-}
-
-func listen(addr string) (net.Listener, error) {
-	ln, err := net.Listen("tcp", addr)
+	listeners, err := listen(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(cfg)
 	if err == nil {
-		return ln, nil
+		a := &App{cfg: cfg, log: cfg.Logger}
+		if err = a.assemble(b, guards, listeners); err == nil {
+			return a, nil
+		}
+		err = errors.Join(err, b.close())
 	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen %s: the address is in use; is another countmill running? Choose another with --listen HOST:PORT", addr)
+	for _, ln := range listeners {
+		err = errors.Join(err, ln.Close())
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err
-	}
-	return nil, fmt.Errorf("--listen %s: %w", addr, err)
+	return nil, err
 }
 
-// checkAddr is checkAccess for the address that the name of a host resolved to.
-func (a *App) checkAddr() error {
-	addr, ok := a.listener.Addr().(*net.TCPAddr)
-	if a.tokens != nil || a.cfg.Insecure || ok && addr.IP.IsLoopback() {
-		return nil
+// assemble makes the services on the backends and listeners that are open.
+func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener) error {
+	if err := setWindow(a.cfg, b.store); err != nil {
+		return err
 	}
-	return errNotLoopback(a.Addr())
+	disks := disks(a.cfg, b)
+	roles, err := makeRoles(a.cfg, b, disks)
+	if err != nil {
+		return err
+	}
+	a.services = roles
+	for _, d := range disks {
+		a.kept = d.kept()
+		a.services = append(a.services, named{"store", d})
+	}
+	for _, g := range guards {
+		g.watching = b.task()
+		a.services = append(a.services, named{"tokens", g})
+	}
+	a.services = append(a.services, sweeps(a.cfg, b)...)
+	routes, err := a.newHTTP()
+	if err != nil {
+		return err
+	}
+	a.services = append([]named{{"ingest", ingest{routes: routes, log: a.log}}}, a.services...)
+	a.services = append(a.services, named{"streams", streams{routes: routes}})
+	for _, ln := range listeners {
+		server, err := newServing(ln, a.handler, a.cfg)
+		if err != nil {
+			return err
+		}
+		a.addr = ln.Addr().String()
+		a.services = append(a.services, named{"server", server})
+	}
+	a.services = append(a.services, named{"backends", closing{backends: b}})
+	return nil
 }
 
 // Close releases what New opened. It is for an App that is never run; Run does it by
@@ -143,114 +122,86 @@ func (a *App) Close() error {
 	if a.ran.Swap(true) {
 		return nil
 	}
-	if a.http != nil {
-		a.http.CloseStreams()
-	}
-	var errs []error
-	if a.listener != nil {
-		errs = append(errs, a.listener.Close())
-	}
-	return errors.Join(append(errs, a.backends.close())...)
+	return a.stop()
 }
 
-// Addr is where the App listens.
-func (a *App) Addr() string { return a.listener.Addr().String() }
+// Addr is where the App listens; empty if it does not.
+func (a *App) Addr() string { return a.addr }
 
 // Kept says where the counters are, for the line that `countmill up` prints. It is empty
 // if they are not on this machine.
-func (a *App) Kept() string {
-	if a.backends.disk == nil {
-		return ""
+func (a *App) Kept() string { return a.kept }
+
+// Handler answers requests as the listener does, from Run until its end. If anybody may call, that
+// is anybody on this machine.
+func (a *App) Handler() http.Handler {
+	h := a.handler
+	if a.cfg.Tokens == "" && !a.cfg.Insecure {
+		h = api.OnlyThisMachine(h, a.log)
 	}
-	dir, err := filepath.Abs(a.backends.disk.Dir())
-	if err != nil {
-		dir = a.backends.disk.Dir()
-	}
-	return " and keeps counters in " + dir
+	return api.Recover(h, a.log)
 }
 
-// Run serves until ctx ends or a role fails, then stops everything in order within
+// Roles are the roles of an App that runs all of them.
+func (a *App) Roles() (p *publisher.Publisher, agg *aggregator.Aggregator, r *reader.Reader) {
+	for _, of := range a.services {
+		switch s := of.service.(type) {
+		case *publishing:
+			p = s.Publisher
+		case *aggregating:
+			agg = s.Aggregator
+		case *reading:
+			r = s.Reader
+		}
+	}
+	return p, agg, r
+}
+
+// Collector has the metrics of the services, without those of the process.
+func (a *App) Collector() prometheus.Collector { return together(collect(a.services)) }
+
+// Run serves until ctx ends or a service fails, then stops everything in order within
 // Config.ShutdownTimeout. It returns nil if everything that was accepted is safe, and
 // otherwise what went wrong: the process must then end with an error.
 func (a *App) Run(ctx context.Context) error {
 	if a.ran.Swap(true) {
 		return errors.New("app: it was run or closed before")
 	}
-	a.startAggregator(ctx)
-	a.startIntake(ctx)
-	a.startSweeps(ctx)
-	served := make(chan error, 1)
-	go func() { served <- a.server.Serve(a.listener) }()
+	runs := startAll(ctx, a.services)
 	a.logRunning(ctx)
-
-	if addr, ok := a.listener.Addr().(*net.TCPAddr); a.cfg.Insecure && ok && !addr.IP.IsLoopback() {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "anybody who reaches this address may call (--insecure)", slog.String("listen", a.Addr()))
-	}
-
-	var cause error
-	select {
-	case <-ctx.Done():
-		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping; a second signal ends the process at once",
-			slog.Duration("shutdown_timeout", a.cfg.ShutdownTimeout))
-	case <-a.aggregating:
-		cause = fmt.Errorf("aggregator ended: %w", a.aggregatorErr)
-	case err := <-served:
-		cause = fmt.Errorf("serving on %s ended: %w", a.Addr(), err)
-		served <- nil
-	}
-	if cause != nil {
+	cause := runs.first(ctx)
+	timeout := slog.Duration("shutdown_timeout", a.cfg.ShutdownTimeout)
+	switch {
+	case cause != nil:
 		a.log.LogAttrs(ctx, slog.LevelError, "a role failed, stopping", slog.Any("err", cause))
+	case a.addr == "": // within a program, which has the signals
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping", timeout)
+	default:
+		a.log.LogAttrs(ctx, slog.LevelInfo, "stopping; a second signal ends the process at once", timeout)
 	}
 	err := errors.Join(cause, a.stop())
-	<-served
+	err = errors.Join(err, runs.rest(err == nil))
 	if err == nil {
 		a.log.LogAttrs(ctx, slog.LevelInfo, "stopped")
 	}
 	return err
 }
 
-// startAggregator runs the aggregator on a context of its own. The aggregator must outlive
-// the signal, because it commits the increments that the publisher still holds.
-func (a *App) startAggregator(ctx context.Context) {
-	if a.aggregator == nil {
-		return // aggregating is never closed
-	}
-	ctx, a.stopAggregator = context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(a.aggregating)
-		a.aggregatorErr = a.aggregator.Run(ctx)
-		if a.aggregatorErr != nil {
-			// A sender on a bus within the process would wait for an aggregator that has ended.
-			a.backends.closeLocalBus()
-		}
-	}()
-}
-
 // logRunning names the backends of the roles, and no backend that they do not have.
 func (a *App) logRunning(ctx context.Context) {
-	attrs := []slog.Attr{slog.String("roles", a.cfg.Roles.String()), slog.String("listen", a.Addr())}
-	if a.backends.bus != nil {
-		attrs = append(attrs, slog.String("bus", a.cfg.Bus))
-	}
-	if a.backends.store != nil {
-		attrs = append(attrs, slog.String("store", a.cfg.Store))
-	}
-	if a.backends.cache != nil {
-		attrs = append(attrs, slog.String("cache", a.cfg.Cache))
+	attrs := []slog.Attr{slog.String("roles", a.cfg.Roles.String())}
+	for _, of := range []struct {
+		has         bool
+		name, value string
+	}{
+		{a.addr != "", "listen", a.addr},
+		{a.cfg.Roles.Has(needBus), "bus", a.cfg.Bus},
+		{a.cfg.Roles.Has(needStore), "store", a.cfg.Store},
+		{a.cfg.Roles.Has(needCache), "cache", a.cfg.Cache},
+	} {
+		if of.has {
+			attrs = append(attrs, slog.String(of.name, of.value))
+		}
 	}
 	a.log.LogAttrs(ctx, slog.LevelInfo, "running", attrs...)
-}
-
-// startIntake moves the messages that the bus gave up into the dead letters. A message that it
-// cannot move stays on the bus.
-func (a *App) startIntake(ctx context.Context) {
-	ctx, a.stopTaking = context.WithCancel(context.WithoutCancel(ctx))
-	if a.intake == nil {
-		return
-	}
-	a.taking.Go(func() {
-		if err := a.intake.Run(ctx); err != nil {
-			a.log.LogAttrs(ctx, slog.LevelError, "messages that the bus gives up are not taken in any more", slog.Any("err", err))
-		}
-	})
 }

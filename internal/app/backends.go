@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,27 +11,29 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// backends are the open backends of the roles; nil for a backend that the roles do not need.
+// backends are the open backends of the roles. No role uses a backend that it did not ask for.
 type backends struct {
-	bus   backend.Channel
+	bus   backend.OpenBus
 	store store.Store
 	cache store.Cache
-
-	topic        string       // of the bus; empty for the roles' default
-	busReady     func() error // nil if the bus has no reason not to deliver
-	givenUp      backend.Channel
-	givenUpTopic string
 
 	// inProcess is true for a bus within the process: nobody would take its messages when the
 	// aggregator has ended.
 	inProcess bool
-	disk      backend.Disk    // nil for a store that is elsewhere
-	sweeper   backend.Sweeper // nil for a store that removes markers by itself
 
-	busClose   sync.Once
-	busErr     error
-	closeCache func() error // nil if there is nothing to close
+	closers []func() error // in the order of their calls
+	tasks   []*task        // which end before anything closes
+
+	busClose sync.Once
+	busErr   error
 }
+
+// The roles that need a backend.
+const (
+	needBus   = Publisher | Aggregator
+	needStore = Aggregator | Reader
+	needCache = Reader
+)
 
 // openTimeout bounds the opening of each backend.
 const openTimeout = 30 * time.Second
@@ -43,8 +45,14 @@ func openBackends(cfg Config) (*backends, error) {
 		return nil, err
 	}
 	b := &backends{}
-	for _, open := range []func(chosen, Config) error{b.openStore, b.openBus, b.openCache} {
-		if err := open(c, cfg); err != nil {
+	for _, of := range []struct {
+		roles Roles
+		open  func(chosen, Config) error
+	}{{needStore, b.openStore}, {needBus, b.openBus}, {needCache, b.openCache}} {
+		if !cfg.Roles.Has(of.roles) {
+			continue
+		}
+		if err := of.open(c, cfg); err != nil {
 			return nil, errors.Join(err, b.close())
 		}
 	}
@@ -53,21 +61,18 @@ func openBackends(cfg Config) (*backends, error) {
 
 func (b *backends) openStore(c chosen, cfg Config) (err error) {
 	o := c.store.opener
-	if o.Open == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if b.store, err = o.Open(ctx, c.store.url, backend.StoreConfig{
 		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create, BackupRoot: cfg.BackupRoot,
 		Logger: cfg.Logger.With("backend", o.Scheme),
 	}); err != nil {
-		return fmt.Errorf("--store: %w", err)
+		return &FlagError{"store", err}
 	}
-	if b.disk, _ = b.store.(backend.Disk); b.disk == nil && cfg.MinFree > 0 {
+	b.closers = []func() error{b.store.Close}
+	if _, ok := b.store.(backend.Disk); !ok && cfg.MinFree > 0 {
 		return Usagef("--min-free: bounds the disk of the store, and %s: is on no disk of this machine: leave it out", o.Scheme)
 	}
-	b.sweeper, _ = b.store.(backend.Sweeper)
 	return nil
 }
 
@@ -77,42 +82,45 @@ func (b *backends) openStore(c chosen, cfg Config) (err error) {
 func busConfig(cfg Config) backend.BusConfig {
 	return backend.BusConfig{
 		Publish: cfg.Roles.Has(Publisher), Receive: cfg.Roles.Has(Aggregator), Create: cfg.Create,
-		Messages: 2 * cfg.WindowMessages, Bytes: 2 * cfg.WindowMemory,
+		Messages: 2 * cfg.Aggregator.WindowMessages, Bytes: 2 * cfg.Aggregator.WindowMemory,
 	}
 }
 
-func (b *backends) openBus(c chosen, cfg Config) error {
+func (b *backends) openBus(c chosen, cfg Config) (err error) {
 	o := c.bus.opener
-	if o.Open == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	config := busConfig(cfg)
 	config.Logger = cfg.Logger.With("backend", o.Scheme)
-	open, err := o.Open(ctx, c.bus.url, config)
-	if err != nil {
-		return fmt.Errorf("--bus: %w", err)
+	if b.bus, err = o.Open(ctx, c.bus.url, config); err != nil {
+		return &FlagError{"bus", err}
 	}
-	b.bus, b.topic, b.inProcess, b.busReady = open.Channel, open.Topic, o.OneProcess, open.Ready
-	b.givenUp, b.givenUpTopic = open.GivenUp, open.GivenUpTopic
+	b.inProcess = o.OneProcess
+	before := []func() error{b.closeBus}
+	if b.bus.GivenUp != nil {
+		before = append(before, b.bus.GivenUp.Close)
+	}
+	b.closers = append(before, b.closers...) // nothing may reach a store that is closed
 	return nil
 }
 
-func (b *backends) openCache(c chosen, cfg Config) (err error) {
+func (b *backends) openCache(c chosen, cfg Config) error {
 	o := c.cache.opener
-	if o.Open == nil {
-		return nil
+	cache, closeIt, err := o.Open(c.cache.url, b.store, cfg.Logger.With("backend", o.Scheme))
+	if err != nil {
+		return &FlagError{"cache", err}
 	}
-	if b.cache, b.closeCache, err = o.Open(c.cache.url, b.store, cfg.Logger.With("backend", o.Scheme)); err != nil {
-		return fmt.Errorf("--cache: %w", err)
+	b.cache = cache
+	if closeIt != nil {
+		b.closers = slices.Insert(b.closers, len(b.closers)-1, closeIt) // before the store
 	}
 	return nil
 }
 
+// closeLocalBus closes a bus that reaches nobody outside the process.
 func (b *backends) closeLocalBus() {
 	if b.inProcess {
-		b.closeBus()
+		_ = b.closeBus() // close returns the error
 	}
 }
 
@@ -121,23 +129,43 @@ func (b *backends) closeBus() error {
 	return b.busErr
 }
 
-// close closes them, the bus first: nothing may reach a store that is closed.
+// task is a task that has to end before the backends close.
+func (b *backends) task() *task {
+	t := &task{}
+	b.tasks = append(b.tasks, t)
+	return t
+}
+
+// close closes them, once.
 func (b *backends) close() error {
-	if b == nil {
-		return nil
-	}
 	var errs []error
-	if b.bus != nil {
-		errs = append(errs, b.closeBus())
+	for _, c := range b.closers {
+		errs = append(errs, c())
 	}
-	if b.givenUp != nil {
-		errs = append(errs, b.givenUp.Close())
-	}
-	if b.closeCache != nil {
-		errs = append(errs, b.closeCache())
-	}
-	if b.store != nil {
-		errs = append(errs, b.store.Close())
-	}
+	b.closers = nil
 	return errors.Join(errs...)
+}
+
+// closing is the backends as the last service.
+type closing struct {
+	idle
+	*backends
+}
+
+// Stop gives up waiting when the time is up: the process ends next.
+func (c closing) Stop(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() {
+		for _, t := range c.tasks {
+			t.stop()
+			t.wait(context.Background())
+		}
+		closed <- c.close()
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return errors.New("they were not closed in time")
+	}
 }

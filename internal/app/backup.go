@@ -13,9 +13,9 @@ import (
 )
 
 // takeBackup copies the store, and returns the directory of the copy.
-func (a *App) takeBackup(ctx context.Context, to string) (dir string, err error) {
+func (d *onDisk) takeBackup(ctx context.Context, to string) (dir string, err error) {
 	begin := time.Now()
-	dir, err = a.backends.disk.Backup(ctx, to)
+	dir, err = d.Backup(ctx, to)
 	switch {
 	case errors.Is(err, pebble.ErrNoBackupRoot):
 		return "", httpapi.ErrNoBackupRoot
@@ -26,10 +26,10 @@ func (a *App) takeBackup(ctx context.Context, to string) (dir string, err error)
 	case errors.Is(err, countmill.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return dir, err
 	case err != nil:
-		a.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
+		d.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
 		return "", httpapi.BackupFailedError(reason(err))
 	}
-	a.log.LogAttrs(ctx, slog.LevelInfo, "backup taken", slog.String("dir", dir), slog.Duration("took", time.Since(begin)))
+	d.log.LogAttrs(ctx, slog.LevelInfo, "backup taken", slog.String("dir", dir), slog.Duration("took", time.Since(begin)))
 	return dir, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/store"
 )
 
 // A backup of `up` under load holds all that was answered before it, and starts as it is.
@@ -132,12 +133,12 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		countmill.ErrUnavailable: {503, ""},
 	} {
 		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) {
-			b.disk = badDisk{b.disk, err}
+			b.store = badDisk{b.store.(backend.Disk), err}
 		})
 		check(failing, `{"dir":"/copy"}`, want.status, want.says)
 		failing.stop(t)
 	}
-	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.disk = nil })
+	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.store = struct{ store.Store }{b.store} })
 	defer other.stop(t)
 	check(other, `{"dir":"/copy"}`, 501, "pebble:")
 }

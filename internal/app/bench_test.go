@@ -30,7 +30,7 @@ func BenchmarkHTTP(b *testing.B) {
 	const body = `{"counter":"page:/u/000000000001"}`
 	increment := httpCall{fmt.Sprintf("POST /v1/increments HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
 		202, `{"accepted":1}` + "\n"}
-	routes := up.routes()
+	routes := up.router
 	for _, bc := range []struct {
 		name string
 		httpCall

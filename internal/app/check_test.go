@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/publisher"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -95,26 +97,26 @@ func TestLogsAreForPeople(t *testing.T) {
 func TestLingersSuitTheBus(t *testing.T) {
 	t.Parallel()
 	here, there := Config{}.withDefaults().Resolved(), Config{Bus: "elsewhere:"}.withDefaults().Resolved()
-	if here.Linger >= 0 || here.WindowLinger >= 0 {
-		t.Errorf("inproc: got lingers %s and %s, want none", here.Linger, here.WindowLinger)
+	if here.Publisher.Linger >= 0 || here.Aggregator.Linger >= 0 {
+		t.Errorf("inproc: got lingers %s and %s, want none", here.Publisher.Linger, here.Aggregator.Linger)
 	}
-	if there.Linger != 250*time.Millisecond || there.WindowLinger != 100*time.Millisecond {
-		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Linger, there.WindowLinger)
+	if there.Publisher.Linger != 250*time.Millisecond || there.Aggregator.Linger != 100*time.Millisecond {
+		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Publisher.Linger, there.Aggregator.Linger)
 	}
-	chosen := Config{Linger: -1, WindowLinger: 5 * time.Millisecond}.withDefaults().Resolved()
-	if chosen.Linger >= 0 || chosen.WindowLinger != 5*time.Millisecond {
-		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", chosen.Linger, chosen.WindowLinger)
+	chosen := Config{Publisher: publisher.Config{Linger: -1}, Aggregator: aggregator.Config{Linger: 5 * time.Millisecond}}.withDefaults().Resolved()
+	if chosen.Publisher.Linger >= 0 || chosen.Aggregator.Linger != 5*time.Millisecond {
+		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", chosen.Publisher.Linger, chosen.Aggregator.Linger)
 	}
 }
 
 // The roles have the budget of staleness.
 func TestRolesHaveTheBudget(t *testing.T) {
 	t.Parallel()
-	a := &App{cfg: Config{CountWithin: time.Second}, backends: &backends{}, metrics: newMetrics(), log: NewLogger(Config{}, io.Discard)}
-	if got := a.publisherConfig(); got.CountWithin != time.Second {
+	cfg := Config{CountWithin: time.Second, Logger: NewLogger(Config{}, io.Discard)}
+	if got := publisherConfig(cfg, &backends{}, nil); got.CountWithin != time.Second {
 		t.Errorf("the publisher has a budget of %s, want 1s", got.CountWithin)
 	}
-	if got := a.aggregatorConfig(); got.CountWithin != time.Second {
+	if got := aggregatorConfig(cfg, &backends{}, foldDurations()); got.CountWithin != time.Second {
 		t.Errorf("the aggregator has a budget of %s, want 1s", got.CountWithin)
 	}
 }

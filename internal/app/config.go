@@ -9,6 +9,8 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/reader"
 )
 
 // ErrUsage is matched by errors that a change of the command line or of the environment can
@@ -23,6 +25,15 @@ func Usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 
 func (e *usageError) Error() string        { return e.text }
 func (e *usageError) Is(target error) bool { return target == ErrUsage }
+
+// A FlagError is an error about the value of a flag.
+type FlagError struct {
+	Flag string // without dashes
+	Err  error
+}
+
+func (e *FlagError) Error() string { return "--" + e.Flag + ": " + e.Err.Error() }
+func (e *FlagError) Unwrap() error { return e.Err }
 
 // DefaultListen is where `countmill up` listens and where the verbs look for it.
 const DefaultListen = "127.0.0.1:8080"
@@ -59,49 +70,31 @@ type Config struct {
 	// Create makes the topic, subscription and meta record if they are missing. Default false.
 	Create bool
 
-	// Shards of a new counter. Default 0: the store decides.
-	Shards int
-	// MaxShards is the most shards that countmill gives a counter. Default 128.
-	MaxShards int
-	// ShardRate is how many commits a second a shard sustains. Negative: counters keep the
-	// numbers of shards that they have. Default 0: the store decides.
-	ShardRate float64
+	// Publisher, Aggregator and Reader set the roles up. The process sets their topics, loggers
+	// and functions, Publisher.CountWithin, Aggregator.CountWithin and DrainTimeout, and
+	// Reader.Guess itself.
+	//
+	// Publisher.Linger and Aggregator.Linger: by default CountWithin decides. Without it, they are
+	// none with inproc:, or 250ms and 100ms. The bus holds twice Aggregator.WindowMessages.
+	// Reader.DefaultStaleness: negative always reads the store; the default is that with pebble:,
+	// else 2s.
+	Publisher  publisher.Config
+	Aggregator aggregator.Config
+	Reader     reader.Config
+
 	// DedupWindow is the deduplication window: for how long ids are remembered. An aggregator
 	// writes it into the database; a publisher refuses increments whose time is older.
 	// Default 0: the window in the database, or 8 days if the database is new or there is none.
 	DedupWindow time.Duration
 
-	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
-	// Negative: none. Default: CountWithin decides. Without it, none with inproc:, or 250ms
-	// and 100ms.
-	Linger, WindowLinger time.Duration
-	// CountWithin is how old an increment may be when it is counted. Default 0: the lingers
-	// decide.
+	// CountWithin is how old an increment may be when it is counted: the same for the publisher
+	// and the aggregator. Default 0: the lingers decide.
 	CountWithin time.Duration
-	// A window closes early at these. Defaults 10,000, 100,000 and 64 MiB. An aggregator holds
-	// twice as many messages, and four times the memory.
-	WindowMessages, WindowCounters, WindowMemory int
-	// Commits at once. Default 0: as many as make the store faster.
-	Commits int
-	// CommitTimeout bounds each call of the aggregator to the store. Default 10s.
-	CommitTimeout time.Duration
-	// DeadLetterRate is how many dead letters a second are written at most. Default 100.
-	DeadLetterRate int
-	// WorkerID names the aggregator. Default: random.
-	WorkerID string
-
-	// OpenEntries and OpenBytes bound the publisher's open batch. Defaults 2,000,000 and
-	// 256 MiB.
-	OpenEntries, OpenBytes int
 
 	// MinFree is how many bytes of a pebble: store's file system have to be free for increments
 	// to be taken. Negative: none. Default 0: the smaller of 1 GiB and 5 % of the file system,
 	// none below 4 GiB.
 	MinFree int
-
-	// MaxStaleness is how old a total may be if the caller does not say. Negative:
-	// always read the store. Default: that with pebble:, else 2s.
-	MaxStaleness time.Duration
 
 	// Connections is how many HTTP connections are open at once. Default 0: 10,000, fewer
 	// if the system allows fewer open files.
@@ -126,14 +119,14 @@ func (c Config) withDefaults() Config {
 	c.Bus = cmp.Or(c.Bus, "inproc:")
 	c.Store = cmp.Or(c.Store, "pebble:countmill-data")
 	c.Cache = cmp.Or(c.Cache, "memory:")
-	c.WindowMessages = cmp.Or(c.WindowMessages, 10_000)
-	c.WindowCounters = cmp.Or(c.WindowCounters, 100_000)
-	c.WindowMemory = cmp.Or(c.WindowMemory, 64<<20)
-	c.MaxShards = cmp.Or(c.MaxShards, 128)
-	c.CommitTimeout = cmp.Or(c.CommitTimeout, 10*time.Second)
-	c.DeadLetterRate = cmp.Or(c.DeadLetterRate, 100)
-	c.OpenEntries = cmp.Or(c.OpenEntries, 2_000_000)
-	c.OpenBytes = cmp.Or(c.OpenBytes, 256<<20)
+	c.Publisher.MaxEntries = cmp.Or(c.Publisher.MaxEntries, 2_000_000)
+	c.Publisher.MaxBytes = cmp.Or(c.Publisher.MaxBytes, 256<<20)
+	c.Aggregator.WindowMessages = cmp.Or(c.Aggregator.WindowMessages, 10_000)
+	c.Aggregator.WindowCounters = cmp.Or(c.Aggregator.WindowCounters, 100_000)
+	c.Aggregator.WindowMemory = cmp.Or(c.Aggregator.WindowMemory, 64<<20)
+	c.Aggregator.MaxShards = cmp.Or(c.Aggregator.MaxShards, 128)
+	c.Aggregator.CommitTimeout = cmp.Or(c.Aggregator.CommitTimeout, 10*time.Second)
+	c.Aggregator.DeadLetterRate = cmp.Or(c.Aggregator.DeadLetterRate, 100)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
@@ -156,12 +149,12 @@ func (c Config) Resolved() Config {
 	case c.CountWithin > 0:
 		linger, window = 0, 0 // the roles have their parts of it
 	}
-	c.Linger = cmp.Or(c.Linger, linger)
-	c.WindowLinger = cmp.Or(c.WindowLinger, window)
+	c.Publisher.Linger = cmp.Or(c.Publisher.Linger, linger)
+	c.Aggregator.Linger = cmp.Or(c.Aggregator.Linger, window)
 	staleness := 2 * time.Second
 	if aloneStore {
 		staleness = -1
 	}
-	c.MaxStaleness = cmp.Or(c.MaxStaleness, staleness)
+	c.Reader.DefaultStaleness = cmp.Or(c.Reader.DefaultStaleness, staleness)
 	return c
 }

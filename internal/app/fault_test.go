@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -99,7 +100,7 @@ func TestFailureDoesNotWaitForMessagesInLine(t *testing.T) {
 		return r.metric(t, "countmill_messages_in_flight") == 8 && r.metric(t, "countmill_open_entries") > 0
 	})
 	r.poll(t, "all requests inside", func() bool { // a later request rightly gets the answer that it was not counted
-		return r.http.Sending() == sent
+		return serviceOf[ingest](t, r.App).routes.Sending() == sent
 	})
 	f.broken.Store(true)
 	close(f.gate)
@@ -143,12 +144,12 @@ func TestStopIsBounded(t *testing.T) {
 		t.Errorf("an increment that was never committed was answered with 202")
 	}
 	close(f.gate)
-	<-r.aggregating
+	serviceOf[*aggregating](t, r.App).running.wait(t.Context())
 }
 
 func TestCacheAwayIsDegraded(t *testing.T) {
 	t.Parallel()
-	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), MaxStaleness: time.Second},
+	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), Reader: reader.Config{DefaultStaleness: time.Second}},
 		func(b *backends) { b.cache = awayCache{b.cache} })
 	defer r.stop(t)
 	r.incr(t, `{"counter":"a"}`)

@@ -46,6 +46,18 @@ func run(t testing.TB, a *App) *running {
 	return r
 }
 
+// serviceOf is the service of a type that an App has.
+func serviceOf[S service](t testing.TB, a *App) S {
+	t.Helper()
+	for _, of := range a.services {
+		if s, ok := of.service.(S); ok {
+			return s
+		}
+	}
+	t.Fatalf("no %T among the services", *new(S))
+	panic("unreachable")
+}
+
 func (r *running) stop(t testing.TB) {
 	t.Helper()
 	if err := r.end(t); err != nil {

@@ -55,7 +55,7 @@ func TestADeadLetterIsCountedAsNew(t *testing.T) {
 	r.incr(t, `{"counter":"a","id":"x"}`)
 	// It may come from a bus whose publishers do not wait, or from an older version.
 	part := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 10, ID: "x"})
-	err := r.backends.store.PutDeadLetters(t.Context(), []store.DeadLetter{{
+	err := serviceOf[tending](t, r.App).store.PutDeadLetters(t.Context(), []store.DeadLetter{{
 		Key: store.ReplayKey("0a"), Source: part.ID.String(), Time: time.Now(), At: time.Now(),
 		Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}),
 	}})
@@ -90,7 +90,7 @@ func TestAReaderIsAskedForAReplay(t *testing.T) {
 	roles := make(map[Roles]*running)
 	for _, role := range []Roles{Reader, Aggregator} {
 		a, err := newApp(Config{Roles: role, Listen: "127.0.0.1:0"}, func(Config) (*backends, error) {
-			return &backends{bus: sharedBus{b}, store: sharedStore{s}}, nil
+			return &backends{bus: shared(b), store: sharedStore{s}}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -6,35 +6,55 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/reader"
 )
 
-// metrics is everything that /metrics shows, on a registry of its own.
-type metrics struct {
-	registry *prometheus.Registry
-	folds    prometheus.Histogram
-	ages     *prometheus.HistogramVec
+// together are collectors as one. It describes nothing, so a strict registry takes it too.
+type together []prometheus.Collector
+
+// Describe sends nothing: Collect names the metrics.
+func (c together) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is called at each scrape, maybe by several at once.
+func (c together) Collect(out chan<- prometheus.Metric) {
+	for _, of := range c {
+		of.Collect(out)
+	}
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		folds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "countmill_fold_duration_seconds",
-			Help:    "How long attempts to commit took.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
-		}),
-		ages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "countmill_total_age_seconds",
-			Help:    "How old totals were when they were served.",
-			Buckets: []float64{0.001, 0.01, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60},
-		}, []string{"source"}),
-	}
-	m.registry.MustRegister(
+// newRegistry has everything that /metrics shows.
+func newRegistry(services []prometheus.Collector) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(),
 	)
-	return m
+	r.MustRegister(services...)
+	return r
+}
+
+func foldDurations() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "countmill_fold_duration_seconds",
+		Help:    "How long attempts to commit took.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
+	})
+}
+
+func totalAges() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "countmill_total_age_seconds",
+		Help:    "How old totals were when they were served.",
+		Buckets: []float64{0.001, 0.01, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60},
+	}, []string{"source"})
 }
 
 func buildInfo() prometheus.Collector {
@@ -46,38 +66,6 @@ func buildInfo() prometheus.Collector {
 	})
 	g.Set(1)
 	return g
-}
-
-// collect registers what the roles of the App count. Their numbers are read when
-// somebody asks for them.
-func (m *metrics) collect(a *App) {
-	if a.publisher != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.publisherSamples})
-	}
-	if a.aggregator != nil {
-		m.registry.MustRegister(m.folds, &statsCollector{gather: a.aggregatorSamples})
-	}
-	if a.reader != nil {
-		m.registry.MustRegister(m.ages, &statsCollector{gather: a.readerSamples})
-	}
-	if a.admin != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.adminSamples})
-	}
-	if bus, ok := a.backends.bus.(pubsubStats); ok && a.aggregator != nil {
-		m.registry.MustRegister(&statsCollector{gather: func() []sample { return pubsubSamples(bus.Stats()) }})
-	}
-	if a.intake != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.intakeSamples})
-	}
-	if a.tokens != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.accessSamples})
-	}
-	if a.space != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.spaceSamples})
-	}
-	if a.backends.disk != nil {
-		m.registry.MustRegister(&statsCollector{gather: a.diskSamples})
-	}
 }
 
 // A sample is one number under one name.
@@ -94,6 +82,15 @@ func counter(name, help string, value int64, labels ...string) sample {
 
 func gauge(name, help string, value float64) sample {
 	return sample{name, help, prometheus.GaugeValue, value, nil}
+}
+
+// samples is a collector for each function.
+func samples(gather ...func() []sample) []prometheus.Collector {
+	all := make([]prometheus.Collector, len(gather))
+	for i := range gather {
+		all[i] = &statsCollector{gather[i]}
+	}
+	return all
 }
 
 // A statsCollector makes metrics of samples that are gathered at once, so that those of
@@ -114,8 +111,8 @@ func (c *statsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func (a *App) aggregatorSamples() []sample {
-	s, settings := a.aggregator.Stats(), a.aggregator.Settings()
+func aggregatorSamples(a *aggregator.Aggregator) []sample {
+	s, settings := a.Stats(), a.Settings()
 	return append(lagSamples(s.Lag, !s.Stalled || s.Lag > 0), []sample{
 		counter("countmill_messages_received_total", "Messages taken from the bus.", s.Messages),
 		counter("countmill_parts_received_total", "Parts in the messages taken from the bus.", s.Parts),
@@ -152,12 +149,12 @@ func lagSamples(lag time.Duration, known bool) []sample {
 	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
 }
 
-// pipelineSamples are from the aggregators' records. A process with an aggregator of its own
-// shows the lag of that instead.
-func (a *App) pipelineSamples() []sample {
+// pipelineSamples are from the aggregators' records. A process with an aggregator of its own, so
+// that its reader is not alone, shows the lag of that instead.
+func pipelineSamples(r *reader.Reader, alone bool) []sample {
 	ctx, cancel := context.WithTimeout(context.Background(), pipelineTimeout)
 	defer cancel()
-	p := a.reader.Pipeline(ctx)
+	p := r.Pipeline(ctx)
 	samples := []sample{gauge("countmill_aggregators_alive", "Aggregators that take messages, by their heartbeats of the last 15 s.", float64(p.Workers))}
 	if p.NewestSettings > 0 {
 		const name, help = "countmill_aggregators_settings_version", "Versions of the database's settings that aggregators use: the oldest and the newest."
@@ -165,7 +162,7 @@ func (a *App) pipelineSamples() []sample {
 			sample{name, help, prometheus.GaugeValue, float64(p.OldestSettings), []string{"of", "oldest"}},
 			sample{name, help, prometheus.GaugeValue, float64(p.NewestSettings), []string{"of", "newest"}})
 	}
-	if a.aggregator != nil {
+	if !alone {
 		return samples
 	}
 	return append(lagSamples(p.Lag, p.LagKnown()), samples...)
@@ -174,9 +171,9 @@ func (a *App) pipelineSamples() []sample {
 // pipelineTimeout bounds how long a scrape waits for the aggregators' records.
 const pipelineTimeout = 2 * time.Second
 
-func (a *App) readerSamples() []sample {
-	s := a.reader.Stats()
-	return append(a.pipelineSamples(), []sample{
+func readerSamples(r *reader.Reader, alone bool) []sample {
+	s := r.Stats()
+	return append(pipelineSamples(r, alone), []sample{
 		counter("countmill_totals_served_total", "Totals served.", s.FromStore, "source", "store"),
 		counter("countmill_totals_served_total", "Totals served.", s.FromCache, "source", "cache"),
 		counter("countmill_lookups_total", "Look-ups of the store for totals.", s.Lookups),
@@ -193,8 +190,8 @@ func (a *App) readerSamples() []sample {
 	}...)
 }
 
-func (a *App) adminSamples() []sample {
-	s := a.admin.Stats()
+func adminSamples(a *admin.Admin) []sample {
+	s := a.Stats()
 	const name, help = "countmill_admin_changes_total", "Changes of counters that people asked for."
 	return []sample{
 		counter(name, help, s.Grown, "change", "grow"),
@@ -203,26 +200,26 @@ func (a *App) adminSamples() []sample {
 	}
 }
 
-func (a *App) intakeSamples() []sample {
-	return []sample{counter("countmill_given_up_messages_total", "Messages that Pub/Sub gave up, taken in as dead letters.", a.intake.Taken())}
+func intakeSamples(in *aggregator.Intake) []sample {
+	return []sample{counter("countmill_given_up_messages_total", "Messages that Pub/Sub gave up, taken in as dead letters.", in.Taken())}
 }
 
-func (a *App) diskSamples() []sample {
-	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(a.backends.disk.DiskUsage()))}
+func diskSamples(d backend.Disk) []sample {
+	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(d.DiskUsage()))}
 }
 
-func (a *App) accessSamples() []sample {
+func accessSamples(tokens *access.Tokens, requests *api.Refusals) []sample {
 	valid := 1.0
-	if a.tokens.Err() != nil {
+	if tokens.Err() != nil {
 		valid = 0
 	}
 	samples := []sample{
-		gauge("countmill_tokens", "Tokens in force, expired ones included.", float64(a.tokens.Len())),
+		gauge("countmill_tokens", "Tokens in force, expired ones included.", float64(tokens.Len())),
 		gauge("countmill_tokens_file_valid", "1 if the file of tokens is in force as it is; 0 if it has a mistake and its last good version is in force.", valid),
-		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Unauthorized.Load(), "status", "401"),
-		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", a.refused.Forbidden.Load(), "status", "403"),
+		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", requests.Unauthorized.Load(), "status", "401"),
+		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", requests.Forbidden.Load(), "status", "403"),
 	}
-	for name, refused := range a.tokens.Refused() {
+	for name, refused := range tokens.Refused() {
 		samples = append(samples, counter("countmill_quota_refused_requests_total", "Requests refused because of a limit of their token.", refused, "token", name))
 	}
 	return samples
@@ -235,8 +232,8 @@ func unixSeconds(t time.Time) float64 {
 	return float64(t.UnixMicro()) / 1e6
 }
 
-func (a *App) publisherSamples() []sample {
-	s := a.publisher.Stats()
+func publisherSamples(p *publisher.Publisher) []sample {
+	s := p.Stats()
 	return []sample{
 		counter("countmill_increments_total", "Increments taken into batches.", s.Increments),
 		counter("countmill_increments_durable_total", "Increments whose batches the bus has.", s.Durable),

@@ -63,13 +63,13 @@ type chosen struct {
 // chooseBackends finds the backends that the roles need, and checks their URLs.
 func chooseBackends(cfg Config) (c chosen, err error) {
 	var errs [3]error
-	if cfg.Roles.Has(Publisher | Aggregator) {
+	if cfg.Roles.Has(needBus) {
 		c.bus, errs[0] = chooseBus(cfg)
 	}
-	if cfg.Roles.Has(Aggregator | Reader) {
+	if cfg.Roles.Has(needStore) {
 		c.store, errs[1] = chooseStore(cfg)
 	}
-	if cfg.Roles.Has(Reader) {
+	if cfg.Roles.Has(needCache) {
 		c.cache, errs[2] = chooseCache(cfg)
 	}
 	return c, errors.Join(errs[:]...)

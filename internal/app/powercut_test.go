@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
@@ -134,7 +135,9 @@ func (m *machine) open(cfg Config) (*backends, error) {
 		return nil, err
 	}
 	cache, err := memory.New(memory.Config{})
-	return &backends{store: st, disk: st, bus: bus, inProcess: true, cache: cache}, err
+	return &backends{
+		store: st, bus: backend.OpenBus{Channel: bus}, inProcess: true, cache: cache, closers: []func() error{bus.Close, st.Close},
+	}, err
 }
 
 // draw returns the next request: an old one that may be repeated, or a new one. It returns nil

@@ -2,108 +2,324 @@ package app
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
-// makeRoles makes the roles that were asked for on the backends that are open.
-func (a *App) makeRoles() error {
+// makeRoles makes the roles that were asked for on the backends that are open. A store on a disk
+// of this machine has one in disks.
+func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
+	var before, after []named
+	window := func() time.Duration { return ownWindow(cfg) }
+	if cfg.Roles.Has(Aggregator) {
+		agg, err := newAggregating(cfg, b, disks)
+		if err != nil {
+			return nil, err
+		}
+		window = agg.window
+		before = append(before, intakes(cfg, b)...)
+		before = append(before, named{"aggregator", agg}, named{"bus", newReceiving(b.bus)})
+		after = append(after, named{"backlog", backlog{aggregator: agg.Aggregator}})
+	}
+	if cfg.Roles.Has(Publisher) {
+		pub, err := newPublishing(cfg, b, window)
+		if err != nil {
+			return nil, err
+		}
+		before = append([]named{{"publisher", pub}}, before...)
+	}
+	if cfg.Roles.Has(Reader) {
+		rd, err := newReading(cfg, b)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, named{"reader", rd})
+	}
+	if cfg.Roles.Has(needStore) {
+		after = append(after, named{"admin", tending{store: b.store, cache: b.cache}})
+	}
+	return append(before, after...), nil
+}
+
+// publishing is the role publisher.
+type publishing struct {
+	idle
+	*publisher.Publisher
+	routes httpapi.IncrementsConfig
+	folded bool // when Publish returns
+}
+
+func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publishing, error) {
+	p, err := publisher.New(b.bus, publisherConfig(cfg, b, window))
+	if err != nil {
+		return nil, err
+	}
+	return &publishing{Publisher: p, routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+}
+
+func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
+	c := cfg.Publisher
+	c.Topic, c.CountWithin, c.DedupWindowFunc = b.bus.Topic, cfg.CountWithin, window
+	c.Logger = cfg.Logger.With("role", "publisher")
+	return c
+}
+
+// busAway is how long a bus on another machine may take for a message without being thought
+// slow. A guess: Pub/Sub takes a tenth of it.
+const busAway = time.Second
+
+func incrementsConfig(cfg Config, b *backends, window func() time.Duration) httpapi.IncrementsConfig {
+	c := httpapi.IncrementsConfig{
+		Timeout: cfg.RequestTimeout, DedupWindowFunc: window,
+		// Half of the publisher's open batch: 64 bytes of JSON take some 224 bytes there.
+		MaxSending: min(cfg.Publisher.MaxEntries/2, cfg.Publisher.MaxBytes/448),
+		Bus:        max(cfg.Publisher.Linger, 0),
+	}
+	if cfg.Publisher.Linger == 0 {
+		c.Bus = cfg.CountWithin
+	}
+	if !b.inProcess {
+		c.Bus += busAway
+	}
+	return c
+}
+
+// Routes comes before that of a disk, which refuses increments.
+func (p *publishing) Routes(s *surface) {
+	s.Sender, s.Increments, s.Folded = p.Publisher, p.routes, p.folded
+}
+
+func (p *publishing) Ready(context.Context) (string, error) { return "", p.Publisher.Ready() }
+
+func (p *publishing) Collect() []prometheus.Collector {
+	return samples(func() []sample { return publisherSamples(p.Publisher) })
+}
+
+// Stop sends the increments that the publisher holds.
+func (p *publishing) Stop(ctx context.Context) error { return p.Close(ctx) }
+
+// aggregating is the role aggregator. It outlives the signal to stop, because it commits the
+// increments that the publisher still holds.
+type aggregating struct {
+	idle
+	*aggregator.Aggregator
+	cfg     Config
+	folds   prometheus.Histogram
+	failed  func() // closes a bus that reaches nobody else
+	running task
+}
+
+func newAggregating(cfg Config, b *backends, disks []*onDisk) (*aggregating, error) {
+	s := &aggregating{cfg: cfg, folds: foldDurations(), failed: b.closeLocalBus}
+	folded := b.store
+	for _, d := range disks {
+		folded = roomyStore{folded, d.space}
+	}
 	var err error
-	if a.cfg.Roles.Has(Publisher) {
-		if a.publisher, err = publisher.New(a.backends.bus, a.publisherConfig()); err != nil {
-			return err
+	s.Aggregator, err = aggregator.New(b.bus, folded, aggregatorConfig(cfg, b, s.folds))
+	return s, err
+}
+
+func aggregatorConfig(cfg Config, b *backends, folds prometheus.Observer) aggregator.Config {
+	c := cfg.Aggregator
+	c.Topic, c.CountWithin = b.bus.Topic, cfg.CountWithin
+	// The aggregator must end within its step of the stop order (stop.go). Before the end
+	// it gives back, in order, the messages that it could not commit.
+	c.DrainTimeout = cfg.ShutdownTimeout / 4
+	c.OnFold = func(took time.Duration) { folds.Observe(took.Seconds()) }
+	c.Logger = cfg.Logger.With("role", "aggregator")
+	return c
+}
+
+// window is how old the time of an increment may be: the deduplication window of the database.
+func (s *aggregating) window() time.Duration {
+	return cmp.Or(s.Settings().Window, ownWindow(s.cfg))
+}
+
+// ownWindow is the window of a process that has no database, or has not read its settings yet.
+func ownWindow(cfg Config) time.Duration {
+	return cmp.Or(cfg.DedupWindow, countmill.DefaultDedupWindow)
+}
+
+func (s *aggregating) Ready(context.Context) (string, error) { return "", s.Aggregator.Ready() }
+
+func (s *aggregating) Collect() []prometheus.Collector {
+	return append(samples(func() []sample { return aggregatorSamples(s.Aggregator) }), s.folds)
+}
+
+func (s *aggregating) Run(ctx context.Context) error {
+	return s.running.run(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		if err := s.Aggregator.Run(ctx); err != nil {
+			// A sender on a bus within the process would wait for an aggregator that has ended.
+			s.failed()
+			return fmt.Errorf("aggregator ended: %w", err)
 		}
+		return nil
+	})
+}
+
+func (s *aggregating) Stop(ctx context.Context) error {
+	s.running.stop()
+	if !s.running.wait(ctx) {
+		return errors.New("it was not done in time; what it had not committed is delivered again")
 	}
-	if a.cfg.Roles.Has(Aggregator) {
-		folded := a.backends.store
-		if a.space != nil {
-			folded = roomyStore{folded, a.space}
-		}
-		if a.aggregator, err = aggregator.New(a.backends.bus, folded, a.aggregatorConfig()); err != nil {
-			return err
-		}
-		if a.backends.givenUp != nil {
-			a.intake = aggregator.NewIntake(a.backends.givenUp, a.backends.store, a.intakeConfig())
-		}
+	return nil // Run has returned its error
+}
+
+// backlog is the work that waits for an aggregator. /readyz names it after the reader's cache.
+type backlog struct {
+	idle
+	aggregator *aggregator.Aggregator
+}
+
+func (b backlog) Ready(context.Context) (degraded string, err error) {
+	return labelled("aggregator", b.aggregator.Degraded()), nil
+}
+
+// labelled is a reason with the part that it is about; empty if there is none.
+func labelled(part, without string) string {
+	if without == "" {
+		return ""
 	}
-	if a.cfg.Roles.Has(Reader) {
-		if a.reader, err = reader.New(a.backends.store, a.backends.cache, a.readerConfig()); err != nil {
-			return err
-		}
-		if a.admin, err = admin.New(a.reader, a.backends.store, a.adminConfig()); err != nil {
-			return err
-		}
+	return part + ": " + without
+}
+
+// receiving is the bus of an aggregator.
+type receiving struct {
+	idle
+	why   func() error
+	stats []prometheus.Collector
+}
+
+func newReceiving(bus backend.OpenBus) receiving {
+	r := receiving{why: bus.Ready}
+	if r.why == nil {
+		r.why = func() error { return nil }
 	}
+	if counts, ok := bus.Channel.(pubsubStats); ok {
+		r.stats = samples(func() []sample { return pubsubSamples(counts.Stats()) })
+	}
+	return r
+}
+
+func (r receiving) Ready(context.Context) (string, error) { return "", r.why() }
+
+func (r receiving) Collect() []prometheus.Collector { return r.stats }
+
+// taking moves the messages that the bus gave up into the dead letters. A message that it cannot
+// move stays on the bus.
+type taking struct {
+	idle
+	*aggregator.Intake
+	log     *slog.Logger
+	running *task
+}
+
+// intakes is one for a bus that gives up messages.
+func intakes(cfg Config, b *backends) []named {
+	if b.bus.GivenUp == nil {
+		return nil
+	}
+	return []named{{"intake", &taking{log: cfg.Logger, running: b.task(), Intake: aggregator.NewIntake(b.bus.GivenUp, b.store, aggregator.IntakeConfig{
+		Topic:   b.bus.GivenUpTopic,
+		Rate:    cfg.Aggregator.DeadLetterRate,
+		Timeout: cfg.Aggregator.CommitTimeout,
+		Logger:  cfg.Logger.With("role", "intake"),
+	})}}}
+}
+
+func (s *taking) Collect() []prometheus.Collector {
+	return samples(func() []sample { return intakeSamples(s.Intake) })
+}
+
+func (s *taking) Run(ctx context.Context) error {
+	return s.running.run(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		if err := s.Intake.Run(ctx); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelError, "messages that the bus gives up are not taken in any more", slog.Any("err", err))
+		}
+		return nil
+	})
+}
+
+// Stop does not wait: the backends close after it has ended.
+func (s *taking) Stop(context.Context) error {
+	s.running.stop()
 	return nil
 }
 
-func (a *App) publisherConfig() publisher.Config {
-	return publisher.Config{
-		Topic:           a.backends.topic,
-		Linger:          a.cfg.Linger,
-		CountWithin:     a.cfg.CountWithin,
-		MaxEntries:      a.cfg.OpenEntries,
-		MaxBytes:        a.cfg.OpenBytes,
-		DedupWindowFunc: a.window,
-		Logger:          a.log.With("role", "publisher"),
-	}
+// reading is the role reader, and the admin of its counters.
+type reading struct {
+	idle
+	*reader.Reader
+	admin *admin.Admin
+	ages  *prometheus.HistogramVec
+	alone bool // no aggregator of this process shows its lag
 }
 
-func (a *App) aggregatorConfig() aggregator.Config {
-	return aggregator.Config{
-		Topic:          a.backends.topic,
-		Linger:         a.cfg.WindowLinger,
-		CountWithin:    a.cfg.CountWithin,
-		WindowMessages: a.cfg.WindowMessages,
-		WindowCounters: a.cfg.WindowCounters,
-		WindowMemory:   a.cfg.WindowMemory,
-		Commits:        a.cfg.Commits,
-		CommitTimeout:  a.cfg.CommitTimeout,
-		Shards:         a.cfg.Shards,
-		MaxShards:      a.cfg.MaxShards,
-		ShardRate:      a.cfg.ShardRate,
-		DeadLetterRate: a.cfg.DeadLetterRate,
-		WorkerID:       a.cfg.WorkerID,
-		// The aggregator must end within its step of the stop order (stop.go). Before the end
-		// it gives back, in order, the messages that it could not commit.
-		DrainTimeout: a.cfg.ShutdownTimeout / 4,
-		OnFold:       func(took time.Duration) { a.metrics.folds.Observe(took.Seconds()) },
-		Logger:       a.log.With("role", "aggregator"),
+func newReading(cfg Config, b *backends) (*reading, error) {
+	s := &reading{ages: totalAges(), alone: !cfg.Roles.Has(Aggregator)}
+	var err error
+	if s.Reader, err = reader.New(b.store, b.cache, readerConfig(cfg, s.ages)); err != nil {
+		return nil, err
 	}
+	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, Logger: cfg.Logger.With("role", "admin")})
+	return s, err
 }
 
-func (a *App) intakeConfig() aggregator.IntakeConfig {
-	return aggregator.IntakeConfig{
-		Topic:   a.backends.givenUpTopic,
-		Rate:    a.cfg.DeadLetterRate,
-		Timeout: a.cfg.CommitTimeout,
-		Logger:  a.log.With("role", "intake"),
+func readerConfig(cfg Config, ages *prometheus.HistogramVec) reader.Config {
+	fromCache, fromStore := ages.WithLabelValues(reader.SourceCache), ages.WithLabelValues(reader.SourceStore)
+	c := cfg.Reader
+	c.DefaultStaleness = max(c.DefaultStaleness, 0)
+	c.Guess = cmp.Or(cfg.Aggregator.Shards, 1)
+	c.OnServe = func(age time.Duration, source string) {
+		if source == reader.SourceCache {
+			fromCache.Observe(age.Seconds())
+		} else {
+			fromStore.Observe(age.Seconds())
+		}
 	}
+	c.Logger = cfg.Logger.With("role", "reader")
+	return c
 }
 
-func (a *App) adminConfig() admin.Config {
-	return admin.Config{
-		Timeout: a.cfg.RequestTimeout,
-		Logger:  a.log.With("role", "admin"),
-	}
+func (s *reading) Ready(ctx context.Context) (degraded string, err error) { return s.Reader.Ready(ctx) }
+
+func (s *reading) Routes(to *surface) { to.Reader, to.Admin = s.Reader, s.admin }
+
+func (s *reading) Collect() []prometheus.Collector {
+	return append(samples(
+		func() []sample { return readerSamples(s.Reader, s.alone) },
+		func() []sample { return adminSamples(s.admin) },
+	), s.ages)
 }
 
-func (a *App) readerConfig() reader.Config {
-	fromCache, fromStore := a.metrics.ages.WithLabelValues(reader.SourceCache), a.metrics.ages.WithLabelValues(reader.SourceStore)
-	return reader.Config{
-		DefaultStaleness: max(a.cfg.MaxStaleness, 0),
-		Guess:            cmp.Or(a.cfg.Shards, 1),
-		OnServe: func(age time.Duration, source string) {
-			if source == reader.SourceCache {
-				fromCache.Observe(age.Seconds())
-			} else {
-				fromStore.Observe(age.Seconds())
-			}
-		},
-		Logger: a.log.With("role", "reader"),
+// tending shows and repairs the contents of the store. A person reaches it by any process that has the
+// store: aggregators have the right to write.
+type tending struct {
+	idle
+	store store.Store
+	cache store.Cache
+}
+
+func (s tending) Routes(to *surface) {
+	to.DeadLetters = admin.NewDeadLetters(s.store)
+	var totals admin.Totals
+	if cache, ok := s.cache.(droppable); ok {
+		totals = past{s.store, cache}
 	}
+	to.Verifier = admin.NewVerifier(s.store, s.store, totals)
 }

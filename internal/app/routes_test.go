@@ -20,7 +20,7 @@ func TestRoutesAreThoseOfTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	apitest.Load(t).CheckRoutes(t, a.routes().Routes())
+	apitest.Load(t).CheckRoutes(t, a.router.Routes())
 }
 
 func TestOperationsAnswerAsDocumented(t *testing.T) {

@@ -8,10 +8,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
 
@@ -23,6 +25,8 @@ func (sharedStore) Close() error { return nil }
 type sharedBus struct{ backend.Channel }
 
 func (sharedBus) Close() error { return nil }
+
+func shared(b backend.Channel) backend.OpenBus { return backend.OpenBus{Channel: sharedBus{b}} }
 
 // Subscribe delivers as a bus between processes does: no message says that it comes once.
 func (b sharedBus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
@@ -65,7 +69,7 @@ func TestAReaderShowsTheLag(t *testing.T) {
 	defer b.Close()
 	begin := func(role Roles) *running {
 		a, err := newApp(Config{Roles: role, Listen: "127.0.0.1:0"}, func(Config) (*backends, error) {
-			return &backends{bus: sharedBus{b}, store: sharedStore{s}}, nil
+			return &backends{bus: shared(b), store: sharedStore{s}}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -105,11 +109,11 @@ func TestSingleRolesTogether(t *testing.T) {
 	}
 	roles := make(map[Roles]*running)
 	for _, role := range []Roles{Reader, Aggregator, Publisher} {
-		cfg := Config{Roles: role, Listen: "127.0.0.1:0", Linger: time.Millisecond, WindowLinger: time.Millisecond}
+		cfg := Config{Roles: role, Listen: "127.0.0.1:0", Publisher: publisher.Config{Linger: time.Millisecond}, Aggregator: aggregator.Config{Linger: time.Millisecond}}
 		a, err := newApp(cfg, func(Config) (*backends, error) {
 			got := &backends{}
 			if role != Reader {
-				got.bus = sharedBus{b}
+				got.bus = shared(b)
 			}
 			if role != Publisher {
 				got.store = sharedStore{s}

@@ -105,7 +105,7 @@ func (s *space) state() (free uint64, noPuts, noFolds bool) {
 
 // admit refuses increments while there is little space.
 func (s *space) admit() error {
-	if s == nil || s.min == 0 {
+	if s.min == 0 {
 		return nil
 	}
 	if _, refused, _ := s.state(); !refused {
@@ -118,7 +118,7 @@ func (s *space) admit() error {
 
 // degraded is the reason for /readyz while increments are refused, else empty.
 func (s *space) degraded() string {
-	if s == nil || s.min == 0 {
+	if s.min == 0 {
 		return ""
 	}
 	free, refused, _ := s.state()
@@ -143,11 +143,11 @@ func (s roomyStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResu
 	return s.Store.Fold(ctx, c)
 }
 
-func (a *App) spaceSamples() []sample {
-	free, _, _ := a.space.state()
+func spaceSamples(s *space) []sample {
+	free, _, _ := s.state()
 	return []sample{
 		gauge("countmill_store_free_bytes", "Bytes free on the file system of the store.", float64(free)),
-		gauge("countmill_store_min_free_bytes", "Below so many free bytes increments are refused; 0: never.", float64(a.space.min)),
-		counter("countmill_storage_refused_requests_total", "Requests for increments refused because the disk is nearly full.", a.space.refused.Load()),
+		gauge("countmill_store_min_free_bytes", "Below so many free bytes increments are refused; 0: never.", float64(s.min)),
+		counter("countmill_storage_refused_requests_total", "Requests for increments refused because the disk is nearly full.", s.refused.Load()),
 	}
 }

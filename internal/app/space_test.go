@@ -48,7 +48,8 @@ func TestDefaultMinFree(t *testing.T) {
 // A disk is that of a running App, whose free bytes the test decides.
 type disk struct {
 	*running
-	free atomic.Uint64
+	space *space
+	free  atomic.Uint64
 }
 
 // A sized store is on a file system of 100 GiB.
@@ -66,14 +67,14 @@ func startOnDisk(t *testing.T) *disk {
 	a, err := newApp(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir())}, func(cfg Config) (*backends, error) {
 		b, err := openBackends(cfg)
 		if err == nil {
-			b.disk = sized{b.disk, d}
+			b.store = sized{b.store.(backend.Disk), d}
 		}
 		return b, err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.running = run(t, a)
+	d.running, d.space = run(t, a), serviceOf[*onDisk](t, a).space
 	t.Cleanup(func() { d.stop(t) })
 	return d
 }
@@ -143,19 +144,21 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	t.Parallel()
 	d := startOnDisk(t)
 	d.set(600 << 20)
-	if err := d.publisher.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+	if err := serviceOf[*publishing](t, d.App).Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 		t.Fatalf("with more than half of --min-free: %v", err)
 	}
 	d.set(500 << 20)
-	folder := roomyStore{d.backends.store, d.space}
+	folder := roomyStore{serviceOf[*onDisk](t, d.App).Disk, d.space}
 	if _, err := folder.Fold(t.Context(), &store.Commit{}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold with less than half: got %v, want one that is tried again", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- d.publisher.Publish(ctx, countmill.Increment{Counter: "a", Delta: 10}) }()
-	d.poll(t, "folding to stop", func() bool { return d.aggregator.Ready() != nil })
+	go func() {
+		done <- serviceOf[*publishing](t, d.App).Publish(ctx, countmill.Increment{Counter: "a", Delta: 10})
+	}()
+	d.poll(t, "folding to stop", func() bool { return serviceOf[*aggregating](t, d.App).Aggregator.Ready() != nil })
 	select {
 	case err := <-done:
 		t.Fatalf("an increment was settled on a full disk: %v", err)

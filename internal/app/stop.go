@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,15 +9,12 @@ import (
 	"time"
 )
 
-// A step of the stop order. until is the part of the time that may have passed when the step
-// ends. A step that ends early leaves its time to the next steps.
-type step struct {
-	name  string
-	until float64
-	run   func(context.Context) error
-}
+// shares is the part of the time for a stop that may have passed when a service has stopped; 1 for
+// any other service. A service that stops early leaves its time to the next. The shares are guesses.
+var shares = map[string]float64{"ingest": 0.35, "publisher": 0.55, "aggregator": 0.85, "server": 0.93}
 
-// stop ends everything in one order, so that nothing is lost and nothing is sent twice:
+// stop ends the services in the order of the list, so that nothing is lost and nothing is sent
+// twice:
 //
 //	ingest     takes no more requests and finishes those it has
 //	publisher  sends the increments that it holds; a bus within the process needs the
@@ -26,24 +24,17 @@ type step struct {
 //	server     reads are answered until here
 //	backends   close
 //
-// A step that fails or takes too long does not keep the next ones from running. The
-// shares of the time are guesses.
+// A service that fails or takes too long does not keep the next ones from stopping.
 func (a *App) stop() error {
 	a.stopping.Store(true)
-	steps := []step{
-		{"ingest", 0.35, a.stopIngest},
-		{"publisher", 0.55, a.stopPublisher},
-		{"aggregator", 0.85, a.drainAggregator},
-		{"server", 0.93, a.stopServer},
-		{"backends", 1, a.closeBackends},
-	}
 	var errs []error
 	begin := time.Now()
-	for _, s := range steps {
-		ctx, cancel := context.WithDeadline(context.Background(), begin.Add(time.Duration(s.until*float64(a.cfg.ShutdownTimeout))))
-		err := s.run(ctx)
+	for _, s := range a.services {
+		until := cmp.Or(shares[s.name], 1) * float64(a.cfg.ShutdownTimeout)
+		ctx, cancel := context.WithDeadline(context.Background(), begin.Add(time.Duration(until)))
+		err := s.Stop(ctx)
 		cancel()
-		a.log.LogAttrs(context.Background(), slog.LevelDebug, "stop step done", slog.String("step", s.name),
+		a.log.LogAttrs(context.Background(), slog.LevelDebug, "service stopped", slog.String("service", s.name),
 			slog.Duration("since_signal", time.Since(begin)), slog.Any("err", err))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", s.name, err))
@@ -52,63 +43,40 @@ func (a *App) stop() error {
 	return errors.Join(errs...)
 }
 
-// stopIngest does not fail. A request may remain, such as a body that trickles in; the
-// publisher, which is closed next, refuses it.
-func (a *App) stopIngest(ctx context.Context) error {
-	if left := a.http.StopIncrements(ctx); left > 0 {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "requests for increments were not done in time", slog.Int("requests", left))
-	}
-	return nil
+// runs are the services that run.
+type runs struct {
+	ended chan error // has room for all
+	n     int
 }
 
-func (a *App) stopPublisher(ctx context.Context) error {
-	if a.publisher == nil {
-		return nil
+func startAll(ctx context.Context, services []named) *runs {
+	r := &runs{make(chan error, len(services)), len(services)}
+	for _, s := range services {
+		go func() { r.ended <- s.Run(ctx) }()
 	}
-	return a.publisher.Close(ctx)
+	return r
 }
 
-func (a *App) drainAggregator(ctx context.Context) error {
-	a.stopTaking()
-	if a.aggregator == nil {
-		return nil
-	}
-	select {
-	case <-a.aggregating:
-		return nil // it failed, and Run says so
-	default:
-	}
-	a.stopAggregator()
-	select {
-	case <-a.aggregating:
-		return a.aggregatorErr
-	case <-ctx.Done():
-		return errors.New("it was not done in time; what it had not committed is delivered again")
+// first returns the first error of a service, or nil when ctx ends.
+func (r *runs) first(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-r.ended:
+			if r.n--; err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// stopServer does not fail either: nothing that was accepted depends on it.
-func (a *App) stopServer(ctx context.Context) error {
-	a.http.CloseStreams()
-	if err := a.server.Shutdown(ctx); err != nil {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "requests were cut", slog.Any("err", err))
+// rest returns the errors of the other services. It waits for all, or reads only the errors that
+// are there: a service that did not stop in time may still run.
+func (r *runs) rest(all bool) error {
+	var errs []error
+	for ; r.n > 0 && (all || len(r.ended) > 0); r.n-- {
+		errs = append(errs, <-r.ended)
 	}
-	return nil
-}
-
-// closeBackends gives up waiting when the time is up: the process ends next.
-func (a *App) closeBackends(ctx context.Context) error {
-	a.stopSweeps()
-	closed := make(chan error, 1)
-	go func() {
-		a.taking.Wait()
-		a.sweeping.Wait()
-		closed <- a.backends.close()
-	}()
-	select {
-	case err := <-closed:
-		return err
-	case <-ctx.Done():
-		return errors.New("they were not closed in time")
-	}
+	return errors.Join(errs...)
 }

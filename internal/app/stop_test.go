@@ -51,7 +51,7 @@ func TestStopWaitsForRequestsInside(t *testing.T) {
 	}()
 	io.WriteString(rest, `{"counter":`)
 	r.poll(t, "inside", func() bool {
-		return r.http.Sending() == 1
+		return serviceOf[ingest](t, r.App).routes.Sending() == 1
 	})
 	r.cancel()
 	r.poll(t, "refusing others", func() bool {

@@ -5,49 +5,63 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 )
 
-func (a *App) startSweeps(ctx context.Context) {
-	ctx, a.stopSweeps = context.WithCancel(ctx)
-	if a.backends.sweeper != nil || a.aggregator != nil {
-		a.sweeping.Go(func() { a.sweep(ctx) })
-	}
-	if a.tokens != nil {
-		a.sweeping.Go(func() { a.tokens.Watch(ctx, tokensEvery) })
-	}
+// sweeping removes old data from the store every hour.
+type sweeping struct {
+	idle
+	log    *slog.Logger
+	chores []chore
+	every  *task
 }
 
-// tokensEvery is how often the file of tokens is read again, and how long a removed token
-// stays in force at most. Removing all of them takes half a second more. A guess.
-const tokensEvery = time.Second
-
-// sweep forgets markers beyond the deduplication window, if the store does not do that by
-// itself, and counters that were deleted a day ago. It runs until ctx ends.
-func (a *App) sweep(ctx context.Context) {
-	tick := time.NewTicker(store.SweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.sweepOnce(ctx)
-		}
-	}
+// A chore is a removal. A failed one is tried again an hour later.
+type chore struct {
+	failed string // in the log
+	do     func(context.Context) error
 }
 
-func (a *App) sweepOnce(ctx context.Context) {
-	warn := func(message string, err error) {
-		if err != nil && ctx.Err() == nil {
-			a.log.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
+// sweeps is one if this process has anything to remove: markers beyond the deduplication window,
+// if the store does not do that by itself, and counters that were deleted a day ago.
+func sweeps(cfg Config, b *backends) []named {
+	s := &sweeping{log: cfg.Logger, every: b.task()}
+	if sweeper, ok := b.store.(backend.Sweeper); ok {
+		s.chores = append(s.chores, chore{"old markers not dropped, will try again", sweeper.Sweep})
+	}
+	if cfg.Roles.Has(Aggregator) {
+		s.chores = append(s.chores, chore{"deleted counters not removed, will try again", func(ctx context.Context) error {
+			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
+			return err
+		}})
+	}
+	if len(s.chores) == 0 {
+		return nil
+	}
+	return []named{{"sweeps", s}}
+}
+
+// Run does the chores until ctx ends.
+func (s *sweeping) Run(ctx context.Context) error {
+	return s.every.run(ctx, func(ctx context.Context) error {
+		tick := time.NewTicker(store.SweepEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				s.sweep(ctx)
+			}
 		}
-	}
-	if a.backends.sweeper != nil {
-		warn("old markers not dropped, will try again", a.backends.sweeper.Sweep(ctx))
-	}
-	if a.aggregator != nil {
-		_, err := a.backends.store.SweepCounters(ctx, store.SweepAfter)
-		warn("deleted counters not removed, will try again", err)
+	})
+}
+
+func (s *sweeping) sweep(ctx context.Context) {
+	for _, c := range s.chores {
+		if err := c.do(ctx); err != nil && ctx.Err() == nil {
+			s.log.LogAttrs(ctx, slog.LevelWarn, c.failed, slog.Any("err", err))
+		}
 	}
 }

@@ -11,25 +11,29 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-type sweepFunc func(context.Context) error
+// A sweptStore removes nothing by itself.
+type sweptStore struct {
+	store.Store
+	sweep func(context.Context) error
+}
 
-func (f sweepFunc) Sweep(ctx context.Context) error { return f(ctx) }
+func (s sweptStore) Sweep(ctx context.Context) error { return s.sweep(ctx) }
 
 func TestSweepsGoOnAfterAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sweeps := 0
-		a := &App{log: slog.New(slog.DiscardHandler), backends: &backends{sweeper: sweepFunc(func(context.Context) error {
-			sweeps++
+		n := 0
+		store := sweptStore{sweep: func(context.Context) error {
+			n++
 			return errors.New("disk away")
-		})}}
+		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
 		defer cancel()
-		a.startSweeps(ctx)
-		a.sweeping.Wait()
-		a.stopSweeps()
-		if sweeps != 3 {
-			t.Errorf("got %d sweeps in 3 hours, want 3", sweeps)
+		if err := startAll(ctx, sweeps(Config{Roles: Reader, Logger: slog.New(slog.DiscardHandler)}, &backends{store: store})).rest(true); err != nil {
+			t.Error(err)
+		}
+		if n != 3 {
+			t.Errorf("got %d sweeps in 3 hours, want 3", n)
 		}
 	})
 }
@@ -38,17 +42,15 @@ func TestSweepsGoOnAfterAnError(t *testing.T) {
 func TestSweepsEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &App{log: slog.New(slog.DiscardHandler), cfg: Config{ShutdownTimeout: time.Second}, backends: &backends{
-			sweeper: sweepFunc(func(ctx context.Context) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}),
-		}}
-		a.startSweeps(t.Context())
+		b := &backends{store: sweptStore{sweep: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}}
+		runs := startAll(t.Context(), sweeps(Config{Roles: Reader, Logger: slog.New(slog.DiscardHandler)}, b))
 		time.Sleep(store.SweepEvery + time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := a.closeBackends(ctx); err != nil {
+		if err := errors.Join(closing{backends: b}.Stop(ctx), runs.rest(true)); err != nil {
 			t.Error(err)
 		}
 	})

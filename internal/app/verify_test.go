@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -75,7 +76,7 @@ func testVerify(t *testing.T, r *running) {
 		}
 		r.wantProblems(t, false)
 	}
-	s := r.backends.store
+	s := serviceOf[tending](t, r.App).store
 	for _, a := range []store.ShardDelta{store.NewShardDelta("all", 200, 5), store.NewShardDelta("lost", 1, 7)} {
 		if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{a}}); err != nil {
 			t.Fatal(err)
@@ -100,7 +101,7 @@ func TestVerifyOnPebble(t *testing.T) {
 
 func TestVerifyOnDatastore(t *testing.T) {
 	t.Setenv("DATASTORE_EMULATOR_HOST", emulator.Firestore(t))
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "datastore://" + emulator.Project(), MaxStaleness: -1})
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "datastore://" + emulator.Project(), Reader: reader.Config{DefaultStaleness: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +117,10 @@ func TestVerifyOnDatastore(t *testing.T) {
 
 // A cached total may be old, but not wrong.
 func testVerifyCache(t *testing.T, r *running) {
-	r.backends.cache.(droppable).Drop(t.Context(), []string{"all", "lost"})
+	serviceOf[tending](t, r.App).cache.(droppable).Drop(t.Context(), []string{"all", "lost"})
 	r.call(t, "GET", "/v1/totals?counter=all&counter=c01&max_staleness=1m", "")
 	r.incr(t, `{"counter":"all"}`)
-	found, err := r.backends.cache.Get(t.Context(), []string{"all"})
+	found, err := serviceOf[tending](t, r.App).cache.Get(t.Context(), []string{"all"})
 	if err != nil || len(found) != 1 || found[0].Total != 25 {
 		t.Fatalf("cached: %v, %v; want the 25 of a moment ago", found, err)
 	}
@@ -130,7 +131,7 @@ func testVerifyCache(t *testing.T, r *running) {
 		{Counter: "all", Total: 24, Exists: true, AsOf: found[0].AsOf.Add(time.Microsecond)},
 		{Counter: "c01", Total: 1, Exists: true, AsOf: time.Now().Add(time.Hour)},
 	}
-	if err := r.backends.cache.Set(t.Context(), wrong, time.Minute); err != nil {
+	if err := serviceOf[tending](t, r.App).cache.Set(t.Context(), wrong, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, fix := range []bool{false, true} {

@@ -1,42 +1,40 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
 // setWindow writes --dedup-window into the database if an aggregator was given it and the
 // database says something else. Without it the database's own window holds.
-func (a *App) setWindow() error {
-	if a.cfg.DedupWindow == 0 || !a.cfg.Roles.Has(Aggregator) {
+func setWindow(cfg Config, s store.Store) error {
+	if cfg.DedupWindow == 0 || !cfg.Roles.Has(Aggregator) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	checked, err := a.backends.store.Check(ctx)
+	checked, err := s.Check(ctx)
 	if err != nil {
 		return fmt.Errorf("--dedup-window: reading the window of the database: %w", err)
 	}
 	was := checked.Settings.Window
-	if was == a.cfg.DedupWindow {
+	if was == cfg.DedupWindow {
 		return nil
 	}
 	for {
-		set, err := a.backends.store.SetWindow(ctx, a.cfg.DedupWindow)
+		set, err := s.SetWindow(ctx, cfg.DedupWindow)
 		if err == nil {
-			a.log.LogAttrs(ctx, slog.LevelWarn, "deduplication window of the database set, as --dedup-window says",
+			cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "deduplication window of the database set, as --dedup-window says",
 				slog.Duration("from", was), slog.Duration("to", set.Window), slog.Int64("settings_version", set.Version))
 			return nil
 		}
 		if errors.Is(err, store.ErrDeployment) || !sleep(ctx, time.Second) {
-			return fmt.Errorf("--dedup-window: setting the window of the database from %s to %s: %w", was, a.cfg.DedupWindow, err)
+			return fmt.Errorf("--dedup-window: setting the window of the database from %s to %s: %w", was, cfg.DedupWindow, err)
 		}
 	}
 }
@@ -51,14 +49,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// window is how old the time of an increment may be: the deduplication window of the
-// database, or the setting if this process has no database.
-func (a *App) window() time.Duration {
-	var known time.Duration
-	if a.aggregator != nil {
-		known = a.aggregator.Settings().Window
-	}
-	return cmp.Or(known, a.cfg.DedupWindow, countmill.DefaultDedupWindow)
 }

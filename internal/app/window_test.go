@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
@@ -25,7 +26,9 @@ func upOn(t *testing.T, s store.Store, cfg Config) *running {
 			return nil, err
 		}
 		cache, err := memory.New(memory.Config{})
-		return &backends{bus: b, inProcess: true, store: sharedStore{s}, cache: cache}, err
+		return &backends{
+			bus: backend.OpenBus{Channel: b}, inProcess: true, store: sharedStore{s}, cache: cache, closers: []func() error{b.Close},
+		}, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +88,7 @@ func TestSettingTheWindowIsTriedAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := fakestore.New(fakestore.Options{Window: 24 * time.Hour})
 			s.On(fakestore.SetWindow, fakestore.Script(answer, answer))
-			a := &App{cfg: Config{Roles: Aggregator, DedupWindow: time.Hour}, log: slog.New(slog.DiscardHandler), backends: &backends{store: s}}
-			err := a.setWindow()
+			err := setWindow(Config{Roles: Aggregator, DedupWindow: time.Hour, Logger: slog.New(slog.DiscardHandler)}, s)
 			checked, _ := s.Check(t.Context())
 			if (err != nil) != want.wrong || checked.Settings.Window != want.window || s.Calls(fakestore.SetWindow) != want.calls {
 				t.Errorf("answer %d: %v after %d calls, window %s; want %s after %d", answer, err, s.Calls(fakestore.SetWindow), checked.Settings.Window, want.window, want.calls)

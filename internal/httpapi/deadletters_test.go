@@ -66,7 +66,7 @@ func encode(at time.Time, parts ...wire.Part) []byte {
 
 func deadLetters(t *testing.T, f *fakeStore) surface {
 	t.Helper()
-	return surface{serve(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f, admin.DeadLettersConfig{})}, httpapi.Config{}), apitest.Load(t)}
+	return surface{serve(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f)}, httpapi.Config{}), apitest.Load(t)}
 }
 
 // call returns the status and the body of an answer.

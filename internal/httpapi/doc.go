@@ -46,6 +46,10 @@
 // (queue). A caller with little under way passes the lines, and so does not wait for callers
 // with much. Nothing is kept of a caller without requests.
 //
+// With return=totals the answer has the totals of the request's counters, as GET /v1/totals gives
+// them, each once. They contain the increments. That needs a process that folds before it answers.
+// Any other one refuses the parameter before it reads the body. A caller needs the scope read too.
+//
 // The header Idempotency-Key, 1 to 128 bytes of UTF-8, names the request: repeats with the
 // same key and the same increments count once. The value is taken unchanged. The IETF's
 // draft wants a quoted string there: quotes are welcome, and part of the key, so "k"

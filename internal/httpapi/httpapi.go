@@ -25,6 +25,9 @@ type Services struct {
 	DeadLetters *admin.DeadLetters // of each role with a store
 	Verifier    *admin.Verifier    // of each role with a store
 
+	// Folded means that increments are in the totals of Reader when Sender returns nil.
+	Folded bool
+
 	// Ready returns why the process cannot do its work. degraded names a part that is missing,
 	// if the process works without it. Nil: it is always ready.
 	Ready func(ctx context.Context) (degraded string, err error)

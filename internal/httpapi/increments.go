@@ -110,9 +110,13 @@ func (a *API) increments(c call) error {
 		return errStopping
 	}
 	defer a.gate.leave()
-	n, err := a.accept(c.w, c.r)
+	ret, err := a.returning(c)
+	if err != nil {
+		return err
+	}
+	n, err := a.accept(c.w, c.r, &ret)
 	if err == nil {
-		api.WriteJSON(c.w, http.StatusAccepted, accepted(n))
+		api.WriteJSON(c.w, http.StatusAccepted, a.answer(c, n, ret))
 	}
 	return err
 }
@@ -127,7 +131,7 @@ func (n accepted) AppendJSON(b []byte) []byte {
 }
 
 // accept returns how many increments of the request are durable: all of them.
-func (a *API) accept(w http.ResponseWriter, r *http.Request) (int, error) {
+func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (int, error) {
 	contentType, err := api.ContentType(r, typeJSON, typeNDJSON)
 	if err != nil {
 		return 0, err
@@ -154,6 +158,9 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request) (int, error) {
 		return 0, err
 	}
 	if err := checkCounters(q.caller, q.incs, form); err != nil {
+		return 0, err
+	}
+	if err := ret.note(q.incs); err != nil {
 		return 0, err
 	}
 	return len(q.incs), place(a.send(r.Context(), q), form, len(q.incs))

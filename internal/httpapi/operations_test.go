@@ -98,7 +98,7 @@ func TestAStoreThatRefusesTheProcess(t *testing.T) {
 	t.Parallel()
 	f := newStore(t, store.DeadLetter{Key: "a", Payload: []byte("x")})
 	f.err = store.ErrDeployment
-	s := ask(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f, admin.DeadLettersConfig{})}, httpapi.Config{})
+	s := ask(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f)}, httpapi.Config{})
 	for _, r := range [][3]string{{"GET", "/v1/dead-letters", ""}, {"GET", "/v1/dead-letters/a", ""}, {"POST", "/v1/dead-letters/replay", `{"keys":["a"]}`}, {"POST", "/v1/dead-letters/discard", `{"keys":["a"]}`}} {
 		s.want(t, r[0], r[1], r[2], 503, "give it the right to write")
 	}

@@ -95,7 +95,7 @@ func TestRefuses(t *testing.T) {
 		{"two content types", contentType("application/json", "application/json"), contentType("application/json"), 415, "Content-Type", types, ""},
 		{"another charset", contentType("application/json; charset=latin1"), contentType("application/json; charset=utf-8"), 415, "Content-Type", "utf-8", ""},
 		{"compressed", post(good, "Content-Encoding", "gzip"), post(good, "Content-Encoding", "identity"), 415, "Content-Encoding", "identity", ""},
-		{"unknown parameter", post(good).with(func(r *request) { r.query = "?delta=1" }), post(good), 400, "delta", "no parameters", ""},
+		{"unknown parameter", post(good).with(func(r *request) { r.query = "?delta=1" }), post(good), 400, "delta", "format, return", ""},
 		{"wrong method", post(good).with(func(r *request) { r.method = "PUT" }), post(good), 405, "", "", ""},
 
 		{"empty key", post(good, "Idempotency-Key", ""), post(good), 400, "Idempotency-Key", "1 to 128 bytes", ""},

@@ -66,7 +66,7 @@ var (
 
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
-	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, writes: (*API).increments},
+	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format"}, writes: (*API).increments},
 
 	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, often: []string{"counter"}, answer: (*API).totals},
 	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, body: totalsBody, answer: (*API).manyTotals},

@@ -342,12 +342,12 @@ func TestDefaultsAreTheProducts(t *testing.T) {
 	cfg.Bus, cfg.Store = "pubsub://p/t?subscription=s", "datastore://p"
 	cfg = cfg.Resolved()
 	d := Defaults()
-	if cfg.Linger != d.Linger || cfg.WindowLinger != d.Window || cfg.MaxStaleness != d.MaxStaleness || cfg.DedupWindow != 0 {
+	if cfg.Publisher.Linger != d.Linger || cfg.Aggregator.Linger != d.Window || cfg.Reader.DefaultStaleness != d.MaxStaleness || cfg.DedupWindow != 0 {
 		t.Errorf("countmill has lingers %s and %s, staleness %s and deduplication window %s; the plan %s, %s, %s and the default",
-			cfg.Linger, cfg.WindowLinger, cfg.MaxStaleness, cfg.DedupWindow, d.Linger, d.Window, d.MaxStaleness)
+			cfg.Publisher.Linger, cfg.Aggregator.Linger, cfg.Reader.DefaultStaleness, cfg.DedupWindow, d.Linger, d.Window, d.MaxStaleness)
 	}
-	if cfg.WindowMessages != windowMessages || cfg.WindowCounters != windowEntities || cfg.WindowMemory != windowBytes ||
-		cfg.OpenEntries != 2*openEntries || cfg.OpenBytes != 2*openBytes {
+	if cfg.Aggregator.WindowMessages != windowMessages || cfg.Aggregator.WindowCounters != windowEntities || cfg.Aggregator.WindowMemory != windowBytes ||
+		cfg.Publisher.MaxEntries != 2*openEntries || cfg.Publisher.MaxBytes != 2*openBytes {
 		t.Errorf("the limits of the plan are not those of %+v", cfg)
 	}
 	if d.DedupWindow != countmill.DefaultDedupWindow {

@@ -1,5 +1,5 @@
 // Package sysenv provides the wall clock, randomness and goroutines to the roles. A simulation
-// replaces them; every other program leaves the Env of a role's Config nil.
+// replaces them (With). In every other program the Env of a role is nil, which means the machine.
 package sysenv
 
 import (

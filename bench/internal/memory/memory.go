@@ -158,13 +158,13 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 // log. The size of a directory with a single counter is subtracted.
 func (c *config) disk(ctx context.Context, site *command.Site) ([]result, error) {
 	names := load.Names(c.counters)
-	base, err := diskSize(ctx, site, func(e *system.Embedded) error { return e.Publisher.Add(names[0], 1) })
+	base, err := diskSize(ctx, site, func(e *system.Embedded) error { return e.Add(names[0], 1) })
 	if err != nil {
 		return nil, err
 	}
 	counters, err := diskSize(ctx, site, func(e *system.Embedded) error {
 		for _, name := range names {
-			if err := e.Publisher.Add(name, 1); err != nil {
+			if err := e.Add(name, 1); err != nil {
 				return err
 			}
 		}
@@ -192,7 +192,7 @@ func publishIDs(ctx context.Context, e *system.Embedded, name string, n int) err
 	for i := range n {
 		incs = append(incs, countmill.Increment{Counter: name, Delta: 1, ID: fmt.Sprintf("id-%d", i)})
 		if len(incs) == some || i == n-1 {
-			if err := e.Publisher.Publish(ctx, incs...); err != nil {
+			if err := e.Publish(ctx, incs...); err != nil {
 				return err
 			}
 			incs = incs[:0]
@@ -216,7 +216,7 @@ func diskSize(ctx context.Context, site *command.Site, write func(*system.Embedd
 		if err != nil {
 			return 0, err
 		}
-		err = errors.Join(write(e), e.Publisher.Flush(ctx))
+		err = errors.Join(write(e), e.Flush(ctx))
 		e.Close()
 		if err != nil {
 			return 0, err

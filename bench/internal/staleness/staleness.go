@@ -146,9 +146,9 @@ func (m *measurement) embedded(ctx context.Context) error {
 	r := result{What: "embedded", Counters: len(names), Rate: top / 4, Seconds: m.lasts.Seconds()}
 	took, err := measure(ctx, pipeline{
 		names: names,
-		add:   func(name string) error { return e.Publisher.Add(name, 1) },
+		add:   func(name string) error { return e.Add(name, 1) },
 		publish: func(ctx context.Context, name string, delta int64) error {
-			return e.Publisher.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			return e.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
 		},
 		totals: e.Totals,
 	}, schedule{rate: r.Rate, draw: draw, warm: m.warm, lasts: m.lasts, every: 10 * time.Millisecond, pause: time.Millisecond, wait: time.Minute})
@@ -162,9 +162,9 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 	begin, n := time.Now(), 0
 	for time.Since(begin) < lasts {
 		for range 1000 {
-			err := e.Publisher.Add(names[draw()], 1)
+			err := e.Add(names[draw()], 1)
 			for errors.Is(err, countmill.ErrOverloaded) && wait(ctx, time.Millisecond) == nil {
-				err = e.Publisher.Add(names[0], 1)
+				err = e.Add(names[0], 1)
 			}
 			if err != nil {
 				return 0, err
@@ -172,7 +172,7 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 			n++
 		}
 	}
-	if err := e.Publisher.Flush(ctx); err != nil {
+	if err := e.Flush(ctx); err != nil {
 		return 0, err
 	}
 	return int(float64(n) / time.Since(begin).Seconds()), nil

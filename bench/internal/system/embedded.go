@@ -10,13 +10,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/backend/memory"
-	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/bench/internal/load"
+	"github.com/countmill/countmill/embedded"
 	"github.com/countmill/countmill/publisher"
-	"github.com/countmill/countmill/reader"
 )
 
 func embeddedSystems() []System {
@@ -24,7 +20,7 @@ func embeddedSystems() []System {
 	const how = "publisher, in-process bus, aggregator and pebble in one process, with the settings of `countmill up`; clock from the first Add to the return of Flush"
 	return []System{
 		{
-			Name: "countmill/name", Ack: ack, How: how + "; Publisher.Add by name from as many goroutines as there are CPUs", Loads: names,
+			Name: "countmill/name", Ack: ack, How: how + "; DB.Add by name from as many goroutines as there are CPUs", Loads: names,
 			Family: "countmill/name", Against: "redis/pipelined", Version: goVersion,
 			Open: func(_ context.Context, at Place) (Instance, error) { return openEmbedded(at, false) },
 		},
@@ -38,94 +34,47 @@ func embeddedSystems() []System {
 
 func goVersion() (string, error) { return "countmill of this tree, " + runtime.Version(), nil }
 
-// Embedded is the parts of `countmill up`, without HTTP.
-type Embedded struct {
-	closers
-	Store      *pebble.Store
-	Aggregator *aggregator.Aggregator
-	Publisher  *publisher.Publisher
-	Reader     *reader.Reader
+// Embedded is countmill in this process.
+type Embedded struct{ *embedded.DB }
+
+// OpenEmbedded opens a directory with the settings of `countmill up`. Close it.
+func OpenEmbedded(dir string) (*Embedded, error) {
+	db, err := embedded.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Embedded{db}, nil
 }
 
-// embedded is an Embedded that counts.
-type embedded struct {
+// Close ends it. The next system should find the machine as this one did.
+func (e *Embedded) Close() {
+	_ = e.DB.Close()
+	debug.FreeOSMemory()
+}
+
+// inside is an Embedded that counts.
+type inside struct {
 	*Embedded
 	handles []*publisher.Counter // nil for increments by name
 }
 
 func openEmbedded(at Place, byHandle bool) (Instance, error) {
-	parts, err := OpenEmbedded(filepath.Join(at.Dir, "data"))
+	db, err := OpenEmbedded(filepath.Join(at.Dir, "data"))
 	if err != nil {
 		return nil, err
 	}
-	e := &embedded{Embedded: parts}
+	e := &inside{Embedded: db}
 	if byHandle {
-		e.handles, err = handles(e.Publisher, at.Load.Names)
+		e.handles, err = handles(e.DB, at.Load.Names)
 	}
 	return opened(e, err)
 }
 
-// OpenEmbedded connects the parts over a directory, as `countmill up` does. Close it.
-func OpenEmbedded(dir string) (*Embedded, error) {
-	e := &Embedded{}
-	if err := e.open(dir); err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (e *Embedded) open(dir string) error {
-	var err error
-	if e.Store, err = pebble.Open(pebble.Config{Dir: dir}); err != nil {
-		return err
-	}
-	e.add(func() {
-		_ = e.Store.Close()
-		debug.FreeOSMemory() // the next system should find the machine as this one did
-	})
-	bus, err := inproc.New(inproc.Config{WaitForAck: true})
-	if err != nil {
-		return err
-	}
-	e.add(func() { _ = bus.Close() })
-	e.Aggregator, err = aggregator.New(bus, e.Store, aggregator.Config{Linger: -1})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if e.Aggregator.Run(ctx) != nil {
-			_ = bus.Close() // otherwise the publisher would wait for an aggregator that has ended
-		}
-	}()
-	e.add(func() {
-		cancel()
-		<-ended
-	})
-	if e.Publisher, err = publisher.New(bus, publisher.Config{Linger: -1}); err != nil {
-		return err
-	}
-	e.add(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = e.Publisher.Close(ctx)
-	})
-	cache, err := memory.New(memory.Config{})
-	if err != nil {
-		return err
-	}
-	e.Reader, err = reader.New(e.Store, cache, reader.Config{Timeout: time.Minute})
-	return err
-}
-
-func handles(pub *publisher.Publisher, names []string) ([]*publisher.Counter, error) {
+func handles(db *embedded.DB, names []string) ([]*publisher.Counter, error) {
 	all := make([]*publisher.Counter, len(names))
 	for i, name := range names {
 		var err error
-		if all[i], err = pub.Counter(name); err != nil {
+		if all[i], err = db.Counter(name); err != nil {
 			return nil, err
 		}
 	}
@@ -133,21 +82,21 @@ func handles(pub *publisher.Publisher, names []string) ([]*publisher.Counter, er
 }
 
 // Count adds until the goal, and flushes.
-func (e *embedded) Count(ctx context.Context, r *load.Run) error {
+func (e *inside) Count(ctx context.Context, r *load.Run) error {
 	var err error
 	if e.handles != nil {
 		err = addByHandle(ctx, r, e.handles)
 	} else {
-		err = addByName(ctx, r, e.Publisher)
+		err = addByName(ctx, r, e.DB)
 	}
 	if err != nil {
 		return err
 	}
-	if err := e.Publisher.Flush(ctx); err != nil {
+	if err := e.Flush(ctx); err != nil {
 		return err
 	}
 	r.Stop()
-	stats := e.Aggregator.Stats()
+	stats := e.Stats().Aggregator
 	r.Note("commits", float64(stats.Commits))
 	n, _ := r.Done()
 	r.Note("entities_per_million", float64(stats.EntitiesWritten)*1e6/float64(max(n, 1)))
@@ -158,11 +107,11 @@ func (e *embedded) Count(ctx context.Context, r *load.Run) error {
 const addStep = 1000
 
 // addByName walks the run with one goroutine for each CPU.
-func addByName(ctx context.Context, r *load.Run, pub *publisher.Publisher) error {
+func addByName(ctx context.Context, r *load.Run, db *embedded.DB) error {
 	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
 		for _, n := range order {
-			if err := pub.Add(r.Names[n], 1); err != nil {
-				if err := again(ctx, err, func() error { return pub.Add(r.Names[n], 1) }); err != nil {
+			if err := db.Add(r.Names[n], 1); err != nil {
+				if err := again(ctx, err, func() error { return db.Add(r.Names[n], 1) }); err != nil {
 					return err
 				}
 			}
@@ -171,7 +120,7 @@ func addByName(ctx context.Context, r *load.Run, pub *publisher.Publisher) error
 	})
 }
 
-// addByHandle is addByName by handle. The two loops are separate because a call through a function
+// addByHandle is addByName by handle. The loops are separate because a call through a function
 // value would take much of the time of an Add.
 func addByHandle(ctx context.Context, r *load.Run, handles []*publisher.Counter) error {
 	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
@@ -211,13 +160,13 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // Check reads every total from the store, with the reader that serves them over HTTP.
-func (e *embedded) Check(ctx context.Context, r *load.Run) error {
+func (e *inside) Check(ctx context.Context, r *load.Run) error {
 	return r.Check(ctx, e.Totals)
 }
 
 // Totals reads the store.
 func (e *Embedded) Totals(ctx context.Context, names []string) ([]int64, error) {
-	all, err := e.Reader.Totals(ctx, names, 0)
+	all, err := e.DB.Totals(ctx, names...)
 	if err != nil {
 		return nil, fmt.Errorf("read the store: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -284,7 +285,17 @@ func (c *redisCoalesced) open(ctx context.Context, at Place, fsync string) error
 // Count adds by name, and flushes.
 func (c *redisCoalesced) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
-	if err := addByName(ctx, r, c.pub); err != nil {
+	err := r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
+		for _, n := range order {
+			if err := c.pub.Add(r.Names[n], 1); err != nil {
+				if err := again(ctx, err, func() error { return c.pub.Add(r.Names[n], 1) }); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return c.pub.Flush(ctx)

@@ -20,6 +20,7 @@ var plainFolders = []string{
 	"client",
 	"command",
 	"deploy",
+	"embedded",
 	"examples",
 	"internal/access",
 	"internal/api",

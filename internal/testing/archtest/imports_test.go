@@ -55,6 +55,9 @@ func forbidden() []arrow {
 		{from: "/internal/api/...", dep: "/internal/httpapi", why: "the server and the router know no route"},
 		{from: "/internal/httpapi/...", dep: "/backend", why: "a route calls roles, which have the store"},
 		{from: "/internal/httpapi/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+		{from: "/embedded/...", dep: "/command", why: "internal/app composes the roles; package embedded and package command are beside each other"},
+		{from: "/internal/app/...", dep: "/embedded", why: "package embedded is internal/app for other programs"},
+		{from: "/command/...", dep: "/embedded", why: "internal/app composes the roles; package embedded and package command are beside each other"},
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 	}
 	for _, role := range roles {

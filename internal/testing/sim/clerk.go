@@ -115,7 +115,7 @@ func (opr *operator) lookAfter(kind string) bool {
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
 	c := &clerk{personStore: personStore{&simStore{opr.db, p, nil}}}
-	l := admin.NewDeadLetters(c, admin.DeadLettersConfig{Env: &sysenv.Env{Wall: p.wall}})
+	l := sysenv.With(admin.NewDeadLetters(c), &sysenv.Env{Wall: p.wall})
 	opr.ask(o, p, func(ctx context.Context) error {
 		var done []admin.DeadLetterOutcome
 		var err error

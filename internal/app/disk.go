@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/countmill/countmill/backend"
+)
+
+// onDisk is a store on a disk of this machine.
+type onDisk struct {
+	idle
+	backend.Disk
+	space *space
+	log   *slog.Logger
+}
+
+// disks is one if the store is on a disk of this machine.
+func disks(cfg Config, b *backends) []*onDisk {
+	disk, ok := b.store.(backend.Disk)
+	if !ok {
+		return nil
+	}
+	return []*onDisk{{Disk: disk, log: cfg.Logger, space: newSpace(disk.FileSystem, cfg.MinFree, cfg.Logger.With("dir", disk.Dir()))}}
+}
+
+// kept is the directory in words.
+func (d *onDisk) kept() string {
+	dir, err := filepath.Abs(d.Dir())
+	if err != nil {
+		dir = d.Dir()
+	}
+	return " and keeps counters in " + dir
+}
+
+func (d *onDisk) Routes(s *surface) { s.Backup, s.Increments.Admit = d.takeBackup, d.space.admit }
+
+func (d *onDisk) Ready(context.Context) (degraded string, err error) {
+	return labelled("store", d.space.degraded()), nil
+}
+
+func (d *onDisk) Collect() []prometheus.Collector {
+	return samples(
+		func() []sample { return spaceSamples(d.space) },
+		func() []sample { return diskSamples(d.Disk) },
+	)
+}

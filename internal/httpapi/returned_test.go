@@ -1,0 +1,146 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/httpapi"
+)
+
+// A folder is a sender whose increments are in the totals of the reader when it returns.
+type folder struct {
+	*fakeReader
+	err error
+}
+
+func (f folder) Publish(_ context.Context, incs ...countmill.Increment) error {
+	for _, inc := range incs {
+		f.mu.Lock()
+		f.counters[inc.Counter] += inc.Delta
+		f.mu.Unlock()
+	}
+	return f.err
+}
+
+func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+	return f.Publish(ctx, incs...)
+}
+
+// askTotals sends increments to an API, with a token if it is not empty.
+func askTotals(t *testing.T, h http.Handler, query, contentType, body, token string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/v1/increments"+query, strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	apitest.Load(t).CheckAnswer(t, http.MethodPost, "/v1/increments", w.Code, w.Header(), w.Body.Bytes())
+	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
+}
+
+func TestTotalsComeWithTheAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(t, httpapi.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, httpapi.Config{})
+	const jsonType, lines = "application/json", "application/x-ndjson"
+	for _, tc := range []struct{ query, contentType, body, want string }{
+		{"?return=totals", jsonType, `{"counter":"a"}`, `{"accepted":1,"totals":[{"counter":"a","total":8,` + tail + `]}`},
+		{"?return=totals", jsonType, `[{"counter":"b","delta":2},{"counter":"a","delta":-1},{"counter":"b"}]`,
+			`{"accepted":3,"totals":[{"counter":"b","total":8,` + tail + `,{"counter":"a","total":7,` + tail + `]}`},
+		{"?return=totals&format=string", lines, `{"counter":"a"}` + "\n" + `{"counter":"a"}`, `{"accepted":2,"totals":[{"counter":"a","total":"9",` + tail + `]}`},
+		{"?format=number&return=totals", jsonType, `{"counter":"new"}`, `{"accepted":1,"totals":[{"counter":"new","total":1,` + tail + `]}`},
+		{"", jsonType, `{"counter":"a"}`, `{"accepted":1}`},
+	} {
+		f.maxStaleness = -1
+		status, got := askTotals(t, h, tc.query, tc.contentType, tc.body, "")
+		if status != http.StatusAccepted || got != tc.want {
+			t.Errorf("%s %s:\ngot  %d %s\nwant 202 %s", tc.query, tc.body, status, got, tc.want)
+		}
+		if tc.query != "" && f.maxStaleness != 0 {
+			t.Errorf("%s: the reader was asked for totals of %s, want 0", tc.query, f.maxStaleness)
+		}
+	}
+}
+
+// A refusal comes before anything is sent.
+func TestTotalsThatCannotComeAreRefused(t *testing.T) {
+	t.Parallel()
+	tokens, secrets := accesstest.Open(t,
+		access.Token{Name: "blind", Scopes: []access.Scope{access.Publish}},
+		access.Token{Name: "seeing", Scopes: []access.Scope{access.Publish, access.Read}})
+	var many []string
+	for i := range httpapi.MaxBodyCounters + 1 {
+		many = append(many, fmt.Sprintf(`{"counter":"c%d"}`, i), fmt.Sprintf(`{"counter":"c%d"}`, i))
+	}
+	for _, tc := range []struct {
+		name, query, body, token string
+		apart                    bool
+		status                   int
+		want                     string
+	}{
+		{"another word", "?return=lag", `{"counter":"a"}`, "", false, 400, `"field":"return"`},
+		{"nothing", "?return=", `{"counter":"a"}`, "", false, 400, `"limit":"totals"`},
+		{"twice", "?return=totals&return=totals", `{"counter":"a"}`, "", false, 400, `"field":"return"`},
+		{"format alone", "?format=string", `{"counter":"a"}`, "", false, 400, `"field":"format"`},
+		{"another format", "?return=totals&format=x", `{"counter":"a"}`, "", false, 400, `"field":"format"`},
+		{"roles apart", "?return=totals", `{"counter":"a"}`, "", true, 400, "needs publisher, aggregator and reader in one process"},
+		{"too many", "?return=totals", "[" + strings.Join(many, ",") + "]", "", false, 400, `"limit":"1000 counters in the request"`},
+		{"no scope", "?return=totals", `{"counter":"a"}`, secrets[0], false, 403, "needs the scope read"},
+		{"both scopes", "?return=totals", `{"counter":"a"}`, secrets[1], false, 202, `"total":8,`},
+		{"as many as there may be", "?return=totals", "[" + strings.Join(many[2:], ",") + "]", "", false, 202, `{"accepted":2000,"totals":[{"counter":"c1","total":2,`},
+	} {
+		f := newFake()
+		a, err := httpapi.New(httpapi.Services{Sender: folder{f, nil}, Reader: f, Folded: !tc.apart}, httpapi.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := api.NewRouter(nil)
+		if tc.token != "" {
+			rt.Guard(tokens, new(api.Refusals))
+		}
+		a.Register(rt)
+		status, got := askTotals(t, rt, tc.query, "application/json", tc.body, tc.token)
+		if status != tc.status || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %d %.200s, want %d with %s", tc.name, status, got, tc.status, tc.want)
+		}
+		if sent := f.counters["a"] != 7 || f.counters["c1"] != 0; sent != (status == 202) {
+			t.Errorf("%s: got %d, sent: %t", tc.name, status, sent)
+		}
+	}
+}
+
+// An answer never says that counted increments were not.
+func TestCountedWithoutTotals(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	var log bytes.Buffer
+	cfg := httpapi.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	f.fail(errors.New("disk away"))
+	h := serve(t, httpapi.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, cfg)
+	status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, "")
+	if want := `{"accepted":1,"totals":null}`; status != 202 || got != want {
+		t.Errorf("got %d %s, want 202 %s", status, got, want)
+	}
+	if !strings.Contains(log.String(), "disk away") {
+		t.Errorf("the log is %q, want the reason", log.String())
+	}
+	// Increments that are refused have no totals.
+	h = serve(t, httpapi.Services{Sender: folder{f, countmill.ErrOverloaded}, Reader: f, Folded: true}, cfg)
+	if status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, ""); status != 429 || strings.Contains(got, "totals") {
+		t.Errorf("refused: got %d %s, want 429", status, got)
+	}
+}
