@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage lint licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -34,15 +34,17 @@ race: ## run all tests under the race detector
 coverage: ## compare the statements of the roles that no test covers with tools/coverage/explained.txt; half a minute
 	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
 
-lint: ## gofmt, vet, staticcheck, golangci-lint, go mod tidy
+lint: ## gofmt, vet, staticcheck, go mod tidy
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
 	go vet ./...
 	go tool -modfile=tools/go.mod staticcheck ./...
-	go tool -modfile=tools/golangci/go.mod golangci-lint run
 	go mod tidy -diff
 	go -C bench vet ./...
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	go -C bench mod tidy -diff
+
+golangci: ## the linters of .golangci.yml, whose first build takes minutes
+	go tool -modfile=tools/golangci/go.mod golangci-lint run
 
 licences: ## list the modules and their licences; fails if a licence is not in the list
 	go tool -modfile=tools/go.mod go-licenses report ./... 2>/dev/null | awk -F, '{ print $$3 "\t" $$1 }' | sort
