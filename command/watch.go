@@ -1,18 +1,12 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
-	"strings"
-	"time"
 
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 var watchCommand = command{
@@ -28,121 +22,53 @@ with 1 if the server ends or sends nothing for --silence, and does not reconnect
 	run: runWatch,
 }
 
-const (
-	// maxWatched is the most counters of one GET /v1/watch.
-	maxWatched = 100
-
-	// maxEvent is the longest line of an event that is read.
-	maxEvent = 1 << 20
-)
+// maxWatched is the most counters of one GET /v1/watch.
+const maxWatched = 100
 
 func runWatch(ctx context.Context, c call) error {
 	names := c.args
 	if err := checkNames(names, maxWatched); err != nil {
 		return err
 	}
-	cl, err := c.client()
+	cl, err := c.client(client.WithSilence(c.silence))
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, client: cl, names: names, last: make(map[string]string)}
-	err = w.follow(ctx)
-	if ctx.Err() != nil {
-		return nil // Ctrl-C is how it ends
+	w := &watcher{call: c, last: make(map[string]string)}
+	for e, err := range cl.Events(ctx, client.Request{Path: "/v1/watch", Query: url.Values{"counter": names}}) {
+		if ctx.Err() != nil {
+			return nil // Ctrl-C is how it ends
+		}
+		if err == nil {
+			err = w.print(e)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // A watcher prints the events of one stream.
 type watcher struct {
 	call
-	client *client.Client
-	names  []string
-	last   map[string]string // the totals printed last
+	last map[string]string // the totals printed last
 }
 
-func (w *watcher) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// Until the server answers, the call is bounded as any other. After that the stream lives as long
-	// as the server keeps sending.
-	silence := time.AfterFunc(w.timeout, func() {
-		cancel(fmt.Errorf("%s did not answer within --timeout %s", w.client.Base(), w.timeout))
-	})
-	defer silence.Stop()
-	query := url.Values{"counter": w.names}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := w.client.Do(req)
-	if err != nil {
-		return because(ctx, err)
-	}
-	defer res.Body.Close()
-	silence.Stop()
-	silence = time.AfterFunc(w.silence, func() {
-		cancel(fmt.Errorf("%s sent nothing for %s (--silence)", w.client.Base(), w.silence))
-	})
-	defer silence.Stop()
-	return because(ctx, w.read(res.Body, func() { silence.Reset(w.silence) }))
-}
-
-// because prefers the reason why the call was ended to its symptom.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return err
-}
-
-// An event is one of the stream's.
-type event struct{ name, data string }
-
-// read prints events until the stream ends. heard is called for each line.
-func (w *watcher) read(stream io.Reader, heard func()) error {
-	lines := bufio.NewScanner(stream)
-	lines.Buffer(nil, maxEvent)
-	var e event
-	for lines.Scan() {
-		heard()
-		field, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case field == "event":
-			e.name = value
-		case field == "data":
-			e.data += value
-		case lines.Text() == "" && e.data != "":
-			if err := w.print(e); err != nil {
-				return err
-			}
-			e = event{}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return w.client.Explain(err)
-	}
-	return fmt.Errorf("%s ended the stream", w.client.Base())
-}
-
-func (w *watcher) print(e event) error {
+func (w *watcher) print(e client.Event) error {
 	if w.json {
-		_, err := fmt.Fprintln(w.stdout, e.data)
+		_, err := fmt.Fprintf(w.stdout, "%s\n", e.Data)
 		return err
 	}
-	if e.name == "problem" {
-		problem := &client.Problem{}
-		_ = json.Unmarshal([]byte(e.data), problem) // the line shows as much as there is
+	if problem := e.Problem(); problem != nil {
 		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
 	var got struct {
 		Totals []total `json:"totals"`
 	}
-	if err := json.Unmarshal([]byte(e.data), &got); err != nil {
-		return fmt.Errorf("%s sent an event that is no JSON: %w", w.client.Base(), err)
+	if err := json.Unmarshal(e.Data, &got); err != nil {
+		return fmt.Errorf("the server sent an event that is no JSON: %w; is that a countmill?", err)
 	}
 	for _, t := range got.Totals {
 		if w.last[t.Counter] == t.Total.String() {
