@@ -220,7 +220,7 @@ func ExampleClient_Do() {
 	// Output: {"letters":[]} <nil>
 }
 
-// An Error has what the server says about the request.
+// An Error has the status, the type and the field of the answer.
 func ExampleError() {
 	base, stop := up()
 	defer stop()

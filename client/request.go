@@ -13,7 +13,7 @@ import (
 type Request struct {
 	// Method is that of HTTP. Default GET.
 	Method string
-	// Path begins with a slash. CounterPath and url.PathEscape escape what is in it.
+	// Path begins with a slash. CounterPath and url.PathEscape escape names in it.
 	Path  string
 	Query url.Values
 	// Body is sent as ContentType, application/json by default. Nil sends none.
@@ -45,7 +45,7 @@ func (r Request) complete() Request {
 	return r
 }
 
-// CounterPath is the path of a counter, /v1/counters/NAME. The name is one segment, whatever it is.
+// CounterPath is the path of a counter, /v1/counters/NAME. Every name is one segment.
 func CounterPath(counter string) string {
 	segment := url.PathEscape(counter)
 	if counter == "." || counter == ".." {

@@ -174,7 +174,7 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// What a client cannot do without is refused.
+// Options beyond their limits are refused.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for _, o := range []client.Option{client.WithTimeout(0), client.WithSilence(-1), client.WithTries(-1)} {
