@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -33,6 +33,9 @@ race: ## run all tests under the race detector
 
 coverage: ## compare the statements of the roles that no test covers with tools/coverage/explained.txt; half a minute
 	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
+
+openapi: ## generate clients for Go and TypeScript from the OpenAPI document, compile and use them; a minute
+	go -C tools/openapi test -count 1 -v ./...
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi

@@ -28,7 +28,7 @@ func (c *Client) Grow(ctx context.Context, counter string, shards int) error {
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, request{method: http.MethodPatch, path: "/v1/counters/" + segment(counter), body: body, safe: true}, nil)
+	return c.call(ctx, Request{Method: http.MethodPatch, Path: CounterPath(counter), Body: body, Safe: true}, nil)
 }
 
 // Reset sets the counter's total back to 0. With an id, 1 to 128 bytes, a repeat is the same reset
@@ -41,16 +41,16 @@ func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err 
 	if err != nil {
 		return r, err
 	}
-	return r, c.call(ctx, request{method: http.MethodPost, path: "/v1/reset", body: body, safe: id != ""}, &r)
+	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: id != ""}, &r)
 }
 
 // Delete sets the counter's total back to 0 and hides the counter until it is incremented again. It
 // is not repeated after an unknown outcome, because Removed would then be that of the repeat.
 func (c *Client) Delete(ctx context.Context, counter string) (r Removed, err error) {
-	return r, c.call(ctx, request{method: http.MethodDelete, path: "/v1/counters/" + segment(counter)}, &r)
+	return r, c.call(ctx, Request{Method: http.MethodDelete, Path: CounterPath(counter)}, &r)
 }
 
-// Ready returns nil if the server is able to work, and its reason if it is not.
+// Ready returns nil if the server is able to work, and its reason if it is not. It asks once.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.try(ctx, request{method: http.MethodGet, path: "/readyz", read: true}, nil)
+	return c.bounded(ctx, c.timeout, Request{Method: http.MethodGet, Path: "/readyz"}, nil)
 }

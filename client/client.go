@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,8 @@ type Client struct {
 	token   func(context.Context) (string, error)
 	http    *http.Client
 	timeout time.Duration
+	silence time.Duration
+	tries   int // 0: as many as there is time for
 	// insecure allows a token over plain HTTP to another machine.
 	insecure bool
 }
@@ -61,14 +64,25 @@ func WithInsecure() Option { return func(c *Client) { c.insecure = true } }
 // redirected POST becomes a GET.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithTimeout bounds one call, repeats included, if its context has no deadline. Default 30s.
+// WithTimeout bounds one call, repeats included, if its context has no deadline. It also bounds the
+// wait for the answer of a stream. Default 30s.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithTries sends a call at most n times. Default: as often as there is time for.
+func WithTries(n int) Option { return func(c *Client) { c.tries = n } }
+
+// WithSilence ends a connection of Watch or Events on which nothing came for that long. The server
+// sends a line every 15 s. Default 45s.
+func WithSilence(d time.Duration) Option { return func(c *Client) { c.silence = d } }
 
 // New returns a client of the server at base: http://HOST:PORT, https://HOST:PORT, or the same with
 // a path below which the server is mounted.
 func New(base string, options ...Option) (*Client, error) {
 	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err == nil && u.User != nil {
+		return nil, errors.New("client: the address must hold no name and no password")
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("client: the address must be http://HOST:PORT or https://HOST:PORT, got %q", base)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -76,14 +90,14 @@ func New(base string, options ...Option) (*Client, error) {
 	transport.TLSHandshakeTimeout = 5 * time.Second
 	transport.MaxIdleConnsPerHost = 32
 	c := &Client{
-		base: strings.TrimRight(u.String(), "/"), timeout: 30 * time.Second,
+		base: strings.TrimRight(u.String(), "/"), timeout: 30 * time.Second, silence: 45 * time.Second,
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	for _, o := range options {
 		o(c)
 	}
-	if c.timeout <= 0 {
-		return nil, fmt.Errorf("client: the timeout must be above 0, got %s", c.timeout)
+	if c.timeout <= 0 || c.silence <= 0 || c.tries < 0 {
+		return nil, fmt.Errorf("client: the timeout and the silence must be above 0 and the tries not negative, got %s, %s and %d", c.timeout, c.silence, c.tries)
 	}
 	if c.token != nil && !c.insecure && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
 		return nil, fmt.Errorf("client: a token is not sent to %s over plain http, where others can read it: use https, or WithInsecure", u.Host)
@@ -91,34 +105,29 @@ func New(base string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// A request is one call of the API.
-type request struct {
-	method, path string
-	query        url.Values
-	body         []byte // JSON, or nil
-	contentType  string // default application/json
-	key          string // Idempotency-Key
-	// safe means that a repeat is harmless whatever became of the try before.
-	safe bool
-	// read means that the call changes nothing.
-	read bool
-}
+// CloseIdleConnections closes connections that no call uses. The Client can be used again.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
 // call sends r until it is answered, and decodes the answer into v, which may be nil.
-func (c *Client) call(ctx context.Context, r request, v any) error {
+func (c *Client) call(ctx context.Context, r Request, v any) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
+	deadline, _ := ctx.Deadline()
+	most := time.Until(deadline)
+	if r.Safe && c.tries != 1 {
+		most /= 2 // a try that hangs leaves time for another
+	}
 	unknown := false
-	for try := 0; ; try++ {
-		err := c.try(ctx, r, v)
+	for try := 1; ; try++ {
+		err := c.bounded(ctx, most, r, v)
 		if err == nil {
 			return nil
 		}
 		again, open := judge(err)
-		if !again || open && !r.safe || !pause(ctx, try, err) {
+		if !again || open && !r.Safe || try == c.tries || !pause(ctx, try, err, r.OnRetry) {
 			return conclude(r, err, unknown)
 		}
 		unknown = unknown || open
@@ -127,10 +136,10 @@ func (c *Client) call(ctx context.Context, r request, v any) error {
 
 // conclude returns the error that the caller gets. unknown is true if an earlier try may have been
 // applied.
-func conclude(r request, err error, unknown bool) error {
+func conclude(r Request, err error, unknown bool) error {
 	switch {
 	case r.read && errors.Is(err, countmill.ErrOutcomeUnknown):
-		return &outcome{countmill.ErrUnavailable, "no total", err}
+		return &outcome{countmill.ErrUnavailable, "nothing was read", err}
 	case unknown && !r.read && !errors.Is(err, countmill.ErrOutcomeUnknown) && !answeredForGood(err):
 		return &outcome{countmill.ErrOutcomeUnknown, "an earlier try was maybe counted; then", err}
 	}
@@ -140,7 +149,7 @@ func conclude(r request, err error, unknown bool) error {
 // judge says of an error whether a repeat may help, and whether the outcome is open.
 func judge(err error) (again, open bool) {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.repeatable(), e.Status >= 500 && e.Status != http.StatusServiceUnavailable && e.Status != http.StatusInsufficientStorage
+		return e.repeatable(), e.open()
 	}
 	if _, ok := errors.AsType[*unreached](err); ok {
 		return true, false
@@ -156,15 +165,18 @@ func answeredForGood(err error) bool {
 	return ok && (e.Type == "id-reused" || e.Type == "ids-reused")
 }
 
-// pause waits before the next try, and reports whether there is time for one.
-func pause(ctx context.Context, try int, err error) bool {
-	wait := min(firstPause<<min(try, 10), maxPause)
+// pause waits after a try, the first of which is 1, and reports whether there is time for another.
+func pause(ctx context.Context, try int, err error, waiting func(error)) bool {
+	wait := min(firstPause<<min(try-1, 10), maxPause)
 	wait = wait/2 + rand.N(wait/2)
 	if e, ok := errors.AsType[*Error](err); ok {
 		wait = max(wait, e.RetryAfter)
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+	if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && time.Until(deadline) < wait {
 		return false
+	}
+	if waiting != nil {
+		waiting(err)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -176,8 +188,15 @@ func pause(ctx context.Context, try int, err error) bool {
 	}
 }
 
+// bounded sends r once, and waits no longer than most.
+func (c *Client) bounded(ctx context.Context, most time.Duration, r Request, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return c.try(ctx, r, v)
+}
+
 // try sends r once.
-func (c *Client) try(ctx context.Context, r request, v any) error {
+func (c *Client) try(ctx context.Context, r Request, v any) error {
 	res, err := c.send(ctx, r)
 	if err != nil {
 		return err
@@ -188,38 +207,39 @@ func (c *Client) try(ctx context.Context, r request, v any) error {
 		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
 	}
 	if err != nil {
-		return &broken{err}
+		return &broken{c.base, err}
+	}
+	if raw, ok := v.(*[]byte); ok {
+		*raw = body
+		return nil
 	}
 	if v == nil {
 		return nil
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return &broken{fmt.Errorf("%s %s: %w", r.method, r.path, err)}
+		return &broken{c.base, fmt.Errorf("the answer to %s %s: %w; is that a countmill?", r.Method, r.Path, err)}
 	}
 	return nil
 }
 
 // send returns a 2xx answer. Its body is the caller's to close.
-func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if err := context.Cause(ctx); err != nil {
-		return nil, &unreached{err}
+		return nil, &unreached{c.base, err}
 	}
-	target := c.base + r.path
-	if len(r.query) > 0 {
-		target += "?" + r.query.Encode()
+	target := c.base + r.Path
+	if len(r.Query) > 0 {
+		target += "?" + r.Query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, target, bytes.NewReader(r.Body))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", countmill.ErrInvalid, err)
 	}
-	if r.body != nil {
-		req.Header.Set("Content-Type", "application/json")
-		if r.contentType != "" {
-			req.Header.Set("Content-Type", r.contentType)
-		}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
 	}
-	if r.key != "" {
-		req.Header.Set("Idempotency-Key", r.key)
+	if r.Key != "" {
+		req.Header.Set("Idempotency-Key", r.Key)
 	}
 	if err := c.authorize(ctx, req); err != nil {
 		return nil, err
@@ -229,16 +249,22 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil && !connected.Load() {
-		return nil, &unreached{err}
+		return nil, &unreached{c.base, err}
 	}
 	if err != nil {
-		return nil, &broken{err}
+		return nil, &broken{c.base, err}
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
 	}
 	defer res.Body.Close()
-	return nil, problem(res)
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	e := problem(text)
+	e.Status = res.StatusCode
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	return nil, e
 }
 
 func (c *Client) authorize(ctx context.Context, req *http.Request) error {
@@ -255,23 +281,6 @@ func (c *Client) authorize(ctx context.Context, req *http.Request) error {
 	return nil
 }
 
-// problem reads the error of an answer.
-func problem(res *http.Response) *Error {
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	var p struct {
-		Error
-		URN string `json:"type"`
-	}
-	_ = json.Unmarshal(text, &p) // another program's error need not be JSON
-	e := p.Error
-	e.Status = res.StatusCode
-	e.Type, _ = strings.CutPrefix(p.URN, "urn:countmill:problem:")
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
-		e.RetryAfter = time.Duration(s) * time.Second
-	}
-	return &e
-}
-
 // encode is v as JSON without the escapes that HTML needs.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -279,12 +288,4 @@ func encode(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return b.Bytes(), err
-}
-
-// segment is a name as one segment of a path. "." and ".." are names like others.
-func segment(name string) string {
-	if name == "." || name == ".." {
-		return strings.ReplaceAll(name, ".", "%2E")
-	}
-	return url.PathEscape(name)
 }

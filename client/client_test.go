@@ -208,6 +208,7 @@ func TestAdminCalls(t *testing.T) {
 // A script answers one request after the other.
 type script struct {
 	t      *testing.T
+	base   string
 	mu     sync.Mutex
 	steps  []func(http.ResponseWriter)
 	keys   []string
@@ -247,7 +248,7 @@ func answer(status int, kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1})
 	}
 }
 
@@ -263,6 +264,7 @@ func scripted(t *testing.T, steps ...func(http.ResponseWriter)) (*client.Client,
 	s := &script{t: t, steps: steps, done: make(chan struct{})}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
+	s.base = server.URL
 	return open(t, server.URL, client.WithTimeout(20*time.Second), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})), s
 }
 
@@ -298,7 +300,7 @@ func TestOutcomes(t *testing.T) {
 		"cut, then refused":             {steps(cut, answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
 		"cut, then counted":             {steps(cut, answer(202, "")), nil},
 		"cut, then known to be another": {steps(cut, answer(422, "id-reused")), countmill.ErrConflict},
-		"an internal error":             {steps(answer(500, "internal")), countmill.ErrOutcomeUnknown},
+		"an internal error":             {steps(answer(500, "internal"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
 		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,7 +331,8 @@ func TestWhatIsNotRepeated(t *testing.T) {
 	if _, err := c.Reset(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a reset without an id: got %v, want ErrOutcomeUnknown", err)
 	}
-	c, _ = scripted(t, answer(500, "internal"))
+	_, s := scripted(t, answer(500, "internal"))
+	c = open(t, s.base, client.WithTries(1))
 	if _, err := c.Total(t.Context(), "a"); !errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a read: got %v, want ErrUnavailable", err)
 	}

@@ -18,7 +18,8 @@
 //	countmill.ErrOverflow        the total does not fit 64 bits
 //	ErrDenied                    the token is missing or may not do this; nothing was done
 //
-// The client repeats a call by itself while that is safe and there is time (see Client.Increment).
+// The client repeats a call by itself while that is safe and there is time, by the table in
+// docs/reference/retries.md. Do and Events call the routes that have no method.
 // An error is the last one. An error of a server is an *Error, which has the status and the
 // problem's type.
 //

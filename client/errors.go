@@ -1,9 +1,15 @@
 package client
 
 import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -14,6 +20,9 @@ var ErrDenied = errors.New("denied")
 
 // ErrNotFound: it does not exist, or this server's role does not serve it (HTTP 404).
 var ErrNotFound = errors.New("not found")
+
+// ErrSilent is matched by the error of a stream on which nothing came for as long as WithSilence allows.
+var ErrSilent = errors.New("the server sent nothing")
 
 // An Error is a problem that the server answered with.
 type Error struct {
@@ -79,7 +88,7 @@ func (e *Error) sentinel() error {
 		return ErrNotFound
 	case http.StatusTooManyRequests:
 		return countmill.ErrOverloaded
-	case http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotImplemented:
+	case http.StatusRequestTimeout, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotImplemented:
 		return countmill.ErrUnavailable
 	}
 	if e.Status >= 500 {
@@ -91,29 +100,70 @@ func (e *Error) sentinel() error {
 // repeatable reports whether a repeat may succeed.
 func (e *Error) repeatable() bool {
 	switch e.Status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusGatewayTimeout, http.StatusBadGateway:
-		return true
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage:
+		return e.Type != "overflow"
 	}
 	return false
 }
 
+// open reports whether the try was maybe applied.
+func (e *Error) open() bool { return e.sentinel() == countmill.ErrOutcomeUnknown }
+
+// problem reads a problem. Another program's error need not be JSON.
+func problem(text []byte) *Error {
+	var p struct {
+		Error
+		URN string `json:"type"`
+	}
+	_ = json.Unmarshal(text, &p)
+	p.Error.Type, _ = strings.CutPrefix(p.URN, "urn:countmill:problem:")
+	return &p.Error
+}
+
 // unreached is the error of a request that no server got.
-type unreached struct{ cause error }
+type unreached struct {
+	base  string
+	cause error
+}
 
 func (e *unreached) Error() string {
-	return fmt.Sprintf("%v: no answer: %v", countmill.ErrUnavailable, e.cause)
+	if _, ok := errors.AsType[tls.RecordHeaderError](e.cause); ok || errors.Is(e.cause, http.ErrSchemeMismatch) {
+		return fmt.Sprintf("%s answers without TLS: write http:// instead of https://", e.base)
+	}
+	if errors.Is(e.cause, context.Canceled) {
+		return fmt.Sprintf("nothing was sent to %s: %v", e.base, context.Canceled)
+	}
+	return fmt.Sprintf("nothing answers at %s (%v)", e.base, innermost(e.cause))
 }
 func (e *unreached) Is(target error) bool { return target == countmill.ErrUnavailable }
 func (e *unreached) Unwrap() error        { return e.cause }
 
 // broken is the error of a request whose answer did not come.
-type broken struct{ cause error }
+type broken struct {
+	base  string
+	cause error
+}
 
 func (e *broken) Error() string {
-	return fmt.Sprintf("%v: no answer came: %v", countmill.ErrOutcomeUnknown, e.cause)
+	if errors.Is(e.cause, context.DeadlineExceeded) {
+		return e.base + " did not answer in time"
+	}
+	return fmt.Sprintf("%s: %v", e.base, innermost(e.cause))
 }
 func (e *broken) Is(target error) bool { return target == countmill.ErrOutcomeUnknown }
 func (e *broken) Unwrap() error        { return e.cause }
+
+// innermost is an error without the method and the address that net/http and net add.
+func innermost(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+	return err
+}
 
 // An outcome replaces the sentinel of the last try by that of the whole call.
 type outcome struct {
@@ -122,13 +172,12 @@ type outcome struct {
 	last     error
 }
 
-func (e *outcome) Error() string        { return fmt.Sprintf("%v: %s: %v", e.sentinel, e.says, e.last) }
-func (e *outcome) Is(target error) bool { return target == e.sentinel }
+func (e *outcome) Error() string { return e.says + ": " + e.last.Error() }
 
-// As finds the last try's *Error, but not its sentinel.
-func (e *outcome) As(target any) bool {
-	if to, ok := target.(**Error); ok {
-		return errors.As(e.last, to)
-	}
-	return false
+// Is matches the call's sentinel, and of the last try only whether its context ended.
+func (e *outcome) Is(target error) bool {
+	return target == e.sentinel || (target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(e.last, target)
 }
+
+// As finds the errors of the last try, such as its *Error, but not its sentinel.
+func (e *outcome) As(target any) bool { return errors.As(e.last, target) }

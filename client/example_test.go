@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -26,41 +32,249 @@ func order(ctx context.Context, c *client.Client) (int64, error) {
 }
 
 func Example() {
-	if err := example(); err != nil {
-		fmt.Println(err)
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 { // the second one is a repeat
+		total, err := order(context.Background(), c)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(total)
 	}
 	// Output:
 	// 1
 	// 1
 }
 
-func example() (err error) {
+// up is `countmill up` in this process. It returns its address.
+func up() (base string, stop func()) {
 	dir, err := os.MkdirTemp("", "countmill-example-")
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir})
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	defer func() {
-		stop()
-		err = errors.Join(err, <-ended)
-	}()
-	c, err := client.New("http://" + a.Addr())
-	if err != nil {
-		return err
-	}
-	for range 2 { // the second one is a repeat
-		total, err := order(ctx, c)
-		if err != nil {
-			return err
+	return "http://" + a.Addr(), func() {
+		cancel()
+		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {
+			log.Fatal(err)
 		}
-		fmt.Println(total)
 	}
-	return nil
+}
+
+// IncrementMany counts any number of increments, each request of it once.
+func ExampleClient_IncrementMany() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	err = c.IncrementMany(ctx, []countmill.Increment{
+		{Counter: "page:/home", Delta: 1}, {Counter: "orders", Delta: 2, ID: "order-7"}, {Counter: "page:/home", Delta: 1},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	home, err := c.Total(ctx, "page:/home", client.WithMaxStaleness(0))
+	fmt.Println(home.Total, err)
+	// Output: 2 <nil>
+}
+
+// Totals reads up to 1,000 counters at one moment.
+func ExampleClient_Totals() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := c.Increment(ctx, countmill.Increment{Counter: "page:/home", Delta: 3}); err != nil {
+		log.Fatal(err)
+	}
+
+	totals, err := c.Totals(ctx, []string{"page:/home", "page:/nowhere"}, client.WithMaxStaleness(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range totals {
+		fmt.Println(t.Counter, t.Total, t.Exists)
+	}
+	// Output:
+	// page:/home 3 true
+	// page:/nowhere 0 false
+}
+
+func ExampleClient_List() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	err = c.IncrementMany(ctx, []countmill.Increment{{Counter: "page:/b", Delta: 2}, {Counter: "page:/a", Delta: 1}, {Counter: "orders", Delta: 9}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for t, err := range c.List(ctx, "page:") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(t.Counter, t.Total)
+	}
+	// Output:
+	// page:/a 1
+	// page:/b 2
+}
+
+// A watch begins with the totals of now and goes on with each change, until the loop ends.
+func ExampleClient_Watch() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	for update, err := range c.Watch(ctx, []string{"orders"}, client.WithInterval(100*time.Millisecond)) {
+		if err != nil {
+			log.Fatal(err) // or go on: the watch connects again
+		}
+		fmt.Println(update.Totals[0].Total)
+		if update.Totals[0].Total > 0 {
+			break
+		}
+		if err := c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 5}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// 0
+	// 5
+}
+
+// Events has each event as the server sent it.
+func ExampleClient_Events() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range c.Events(context.Background(), client.Request{Path: "/v1/watch", Query: url.Values{"counter": {"orders"}}}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(e.Name, strings.Contains(string(e.Data), `"total":0`))
+		break
+	}
+	// Output: totals true
+}
+
+// A reset with an id is the same reset, however often it is repeated.
+func ExampleClient_Reset() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 7}); err != nil {
+		log.Fatal(err)
+	}
+
+	removed, err := c.Reset(ctx, "orders", "2026-01")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(removed.Removed)
+	// Output: 7
+}
+
+// Do calls any route, with the same repeats as the methods.
+func ExampleClient_Do() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, err := c.Do(context.Background(), client.Request{Path: "/v1/dead-letters"})
+	fmt.Println(strings.TrimSpace(string(answer)), err)
+	// Output: {"letters":[]} <nil>
+}
+
+// An Error has the status, the type and the field of the answer.
+func ExampleError() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = c.Increment(context.Background(), countmill.Increment{Counter: "orders"})
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		fmt.Println(refused.Status, refused.Type, refused.Field)
+	}
+	fmt.Println(errors.Is(err, countmill.ErrInvalid))
+	// Output:
+	// 400 invalid delta
+	// true
+}
+
+// A ManyError says how far IncrementMany came.
+func ExampleManyError() {
+	base, stop := up()
+	defer stop()
+	c, err := client.New(base)
+	if err != nil {
+		log.Fatal(err)
+	}
+	incs := []countmill.Increment{{Counter: "orders", Delta: 1, ID: "order-7"}}
+	if err := c.IncrementMany(context.Background(), incs); err != nil {
+		log.Fatal(err)
+	}
+	incs[0].Delta = 5 // another delta under the same id
+	err = c.IncrementMany(context.Background(), append(incs, countmill.Increment{Counter: "orders", Delta: 2}))
+	var many *client.ManyError
+	if errors.As(err, &many) {
+		fmt.Println(many.Counted, many.Conflicts)
+	}
+	// Output: 2 [{0 order-7}]
+}
+
+// A client asks for a token before each call, for tokens that change.
+func ExampleWithTokenSource() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Header.Get("Authorization"))
+		fmt.Fprint(w, `{"status":"ready"}`)
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, client.WithTokenSource(func(context.Context) (string, error) {
+		return "cmtok_now", nil
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Ready(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: Bearer cmtok_now
 }

@@ -46,7 +46,23 @@ func (c *Client) Increment(ctx context.Context, inc countmill.Increment) error {
 	if inc.ID == "" {
 		key = rand.Text()
 	}
-	return c.call(ctx, request{method: http.MethodPost, path: "/v1/increments", body: body, key: key, safe: true}, nil)
+	return c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/increments", Body: body, Key: key, Safe: true}, &accepted{want: 1})
+}
+
+// accepted is the answer to increments. Any other number means that something else answered.
+type accepted struct{ want int }
+
+func (a *accepted) UnmarshalJSON(text []byte) error {
+	var got struct {
+		Accepted int `json:"accepted"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		return err
+	}
+	if got.Accepted != a.want {
+		return fmt.Errorf("%d increments accepted of %d", got.Accepted, a.want)
+	}
+	return nil
 }
 
 // A ManyError says how far IncrementMany came. It wraps the error of the request that failed.
@@ -108,9 +124,9 @@ func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, 
 			m.key = rand.Text()
 		}
 		if err == nil {
-			err = m.settle(c.call(ctx, request{
-				method: http.MethodPost, path: "/v1/increments", body: body, contentType: "application/x-ndjson", key: m.key, safe: true,
-			}, nil))
+			err = m.settle(c.call(ctx, Request{
+				Method: http.MethodPost, Path: "/v1/increments", Body: body, ContentType: "application/x-ndjson", Key: m.key, Safe: true,
+			}, &accepted{want: n}))
 		}
 		if err != nil {
 			return &ManyError{Counted: m.done, Size: n, Key: m.key, Conflicts: m.conflicts, err: err}

@@ -44,6 +44,11 @@ func WithRates() ReadOption {
 	return func(q url.Values) { q.Set("rates", "true") }
 }
 
+// WithInterval is how often the server looks for changes for a Watch, 100ms to 5s. Default 1s.
+func WithInterval(d time.Duration) ReadOption {
+	return func(q url.Values) { q.Set("interval", d.String()) }
+}
+
 // Total returns one total.
 func (c *Client) Total(ctx context.Context, counter string, options ...ReadOption) (Total, error) {
 	totals, err := c.Totals(ctx, []string{counter}, options...)
@@ -67,9 +72,9 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 	var answer struct {
 		Totals []Total `json:"totals"`
 	}
-	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/totals", query: query, body: body, safe: true, read: true}, &answer)
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body, Safe: true, read: true}, &answer)
 	if err == nil && len(answer.Totals) != len(counters) {
-		err = &broken{errShort}
+		err = &broken{c.base, errShort}
 	}
 	return answer.Totals, err
 }
@@ -113,7 +118,7 @@ func (c *Client) page(ctx context.Context, prefix, token string) (p page, err er
 	if token != "" {
 		query.Set("page_token", token)
 	}
-	return p, c.call(ctx, request{method: http.MethodGet, path: "/v1/counters", query: query, safe: true, read: true}, &p)
+	return p, c.call(ctx, Request{Path: "/v1/counters", Query: query}.complete(), &p)
 }
 
 // seconds is a number of seconds in JSON, or null.

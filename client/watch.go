@@ -1,16 +1,12 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -29,19 +25,10 @@ type Update struct {
 	LagKnown bool
 }
 
-const (
-	// silence is the longest time without a line of the stream. The server sends one every 15 s.
-	silence  = 45 * time.Second
-	maxEvent = 4 << 20
-)
-
-// errSilent ends a connection on which nothing arrives.
-var errSilent = errors.New("the stream is silent")
-
 // Watch returns the totals of up to 100 counters, and then the totals that change. If the caller is
 // slow, updates are merged: it gets the newest total of each counter that has changed. After a broken
-// connection Watch connects again, with pauses of up to 5 s. Errors that a repeat cannot help end it.
-// Temporary ones are yielded too, and the watch goes on if the caller does. It ends with ctx.
+// connection Watch connects again, with pauses of up to 5 s, WithTries times in a row. Errors that a repeat cannot help
+// end it. Temporary ones are yielded too, and the watch goes on if the caller does. It ends with ctx.
 func (c *Client) Watch(ctx context.Context, counters []string, options ...ReadOption) iter.Seq2[Update, error] {
 	return c.watch(ctx, url.Values{"counter": counters}, options)
 }
@@ -155,17 +142,17 @@ func (w *watch) sinceBreak(u Update) Update {
 
 func (w *watch) run(ctx context.Context) {
 	defer close(w.updates)
-	for try := 0; ; try++ {
+	for try := 1; ; try++ {
 		heard, err := w.follow(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if heard {
-			try = 0
+			try = 1
 		}
 		again, _ := judge(err)
 		w.put(watched{err: err})
-		if !again || !pause(ctx, try, err) {
+		if !again || try == w.c.tries || !pause(ctx, try, err, nil) {
 			return
 		}
 	}
@@ -183,60 +170,26 @@ func (w *watch) put(u watched) {
 
 // follow reads one connection until it ends. heard is true if an update came.
 func (w *watch) follow(ctx context.Context) (heard bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	timer := time.AfterFunc(silence, func() { cancel(errSilent) })
-	defer timer.Stop()
-	res, err := w.c.send(ctx, request{method: http.MethodGet, path: "/v1/watch", query: w.query})
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(nil, maxEvent)
-	var name, data string
-	for lines.Scan() {
-		timer.Reset(silence)
-		field, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case field == "event":
-			name = value
-		case field == "data":
-			data += value
-		case lines.Text() == "" && data != "":
-			u := event(name, data)
-			if u.err == nil {
-				u.Update, u.news = w.news(u.Update, !heard)
-				heard = true
-			}
-			if u.news || u.err != nil {
-				w.put(u)
-			}
-			name, data = "", ""
+	for e, err := range w.c.Events(ctx, Request{Path: "/v1/watch", Query: w.query}) {
+		if err != nil {
+			return heard, err
+		}
+		u := w.read(e)
+		if u.err == nil {
+			u.Update, u.news = w.news(u.Update, !heard)
+			heard = true
+		}
+		if u.news || u.err != nil {
+			w.put(u)
 		}
 	}
-	err = lines.Err()
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	if err == nil {
-		err = errors.New("the server ended the stream")
-	}
-	return heard, &broken{err}
+	return heard, context.Cause(ctx)
 }
 
-// event decodes an event. A problem is an error after which the server goes on.
-func event(name, data string) watched {
-	if name == "problem" {
-		e := &Error{}
-		_ = json.Unmarshal([]byte(data), e)
-		var urn struct {
-			Type string `json:"type"`
-		}
-		_ = json.Unmarshal([]byte(data), &urn)
-		e.Type = strings.TrimPrefix(urn.Type, "urn:countmill:problem:")
-		return watched{err: e}
+// read decodes an event. A problem is an error after which the server goes on.
+func (w *watch) read(e Event) watched {
+	if p := e.Problem(); p != nil {
+		return watched{err: p}
 	}
 	var got struct {
 		Totals    []Total  `json:"totals"`
@@ -244,8 +197,8 @@ func event(name, data string) watched {
 		Truncated bool     `json:"truncated"`
 		Lag       seconds  `json:"lag"`
 	}
-	if err := json.Unmarshal([]byte(data), &got); err != nil {
-		return watched{err: &broken{err}}
+	if err := json.Unmarshal(e.Data, &got); err != nil {
+		return watched{err: &broken{w.c.base, err}}
 	}
 	return watched{Update: Update{Totals: got.Totals, Removed: got.Removed, Truncated: got.Truncated, Lag: got.Lag.d, LagKnown: got.Lag.known}}
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/adopt"
@@ -69,14 +70,18 @@ func runAdopt(ctx context.Context, c call) error {
 	if err := checkAdoption(a); err != nil {
 		return err
 	}
-	cl, err := c.client()
+	cl, err := c.client(client.WithTries(0))
+	if err != nil {
+		return err
+	}
+	token, err := c.sentToken()
 	if err != nil {
 		return err
 	}
 	if err := c.take(ctx, a); err != nil || c.dryRun {
 		return err
 	}
-	done, err := transfer.Import{Client: cl, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Format: transfer.NDJSON,
+	done, err := transfer.Import{Client: cl, Token: token, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Format: transfer.NDJSON,
 		SameCaller: true, // all rows have ids, which no caller owns
 		Stderr:     c.stderr, Progress: c.showProgress}.Run(ctx)
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -41,13 +43,7 @@ func runBackup(ctx context.Context, c call) error {
 	if len(args) != 1 {
 		return app.Usagef("name one DIR, got %s", quoted(args))
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	answer, err := cl.Post(ctx, "/v1/backup", nil, map[string]string{"dir": args[0]})
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(map[string]string{"dir": args[0]})})
 	if err != nil {
 		return err
 	}

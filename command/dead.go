@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
 )
 
 var deadFamily = command{
@@ -119,7 +119,7 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 		if token != "" {
 			query.Set("page_token", token)
 		}
-		raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters?"+query.Encode())
+		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters", Query: query})
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func shortTime(t string) string {
 }
 
 func (d *dead) show(ctx context.Context, keys []string) error {
-	raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(keys[0]))
+	raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(keys[0])})
 	if err != nil {
 		return err
 	}

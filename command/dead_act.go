@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/countmill/countmill/client"
 )
 
 // maxDeadKeys is the most letters of one POST /v1/dead-letters/replay or discard.
@@ -33,11 +36,11 @@ func (d *dead) replay(ctx context.Context, keys []string) error {
 			return d.orNone(err)
 		}
 	}
-	body := map[string]any{}
+	asked := map[string]any{}
 	if d.asNew {
-		body["as_new"] = true
+		asked["as_new"] = true
 	}
-	t, err := d.act(ctx, keys, "/v1/dead-letters/replay", body)
+	t, err := d.act(ctx, keys, "/v1/dead-letters/replay", asked)
 	if err != nil {
 		return d.orNone(d.soFar(t, err))
 	}
@@ -118,7 +121,7 @@ func (d *dead) countLetters(ctx context.Context, keys []string, count func([]dea
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
 	for _, key := range keys {
-		raw, err := d.client.Get(ctx, d.timeout, "/v1/dead-letters/"+url.PathEscape(key))
+		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(key)})
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
@@ -132,10 +135,10 @@ func (d *dead) countLetters(ctx context.Context, keys []string, count func([]dea
 }
 
 // act posts the keys, or those of all letters, in lots.
-func (d *dead) act(ctx context.Context, keys []string, path string, body map[string]any) (t deadTally, err error) {
+func (d *dead) act(ctx context.Context, keys []string, path string, asked map[string]any) (t deadTally, err error) {
 	post := func(lot []string) error {
-		body["keys"] = lot
-		err := d.post(ctx, path, body, &t)
+		asked["keys"] = lot
+		err := d.post(ctx, path, asked, &t)
 		if isTerminal(d.stderr) {
 			fmt.Fprintf(d.stderr, "\r%s", t)
 		}
@@ -170,10 +173,8 @@ func (d *dead) act(ctx context.Context, keys []string, path string, body map[str
 	return t, err
 }
 
-func (d *dead) post(ctx context.Context, path string, body any, t *deadTally) error {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	answer, err := d.client.Post(ctx, path, nil, body)
+func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) error {
+	answer, err := d.client.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Body: body(asked)})
 	if err != nil {
 		return err
 	}

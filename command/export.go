@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 )
@@ -43,7 +44,7 @@ func runExport(ctx context.Context, c call) error {
 	if e.Format, err = exportFormat(c.format, c.output, c.json); err != nil {
 		return err
 	}
-	if e.Client, err = c.client(); err != nil {
+	if e.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
 	}
 	var done *transfer.Exported

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/countmill/countmill/client"
 )
 
 // maxNames is the most counters of one POST /v1/totals.
@@ -38,17 +41,13 @@ func runGet(ctx context.Context, c call) error {
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}
-	query := ""
+	query := url.Values{}
 	if c.given("max-staleness") {
-		query = "?max_staleness=" + url.QueryEscape(c.maxStaleness.String())
+		query.Set("max_staleness", c.maxStaleness.String())
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	answer, err := cl.Post(ctx, "/v1/totals"+query, nil, map[string]any{"counters": names})
+	answer, err := c.ask(ctx, client.Request{
+		Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body(map[string]any{"counters": names}),
+	})
 	if err != nil {
 		return err
 	}

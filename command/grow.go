@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
 )
 
 var growCommand = command{
@@ -38,7 +38,7 @@ func runGrow(ctx context.Context, c call) error {
 	if err != nil || shards < 1 || shards > countmill.MaxShards {
 		return app.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
 	}
-	answer, err := c.ask(ctx, http.MethodPatch, client.CounterPath(args[0]), map[string]int{"shards": shards})
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})})
 	if err != nil {
 		return err
 	}

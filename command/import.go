@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 )
@@ -68,7 +69,10 @@ func runImport(ctx context.Context, c call) error {
 	if im.Format, err = transfer.FormatOf(c.format, im.Name); err != nil {
 		return app.Usagef("--format: %s", err)
 	}
-	if im.Client, err = c.client(); err != nil {
+	if im.Client, err = c.client(client.WithTries(0)); err != nil {
+		return err
+	}
+	if im.Token, err = c.sentToken(); err != nil {
 		return err
 	}
 	done, err := im.Run(ctx)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
 )
 
 var incrCommand = command{
@@ -55,11 +55,11 @@ func runIncr(ctx context.Context, c call) error {
 	if own {
 		key = rand.Text()
 	}
-	cl, err := c.client()
+	cl, err := c.client(client.WithTries(maxTries))
 	if err != nil {
 		return err
 	}
-	answer, err := sendSafely(ctx, cl, c.timeout, key, inc)
+	answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/increments", Body: body(inc), Key: key, Safe: true})
 	if err != nil {
 		return outcome(err, key, own)
 	}
@@ -121,56 +121,16 @@ func parseDelta(text string) (int64, error) {
 	return delta, nil
 }
 
-// A sendError is the last error of sendSafely.
-type sendError struct {
-	cause error
-	maybe bool // an earlier or the last try may have been counted
-}
-
-func (e *sendError) Error() string { return e.cause.Error() }
-func (e *sendError) Unwrap() error { return e.cause }
-
 // maxTries of one increment.
 const maxTries = 6
 
-// sendSafely sends an increment that has an id or a key, and repeats it while a repeat
-// may help. Every error is a *sendError.
-func sendSafely(ctx context.Context, cl *client.Client, timeout time.Duration, key string, inc increment) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	header := http.Header{}
-	if key != "" {
-		header.Set("Idempotency-Key", key)
-	}
-	maybe := false
-	for try := 0; ; try++ {
-		// A try that hangs must leave time for another.
-		once, end := context.WithTimeout(ctx, max(timeout/2, time.Millisecond))
-		answer, err := cl.Post(once, "/v1/increments", header, inc)
-		end()
-		if err == nil {
-			return answer, nil
-		}
-		again, applied := client.Classify(err)
-		// Another delta has the id, so no earlier try was counted either.
-		maybe = (maybe || applied) && client.IDsReused(err) == nil
-		if !again || try+1 == maxTries || !client.Pause(ctx, try, err) {
-			return nil, &sendError{err, maybe}
-		}
-	}
-}
-
 // outcome adds the remedy to the error.
 func outcome(err error, key string, own bool) error {
-	var e *sendError
-	if !errors.As(err, &e) {
-		return err
-	}
 	switch {
-	case !e.maybe:
-		return fmt.Errorf("not counted: %w", e.cause)
+	case !errors.Is(err, countmill.ErrOutcomeUnknown):
+		return fmt.Errorf("not counted: %w", err)
 	case own:
-		return fmt.Errorf("maybe counted: %w; to repeat it safely add --key %s", e.cause, key)
+		return fmt.Errorf("maybe counted: %w; to repeat it safely add --key %s", err, key)
 	}
-	return fmt.Errorf("maybe counted: %w; repeat it with the same --id or --key", e.cause)
+	return fmt.Errorf("maybe counted: %w; repeat it with the same --id or --key", err)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+
+	"github.com/countmill/countmill/client"
 )
 
 var lsCommand = command{
@@ -45,7 +47,7 @@ func runLs(ctx context.Context, c call) error {
 		if c.limit > 0 {
 			query.Set("limit", strconv.Itoa(min(left, lsPage)))
 		}
-		answer, err := cl.Get(ctx, c.timeout, "/v1/counters?"+query.Encode())
+		answer, err := cl.Do(ctx, client.Request{Path: "/v1/counters", Query: query})
 		if err != nil {
 			return err
 		}

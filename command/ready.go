@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
+
+	"github.com/countmill/countmill/client"
 )
 
 var readyCommand = command{
@@ -20,24 +20,9 @@ health checks of containers, which have no curl.
 }
 
 func runReady(ctx context.Context, c call) error {
-	cl, err := c.client()
+	answer, err := c.ask(ctx, client.Request{Path: "/readyz"})
 	if err != nil {
 		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cl.Base()+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	res, err := cl.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
-	if err != nil {
-		return cl.Explain(err)
 	}
 	return printReady(c, answer, c.json)
 }

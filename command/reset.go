@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 )
 
 var resetCommand = command{
@@ -56,9 +56,9 @@ func runReset(ctx context.Context, c call) error {
 	} else if err := c.checkID("id", id); err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, http.MethodPost, "/v1/reset", map[string]string{"counter": name, "id": id})
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/reset", Body: body(map[string]string{"counter": name, "id": id})})
 	if err != nil {
-		if !surelyNot(err) {
+		if errors.Is(err, countmill.ErrOutcomeUnknown) {
 			return fmt.Errorf("maybe reset: %w; repeat it with --id %s", err, id)
 		}
 		return fmt.Errorf("not reset: %w", err)
@@ -71,26 +71,14 @@ func runDelete(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, http.MethodDelete, client.CounterPath(name), nil)
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: client.CounterPath(name)})
 	if err != nil {
-		if !surelyNot(err) {
+		if errors.Is(err, countmill.ErrOutcomeUnknown) {
 			return fmt.Errorf("maybe deleted: %w; repeat it", err)
 		}
 		return fmt.Errorf("not deleted: %w", err)
 	}
 	return c.printRemoved(name, answer)
-}
-
-// surelyNot reports whether a request has certainly changed nothing: it was never sent, or
-// the server says so. A 500 and a 504 leave it open, and so does an answer that did not come.
-func surelyNot(err error) bool {
-	var problem *client.Problem
-	if errors.As(err, &problem) {
-		return problem.Status < 500 || problem.Status == http.StatusServiceUnavailable ||
-			problem.Type == "urn:countmill:problem:overflow"
-	}
-	var never *client.Unreachable
-	return errors.As(err, &never) || errors.Is(err, app.ErrUsage)
 }
 
 func (c call) printRemoved(name string, answer []byte) error {

@@ -1,30 +1,70 @@
 package command
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
 )
 
-// client is for the server and the token that the flags name.
-func (c call) client() (*client.Client, error) {
+// client is for the server and the token that the flags name. It sends each call once unless
+// options say otherwise.
+func (c call) client(options ...client.Option) (*client.Client, error) {
 	token, err := c.sentToken()
 	if err != nil {
 		return nil, err
 	}
-	cl, err := client.New(c.server, token, c.insecure)
+	all := []client.Option{client.WithTimeout(c.timeout), client.WithTries(1)}
+	if token != "" {
+		all = append(all, client.WithToken(token))
+	}
+	if c.insecure {
+		all = append(all, client.WithInsecure())
+	}
+	base := c.server
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	cl, err := client.New(base, append(all, options...)...)
 	if err != nil {
-		return nil, app.Usagef("%s", err)
+		return nil, app.Usagef("%s", inFlags.Replace(err.Error()))
 	}
 	return cl, nil
+}
+
+// inFlags makes flags of what package client calls its parameters.
+var inFlags = strings.NewReplacer("client: the address must hold no name and no password", "--server: must hold no name and no password; use --token-file",
+	"client: the address", "--server:", "client: a token", "--token:", "WithInsecure", "--insecure")
+
+// remedied adds the flag that helps after an error of package client.
+func (c call) remedied(err error) error {
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		if e.Status != http.StatusUnauthorized {
+			return err
+		}
+		return fmt.Errorf("%w; give one with --token-file or COUNTMILL_TOKEN", err)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
+		return fmt.Errorf("%w; start one with `countmill up`, or name another with --server URL", err)
+	}
+	switch {
+	case errors.Is(err, client.ErrSilent):
+		return fmt.Errorf("%w (--silence)", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w (--timeout %s)", err, c.timeout)
+	}
+	return err
 }
 
 // sentToken is the token to send, empty for none.
@@ -66,14 +106,21 @@ func readToken(path string) (string, error) {
 }
 
 // ask gets one answer of the server.
-func (c call) ask(ctx context.Context, method, path string, body any) ([]byte, error) {
+func (c call) ask(ctx context.Context, r client.Request) ([]byte, error) {
 	cl, err := c.client()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	return cl.Send(ctx, method, path, nil, body)
+	return cl.Do(ctx, r)
+}
+
+// body is v as JSON, which any value of this package can be.
+func body(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+	return b.Bytes()
 }
 
 // quoted is arguments as an error shows them.

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/countmill/countmill/client"
 )
 
 var shardsCommand = command{
@@ -49,11 +51,7 @@ func runShards(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	answer, err := cl.Get(ctx, c.timeout, "/v1/shards?counter="+url.QueryEscape(name))
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/shards", Query: url.Values{"counter": {name}}})
 	if err != nil {
 		return err
 	}

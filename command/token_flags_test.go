@@ -143,7 +143,7 @@ func TestTokenFlagsRefuse(t *testing.T) {
 func TestVerbsSayHowToGiveAToken(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(401, `{"detail":"this call needs a token"}`))
-	cli(t, nil, "get", "a", "--server", f.URL).wantError(t, 1, "needs a token; give one with --token-file or COUNTMILL_TOKEN (HTTP 401)")
+	cli(t, nil, "get", "a", "--server", f.URL).wantError(t, 1, "needs a token (HTTP 401); give one with --token-file or COUNTMILL_TOKEN")
 	got := cli(t, nil, "incr", "a", "--server", f.URL)
 	got.wantError(t, 1, "not counted: this call needs a token")
 	if len(f.paths) != 2 {

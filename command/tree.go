@@ -100,7 +100,7 @@ func newCommand(cmd command, c call) *cobra.Command {
 		if cmd.args == "" && len(args) > 0 {
 			return errArguments(args[0])
 		}
-		return cmd.run(ran.Context(), c)
+		return c.remedied(cmd.run(ran.Context(), c))
 	}
 	return made
 }

@@ -112,10 +112,10 @@ func TestIncrSaysWhetherItWasCounted(t *testing.T) {
 		"id reused":    {[]http.HandlerFunc{answer(504, `{}`), answer(422, `{"type":"urn:countmill:problem:ids-reused","detail":"taken","conflicts":[{"position":0,"id":"x"}]}`)}, "not counted: taken", 2},
 		"unavailable":  {[]http.HandlerFunc{answer(503, `{"detail":"away"}`)}, "not counted: away (HTTP 503)", 2},
 		"unknown":      {[]http.HandlerFunc{answer(504, `{"detail":"who knows"}`)}, "maybe counted: who knows (HTTP 504); to repeat it safely add --key ", 2},
-		"unknown once": {[]http.HandlerFunc{answer(504, `{}`), answer(503, `{"detail":"away"}`)}, "maybe counted: away", 2},
-		"internal":     {[]http.HandlerFunc{answer(500, `{}`)}, "maybe counted", 1},
+		"unknown once": {[]http.HandlerFunc{answer(504, `{}`), answer(503, `{"detail":"away"}`)}, "maybe counted: an earlier try was maybe counted; then: away", 2},
+		"internal":     {[]http.HandlerFunc{answer(500, `{}`)}, "maybe counted", 2},
 		"cut":          {[]http.HandlerFunc{cut}, "maybe counted", 2},
-		"silent":       {[]http.HandlerFunc{hang}, "did not answer within --timeout", 2},
+		"silent":       {[]http.HandlerFunc{hang}, "did not answer in time", 2},
 		"no countmill": {[]http.HandlerFunc{answer(404, "<html>")}, "is that a countmill? (HTTP 404)", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,11 +243,11 @@ func TestWatchOutlivesItsTimeout(t *testing.T) {
 	}
 	hang := newFakeServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	begin := time.Now()
-	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout 100ms")
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
 	if took := time.Since(begin); took > 25*time.Second { // --silence is 30s
 		t.Errorf("no answer within 100ms: it ended after %s", took)
 	}
-	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer within --timeout")
+	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
 }
 
 func TestChangesAskForWhatTheyWereTold(t *testing.T) {

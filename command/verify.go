@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 var verifyCommand = command{
@@ -112,9 +113,9 @@ func (v *verification) run(ctx context.Context) error {
 
 func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
 	if v.fix {
-		ctx, cancel := context.WithTimeout(ctx, v.timeout)
-		defer cancel()
-		return v.client.Post(ctx, "/v1/verify", nil, map[string]string{"prefix": v.prefix, "page_token": token})
+		return v.client.Do(ctx, client.Request{
+			Method: http.MethodPost, Path: "/v1/verify", Body: body(map[string]string{"prefix": v.prefix, "page_token": token}),
+		})
 	}
 	query := url.Values{}
 	if v.prefix != "" {
@@ -123,7 +124,7 @@ func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
 	if token != "" {
 		query.Set("page_token", token)
 	}
-	return v.client.Get(ctx, v.timeout, "/v1/verify?"+query.Encode())
+	return v.client.Do(ctx, client.Request{Path: "/v1/verify", Query: query})
 }
 
 func (v *verification) print(answer []byte, page *verified) error {

@@ -1,20 +1,14 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
-	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/client"
 )
 
 var watchCommand = command{
@@ -44,9 +38,6 @@ const (
 
 	// maxWatchLimit is the most counters of one GET /v1/watch with a prefix.
 	maxWatchLimit = 1000
-
-	// maxEvent is the longest line of an event that is read.
-	maxEvent = 4 << 20
 )
 
 func runWatch(ctx context.Context, c call) error {
@@ -54,16 +45,23 @@ func runWatch(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	cl, err := c.client()
+	cl, err := c.client(client.WithSilence(c.silence))
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, client: cl, query: query, last: make(map[string]string)}
-	err = w.follow(ctx)
-	if ctx.Err() != nil {
-		return nil // Ctrl-C is how it ends
+	w := &watcher{call: c, last: make(map[string]string)}
+	for e, err := range cl.Events(ctx, client.Request{Path: "/v1/watch", Query: query}) {
+		if ctx.Err() != nil {
+			return nil // Ctrl-C is how it ends
+		}
+		if err == nil {
+			err = w.print(e)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // watchQuery is the query for the names, or for the prefix.
@@ -91,91 +89,22 @@ func (c call) watchQuery() (url.Values, error) {
 // A watcher prints the events of one stream.
 type watcher struct {
 	call
-	client    *client.Client
-	query     url.Values
 	last      map[string]string // the lines printed last, by counter
 	truncated bool              // a line has reported it
 }
 
-func (w *watcher) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// Until the server answers, the call is bounded as any other. After that the stream lives as long
-	// as the server keeps sending.
-	silence := time.AfterFunc(w.timeout, func() {
-		cancel(fmt.Errorf("%s did not answer within --timeout %s", w.client.Base(), w.timeout))
-	})
-	defer silence.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+w.query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := w.client.Do(req)
-	if err != nil {
-		return because(ctx, err)
-	}
-	defer res.Body.Close()
-	silence.Stop()
-	silence = time.AfterFunc(w.silence, func() {
-		cancel(fmt.Errorf("%s sent nothing for %s (--silence)", w.client.Base(), w.silence))
-	})
-	defer silence.Stop()
-	return because(ctx, w.read(res.Body, func() { silence.Reset(w.silence) }))
-}
-
-// because prefers the reason why the call was ended to its symptom.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return err
-}
-
-// An event is one of the stream's.
-type event struct{ name, data string }
-
-// read prints events until the stream ends. heard is called for each line.
-func (w *watcher) read(stream io.Reader, heard func()) error {
-	lines := bufio.NewScanner(stream)
-	lines.Buffer(nil, maxEvent)
-	var e event
-	for lines.Scan() {
-		heard()
-		field, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case field == "event":
-			e.name = value
-		case field == "data":
-			e.data += value
-		case lines.Text() == "" && e.data != "":
-			if err := w.print(e); err != nil {
-				return err
-			}
-			e = event{}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return w.client.Explain(err)
-	}
-	return fmt.Errorf("%s ended the stream", w.client.Base())
-}
-
-func (w *watcher) print(e event) error {
+func (w *watcher) print(e client.Event) error {
 	if w.json {
-		_, err := fmt.Fprintln(w.stdout, e.data)
+		_, err := fmt.Fprintf(w.stdout, "%s\n", e.Data)
 		return err
 	}
-	if e.name == "problem" {
-		problem := &client.Problem{}
-		_ = json.Unmarshal([]byte(e.data), problem) // the line shows as much as there is
+	if problem := e.Problem(); problem != nil {
 		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
 	var got watchEvent
-	if err := json.Unmarshal([]byte(e.data), &got); err != nil {
-		return fmt.Errorf("%s sent an event that is no JSON: %w", w.client.Base(), err)
+	if err := json.Unmarshal(e.Data, &got); err != nil {
+		return fmt.Errorf("the server sent an event that is no JSON: %w; is that a countmill?", err)
 	}
 	return w.printTotals(&got)
 }

@@ -28,8 +28,7 @@
  * @property {string | (() => string | Promise<string>)} [token] a new token must have the old one's name
  * @property {number} [timeout] of one call, repeats included; 30,000
  * @property {number} [flushInterval] how long an added increment waits at most; 250
- * @property {number} [maxCounters] held in memory, with those on their way; 10,000
- * @property {number} [maxBytes] the same in bytes of JSON; 4 MiB
+ * @property {number} [maxCounters] held in memory, with those on their way; 7,500, and not more
  * @property {number} [dedupWindow] the server's --dedup-window; no repeats near its end; 8 days
  * @property {(e: Error) => void} [onError] of the background; console.error
  * @property {boolean} [insecure] lets a token go over plain HTTP to another machine
@@ -37,10 +36,11 @@
  * @typedef {{timeout?: number, maxStaleness?: number}} ReadOptions maxStaleness accepts an older, cheaper total; 0 reads the store
  * @typedef {{path: string, body?: string, type?: string, key?: string, read?: boolean, maybe: number}} Request
  *   maybe: when the first try was sent that was maybe counted, or 0
- * @typedef {Request & {increments: Increment[], size: number}} Batch
+ * @typedef {Request & {increments: Increment[]}} Batch
  */
 
 const MAX_DELTA = Number.MAX_SAFE_INTEGER;
+const MAX_COUNTERS = 7_500; // of one batch, which then has less than 8 MiB whatever the names are
 const MAX_ANSWER = 16 << 20;
 const SILENCE = 45_000; // the server sends a line of a watch every 15 s
 
@@ -86,16 +86,13 @@ export class DeniedError extends CountmillError {}
 /** Nothing was done. There is no such thing, or the server's role does not serve it. */
 export class NotFoundError extends CountmillError {}
 
-/** @type {Record<string, typeof CountmillError>} */
-const BY_TYPE = {
-  "id-reused": ConflictError, "ids-reused": IDsReusedError, overflow: TotalOverflowError,
-  "outcome-unknown": OutcomeUnknownError,
-};
-/** @type {Record<number, typeof CountmillError>} */
-const BY_STATUS = {
-  401: DeniedError, 403: DeniedError, 404: NotFoundError, 429: OverloadedError,
+/** By the problem's type, else by the status. @type {Record<string | number, typeof CountmillError>} */
+const ERRORS = {
+  "id-reused": ConflictError, "ids-reused": IDsReusedError, overflow: TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
+  401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError, 429: OverloadedError,
   501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 };
+const REPEATED = [408, 429, 500, 502, 503, 504, 507];
 
 /** Talks to one countmill, or to several behind one address. */
 export class Client {
@@ -103,7 +100,6 @@ export class Client {
   #options;
   /** @type {Map<string, number>} */
   #sums = new Map();
-  #bytes = 0; // of the lines of #sums
   /** Drawn once, kept until its outcome is certain. @type {Batch | undefined} */
   #batch;
   /** @type {Promise<unknown> | undefined} */
@@ -119,11 +115,11 @@ export class Client {
       throw new InvalidError(`the address must be http://HOST:PORT or https://HOST:PORT, got ${JSON.stringify(base)}`);
     }
     const o = {
-      timeout: 30_000, flushInterval: 250, maxCounters: 10_000, maxBytes: 4 << 20, dedupWindow: 8 * 86_400_000,
-      onError: console.error, token: "", insecure: false, ...options,
+      timeout: 30_000, flushInterval: 250, maxCounters: MAX_COUNTERS, dedupWindow: 8 * 86_400_000, onError: console.error,
+      token: "", insecure: false, ...options,
     };
-    if (!(Math.min(o.timeout, o.flushInterval, o.maxCounters, o.dedupWindow, o.maxBytes) > 0 && o.maxBytes <= 7 << 20)) {
-      throw new InvalidError("limits and times must be above 0, and maxBytes at most 7 MiB");
+    if (!(Math.min(o.timeout, o.flushInterval, o.maxCounters, o.dedupWindow) > 0 && o.maxCounters <= MAX_COUNTERS)) {
+      throw new InvalidError(`times must be above 0, and maxCounters from 1 to ${MAX_COUNTERS}`);
     }
     if (o.token && !o.insecure && u.protocol === "http:" && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(u.hostname)) {
       throw new InvalidError(`a token is not sent to ${u.host} over plain http: use https, or insecure`);
@@ -138,23 +134,16 @@ export class Client {
    * @param {string} counter @param {number | bigint} [delta]
    */
   add(counter, delta = 1) {
-    const text = line(counter, delta);
+    line(counter, delta);
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const before = this.#sums.get(counter);
     const sum = BigInt(before ?? 0) + BigInt(delta);
     if (sum > MAX_DELTA || sum < -MAX_DELTA) {
       throw new OverloadedError(`the unsent increments of ${JSON.stringify(counter)} exceed 2^53-1; flush, and add again`);
     }
-    if (before === undefined) {
-      const { maxCounters, maxBytes } = this.#options;
-      const size = new TextEncoder().encode(text).length + 20; // 20: room for any sum
-      if (this.#sums.size + (this.#batch?.increments.length ?? 0) >= maxCounters) {
-        throw new OverloadedError(`${maxCounters} counters are unsent, the limit`);
-      }
-      if (this.#bytes + (this.#batch?.size ?? 0) + size > maxBytes) {
-        throw new OverloadedError(`the unsent increments would exceed ${maxBytes} bytes, the limit`);
-      }
-      this.#bytes += size;
+    const { maxCounters } = this.#options;
+    if (before === undefined && this.#sums.size + (this.#batch?.increments.length ?? 0) >= maxCounters) {
+      throw new OverloadedError(`${maxCounters} counters are unsent, the limit`);
     }
     this.#sums.set(counter, Number(sum));
     this.#arm();
@@ -168,7 +157,7 @@ export class Client {
   async increment(counter, delta = 1, { id, time, timeout } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const body = line(counter, delta, { id, time: time?.toISOString() });
-    await this.#call({ path: "/v1/increments", body, key: id === undefined ? newKey() : undefined, maybe: 0 }, this.#deadline(timeout));
+    await this.#call({ path: "/v1/increments", body, key: id === undefined ? newKey() : undefined, maybe: 0 }, this.#deadline(timeout), accepted);
   }
 
   /**
@@ -298,7 +287,7 @@ export class Client {
       const res = await this.#send({ path, read: true, maybe: 0 }, AbortSignal.any([stop, silent.signal]));
       const decoder = new TextDecoder();
       let text = "", name = "", data = "";
-      await eachChunk(res, (chunk) => {
+      for await (const chunk of res.body ?? []) {
         clearTimeout(timer);
         timer = setTimeout(late, SILENCE);
         const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
@@ -313,7 +302,7 @@ export class Client {
             name = data = "";
           }
         }
-      });
+      }
       throw new Error("the server ended the stream");
     } catch (e) {
       throw broken(e);
@@ -356,9 +345,8 @@ export class Client {
       timer.abort();
     }
     this.#sending = (async () => {
-      const earlier = this.#batch !== undefined;
+      if (this.#batch) await this.#sendBatch(deadline, cancel); // an earlier one
       await this.#sendBatch(deadline, cancel);
-      if (earlier) await this.#sendBatch(deadline, cancel);
     })().finally(() => { this.#sending = undefined; });
     await this.#sending;
   }
@@ -368,18 +356,16 @@ export class Client {
     if (!this.#batch) {
       const increments = entries(this.#sums).filter((i) => i.delta !== 0);
       const body = increments.map((i) => JSON.stringify(i) + "\n").join("");
-      const size = this.#bytes;
       this.#sums.clear();
-      this.#bytes = 0;
       if (!increments.length) return;
-      this.#batch = { path: "/v1/increments", body, type: "application/x-ndjson", key: newKey(), maybe: 0, increments, size };
+      this.#batch = { path: "/v1/increments", body, type: "application/x-ndjson", key: newKey(), maybe: 0, increments };
     }
     const batch = this.#batch;
     try {
       if (batch.maybe && Date.now() - batch.maybe > this.#options.dedupWindow * 7 / 8) {
         throw new OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat");
       }
-      await this.#call(batch, deadline, undefined, cancel);
+      await this.#call(batch, deadline, accepted, cancel);
     } catch (e) {
       if (e instanceof CountmillError && (e.again || e.status === 401)) throw e; // a token that expired is soon another
       if (e instanceof CountmillError && !(e instanceof IDsReusedError)) e.increments = batch.increments;
@@ -391,13 +377,14 @@ export class Client {
 
   /**
    * Sends r until it is answered. Every request of this client may be repeated.
-   * @param {Request} r @param {number} deadline @param {(answer: any) => any} [decode] @param {AbortSignal} [cancel]
+   * @param {Request} r @param {number} deadline @param {(answer: any) => any} decode @param {AbortSignal} [cancel]
    */
-  async #call(r, deadline, decode = () => undefined, cancel) {
+  async #call(r, deadline, decode, cancel) {
+    const half = (deadline - performance.now()) / 2; // a try that hangs leaves time for another
     for (let tries = 0; ; tries++) {
       const before = r.maybe;
       try {
-        return await this.#try(r, deadline, decode);
+        return await this.#try(r, Math.min(deadline, performance.now() + half), decode);
       } catch (e) {
         if (!(e instanceof CountmillError)) throw e;
         if (e.open) r.maybe = before || Date.now();
@@ -473,24 +460,14 @@ function sleep(ms, signal) {
   });
 }
 
-/** @param {Response} res @param {(chunk: Uint8Array) => void} take */
-async function eachChunk(res, take) {
-  const reader = res.body?.getReader();
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-    if (done || !value) return;
-    take(value);
-  }
-}
-
 /** @param {Response} res */
 async function read(res) {
   const decoder = new TextDecoder();
   let text = "";
-  await eachChunk(res, (chunk) => {
+  for await (const chunk of res.body ?? []) {
     text += decoder.decode(chunk, { stream: true });
     if (text.length > MAX_ANSWER) throw new Error(`an answer of more than ${MAX_ANSWER} characters`);
-  });
+  }
   return text + decoder.decode();
 }
 
@@ -527,13 +504,13 @@ function problem(status, text, retryAfter) {
     members = Object(JSON.parse(text));
   } catch {} // another program's error need not be JSON
   const type = String(members.type ?? "").split(":").pop() ?? "";
-  const Kind = BY_TYPE[type] ?? BY_STATUS[status] ?? (status >= 500 ? OutcomeUnknownError : InvalidError);
+  const Kind = ERRORS[type] ?? ERRORS[status] ?? (status >= 500 ? OutcomeUnknownError : InvalidError);
   const detail = members.detail || members.title || "no problem+json came with it; is that a countmill?";
   return new Kind(`${detail} (HTTP ${status})`, {
     status, problem: members,
     retryAfter: /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1000 : 0,
-    again: type !== "overflow" && [429, 500, 502, 503, 504, 507].includes(status),
-    open: status >= 500 && status !== 503 && status !== 507,
+    again: type !== "overflow" && REPEATED.includes(status),
+    open: Kind === OutcomeUnknownError,
   });
 }
 
@@ -615,6 +592,11 @@ function same(t, old) {
 function query(parameters) {
   const given = Object.entries(parameters).filter(([, v]) => v !== undefined && v !== "");
   return String(new URLSearchParams(given.map(([k, v]) => [k, typeof v === "number" ? v.toFixed(3) + "ms" : String(v)])));
+}
+
+/** @param {any} answer */
+function accepted(answer) {
+  if (!(answer.accepted > 0)) throw new Error("the answer does not say what was accepted; is that a countmill?");
 }
 
 function newKey() {

@@ -29,7 +29,9 @@ async function scripted(t, steps, options = {}) {
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", () => done()));
   t.after(() => { server.closeAllConnections(); server.close(); });
-  const c = new Client(`http://127.0.0.1:${server.address().port}`, { timeout: 10_000, flushInterval: 2 ** 30, onError: (e) => s.reported.push(e), ...options });
+  const base = `http://127.0.0.1:${server.address().port}`;
+  scripts.set(base, s);
+  const c = new Client(base, { timeout: 10_000, flushInterval: 2 ** 30, onError: (e) => s.reported.push(e), ...options });
   t.after(() => c.close({ timeout: 1 }).catch(() => {}));
   return { c, s };
 }
@@ -39,6 +41,19 @@ const answer = (status, kind = "", members = {}, headers = {}) => (res) => {
   res.end(JSON.stringify({ type: "urn:countmill:problem:" + kind, status, detail: kind, ...members }));
 };
 const cut = (res) => res.socket.destroy();
+const html = (res) => { res.writeHead(202); res.end("<html>"); };
+
+/** The step of a connection that is refused: the server does not see it. */
+const unmade = () => {};
+const scripts = new Map(); // by origin
+const { fetch } = globalThis;
+globalThis.fetch = (url, options) => {
+  const s = scripts.get(new URL(url).origin);
+  if (s?.steps[0] !== unmade) return fetch(url, options);
+  s.steps.shift();
+  return Promise.reject(new TypeError("fetch failed", { cause: Object.assign(new Error("refused"), { syscall: "connect" }) }));
+};
+
 const ok = answer(202, "", { accepted: 1 });
 const sum = (counter, n) => ({ counter, total: String(n), as_of: "2026-01-02T15:04:05.123456Z", source: "store", shards: 1, exists: true });
 const event = (n) => `: hello\n\nevent: totals\ndata: ${JSON.stringify({ totals: [sum("a", n)], lag: null })}\n\n`;
@@ -59,33 +74,51 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
   const tests = [];
   const it = (name, run) => tests.push(suite.test(name, limited, run));
 
-  for (const [name, step] of Object.entries({
-    429: answer(429, "overloaded"), 503: answer(503, "unavailable"), 507: answer(507, "insufficient-storage"),
-    504: answer(504, "outcome-unknown"), 500: answer(500, "internal"), 502: answer(502), "a broken connection": cut,
-  })) {
-    it(`after ${name} the repeat is the same request`, async (t) => {
-      const { c, s } = await scripted(t, [step, step, ok, ok, step, ok]);
-      await c.increment("a");
-      await c.increment("a", 1, { id: "x" });
+  const table = readFileSync(new URL("../../docs/reference/retries.md", import.meta.url), "utf8");
+  const rows = [...table.matchAll(/^\| (.*?) \| (yes|no) \| (\w+) \|.*\| (.*?) ?\|$/gm)];
+  assert.ok(rows.length > 20, `${rows.length} rows of the table of retries`);
+  for (const [, what, repeated, counted, name] of rows) {
+    it(`retries: ${what}`, async (t) => {
+      const [status, kind] = what.replaceAll("`", "").split(" ");
+      const special = { "no connection": unmade, "a connection that breaks": cut, "202 from another program": html }[what];
+      const step = special ?? answer(Number(status), kind, { accepted: 1 });
+      const again = repeated === "yes";
+      const want = name.replaceAll("`", "");
+      const { c, s } = await scripted(t, again ? [step, step, ok] : [step]);
+      const e = await c.increment("a").then(() => undefined, (e) => e);
+      assert.equal(e?.name, again || !want ? undefined : want, String(e));
+      assert.equal(s.steps.length, 0, "answers that were not asked for");
+      assert.ok(s.got[0].key && s.got.every((g) => g.key === s.got[0].key && g.body === s.got[0].body), "repeats of one call");
+      const one = special
+        ? await scripted(t, Array(100).fill(step), { timeout: 300 })
+        : await scripted(t, [answer(Number(status), kind, {}, { "Retry-After": "60" })]);
+      if (want) await assert.rejects(one.c.increment("a"), (e) => e.name === want, "no time for more");
+      if (!again) return;
+      s.got.length = 0;
+      s.steps = [step, ok];
       c.add("b");
       await c.flush();
-      const keys = s.got.map((g) => g.key);
-      assert.ok(keys[0] && keys[0] === keys[1] && keys[0] === keys[2] && s.got[0].body === s.got[2].body, `repeats of one call: ${keys}`);
-      assert.deepEqual([keys[3], JSON.parse(s.got[3].body)], [undefined, { counter: "a", delta: 1, id: "x" }]);
-      assert.ok(keys[4] && keys[4] === keys[5] && s.got[4].body === s.got[5].body, `repeats of a batch: ${keys}`);
-      assert.equal(new Set(keys).size, 3, "a key for each call");
+      assert.ok(s.steps.length === 0 && s.got[0].key && s.got.every((g) => g.key === s.got[0].key && g.body === s.got[0].body), "repeats of a batch");
+      const denied = await scripted(t, [step, answer(403, "forbidden")]);
+      await assert.rejects(denied.c.increment("a"), (e) => e.name === (counted === "maybe" ? "OutcomeUnknownError" : "DeniedError"));
     });
   }
 
+  it("an increment with an id has no key", async (t) => {
+    const { c, s } = await scripted(t, [ok]);
+    await c.increment("a", 1, { id: "x" });
+    assert.deepEqual([s.got[0].key, JSON.parse(s.got[0].body)], [undefined, { counter: "a", delta: 1, id: "x" }]);
+  });
+
+  it("a server that hangs leaves time for another try", async (t) => {
+    const { c, s } = await scripted(t, [() => {}, ok], { timeout: 3000 });
+    await c.increment("a");
+    assert.equal(s.got.length, 2);
+  });
+
   const conflicts = [{ position: 0, id: "x" }];
   for (const [name, steps, want] of [
-    ["refused", [answer(400, "invalid")], "InvalidError"],
-    ["too large", [answer(413, "too-large")], "InvalidError"],
-    ["another content type", [answer(415, "unsupported-media-type")], "InvalidError"],
-    ["the key came with another body", [answer(422, "id-reused")], "ConflictError"],
     ["another delta", [answer(422, "ids-reused", { conflicts })], "IDsReusedError"],
-    ["no token", [answer(401, "unauthorized")], "DeniedError"],
-    ["not this role", [answer(404, "not-found")], "NotFoundError"],
     ["unknown, then refused", [answer(504, "outcome-unknown"), answer(401, "unauthorized")], "OutcomeUnknownError"],
     ["cut, then refused", [cut, answer(403, "forbidden")], "OutcomeUnknownError"],
     ["cut, then known to be another", [cut, answer(422, "id-reused")], "ConflictError"],
@@ -187,10 +220,11 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     c.add("f");
     c.add("g");
     assert.throws(() => c.add("h"), countmill.OverloadedError, "what is on its way counts too");
-    const small = (await scripted(t, [], { maxBytes: 10_000 })).c;
-    let added = 0;
-    assert.throws(() => { for (; added < 100; added++) small.add(String(added).padStart(500, "0")); }, countmill.OverloadedError);
-    assert.ok(added > 10 && added < 20, String(added));
+    assert.throws(() => new Client("http://a", { maxCounters: 7501 }), countmill.InvalidError);
+    const large = await scripted(t, [ok]);
+    for (let n = 0; n < 7500; n++) large.c.add(String(n).padStart(6, "0") + '"'.repeat(494), -Number.MAX_SAFE_INTEGER); // the longest lines that there are
+    await large.c.flush();
+    assert.ok(Buffer.byteLength(large.s.got[0].body) < 8 << 20, "the server's limit");
   });
 
   it("every call ends", async (t) => {
@@ -201,7 +235,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     };
     const began = performance.now();
     for (const step of [() => {}, drip]) {
-      const { c } = await scripted(t, [step, step], { timeout: 400 });
+      const { c } = await scripted(t, Array(20).fill(step), { timeout: 400 });
       await assert.rejects(c.total("a"), countmill.UnavailableError);
       await assert.rejects(c.increment("a"), countmill.OutcomeUnknownError);
     }

@@ -6,8 +6,8 @@
         print(c.total("orders").total)
 
 The class of an error says whether the increments were counted, and whether a repeat is safe. The client
-repeats a call itself, with the same key and body, while that is safe and there is time. A Client is safe
-for threads. Create it after a fork.
+repeats a call itself, with the same key and body, while that is safe and there is time
+(docs/reference/retries.md). A Client is safe for threads. Create it after a fork. Times are in seconds.
 """
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ import unicodedata
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 MAX_DELTA = 2**53 - 1
+_MAX_COUNTERS = 7_500  # of one batch, which then has less than 8 MiB whatever the names are
 _MAX_ANSWER = 16 << 20
 _IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
 _SILENCE = 45.0  # the server sends a line of a watch every 15 s
@@ -38,66 +39,36 @@ class CountmillError(Exception):
     """Base of all errors of this module."""
 
     status = 0  # of HTTP; 0 if no answer came
-    retry_after = 0.0  # seconds
-    problem: Dict[str, Any] = {}  # the answer's members: type, detail, field, limit, index, line, ...
+    retry_after = 0.0
+    problem: dict = {}  # the answer's members: type, detail, field, limit, index, line, ...
     increments: List[Tuple[str, int]] = []  # of add, which the client has given up; the class says if they counted
     _again = False  # a repeat may help
     _open = False  # the try was maybe counted
 
     @property
-    def conflicts(self) -> List[Dict[str, Any]]:
+    def conflicts(self) -> List[dict]:
         """The increments that were not counted: [{"position": 0, "id": "order-7"}]."""
-        return list(self.problem.get("conflicts", []))
+        return self.problem.get("conflicts", [])
 
 
-class InvalidError(CountmillError, ValueError):
-    """Nothing was counted. Correct the request first."""
+class InvalidError(CountmillError, ValueError): """Nothing was counted. Correct the request first."""
+class ConflictError(CountmillError): """Nothing was counted. The key came with another body before."""
+class IDsReusedError(CountmillError): """All were counted but those in conflicts. Do not repeat any."""
+class OverloadedError(CountmillError): """Nothing was counted. Repeat later."""
+class UnavailableError(CountmillError): """Nothing was counted, or no total can be given. Repeat later."""
+class OutcomeUnknownError(CountmillError): """Maybe counted. Repeat only with the same id."""
+class TotalOverflowError(CountmillError): """A total does not fit 64 bits."""
+class ClosedError(CountmillError): """Nothing was counted. The client is closed."""
+class DeniedError(CountmillError): """Nothing was done. The token is missing, or may not do this."""
+class NotFoundError(CountmillError): """Nothing was done. There is no such thing, or the server's role does not serve it."""
 
 
-class ConflictError(CountmillError):
-    """Nothing was counted. The key came with another body before."""
-
-
-class IDsReusedError(CountmillError):
-    """All were counted but those in conflicts. Do not repeat any."""
-
-
-class OverloadedError(CountmillError):
-    """Nothing was counted. Repeat later."""
-
-
-class UnavailableError(CountmillError):
-    """Nothing was counted, or no total can be given. Repeat later."""
-
-
-class OutcomeUnknownError(CountmillError):
-    """Maybe counted. Repeat only with the same id."""
-
-
-class TotalOverflowError(CountmillError):
-    """A total does not fit 64 bits."""
-
-
-class ClosedError(CountmillError):
-    """Nothing was counted. The client is closed."""
-
-
-class DeniedError(CountmillError):
-    """Nothing was done. The token is missing, or may not do this."""
-
-
-class NotFoundError(CountmillError):
-    """Nothing was done. There is no such thing, or the server's role does not serve it."""
-
-
-_BY_TYPE: Dict[str, Type[CountmillError]] = {
+_ERRORS = {  # by the problem's type, else by the status
     "id-reused": ConflictError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError,
-    "outcome-unknown": OutcomeUnknownError,
+    "outcome-unknown": OutcomeUnknownError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
+    429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 }
-_BY_STATUS: Dict[int, Type[CountmillError]] = {
-    401: DeniedError, 403: DeniedError, 404: NotFoundError, 429: OverloadedError,
-    501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
-}
+_REPEATED = (408, 429, 500, 502, 503, 504, 507)
 
 
 @dataclass(frozen=True)
@@ -131,16 +102,15 @@ class _Request:
     content_type: str = "application/json"
     key: str = ""
     maybe: float = 0.0  # when the first try was sent that was maybe counted
-    increments: List[Tuple[str, int]] = field(default_factory=lambda: [])  # of a batch
-    size: int = 0
+    increments: List[Tuple[str, int]] = field(default_factory=list)  # of a batch
 
     @property
     def read(self) -> bool:
-        return self.path[:14] != "/v1/increments"
+        return self.path != "/v1/increments"
 
 
 class Client:
-    """Talks to one countmill, or to several behind one address. Times are in seconds."""
+    """Talks to one countmill, or to several behind one address."""
 
     def __init__(
         self,
@@ -149,8 +119,7 @@ class Client:
         token: Union[str, Callable[[], str], None] = None,  # a new token must have the old one's name
         timeout: float = 30.0,  # of one call, repeats included
         flush_interval: float = 0.25,  # how long an added increment waits at most
-        max_counters: int = 10_000,  # held in memory, with those on their way
-        max_bytes: int = 4 << 20,  # the same in bytes of JSON
+        max_counters: int = _MAX_COUNTERS,  # held in memory, with those on their way; not more than this
         dedup_window: float = 8 * 86400.0,  # the server's --dedup-window: no repeats near its end
         on_error: Optional[Callable[[CountmillError], None]] = None,  # of the background; default: logs
         insecure: bool = False,  # lets a token go over plain HTTP to another machine
@@ -158,19 +127,16 @@ class Client:
         u = urlsplit(base)
         if u.scheme not in ("http", "https") or not u.hostname or u.query or u.fragment or u.username is not None:
             raise InvalidError(f"the address must be http://HOST:PORT or https://HOST:PORT, got {base!r}")
-        if min(timeout, flush_interval, max_counters, dedup_window) <= 0 or not 0 < max_bytes <= 7 << 20:
-            raise InvalidError("limits and times must be above 0, and max_bytes at most 7 MiB")
+        if min(timeout, flush_interval, dedup_window) <= 0 or not 0 < max_counters <= _MAX_COUNTERS:
+            raise InvalidError(f"times must be above 0, and max_counters from 1 to {_MAX_COUNTERS}")
         if token is not None and not insecure and u.scheme == "http" and not _loopback(u.hostname):
             raise InvalidError(f"a token is not sent to {u.hostname} over plain http: use https, or insecure=True")
-        self._scheme, self._host, self._port, self._path = u.scheme, u.hostname, u.port, u.path.rstrip("/")
-        self._token, self._timeout, self._interval = token, timeout, flush_interval
-        self._max_counters, self._max_bytes = max_counters, max_bytes
-        self._repeat_for, self._on_error = dedup_window * 7 / 8, on_error
+        self._url, self._token, self._timeout, self._interval = u, token, timeout, flush_interval
+        self._max_counters, self._repeat_for, self._on_error = max_counters, dedup_window * 7 / 8, on_error
         self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
         self._sending = threading.Lock()  # held while a batch is sent
         self._lock = threading.Lock()  # of the fields below
-        self._sums: Dict[str, int] = {}
-        self._bytes = 0  # of the lines of _sums
+        self._sums: dict = {}  # by counter
         self._batch: Optional[_Request] = None  # drawn once, kept until its outcome is certain
         self._thread: Optional[threading.Thread] = None
         self._watches: List[_Watch] = []
@@ -182,20 +148,15 @@ class Client:
         What the process has not flushed when it dies is lost: call close, or use "with". OverloadedError
         and ClosedError mean certainly not counted.
         """
-        line = _line(counter, delta)
+        _line(counter, delta)
         with self._lock:
-            if self._closed.is_set():
-                raise ClosedError("the client is closed")
+            self._check_open()
             new = self._sums.get(counter, 0) + delta
             if abs(new) > MAX_DELTA:
                 raise OverloadedError(f"the unsent increments of {counter!r} exceed 2^53-1; flush, and add again")
-            if counter not in self._sums:
-                sent, size = self._batch or _Request("", ""), len(line) + 20  # 20: room for any sum
-                if len(self._sums) + len(sent.increments) >= self._max_counters:
-                    raise OverloadedError(f"{self._max_counters} counters are unsent, the limit")
-                if self._bytes + sent.size + size > self._max_bytes:
-                    raise OverloadedError(f"{self._bytes + sent.size} bytes are unsent, the limit is {self._max_bytes}")
-                self._bytes += size
+            sent = self._batch.increments if self._batch else []
+            if counter not in self._sums and len(self._sums) + len(sent) >= self._max_counters:
+                raise OverloadedError(f"{self._max_counters} counters are unsent, the limit")
             self._sums[counter] = new
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="countmill", daemon=True)
@@ -207,14 +168,13 @@ class Client:
 
         After OutcomeUnknownError call it again with the same id. Without an id a second call may count twice.
         """
-        if self._closed.is_set():
-            raise ClosedError("the client is closed")
+        self._check_open()
         if time is not None and time.tzinfo is None:
             raise InvalidError("time has no time zone (limit: an aware datetime)")
         more = {"id": id, "time": time and time.isoformat()}
         body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
         key = secrets.token_hex(16) if id is None else ""
-        self._call(_Request("POST", "/v1/increments", body, key=key), self._deadline(timeout))
+        self._call(_Request("POST", "/v1/increments", body, key=key), self._deadline(timeout), lambda a: a["accepted"])
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Sends all that was added before. It is durable when this returns.
@@ -261,7 +221,7 @@ class Client:
         """Up to 1,000 totals, in the order asked. Those with source "store" are of one moment."""
         path = "/v1/totals" + _query(max_staleness=_duration(max_staleness))
         body = json.dumps({"counters": list(counters)}).encode()
-        got = self._call(_Request("POST", path, body), self._deadline(timeout), lambda a: _totals(a["totals"]))
+        got = self._call(_Request("POST", path, body), self._deadline(timeout), _totals)
         if len(got) != len(counters):
             raise UnavailableError("the answer has another number of totals than was asked for")
         return got
@@ -275,10 +235,10 @@ class Client:
         page, token = None, ""
         while page is None or token:
             path = "/v1/counters" + _query(prefix=prefix, limit=1000, page_token=token)
-            page = self._call(_Request("GET", path), self._deadline(timeout), lambda a: (a, _totals(a["totals"])))
-            yield from page[1]
-            overflowed += page[0].get("overflowed", [])
-            token = page[0].get("next_page_token", "")
+            totals, page = self._call(_Request("GET", path), self._deadline(timeout), lambda a: (_totals(a), a))
+            yield from totals
+            overflowed += page.get("overflowed", [])
+            token = page.get("next_page_token", "")
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
 
@@ -301,6 +261,10 @@ class Client:
         finally:
             w.close()
 
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise ClosedError("the client is closed")
+
     def _deadline(self, timeout: Optional[float]) -> float:
         return clock.monotonic() + (self._timeout if timeout is None else timeout)
 
@@ -308,14 +272,14 @@ class Client:
         while not self._closed.wait(self._interval):
             try:
                 self._flush(self._deadline(None), self._closed)
-            except Exception as e:
+            except CountmillError as e:
                 self._report(e)
 
-    def _report(self, e: Exception) -> None:
+    def _report(self, e: CountmillError) -> None:
         try:
-            if self._on_error and isinstance(e, CountmillError):
+            if self._on_error:
                 return self._on_error(e)
-            _log.error("%s; increments given up: %s", e, getattr(e, "increments", "none"))
+            _log.error("%s; increments given up: %s", e, e.increments)
         except Exception:
             _log.exception("on_error raised")
 
@@ -323,9 +287,7 @@ class Client:
         if not self._sending.acquire(timeout=max(0.0, deadline - clock.monotonic())):
             raise OutcomeUnknownError("another flush has not ended in time; the client keeps the increments")
         try:
-            earlier = self._batch is not None
-            self._send_batch(deadline, cancel)
-            if earlier:
+            for _ in range(1 + (self._batch is not None)):  # an earlier batch, and then the rest
                 self._send_batch(deadline, cancel)
         finally:
             self._sending.release()
@@ -333,25 +295,22 @@ class Client:
     def _send_batch(self, deadline: float, cancel: Optional[threading.Event]) -> None:
         with self._lock:
             if self._batch is None:
-                adds = [(c, d) for c, d in self._sums.items() if d]
-                body = b"".join(_line(c, d) + b"\n" for c, d in adds)
-                size, self._sums, self._bytes = self._bytes, {}, 0
+                adds, self._sums = [(c, d) for c, d in self._sums.items() if d], {}
                 if not adds:
                     return
-                self._batch = _Request("POST", "/v1/increments", body, "application/x-ndjson", secrets.token_hex(16),
-                                       increments=adds, size=size)
+                body = b"".join(_line(c, d) + b"\n" for c, d in adds)
+                self._batch = _Request("POST", "/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds)
             batch = self._batch
         try:
             if batch.maybe and clock.time() - batch.maybe > self._repeat_for:
                 raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat")
-            self._call(batch, deadline, cancel=cancel)
-        except IDsReusedError:
-            self._drop()
-            raise
+            self._call(batch, deadline, lambda a: a["accepted"], cancel)
         except CountmillError as e:
-            if not e._again and e.status != 401:  # a token that expired is soon another
+            if e._again or e.status == 401:  # a token that expired is soon another
+                raise
+            if not isinstance(e, IDsReusedError):
                 e.increments = batch.increments
-                self._drop()
+            self._drop()
             raise
         self._drop()
 
@@ -359,14 +318,14 @@ class Client:
         with self._lock:
             self._batch = None
 
-    def _call(self, r: _Request, deadline: float, decode: Callable[[Any], Any] = lambda a: None,
-              cancel: Optional[threading.Event] = None) -> Any:
+    def _call(self, r: _Request, deadline: float, decode: Callable[[Any], Any], cancel: Optional[threading.Event] = None) -> Any:
         """Sends r until it is answered. Every request of this client may be repeated."""
-        tries = 0
+        tries, half = 0, (deadline - clock.monotonic()) / 2  # a try that hangs leaves time for another
         while True:
             before, r.maybe = r.maybe, r.maybe or clock.time()  # until the outcome is known
             try:
-                return self._try(r, deadline, decode)
+                with self._sent(r, min(deadline, clock.monotonic() + half)) as sent:
+                    return decode(json.loads(sent.read()))
             except CountmillError as e:
                 if not e._open:
                     r.maybe = before
@@ -375,16 +334,36 @@ class Client:
                     raise _conclude(r, e)
             tries += 1
 
-    def _try(self, r: _Request, deadline: float, decode: Callable[[Any], Any]) -> Any:
-        with _breaks(), self._send(r, deadline) as sent:
-            got = decode(json.loads(sent.read(deadline)))
-            if sent.conn.sock and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set():
-                sent.keep = True
-                self._idle.append((sent.conn, clock.monotonic()))
-            return got
+    @contextmanager
+    def _sent(self, r: _Request, deadline: float) -> Iterator[_Sent]:
+        """Sends r once and yields a 2xx answer. Whatever breaks, here or in the caller's block, is one error."""
+        headers = self._headers(r)
+        try:
+            conn = self._connect(_left(deadline))
+        except OSError as e:
+            raise _known(UnavailableError(f"no answer: {e!r}"), _again=True) from e
+        sent, keep = _Sent(conn, deadline), False
+        try:
+            sent.sock.settimeout(_left(deadline))
+            conn.request(r.method, self._url.path.rstrip("/") + r.path, r.body or None, headers)
+            sent.res = conn.getresponse()
+            if not 200 <= sent.res.status <= 299:
+                raise _problem(sent.res.status, sent.read(), sent.res.headers.get("Retry-After", ""))
+            yield sent
+            keep = bool(conn.sock) and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set()
+        except (OSError, http.client.HTTPException, LookupError, TypeError, AttributeError, ValueError) as e:
+            if isinstance(e, CountmillError):
+                raise
+            self._close_idle()  # the server of the others is gone too
+            raise _known(OutcomeUnknownError(f"no answer came: {e!r}"), _again=True, _open=True) from e
+        finally:
+            if keep:
+                self._idle.append((conn, clock.monotonic()))
+            else:
+                conn.close()
+                sent.sock.close()
 
-    def _send(self, r: _Request, deadline: float) -> _Sent:
-        """Sends r once and returns a 2xx answer. Any other is raised."""
+    def _headers(self, r: _Request) -> dict:
         headers = {"Content-Type": r.content_type} if r.body else {}
         if r.key:
             headers["Idempotency-Key"] = r.key
@@ -392,40 +371,21 @@ class Client:
             token = self._token() if callable(self._token) else self._token
         except Exception as e:
             raise _known(DeniedError(f"the token source: {e}"), status=401) from e
-        if token:
-            if not (token.isascii() and token.isprintable()):
-                raise _known(DeniedError("the token has characters that no header can have"), status=401)
-            headers["Authorization"] = "Bearer " + token
-        try:
-            conn = self._connect(_left(deadline))
-        except OSError as e:
-            raise _known(UnavailableError(f"no answer: {e!r}"), _again=True) from e
-        sent = _Sent(conn, conn.sock)
-        try:
-            with _breaks():
-                sent.sock.settimeout(_left(deadline))
-                conn.request(r.method, self._path + r.path, r.body or None, headers)
-                sent.res = conn.getresponse()
-                if 200 <= sent.res.status <= 299:
-                    return sent
-                raise _problem(sent.res.status, sent.read(deadline), sent.res.headers.get("Retry-After", ""))
-        except BaseException as e:
-            sent.close()
-            if not getattr(e, "status", 0):
-                self._close_idle()  # the server of the others is gone too
-            raise
+        if token and not (token.isascii() and token.isprintable()):
+            raise _known(DeniedError("the token has characters that no header can have"), status=401)
+        return {**headers, "Authorization": "Bearer " + token} if token else headers
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        while self._idle:
+        while True:
             try:
                 conn, since = self._idle.pop()
             except IndexError:
-                break  # another thread took it
+                break
             if clock.monotonic() - since < _IDLE:
                 return conn
             conn.close()
-        kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
-        conn = kind(self._host, self._port, timeout=min(timeout, 5.0))
+        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        conn = kind(self._url.hostname, self._url.port, timeout=min(timeout, 5.0))
         conn.connect()
         return conn
 
@@ -434,42 +394,28 @@ class Client:
             try:
                 self._idle.pop()[0].close()
             except IndexError:
-                return
+                return  # another thread took it
 
 
 class _Sent:
     """A request on its connection, with its answer."""
 
     res: http.client.HTTPResponse
-    keep = False
 
-    def __init__(self, conn: http.client.HTTPConnection, sock: socket.socket) -> None:
-        self.conn, self.sock = conn, sock
+    def __init__(self, conn: http.client.HTTPConnection, deadline: float) -> None:
+        self.sock, self.deadline = conn.sock, deadline
 
-    def read(self, deadline: float) -> bytes:
-        text = b""
-        while not self.res.isclosed():
-            self.sock.settimeout(_left(deadline))
+    def read(self) -> bytes:
+        text = more = b" "
+        while more and not self.res.isclosed():
+            self.sock.settimeout(_left(self.deadline))
             more = self.res.read1(1 << 16)
             text += more
-            if not more:
-                break
             if len(text) > _MAX_ANSWER:
                 raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
         if self.res.length == 0:
             self.res.close()  # Python does not do it before 3.12
         return text
-
-    def close(self) -> None:
-        self.conn.close()
-        self.sock.close()
-
-    def __enter__(self) -> _Sent:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.keep:
-            self.close()
 
 
 class _Watch:
@@ -488,8 +434,7 @@ class _Watch:
         self._ended = self._heard = False
         self._thread = threading.Thread(target=self._run, name="countmill watch", daemon=True)
         with client._lock:
-            if client._closed.is_set():
-                raise ClosedError("the client is closed")
+            client._check_open()
             client._watches.append(self)
             self._thread.start()
 
@@ -509,10 +454,9 @@ class _Watch:
 
     def close(self, wait: float = 6.0) -> None:
         self._stop.set()
-        sent = self._sent
-        if sent is not None:
+        if self._sent is not None:
             try:
-                sent.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits
+                self._sent.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits
             except OSError:
                 pass  # it has ended
         self._thread.join(max(0.0, min(wait, 6.0)))  # a connection is made, or given up, within 5 s
@@ -542,7 +486,7 @@ class _Watch:
         """Reads one connection until it breaks."""
         name = data = ""
         self._begun = False
-        with _breaks(), self._client._send(self._request, clock.monotonic() + _SILENCE) as self._sent:
+        with self._client._sent(self._request, clock.monotonic() + _SILENCE) as self._sent:
             while not self._stop.is_set():
                 self._sent.sock.settimeout(_SILENCE)
                 line = self._sent.res.readline(_MAX_ANSWER).decode()
@@ -561,7 +505,7 @@ class _Watch:
         self._heard, got = True, json.loads(data)
         if name == "problem":
             return self._client._report(_problem(got["status"], data.encode(), ""))
-        totals, removed, rest = _totals(got["totals"]), got.get("removed", []), (got.get("lag"), "truncated" in got)
+        totals, removed, rest = _totals(got), got.get("removed", []), (got.get("lag"), "truncated" in got)
         with self._changed:
             if not self._begun:  # all totals, of which many may be known
                 removed = [n for n in self._known if n not in {t.counter for t in totals}]
@@ -574,17 +518,6 @@ class _Watch:
                 self._known.pop(n, None)
             self._news.update(dict.fromkeys([t.counter for t in totals] + removed))
             self._changed.notify_all()
-
-
-@contextmanager
-def _breaks() -> Iterator[None]:
-    """Makes one error of all that a broken connection or a strange answer can raise."""
-    try:
-        yield
-    except CountmillError:
-        raise
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise _known(OutcomeUnknownError(f"no answer came: {e!r}"), _again=True, _open=True) from e
 
 
 def _left(deadline: float) -> float:
@@ -600,16 +533,14 @@ def _pause(tries: int, e: CountmillError) -> float:
 
 def _conclude(r: _Request, e: CountmillError) -> CountmillError:
     """The error that the caller gets after the last try."""
-    to: Type[CountmillError]
     if r.read and isinstance(e, OutcomeUnknownError):
-        to, text = UnavailableError, "no total"
+        new: CountmillError = UnavailableError(f"no total: {e}")
     elif not r.read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
-        to, text = OutcomeUnknownError, "an earlier try was maybe counted; then"
+        new = OutcomeUnknownError(f"an earlier try was maybe counted; then: {e}")
     else:
         return e
-    new = _known(to(f"{text}: {e}"), **vars(e))
     new.__cause__ = e
-    return new
+    return _known(new, **vars(e))
 
 
 def _known(e: CountmillError, **fields: Any) -> CountmillError:
@@ -623,23 +554,20 @@ def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
     except (ValueError, TypeError):
         problem = {}  # another program's error need not be JSON
     kind = str(problem.get("type", "")).rpartition(":")[2]
-    cls = _BY_TYPE.get(kind) or _BY_STATUS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
+    cls = _ERRORS.get(kind) or _ERRORS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
     detail = problem.get("detail") or problem.get("title") or "no problem+json came with it; is that a countmill?"
     return _known(
         cls(f"{detail} (HTTP {status})"), status=status, problem=problem,
         retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
-        _again=kind != "overflow" and status in (429, 500, 502, 503, 504, 507),
-        _open=status >= 500 and status not in (503, 507))
+        _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
 
 
 def _line(counter: str, delta: int, **more: Any) -> bytes:
     """An increment as JSON. What the server would refuse is refused here, so that it cannot spoil a batch."""
-    if not isinstance(counter, str):
-        raise InvalidError("counter is not a string")
     try:
         size = len(counter.encode())
-    except UnicodeEncodeError:
-        raise InvalidError("counter is not valid UTF-8 (limit: valid UTF-8)") from None
+    except (UnicodeEncodeError, AttributeError):
+        raise InvalidError("counter is not a string of valid Unicode") from None
     if not 1 <= size <= 500:
         raise InvalidError(f"counter has {size} bytes (limit: 1 to 500 bytes)")
     if any(unicodedata.category(r) == "Cc" for r in counter):
@@ -651,9 +579,9 @@ def _line(counter: str, delta: int, **more: Any) -> bytes:
     return json.dumps({"counter": counter, "delta": int(delta), **more}, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _totals(totals: List[Dict[str, Any]]) -> List[Total]:
+def _totals(answer: dict) -> List[Total]:
     return [Total(t["counter"], int(t["total"]), datetime.fromisoformat(t["as_of"].replace("Z", "+00:00")),
-                  t["source"], t["shards"], t["exists"], t.get("rate")) for t in totals]
+                  t["source"], t["shards"], t["exists"], t.get("rate")) for t in answer["totals"]]
 
 
 def _state(t: Optional[Total]) -> Any:

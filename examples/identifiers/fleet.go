@@ -14,9 +14,9 @@ import (
 
 // A fleet is the countmill under test: a running one, or processes that this program starts. It kills one of these again and again.
 type fleet struct {
-	writer, reader *client // increments go to writer, and totals are read from reader
+	writer, reader *remote // increments go to writer, and totals are read from reader
 
-	aggregators []*client // if the roles are separate
+	aggregators []*remote // if the roles are separate
 
 	processes []*process // in the order of their start; none if countmill was running before
 	dir       string     // of their logs and data
@@ -37,8 +37,8 @@ type fleet struct {
 // equal parts, and draws one moment in each.
 func newFleet(cfg config, increments int64) (*fleet, error) {
 	if cfg.kill == 0 {
-		c := newClient(cfg.server)
-		return &fleet{writer: c, reader: c}, nil
+		c, err := newRemote(cfg.server)
+		return &fleet{writer: c, reader: c}, err
 	}
 	f := &fleet{dir: cfg.data, seen: make(map[string]float64)}
 	stretch := increments * 9 / 10 / int64(cfg.kill)
@@ -171,7 +171,7 @@ func (f *fleet) killVictim(ctx context.Context) error {
 }
 
 // remember adds a process's own metrics to those of killed processes.
-func (f *fleet) remember(ctx context.Context, c *client) error {
+func (f *fleet) remember(ctx context.Context, c *remote) error {
 	metrics, err := c.metrics(ctx, metricNames())
 	if err != nil {
 		return fmt.Errorf("read the metrics of %s: %w", c.base, err)

@@ -2,8 +2,8 @@
 // countmill, one increment for each occurrence, and with a plain map. The two must agree on every name,
 // even if countmill was killed in between.
 //
-// It shares no code with countmill. It uses HTTP like any other client, and sends each request under an
-// Idempotency-Key of its own. So it can safely repeat a request whose answer was lost.
+// It uses package client, as any service would, and sends each request under an Idempotency-Key of its
+// own. So the client can safely repeat a request whose answer was lost.
 //
 //	go run ./cmd/countmill up &
 //	go run ./examples/identifiers
@@ -38,6 +38,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/countmill/countmill/client"
 )
 
 func main() {
@@ -155,8 +157,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := f.reader.mustBeEmpty(ctx, cfg.prefix); err != nil {
 		return err
 	}
+	once, err := newRemote(f.reader.base, client.WithTries(1))
+	if err != nil {
+		return err
+	}
+	defer once.CloseIdleConnections()
 	began := time.Now()
-	s, w := newSender(cfg, f, newProgress(stderr, increments)), newWatcher(f.reader, cfg.prefix, want)
+	s, w := newSender(cfg, f, newProgress(stderr, increments)), newWatcher(once, cfg.prefix, want)
 	if err := sendWatched(ctx, cfg, s, w); err != nil {
 		return err
 	}

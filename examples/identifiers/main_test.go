@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/countmill/countmill/client"
 )
 
 // A fake is a countmill with chosen faults. Of every four requests it accepts one, refuses one before
@@ -111,12 +113,22 @@ func (f *fake) named(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	var rows []total
+	var rows []client.Total
 	for _, name := range asked.Counters {
 		n, ok := f.totals[name]
-		rows = append(rows, total{Counter: name, Total: n, Exists: ok})
+		rows = append(rows, client.Total{Counter: name, Total: n, Exists: ok})
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"totals": rows})
+}
+
+func open(t *testing.T, base string, options ...client.Option) *remote {
+	t.Helper()
+	c, err := newRemote(base, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
 }
 
 func runAgainst(t *testing.T, f *fake, args ...string) (string, error) {
@@ -200,8 +212,7 @@ func TestReadsByName(t *testing.T) {
 		name := fmt.Sprint("n", i)
 		want[name], f.totals["id:"+name], counters = int64(i+1), int64(i+1), append(counters, "id:"+name)
 	}
-	c := newClient(srv.URL)
-	defer c.http.CloseIdleConnections()
+	c := open(t, srv.URL)
 	got, err := c.byName(t.Context(), append(counters, "id:none"), 2)
 	if err != nil || !maps.Equal(got, f.totals) {
 		t.Errorf("got %d totals and error %v, want the %d there are", len(got), err, len(f.totals))
@@ -220,8 +231,7 @@ func TestWatcher(t *testing.T) {
 	f := &fake{totals: map[string]int64{"id:a": 3, "id:b": 2}}
 	srv := httptest.NewServer(f)
 	defer srv.Close()
-	c := newClient(srv.URL)
-	defer c.http.CloseIdleConnections()
+	c := open(t, srv.URL, client.WithTries(1))
 	w := newWatcher(c, "id:", map[string]int64{"a": 3, "b": 2, "c": 1})
 	for range 4 {
 		if err := w.read(t.Context()); err != nil {

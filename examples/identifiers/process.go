@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -24,7 +23,7 @@ type process struct {
 	args   []string
 	port   *freeport.Kept // from the first start to the end
 	addr   string         // HOST:PORT
-	client *client        // nil if it does not use HTTP
+	client *remote        // nil if it does not use HTTP
 	log    *os.File
 
 	cmd    *exec.Cmd
@@ -39,8 +38,8 @@ func newCountmill(cfg config, dir, name, role string, flags ...string) (*process
 		return nil, err
 	}
 	p.args = append([]string{role, "--listen", p.addr}, flags...)
-	p.client = newClient("http://" + p.addr)
-	return p, nil
+	p.client, err = newRemote("http://" + p.addr)
+	return p, err
 }
 
 func newMemcached(cfg config, dir string) (*process, error) {
@@ -105,7 +104,7 @@ func (p *process) ready(ctx context.Context) error {
 
 func (p *process) answers(ctx context.Context) error {
 	if p.client != nil {
-		return p.client.get(ctx, "/readyz", func(io.Reader) error { return nil })
+		return p.client.Ready(ctx)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
@@ -139,7 +138,7 @@ func (p *process) stop() {
 		p.unguard()
 	}
 	if p.client != nil {
-		p.client.http.CloseIdleConnections()
+		p.client.CloseIdleConnections()
 	}
 	_ = p.log.Close()
 	_ = p.port.Free()

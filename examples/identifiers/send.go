@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/client"
 )
 
 // A body is one request: increments as NDJSON under a key of its own.
@@ -99,53 +99,35 @@ func (s *sender) fill(ctx context.Context, bodies chan<- body) error {
 }
 
 // deliver sends the request until it is accepted. The key makes a repeat harmless, even if an earlier
-// attempt was counted.
+// try was counted.
 func (s *sender) deliver(ctx context.Context, b body) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		s.requests.Add(1)
-		accepted, err := s.fleet.writer.post(ctx, b)
-		if err == nil {
-			if accepted != b.n {
-				return fmt.Errorf("request %s: accepted %d increments of %d", b.key, accepted, b.n)
-			}
-			return s.delivered(ctx, b.n)
-		}
-		var status *statusError
-		if errors.As(err, &status) && !status.repeat() {
-			return fmt.Errorf("request %s: %w", b.key, err)
-		}
-		s.repeats.Add(1)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("request %s: %w; last: %w", b.key, ctx.Err(), err)
-		case <-time.After(pause):
-		}
+	s.requests.Add(1)
+	text, err := s.fleet.writer.Do(ctx, client.Request{
+		Method: http.MethodPost, Path: "/v1/increments", Body: b.lines, ContentType: "application/x-ndjson", Key: b.key, Safe: true,
+		OnRetry: func(error) {
+			s.requests.Add(1)
+			s.repeats.Add(1)
+		},
+	})
+	var answer struct {
+		Accepted int64 `json:"accepted"`
 	}
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil {
+		return fmt.Errorf("request %s: %w", b.key, err)
+	}
+	if answer.Accepted != b.n {
+		return fmt.Errorf("request %s: accepted %d increments of %d", b.key, answer.Accepted, b.n)
+	}
+	return s.delivered(ctx, b.n)
 }
 
 func (s *sender) delivered(ctx context.Context, n int64) error {
 	sent := s.sent.Add(n)
 	s.progress.set(sent)
 	return s.fleet.reached(ctx, sent)
-}
-
-// A statusError is an answer with an unexpected status.
-type statusError struct {
-	status int
-	body   string
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%s: %s", http.StatusText(e.status), bytes.TrimSpace([]byte(e.body)))
-}
-
-// repeat reports whether the same request may succeed later.
-func (e *statusError) repeat() bool {
-	switch e.status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage:
-		return true
-	}
-	return false
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/client"
 )
 
 const (
@@ -56,18 +58,14 @@ func short(prefix string, want, got map[string]int64) bool {
 
 // byName reads the totals of counters whose names are known, all from the store. On Google's emulator,
 // listing them would take most of an hour, because each page costs as much as all of them.
-func (c *client) byName(ctx context.Context, counters []string, workers int) (map[string]int64, error) {
+func (r *remote) byName(ctx context.Context, counters []string, workers int) (map[string]int64, error) {
 	var mu sync.Mutex
 	got := make(map[string]int64, len(counters))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
-	for some := range slices.Chunk(counters, maxNames) {
+	for some := range slices.Chunk(counters, 1000) {
 		group.Go(func() error {
-			var totals []total
-			err := patient(ctx, func() (err error) {
-				totals, err = c.named(ctx, some, "0s")
-				return err
-			})
+			totals, err := r.Totals(ctx, some, client.WithMaxStaleness(0))
 			if err != nil {
 				return err
 			}

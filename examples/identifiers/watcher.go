@@ -8,20 +8,22 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/countmill/countmill"
 )
 
 // A watcher reads a few totals over and over while increments are sent, from the cache if they are
 // recent enough. None may ever be larger than the final sum, however often processes are killed and restarted
 // meanwhile.
 type watcher struct {
-	reader         *client
+	reader         *remote // which asks once
 	counters       []string
 	most           []int64 // of each counter
 	reads, refused int64
 }
 
 // newWatcher watches the most frequent names.
-func newWatcher(c *client, prefix string, want map[string]int64) *watcher {
+func newWatcher(c *remote, prefix string, want map[string]int64) *watcher {
 	names := slices.SortedFunc(maps.Keys(want), func(a, b string) int {
 		return cmp.Or(cmp.Compare(want[b], want[a]), cmp.Compare(a, b))
 	})
@@ -49,10 +51,9 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 func (w *watcher) read(ctx context.Context) error {
-	totals, err := w.reader.named(ctx, w.counters, "")
+	totals, err := w.reader.Totals(ctx, w.counters)
 	w.reads++
-	var status *statusError
-	if errors.As(err, &status) && status.repeat() {
+	if errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverloaded) {
 		w.refused++
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 // maxPage is the most counters of one GET /v1/counters.
@@ -82,23 +82,17 @@ func (e *exporter) write(ctx context.Context, out io.Writer) error {
 func (e *exporter) page(ctx context.Context) (*countersPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		answer, err := e.Client.Get(ctx, max(e.Timeout/2, time.Millisecond), "/v1/counters?"+e.query.Encode())
-		if err == nil {
-			page := &countersPage{}
-			if err := json.Unmarshal(answer, page); err != nil || page.Totals == nil {
-				return nil, errors.New("the server answered with something else than a page of counters; is that a countmill?")
-			}
-			return page, nil
-		}
-		if again, _ := client.Classify(err); !again || ctx.Err() != nil {
-			return nil, err
-		}
-		e.progress.Wait(err.Error())
-		if !client.Pause(ctx, min(try, 5), err) {
-			return nil, err
-		}
+	answer, err := e.Client.Do(ctx, client.Request{
+		Path: "/v1/counters", Query: e.query, OnRetry: func(err error) { e.progress.Wait(err.Error()) },
+	})
+	if err != nil {
+		return nil, err
 	}
+	page := &countersPage{}
+	if err := json.Unmarshal(answer, page); err != nil || page.Totals == nil {
+		return nil, errors.New("the server answered with something else than a page of counters; is that a countmill?")
+	}
+	return page, nil
 }
 
 func (e *exporter) add(w *Writer, page *countersPage) error {

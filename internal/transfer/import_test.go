@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 // silent shows no progress.
@@ -39,7 +39,7 @@ func newServer(t *testing.T) (cl *client.Client, keys func() map[string]int) {
 		fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), "\n"))
 	}))
 	t.Cleanup(server.Close)
-	cl, err := client.New(server.URL, "", false)
+	cl, err := client.New(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestExport(t *testing.T) {
 		io.WriteString(w, `{"totals":[{"counter":"p:b","total":0,"as_of":"2026-01-01T00:00:01Z"}],"overflowed":["p:c"]}`)
 	}))
 	defer server.Close()
-	cl, err := client.New(server.URL, "", false)
+	cl, err := client.New(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

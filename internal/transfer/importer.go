@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 const (
@@ -29,6 +29,7 @@ const (
 // An Import counts the rows of one file, each once, whatever happens on the way.
 type Import struct {
 	Client  *client.Client
+	Token   string        // that Client sends; the state file has its hash
 	Timeout time.Duration // of a block, repeats included
 	Window  time.Duration // the server's deduplication window
 	Name    string        // of the file; - for Stdin
@@ -229,7 +230,7 @@ func (im *importer) remember() error {
 		return fmt.Errorf("%s has changed since its import began %s (%s): rows counted then would count again, so nothing was counted now. "+
 			"Restore it, or put new rows into a file of their own", im.Name, im.state.Began.Format(time.RFC3339), im.State)
 	}
-	if token := hashToken(im.Client.Token()); im.fresh || im.SameCaller {
+	if token := hashToken(im.Token); im.fresh || im.SameCaller {
 		im.state.Token = token
 	} else if token != im.state.Token {
 		return fmt.Errorf("the import of %s began with another token (%s), and an Idempotency-Key belongs to the token's name: rows could count again, so nothing was counted now. "+

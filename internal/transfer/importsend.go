@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/client"
+	"github.com/countmill/countmill/client"
 )
 
 // sendBlock returns when all good rows of a block are accepted.
@@ -32,41 +31,31 @@ func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []b
 	if n == 0 {
 		return nil
 	}
-	header := http.Header{}
-	if key != "" {
-		header.Set("Idempotency-Key", key)
-	}
 	ctx, cancel := context.WithTimeout(ctx, im.Timeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		once, end := context.WithTimeout(ctx, max(im.Timeout/2, time.Millisecond)) // if it hangs, there is time for another
-		answer, err := im.Client.PostBody(once, "/v1/increments", "application/x-ndjson", header, body)
-		end()
-		if err == nil {
-			err = checkAccepted(answer, n)
-		}
-		if problem := client.IDsReused(err); problem != nil && key == "" {
-			err = im.dropReused(b, problem.Conflicts)
-			n -= len(problem.Conflicts)
-		}
-		if err == nil {
-			im.accepted.Add(int64(n))
-			return nil
-		}
-		again, maybe := classifyBlock(err)
-		if maybe {
-			im.maybe.Store(true)
-		}
-		if !again {
-			return fmt.Errorf("the request of lines %d to %d was refused: %w", b.First, b.Last, err)
-		}
-		if ctx.Err() == nil {
-			im.progress.Wait(err.Error())
-		}
-		if !client.Pause(ctx, min(try, 5), err) {
-			return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.Timeout, err)
-		}
+	answer, err := im.Client.Do(ctx, client.Request{
+		Method: http.MethodPost, Path: "/v1/increments", Body: body, ContentType: "application/x-ndjson", Key: key,
+		Safe: true, OnRetry: func(err error) { im.progress.Wait(err.Error()) },
+	})
+	if err == nil {
+		err = checkAccepted(answer, n)
 	}
+	if left, ok := errors.AsType[*countmill.ConflictsError](err); ok && key == "" {
+		err = im.dropReused(b, left.Conflicts)
+		n -= len(left.Conflicts)
+	}
+	if err == nil {
+		im.accepted.Add(int64(n))
+		return nil
+	}
+	unknown := errors.Is(err, countmill.ErrOutcomeUnknown)
+	if unknown || errors.Is(err, errNoCountmill) {
+		im.maybe.Store(true)
+	}
+	if unknown || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverloaded) {
+		return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.Timeout, err)
+	}
+	return fmt.Errorf("the request of lines %d to %d was refused: %w", b.First, b.Last, err)
 }
 
 // dropReused notes the rows of a block that were not counted, because other deltas were counted under
@@ -97,21 +86,4 @@ func checkAccepted(answer []byte, n int) error {
 		return errNoCountmill
 	}
 	return nil
-}
-
-// classifyBlock is client.Classify for requests with a key or ids, which nobody reads while they are
-// repeated: it repeats every request whose next answer may be another.
-func classifyBlock(err error) (again, maybe bool) {
-	var problem *client.Problem
-	switch again, maybe = client.Classify(err); {
-	case errors.Is(err, errNoCountmill):
-		return false, true
-	case !errors.As(err, &problem):
-		return again, maybe
-	}
-	switch problem.Status {
-	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway:
-		again = true
-	}
-	return again, maybe
 }

@@ -113,7 +113,10 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 		return err
 	}
 	defer up.stop()
-	s := newSender(c, up.addr)
+	s, err := newSender(c, up.addr)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)

@@ -69,7 +69,10 @@ func TestSendsEverythingOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSender(cfg, server.Listener.Addr().String())
+	s, err := newSender(cfg, server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.send(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package billion
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,13 +13,13 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/report"
+	"github.com/countmill/countmill/client"
 )
 
 // A sender sends bodies 0, 1, 2 and so on. A body's content depends on its number alone.
 type sender struct {
 	*config
-	url    string
-	client *http.Client
+	client *client.Client
 	lines  [][]byte
 	counts [][]int64 // by connection and name: how often it was drawn
 
@@ -30,9 +29,11 @@ type sender struct {
 	samples []sample
 }
 
-func newSender(c *config, addr string) *sender {
-	s := &sender{config: c, url: "http://" + addr + "/v1/increments", counts: make([][]int64, c.conns)}
-	s.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: c.conns, WriteBufferSize: 256 << 10}}
+func newSender(c *config, addr string) (*sender, error) {
+	s := &sender{config: c, counts: make([][]int64, c.conns)}
+	var err error
+	s.client, err = client.New("http://"+addr, client.WithTimeout(10*time.Minute), client.WithHTTPClient(
+		&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.conns, WriteBufferSize: 256 << 10}}))
 	s.lines = make([][]byte, c.names)
 	for i, name := range load.Names(c.names) {
 		s.lines[i] = []byte(`{"counter":"` + name + "\"}\n")
@@ -40,7 +41,7 @@ func newSender(c *config, addr string) *sender {
 	for i := range s.counts {
 		s.counts[i] = make([]int64, c.names)
 	}
-	return s
+	return s, err
 }
 
 // send returns when everything is acknowledged.
@@ -79,48 +80,14 @@ func (s *sender) connection(ctx context.Context, counts []int64) error {
 
 // until202 sends a body under its key until it is known to be counted.
 func (s *sender) until202(ctx context.Context, key string, body []byte) error {
-	for {
-		again, err := s.post(ctx, key, body)
-		if err == nil {
-			return nil
-		}
-		if !again {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		s.resends.Add(1)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// post sends a request once. again is true if the same request may be sent again: there was no answer,
-// or the outcome is unknown.
-func (s *sender) post(ctx context.Context, key string, body []byte) (again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	_, err := s.client.Do(ctx, client.Request{
+		Method: http.MethodPost, Path: "/v1/increments", Body: body, ContentType: "application/x-ndjson", Key: key,
+		Safe: true, OnRetry: func(error) { s.resends.Add(1) },
+	})
 	if err != nil {
-		return false, err
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	req.Header.Set("Idempotency-Key", key)
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return ctx.Err() == nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4000))
-	if err != nil {
-		return true, err
-	}
-	switch resp.StatusCode {
-	case http.StatusAccepted:
-		return false, nil
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true, fmt.Errorf("%s: %s", resp.Status, text)
-	}
-	return false, fmt.Errorf("%s: %s", resp.Status, text)
+	return nil
 }
 
 // want returns the right total of each name.

@@ -1,20 +1,18 @@
 package plancheck
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/system"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/plan"
 	"github.com/countmill/countmill/publisher"
 )
@@ -169,7 +167,7 @@ const askers = 4
 
 // ask reads all of the names again and again, as its part of all totals.
 func (d *deployment) ask(ctx context.Context, i int, names []string) error {
-	body, err := json.Marshal(map[string]any{"counters": names})
+	cl, err := client.New("http://"+d.reader, client.WithTries(1))
 	if err != nil {
 		return err
 	}
@@ -179,36 +177,12 @@ func (d *deployment) ask(ctx context.Context, i int, names []string) error {
 		if wait(ctx, time.Until(begin.Add(every*time.Duration(n)))) != nil {
 			return nil
 		}
-		err := post(ctx, "http://"+d.reader+"/v1/totals", body)
-		if err != nil && !errors.Is(err, errUnavailable) && ctx.Err() == nil {
+		_, err := cl.Totals(ctx, names)
+		// A store that is too slow: the plan does not contain unserved totals either.
+		if err != nil && !errors.Is(err, countmill.ErrUnavailable) && ctx.Err() == nil {
 			return err
 		}
 	}
-}
-
-// errUnavailable means that the store is too slow. The plan does not contain unserved totals either.
-var errUnavailable = errors.New("unavailable")
-
-func post(ctx context.Context, url string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		return errUnavailable
-	default:
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
 }
 
 // counts reads the metrics of all roles.

@@ -5,7 +5,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/bench/internal/system"
+	"github.com/countmill/countmill/client"
 )
 
 type config struct {
@@ -195,45 +195,27 @@ func (c *config) fill(ctx context.Context, addr string) error {
 	for _, name := range load.Names(c.counters) {
 		fmt.Fprintf(&body, "{\"counter\":%q,\"delta\":%d}\n", name, count)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/increments", &body)
+	cl, err := client.New("http://" + addr)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("fill: %s", resp.Status)
-	}
-	return nil
+	_, err = cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/increments", Body: body.Bytes(), ContentType: "application/x-ndjson"})
+	return err
 }
 
 // check makes one more request: the answer must be right, and from the cache.
 func (c *config) check(ctx context.Context, addr string) error {
 	name := load.Names(c.counters)[c.counters-1]
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/v1/totals?counter=%s&max_staleness=%s", addr, name, staleness), nil)
+	cl, err := client.New("http://" + addr)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	got, err := cl.Total(ctx, name, client.WithMaxStaleness(staleness))
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	var answer struct {
-		Totals []struct {
-			Total  int64
-			Source string
-		}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("%s: %w", resp.Status, err)
-	}
-	if len(answer.Totals) != 1 || answer.Totals[0].Total != count || answer.Totals[0].Source != "cache" {
-		return fmt.Errorf("%w: got %+v, want %d from the cache", load.ErrWrong, answer.Totals, count)
+	if got.Total != count || got.Source != "cache" {
+		return fmt.Errorf("%w: got %+v, want %d from the cache", load.ErrWrong, got, count)
 	}
 	return nil
 }

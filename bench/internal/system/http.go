@@ -20,6 +20,7 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/client"
 )
 
 const (
@@ -115,17 +116,13 @@ func getHTTP(ctx context.Context, url string, read func(io.Reader) error) error 
 	if err != nil {
 		return err
 	}
-	return doHTTP(req, read)
-}
-
-func doHTTP(req *http.Request, read func(io.Reader) error) error {
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", req.URL, resp.Status)
+		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return read(resp.Body)
 }
@@ -290,27 +287,15 @@ func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error
 
 // Totals reads the totals from a server, which must read its store for them.
 func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
-	body, err := json.Marshal(map[string]any{"counters": names})
+	c, err := client.New("http://" + addr)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	defer c.CloseIdleConnections()
+	totals, err := c.Totals(ctx, names, client.WithMaxStaleness(0))
+	got := make([]int64, len(totals))
+	for i, t := range totals {
+		got[i] = t.Total
 	}
-	req.Header.Set("Content-Type", "application/json")
-	var answer struct {
-		Totals []struct {
-			Counter string `json:"counter"`
-			Total   int64  `json:"total"`
-		} `json:"totals"`
-	}
-	if err := doHTTP(req, func(body io.Reader) error { return json.NewDecoder(body).Decode(&answer) }); err != nil {
-		return nil, err
-	}
-	got := make(map[string]int64, len(names))
-	for _, t := range answer.Totals {
-		got[t.Counter] = t.Total
-	}
-	return inOrder(names, got), nil
+	return got, err
 }

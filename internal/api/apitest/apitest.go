@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,60 @@ func (d *Document) CheckDocument(tb testing.TB) {
 		d.compile(tb, "components", "schemas", name)
 	}
 	d.checkReferences(tb, d.raw, "#")
+	d.checkNames(tb)
+	checkTypes(tb, d.raw, "#")
+}
+
+var operationID = regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`)
+
+// checkNames makes sure that generated functions and types have names: an operation's is a verb and a
+// noun, and bodies are named schemas.
+func (d *Document) checkNames(tb testing.TB) {
+	tb.Helper()
+	seen := make(map[any]bool)
+	for pattern := range at(d.raw, "paths") {
+		for method := range at(d.raw, "paths", pattern) {
+			op := at(d.raw, "paths", pattern, method)
+			id, _ := op["operationId"].(string)
+			if !operationID.MatchString(id) || seen[id] {
+				tb.Errorf("%s %s: operationId %q is taken, or not a verb and a noun such as listCounters", method, pattern, id)
+			}
+			seen[id] = true
+			for media := range at(op, "requestBody", "content") {
+				if at(op, "requestBody", "content", media, "schema")["$ref"] == nil {
+					tb.Errorf("%s %s: the body %s has no named schema", method, pattern, media)
+				}
+			}
+		}
+	}
+	for name := range at(d.raw, "components", "schemas") {
+		for property, v := range at(d.raw, "components", "schemas", name, "properties") {
+			p := v.(map[string]any)
+			if p["properties"] != nil || at(p, "items")["properties"] != nil {
+				tb.Errorf("%s.%s is an object without a name", name, property)
+			}
+		}
+	}
+}
+
+// checkTypes makes sure that every enum and constant has a type, without which generators fail.
+func checkTypes(tb testing.TB, v any, where string) {
+	tb.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		_, enum := v["enum"].([]any)
+		constant := v["const"] != nil && !strings.HasSuffix(where, "/not")
+		if _, ok := v["type"].(string); (enum || constant) && !ok {
+			tb.Errorf("%s: an enum without a type", where)
+		}
+		for key, val := range v {
+			checkTypes(tb, val, where+"/"+key)
+		}
+	case []any:
+		for i, val := range v {
+			checkTypes(tb, val, where+"/"+strconv.Itoa(i))
+		}
+	}
 }
 
 // checkReferences makes sure that every $ref leads somewhere.

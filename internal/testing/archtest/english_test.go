@@ -25,7 +25,6 @@ var plainFolders = []string{
 	"internal/access",
 	"internal/api",
 	"internal/app",
-	"internal/client",
 	"internal/deadline",
 	"internal/httpapi",
 	"internal/plan",

@@ -49,7 +49,6 @@ func forbidden() []arrow {
 		{from: "/client/...", dep: "/internal", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/wire", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/backend", why: "a client is a small dependency: the root package and the standard library"},
-		{from: "/internal/client/...", dep: "/internal/app", why: "a client needs no server in its process"},
 		{from: "/internal/api/...", dep: "/backend", why: "what HTTP surfaces share knows no backend"},
 		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 		{from: "/internal/api/...", dep: "/internal/httpapi", why: "the server and the router know no route"},
@@ -67,7 +66,6 @@ func forbidden() []arrow {
 			arrow{from: "/cmd/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
 			arrow{from: "/command/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
 			arrow{from: "/internal/transfer/...", dep: role, why: "files are moved over HTTP, like every caller's increments"},
-			arrow{from: "/internal/client/...", dep: role, why: "a client needs no server in its process"},
 			arrow{from: "/internal/api/...", dep: role, why: "what HTTP surfaces share knows no role"},
 			arrow{from: under, dep: "/backend", why: "package store has the contract; backends implement it"},
 			arrow{from: "/backend/...", dep: role, why: "a backend implements package store; it knows no role"},
@@ -273,10 +271,9 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/client", "/wire", true},
 		{"/client", "", false},
 		{"/publisher", "/command", true},
-		{"/internal/transfer", "/internal/client", false},
+		{"/internal/transfer", "/client", false},
 		{"/internal/transfer", "/reader", true},
 		{"/internal/transfer/adopt", "/internal/app", true},
-		{"/internal/client", "/internal/app", true},
 		{"/cmd/countmill", "/backend/pebble", true},
 	} {
 		dep := tt.dep

@@ -17,15 +17,15 @@ import (
 	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
-// buildOther builds a program of another module against this one, as a user would who has a store of
-// their own.
-func buildOther(t *testing.T) string {
+// buildOther builds a program in testdata as a module of its own, as a user would. files returns its
+// go.mod and other files, for a version of Go and the directory of this module.
+func buildOther(t *testing.T, name string, files func(version, root string) map[string]string) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("testdata/notebook/main.go")
+	source, err := os.ReadFile(filepath.Join("testdata", name, "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,18 +33,15 @@ func buildOther(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := regexp.MustCompile(`(?m)^go .*$`).Find(mod)
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"main.go": string(source),
-		"go.mod":  fmt.Sprintf("module example.com/notebook\n\n%s\n", version),
-		"go.work": fmt.Sprintf("%s\n\nuse (\n\t.\n\t%q\n)\n", version, root),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+	all := files(string(regexp.MustCompile(`(?m)^go .*$`).Find(mod)), root)
+	all["main.go"] = string(source)
+	for file, text := range all {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	binary := filepath.Join(dir, "notebook")
+	binary := filepath.Join(dir, name)
 	build := exec.Command("go", "build", "-o", binary, ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=")
@@ -54,10 +51,29 @@ func buildOther(t *testing.T) string {
 	return binary
 }
 
+// A service of another module builds with package client alone, without a checksum of any dependency,
+// and counts over HTTP.
+func TestAServiceOfAnotherModule(t *testing.T) {
+	t.Parallel()
+	binary := buildOther(t, "overhttp", func(version, root string) map[string]string {
+		return map[string]string{"go.mod": fmt.Sprintf("module example.com/overhttp\n\n%s\n\nrequire github.com/countmill/countmill v0.0.0\n\nreplace github.com/countmill/countmill => %q\n", version, root)}
+	})
+	up := start(t, nil, "up", "--data", t.TempDir()).ready(t)
+	out, err := exec.Command(binary, up.url).CombinedOutput()
+	if want := "orders 1\npage:/home 5\n"; err != nil || string(out) != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
 // A store of another module runs `up` under a scheme of its own: no file of this module knows it.
 func TestAStoreOfAnotherModule(t *testing.T) {
 	t.Parallel()
-	binary := buildOther(t)
+	binary := buildOther(t, "notebook", func(version, root string) map[string]string {
+		return map[string]string{
+			"go.mod":  fmt.Sprintf("module example.com/notebook\n\n%s\n", version),
+			"go.work": fmt.Sprintf("%s\n\nuse (\n\t.\n\t%q\n)\n", version, root),
+		}
+	})
 	out, err := exec.Command(binary, "up", "--store", "notebook:x?shards=no").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--store: parameter shards must be an integer from 1") {
 		t.Errorf("a wrong parameter: %v, %s", err, out)

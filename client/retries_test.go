@@ -1,0 +1,223 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
+)
+
+// A retryRow is one of docs/reference/retries.md.
+type retryRow struct {
+	answer, counted string
+	repeated        bool
+	want            error
+}
+
+var sentinels = map[string]error{
+	"": nil, "ErrInvalid": countmill.ErrInvalid, "ErrDenied": client.ErrDenied, "ErrNotFound": client.ErrNotFound,
+	"ErrConflict": countmill.ErrConflict, "ErrIDsReused": countmill.ErrIDsReused, "ErrOverloaded": countmill.ErrOverloaded,
+	"ErrOutcomeUnknown": countmill.ErrOutcomeUnknown, "ErrOverflow": countmill.ErrOverflow, "ErrUnavailable": countmill.ErrUnavailable,
+}
+
+func retryRows(t *testing.T) (rows []retryRow) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/reference/retries.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| (yes|no) \| (\w+) \|(.*?)\|.*\|$`).FindAllStringSubmatch(string(text), -1) {
+		name := strings.Trim(row[4], " `")
+		want, ok := sentinels[name]
+		if !ok {
+			t.Errorf("%s: there is no %s", row[1], name)
+		}
+		rows = append(rows, retryRow{row[1], row[3], row[2] == "yes", want})
+	}
+	if len(rows) < 20 {
+		t.Fatalf("the table has %d rows, want 20 or more", len(rows))
+	}
+	return rows
+}
+
+// step is the server's side of a row.
+func (r retryRow) step(t *testing.T) func(http.ResponseWriter) {
+	switch r.answer {
+	case "a connection that breaks":
+		return cut
+	case "202 from another program":
+		return func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = w.Write([]byte("<html>"))
+		}
+	}
+	status, kind, _ := strings.Cut(strings.ReplaceAll(r.answer, "`", ""), " ")
+	n, err := strconv.Atoi(status)
+	if err != nil {
+		t.Fatalf("%q is no answer", r.answer)
+	}
+	return answer(n, kind)
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for _, row := range retryRows(t) {
+		t.Run(row.answer, func(t *testing.T) {
+			t.Parallel()
+			if row.answer == "no connection" {
+				row.connectsLate(t)
+				return
+			}
+			row.isRepeated(t)
+			row.isReported(t)
+		})
+	}
+}
+
+// isRepeated: two such answers and then a good one are a success if the row says that it is repeated.
+func (r retryRow) isRepeated(t *testing.T) {
+	t.Helper()
+	steps := []func(http.ResponseWriter){r.step(t)}
+	if r.repeated {
+		steps = append(steps, r.step(t), answer(202, ""))
+	}
+	c, s := scripted(t, steps...)
+	err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+	if (err == nil) != (r.repeated || r.want == nil) || len(s.steps) > 0 {
+		t.Errorf("got %v and %d answers not asked for; want a repeat: %t", err, len(s.steps), r.repeated)
+	}
+	for i := range s.keys {
+		if s.keys[i] == "" || s.keys[i] != s.keys[0] || s.bodies[i] != s.bodies[0] {
+			t.Errorf("keys %q, bodies %q: want the same request again", s.keys, s.bodies)
+		}
+	}
+}
+
+// isReported: the only try ends with the row's error. If the row is the first try, and the second is
+// denied, the error says whether it may have been counted.
+func (r retryRow) isReported(t *testing.T) {
+	t.Helper()
+	_, s := scripted(t, r.step(t))
+	err := open(t, s.base, client.WithTries(1)).Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+	if !errors.Is(err, r.want) {
+		t.Errorf("one try: got %v, want %v", err, r.want)
+	}
+	for name, sentinel := range sentinels {
+		if sentinel != nil && sentinel != r.want && errors.Is(err, sentinel) {
+			t.Errorf("one try: %v is %s too", err, name)
+		}
+	}
+	if !r.repeated {
+		return
+	}
+	c, _ := scripted(t, r.step(t), answer(403, "forbidden"))
+	err = c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+	if maybe := errors.Is(err, countmill.ErrOutcomeUnknown); maybe != (r.counted == "maybe") || maybe == errors.Is(err, client.ErrDenied) {
+		t.Errorf("denied after it: got %v, want counted: %s", err, r.counted)
+	}
+}
+
+// connectsLate: a connection that can be made at the second try is a success.
+func (r retryRow) connectsLate(t *testing.T) {
+	t.Helper()
+	c := open(t, "http://127.0.0.1:1", client.WithTries(2))
+	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); !errors.Is(err, r.want) || errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want %v", err, r.want)
+	}
+	_, s := scripted(t, answer(202, ""))
+	dials := 0
+	c = open(t, s.base, client.WithHTTPClient(&http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials++; dials == 1 {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		},
+	}}))
+	// A reset without an id: it is not repeated unless it was certainly not sent.
+	if _, err := c.Reset(t.Context(), "a", ""); err != nil || dials != 2 {
+		t.Errorf("a second connection: got %v after %d", err, dials)
+	}
+}
+
+// A server that does not answer leaves time for a second try.
+func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server sees the end of the connection
+		if calls.Add(1) == 1 {
+			<-r.Context().Done()
+			return
+		}
+		answer(202, "")(w)
+	}))
+	defer server.Close()
+	c := open(t, server.URL, client.WithTimeout(6*time.Second))
+	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Options beyond their limits are refused.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []client.Option{client.WithTimeout(0), client.WithSilence(-1), client.WithTries(-1)} {
+		if _, err := client.New("http://localhost:1", o); err == nil {
+			t.Error("an option beyond its limits was taken")
+		}
+	}
+}
+
+// Events has each event, with the bytes that were sent. It ends with the connection, or in silence.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, ": hello\n\nevent: totals\ndata: {\"new\":1}\n\nevent: problem\ndata: {\"type\":\"urn:countmill:problem:unavailable\",\"status\":503}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/quiet" {
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	c := open(t, server.URL, client.WithSilence(200*time.Millisecond))
+	for path, want := range map[string]error{"/quiet": client.ErrSilent, "/ends": countmill.ErrOutcomeUnknown} {
+		var seen []string
+		for e, err := range c.Events(t.Context(), client.Request{Path: path}) {
+			switch {
+			case err != nil:
+				if !errors.Is(err, want) || want != client.ErrSilent && errors.Is(err, client.ErrSilent) {
+					t.Errorf("%s: got %v, want %v", path, err, want)
+				}
+				seen = append(seen, "end")
+			case e.Problem() != nil:
+				seen = append(seen, e.Problem().Type)
+			default:
+				seen = append(seen, e.Name+string(e.Data))
+			}
+		}
+		if got := strings.Join(seen, " "); got != `totals{"new":1} unavailable end` {
+			t.Errorf("%s: got %s", path, got)
+		}
+	}
+	for _, err := range open(t, "http://127.0.0.1:1").Events(t.Context(), client.Request{Path: "/"}) {
+		if !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("no server: got %v, want ErrUnavailable", err)
+		}
+	}
+}
