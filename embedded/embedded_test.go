@@ -88,7 +88,9 @@ func TestClosed(t *testing.T) {
 	for _, err := range db.List(t.Context(), "") {
 		listed = err
 	}
-	for _, err := range db.Watch(t.Context()) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, err := range db.Watch(ctx) {
 		watched = errors.Join(watched, err)
 	}
 	for call, err := range map[string]error{
@@ -218,7 +220,9 @@ func TestWatch(t *testing.T) {
 	if fmt.Sprint(seen) != "[0 5 10]" {
 		t.Errorf("saw %v, want [0 5 10] and the end", seen)
 	}
-	for _, err := range db.Watch(t.Context(), "a", " ") {
+	ctx, cancel = context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, err := range db.Watch(ctx, "a", " ") {
 		if !errors.Is(err, countmill.ErrInvalid) {
 			t.Errorf("a bad name: got %v, want ErrInvalid", err)
 		}
@@ -232,7 +236,7 @@ func TestWatchEndsWithTheDB(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		var last error
-		for _, err := range db.Watch(context.Background(), "a") {
+		for _, err := range db.Watch(t.Context(), "a") {
 			if last = err; err == nil {
 				close(began)
 			}
