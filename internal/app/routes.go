@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/publisher"
 )
 
 // newHTTP makes the HTTP API of the roles that run.
@@ -39,7 +40,7 @@ func (a *App) services() httpapi.Services {
 		s.Backup = a.takeBackup
 	}
 	if a.publisher != nil {
-		s.Sender = a.publisher
+		s.Sender, s.Door = a.publisher, publisher.NewDoor(a.backends.bus, a.backends.topic)
 	}
 	if a.reader != nil {
 		s.Reader, s.Admin = a.reader, a.admin

@@ -20,6 +20,7 @@ import (
 // the role that has the route.
 type Services struct {
 	Sender      Sender             // of role publisher
+	Door        Door               // of role publisher
 	Reader      Reader             // of role reader
 	Admin       Admin              // of role reader
 	DeadLetters *admin.DeadLetters // of each role with a store
