@@ -181,7 +181,7 @@ func TestExpiredPartsAreNamed(t *testing.T) {
 	parts := []wire.Part{anonymous(1, "a"), wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "old", Time: late})}
 	parts = append(parts, keyed(t, "", "old",
 		countmill.Increment{Counter: "b", Delta: 1, Time: late}, countmill.Increment{Counter: "b", Delta: 1, ID: "x"})...)
-	parts = append(parts, keyed(t, "", "new", countmill.Increment{Counter: "c", Delta: 1}, countmill.Increment{Counter: "c", Delta: 1, ID: "y", Time: late})...)
+	parts = append(parts, keyed(t, "", "new", countmill.Increment{Counter: "c", Delta: 1, Time: doorTime}, countmill.Increment{Counter: "c", Delta: 1, ID: "y", Time: late})...)
 	last := wire.CutIdentified(identified("d", "z", 1))
 	parts = append(parts, last)
 	bus := &doorBus{reply: []wire.Use{{ID: last.ID, Fingerprint: last.Fingerprint()}}}

@@ -24,7 +24,10 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Package app opens Google's libraries too, and the census library starts a goroutine that it never ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // A server answers batches. It needs no network, so that time can be virtual.
 type server struct {

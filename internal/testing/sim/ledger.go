@@ -178,7 +178,7 @@ func (lg *ledger) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map
 // checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
 func (lg *ledger) checkYoung(d *store.DeadLetter, parts []wire.Part) {
 	judged := strings.HasPrefix(d.Reason, "beyond the deduplication window") || strings.HasPrefix(d.Reason, "time is more than")
-	if lg.embedded && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
+	if lg.embedded && lg.doors == 0 && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
 		lg.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
 	}
 }
