@@ -146,7 +146,7 @@ func (b *Bus) hold(uuid string, err error) time.Duration {
 		}
 	}
 	h.tries++
-	h.reason, h.maybe = err, h.maybe || open(err)
+	h.reason, h.maybe = err, h.maybe || maybeTaken(err)
 	return pause(h.tries, err)
 }
 

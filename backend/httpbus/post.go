@@ -52,8 +52,8 @@ type broken struct{ error }
 
 func (e *broken) Unwrap() error { return e.error }
 
-// open reports whether the server may have taken the batch.
-func open(err error) bool {
+// maybeTaken reports whether the server may have taken the batch.
+func maybeTaken(err error) bool {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		// 202 alone says "taken"; another 2xx or a redirect is no answer of this API.
 		return r.status < 400 || r.status == http.StatusRequestTimeout ||

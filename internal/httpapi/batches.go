@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -24,9 +23,6 @@ const typeBatch = "application/vnd.countmill.batch"
 type Door interface {
 	Send(ctx context.Context, in *publisher.Delivery, received time.Time) (publisher.Outcome, error)
 }
-
-// decoding bounds the batches that are decoded at once: one needs up to 20 times its bytes.
-var decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // A batchAnswer is the answer to a batch whose parts are durable, but for its conflicts.
 type batchAnswer struct {
@@ -99,8 +95,8 @@ func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.O
 
 // openBatch checks all of a batch before anything is done.
 func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publisher.Delivery, error) {
-	decoding <- struct{}{}
-	defer func() { <-decoding }()
+	a.decoding <- struct{}{}
+	defer func() { <-a.decoding }()
 	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited()}
 	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
 	if err != nil {

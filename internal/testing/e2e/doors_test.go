@@ -24,7 +24,7 @@ import (
 // is counted once. A request of unknown outcome is sent again with the same id or key, until it is
 // confirmed: so every total is exact.
 //
-// COUNTMILL_TEST_DOORS is how long that goes on (5s), COUNTMILL_TEST_SEED decides what is killed.
+// COUNTMILL_TEST_DOORS is how long that goes on (5s), COUNTMILL_TEST_SEED decides the faults.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -120,7 +120,7 @@ type doorRequest struct {
 type doorAnswer struct {
 	N     int
 	Error string // empty: confirmed
-	// Fatal: the error is one that nothing here may cause.
+	// Fatal: nothing here may cause this error.
 	Fatal bool
 }
 
@@ -161,7 +161,7 @@ func (l *doorLedger) next() (r doorRequest, ok bool) {
 		switch l.n % 8 {
 		case 0:
 			r = doorRequest{N: l.n, Counter: "key:", Delta: 1, Key: fmt.Sprint("key-", l.n)}
-		case 1: // a counter of its own: it is known exactly what may count
+		case 1: // a counter of its own: its total has known bounds
 			r = doorRequest{N: l.n, Counter: fmt.Sprint("round:", l.n), Adds: 50}
 		}
 	}

@@ -140,12 +140,18 @@ func (d *doorway) serve(q *proc, payload []byte) *http.Response {
 		d.violate("a batch cannot be read: %v", err)
 		return nil
 	}
-	in, _, err := publisher.OpenBatch(payload, publisher.Sender{Limited: true}, b.Time, store.MaxWindow)
+	now := b.Time
+	for i := range b.Parts {
+		if at := b.Parts[i].Time; at.After(now) {
+			now = at
+		}
+	}
+	in, _, err := publisher.OpenBatch(payload, publisher.Sender{Limited: true}, now, store.MaxWindow)
 	if err != nil {
 		d.violate("a batch is refused: %v", err)
 		return nil
 	}
-	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, b.Time)
+	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, now)
 	if err != nil {
 		return response(http.StatusGatewayTimeout, struct{}{})
 	}
@@ -176,7 +182,9 @@ func (d *doorway) take(q *proc, payload []byte) {
 	if len(parts) == 0 {
 		return
 	}
-	taking := wire.Append(nil, &wire.Batch{Time: b.Time, Parts: parts})
+	seal := b.Seal
+	seal[0] ^= 0xff
+	taking := wire.Append(nil, &wire.Batch{Time: b.Time, Seal: seal, Number: b.Number, Parts: parts})
 	in, _, err := publisher.OpenBatch(taking, publisher.Sender{Name: hostile, Limited: true}, b.Time, store.MaxWindow)
 	if err != nil {
 		d.violate("a hostile batch is refused: %v", err)

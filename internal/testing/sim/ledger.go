@@ -108,7 +108,7 @@ func (lg *ledger) check() {
 
 // checkRest finds increments that nobody sent.
 func (lg *ledger) checkRest(counter string, total int64) {
-	if lg.crowd.is(counter) {
+	if lg.crowd.is(counter) || counter == hostile {
 		return
 	}
 	if strings.HasPrefix(counter, flooded) {
