@@ -1,10 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
 CHAOS ?= 15m
+DOORS ?= 5m
 SOAK ?= 8h
 SCHEDULES ?= 20000
 CUTS ?= 10000
@@ -127,6 +128,10 @@ overload: ## send ten times the load that `up`, a publisher without Pub/Sub and 
 chaos: ## kill, suspend and cut off separate roles under load for CHAOS (15m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
 		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/testing/e2e
+
+doors-chaos: ## kill countmill up and two publishers over HTTP, and cut their connections, for DOORS (5m), seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_DOORS=$(DOORS) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 0 -run 'TestDoors$$' ./internal/testing/e2e
 
 soak: ## run chaos for SOAK (8h)
 	$(MAKE) chaos CHAOS=$(SOAK)

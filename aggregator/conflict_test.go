@@ -222,3 +222,23 @@ func TestLettersThatWaitAreSeen(t *testing.T) {
 		}
 	})
 }
+
+// Merged increments under an id that was counted with others are reported too: a sender that could make
+// dead letters of them could stop all others.
+func TestAWaitingPublisherGetsConflictsOfMergedIncrements(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		first := anonymous(one("a", 1))
+		other := first
+		other.Entries = []wire.Entry{one("a", 5)}
+		r.ask(t, first)
+		settle(time.Minute)
+		m, reply := r.ask(t, other, anonymous(one("c", 1)))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 1, "c": 1})
+		wantReused(t, "merged increments", reply, other)
+		if !acked(m) || len(r.store.Letters()) != 0 {
+			t.Errorf("acknowledged %t, letters %q, want the ack and none", acked(m), r.reasons())
+		}
+	})
+}

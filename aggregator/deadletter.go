@@ -59,9 +59,10 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 
 // report adds a part to the reply of the message: it was not counted, because its id was applied
 // with other increments. It returns false if nobody reads the reply, or if the sender does not
-// know the part's id: a rest of a request has none of its own.
+// know the part's id: a rest of a request has none of its own. A sender that could make dead letters
+// of such parts could stop all others.
 func (h *held) report(p *part) bool {
-	if h.reply == nil || p.Kind == wire.Rest || p.Kind == wire.Anonymous {
+	if h.reply == nil || p.Kind == wire.Rest {
 		return false
 	}
 	// The sender drops it and goes on.

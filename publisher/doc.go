@@ -41,6 +41,10 @@
 //	an id was counted before with -                   ErrIDsReused names the increment; all others
 //	    another delta, and the bus                    of the call are counted
 //	    reports it
+//	merged increments were not    accepted, and       ErrOutcomeUnknown, if the call has increments
+//	    counted: another part     counted in the      without ids
+//	    had their part's id       errors of Flush
+//	                              and Close
 //	the publisher is closed       ErrClosed           ErrClosed
 //	the process ends              lost if not on      the caller has no answer: repeat with ids or
 //	                              the bus             a key

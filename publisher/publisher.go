@@ -24,7 +24,12 @@ import (
 // Publish returns nil when the bus has the message durably. After an error that matches
 // countmill.ErrClosed the outcome is unknown, and the Publisher does not repeat the message.
 // After every other error it repeats the message. So a bus that must not get a second copy may
-// not return such an error while the first copy may be taken.
+// not return such an error while the first copy may be taken. A *wire.HeldError makes the Publisher
+// wait longer before it repeats the message.
+//
+// A bus that knows which parts were not counted adds them to the reply in the message's context
+// (wire.OfferedReply) before Publish returns nil. The Publisher then fails the calls that these
+// parts belong to, and no others.
 //
 // The bus bounds the time of a call itself: the message's context ends only when Close runs out
 // of time. The bus must not change the payload.
@@ -85,8 +90,10 @@ type Config struct {
 
 var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
+const defaultTopic = "countmill"
+
 func (c Config) withDefaults() Config {
-	c.Topic = cmp.Or(c.Topic, "countmill")
+	c.Topic = cmp.Or(c.Topic, defaultTopic)
 	c.Linger = cmp.Or(c.Linger, lingerWithin(c.CountWithin), 250*time.Millisecond)
 	c.MaxEntries = cmp.Or(c.MaxEntries, 2_000_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)

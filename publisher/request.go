@@ -23,6 +23,7 @@ type request struct {
 	known      *knownKey   // the key of a request with a key
 	at         time.Time   // when it was admitted; zero for a Flush, which has no increments
 	increments int64
+	merged     int64 // increments in items and timed
 	bytes      int64
 
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
@@ -221,6 +222,7 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 // included.
 func (r *request) add(inc countmill.Increment, left int) {
 	it := item{wire.Order(inc.Counter), inc.Counter, inc.Delta}
+	r.merged++
 	if !inc.Time.IsZero() {
 		r.timed = append(r.timed, timed{it, wire.MinuteOf(inc.Time)})
 		return

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -20,6 +21,23 @@ func (s *seal) addReused(uses map[wire.Use]struct{}) {
 		s.reused = make(map[wire.Use]struct{})
 	}
 	maps.Copy(s.reused, uses)
+}
+
+// errMergedRefused is about increments that were merged: which of them are in the part, nobody
+// knows any more.
+var errMergedRefused = errors.New("a part of merged increments was not counted: its id was counted with others")
+
+// mergedErr is the outcome of the increments without ids or keys; nil if all were counted.
+func (s *seal) mergedErr() error {
+	if s.err != nil {
+		return s.err
+	}
+	for use := range s.reused {
+		if use.ID.Class() == wire.AnonymousClass {
+			return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, errMergedRefused)
+		}
+	}
+	return nil
 }
 
 // conflicts returns the error that names the request's increments among the reused parts; nil if

@@ -144,3 +144,49 @@ func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// If a part of merged increments was not counted, the calls with merged increments have an unknown
+// outcome, and no others.
+func TestMergedIncrementsOfARefusedPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		bus.answer = func(_ int, m *message.Message) (bool, error) {
+			b, err := wire.Decode(m.Payload)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, p := range b.Parts {
+				if p.Kind == wire.Anonymous {
+					wire.OfferedReply(m.Context()).Add(wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
+				}
+			}
+			return true, nil
+		}
+		p, err := New(bus, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Add("a", 1); err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		var own, merged error
+		calls.Go(func() { own = p.Publish(t.Context(), identified("a", "x", 1)) })
+		calls.Go(func() {
+			merged = p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}, identified("a", "y", 1))
+		})
+		synctest.Wait() // both are in the open batch
+		flushed := p.Flush(t.Context())
+		calls.Wait()
+		if own != nil || !errors.Is(merged, countmill.ErrOutcomeUnknown) || !errors.Is(flushed, countmill.ErrOutcomeUnknown) {
+			t.Errorf("got %v for an increment with an id, %v for a merged one, %v for Flush; want nil and twice ErrOutcomeUnknown", own, merged, flushed)
+		}
+		if s := p.Stats(); s.Durable != 1 || s.Unknown != 3 {
+			t.Errorf("got %d durable and %d unknown increments, want 1 and 3", s.Durable, s.Unknown)
+		}
+		if err := p.Close(t.Context()); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("Close: got %v", err)
+		}
+	})
+}

@@ -285,15 +285,25 @@ func (p *Publisher) settleLocked(s *seal) {
 	if p.busy = 0; s.entries >= manyEntries {
 		p.busy = p.cfg.env.Now().Sub(s.taken)
 	}
-	if s.err == nil {
-		p.stats.Durable += s.increments
-	} else {
-		p.stats.Unknown += s.increments
+	merged, unknown := s.mergedErr(), int64(0)
+	if merged != nil {
 		p.lostAdds += s.added
+		unknown = s.added
+	}
+	if merged != nil && s.err == nil {
+		p.lost = errMergedRefused
 	}
 	for _, r := range s.requests {
 		r.err, r.reused = s.err, s.reused
+		if r.merged > 0 && r.err == nil {
+			r.err = merged
+		}
+		if r.err != nil {
+			unknown += r.increments
+		}
 		close(r.done)
 	}
+	p.stats.Unknown += unknown
+	p.stats.Durable += s.increments - unknown
 	close(s.done)
 }

@@ -17,6 +17,9 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
 
+	// maxHeld bounds the wait that a bus may ask for (wire.HeldError).
+	maxHeld = 30 * time.Second
+
 	// gather is the longest wait of a batch without a linger: for calls to the bus under way, and
 	// after a large batch for as long as that took. Increments of a batch that left earlier would
 	// only queue behind those calls. One call that hangs must not delay all others for long.
@@ -161,7 +164,7 @@ func (p *Publisher) deliver(m *sealed) {
 	for try := 0; ; try++ {
 		// Each try has its own reply: the reply of a failed try is void.
 		reply := new(wire.Reply)
-		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferReply(p.life, reply)))
+		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferOnce(wire.OfferReply(p.life, reply))))
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
 		p.note(m, err, try)
 		if err == nil || final {
@@ -169,7 +172,7 @@ func (p *Publisher) deliver(m *sealed) {
 			return
 		}
 		// Send the same bytes again: with the same part ids they count once.
-		if !sleep(p.life, p.backoff(try)) {
+		if !sleep(p.life, p.pause(try, err)) {
 			p.settle(m, err, reply)
 			return
 		}
@@ -242,6 +245,15 @@ func (p *Publisher) backoff(try int) time.Duration {
 		most = min(most, minBackoff<<try)
 	}
 	return p.cfg.env.Jitter(most) + 1
+}
+
+// pause is the wait after a failed try. A bus that holds its messages may ask for a longer one.
+func (p *Publisher) pause(try int, err error) time.Duration {
+	wait := p.backoff(try)
+	if held, ok := errors.AsType[*wire.HeldError](err); ok {
+		wait = max(wait, min(held.After, maxHeld))
+	}
+	return wait
 }
 
 // sleep returns false if ctx ended first.

@@ -11,7 +11,9 @@
 //	survey.go       shards as they are stored, for verification and export
 //	cache.go        totals that may be forgotten at any time
 //
-// The bus has no contract here: it is Watermill's message.Publisher and message.Subscriber.
+// The bus has no contract here: it is Watermill's message.Publisher and message.Subscriber. Package
+// wire has three additions that a bus may use: Reply lists the parts that were not counted,
+// DeliverOnce marks a message that cannot come again, and HeldError asks the publisher for patience.
 //
 // Package storetest has the suites that every store, cache and bus passes, and a fake store.
 package store

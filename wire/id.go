@@ -69,6 +69,13 @@ func RenewedID(p *Part) PartID {
 // LetterID is the id of the decision about the dead letter with this key.
 func LetterID(key string) PartID { return hashID(LetterClass, key) }
 
+// SentID replaces the random id of a part that came from the sender of that name, whose batches
+// must not take ids of others. No two senders share an id, and the same part always gets the same
+// one.
+func SentID(sender string, id PartID) PartID {
+	return hashID(id.Class(), "http", sender, string(id[:]))
+}
+
 // ResetID is the id of a reset of a counter.
 func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id) }
 

@@ -46,10 +46,23 @@ func PassReply(delivered, published context.Context) context.Context {
 	return delivered
 }
 
+type offeredOnce struct{}
+
+// OfferOnce marks the context of a message before it is published: its sender sends it again only
+// after an error that says that nobody applied it. A batch that came in from another process may
+// come in again at any time, and is not marked.
+func OfferOnce(ctx context.Context) context.Context {
+	return context.WithValue(ctx, offeredOnce{}, true)
+}
+
+// OfferedOnce reports whether the context of a published message is marked (OfferOnce).
+func OfferedOnce(published context.Context) bool { return published.Value(offeredOnce{}) != nil }
+
 type deliveredOnce struct{}
 
-// DeliverOnce marks the context of a delivered message: the bus never delivers it again after an
-// aggregator may have applied it. Only a bus inside the process can say so.
+// DeliverOnce marks the context of a delivered message: its content never comes again after an
+// aggregator may have applied it. Only a bus inside the process can say so, and only of a message
+// whose sender says so too (OfferOnce).
 func DeliverOnce(delivered context.Context) context.Context {
 	return context.WithValue(delivered, deliveredOnce{}, true)
 }
@@ -60,5 +73,12 @@ func DeliveredOnce(ctx context.Context) bool { return ctx.Value(deliveredOnce{})
 // ReplyOf returns the reply of a delivered message; nil if it has none.
 func ReplyOf(ctx context.Context) *Reply {
 	r, _ := ctx.Value(heldReply{}).(*Reply)
+	return r
+}
+
+// OfferedReply returns the reply in the context of a published message, for a bus that gets the
+// answer itself; nil if the publisher asks for none. Add to it before Publish returns nil.
+func OfferedReply(published context.Context) *Reply {
+	r, _ := published.Value(offeredReply{}).(*Reply)
 	return r
 }

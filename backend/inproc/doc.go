@@ -22,9 +22,10 @@
 // The subscriber gets the message's reply (package wire), in which it lists the parts that were not
 // counted. The publisher reads it after the ack.
 //
-// A message that a subscriber holds is never delivered a second time, and its ack has no deadline. So
-// an aggregator on this bus writes no markers for anonymous parts. If the subscriber ends, Publish
-// returns ErrClosed, because any other error would make the publisher send the message again.
+// A message that a subscriber holds is never delivered a second time, and its ack has no deadline. If
+// its sender repeats no message that may be applied (wire.OfferOnce), the aggregator writes no markers
+// for its anonymous parts. If the subscriber ends, Publish returns ErrClosed, because any other error
+// would make the publisher send the message again.
 //
 // Without WaitForAck, Publish returns when the message is in memory. The bus delivers the message until
 // it is acked: again after a nack, and again when its subscriber ends. Closing the bus loses unacked

@@ -72,7 +72,7 @@ func TestPublishWaitsForSubscriberAndAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := open(t, inproc.Config{WaitForAck: true})
 		defer bus.Close()
-		answer := publish(bus, t.Context(), 1)
+		answer := publish(bus, wire.OfferOnce(t.Context()), 1)
 		time.Sleep(time.Hour)
 		pending(t, answer)
 		messages := subscribe(t, bus, t.Context())
@@ -261,6 +261,30 @@ func TestRepliesAreForPublishersThatWait(t *testing.T) {
 			if err := <-answer; err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// A message comes once only if its sender says so too, and only where the sender waits for the ack.
+func TestOtherMessagesMayComeAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ wait, offered, once bool }{{true, true, true}, {true, false, false}, {false, true, false}, {false, false, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := open(t, inproc.Config{WaitForAck: tc.wait})
+			ctx := t.Context()
+			if tc.offered {
+				ctx = wire.OfferOnce(ctx)
+			}
+			answer := publish(bus, ctx, 1)
+			m := <-subscribe(t, bus, t.Context())
+			if got := wire.DeliveredOnce(m.Context()); got != tc.once {
+				t.Errorf("%+v: got %t", tc, got)
+			}
+			m.Ack()
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+			_ = bus.Close()
 		})
 	}
 }

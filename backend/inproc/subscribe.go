@@ -80,7 +80,7 @@ func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *su
 			// A message lives for one delivery, so every offer is a copy.
 			copies[i] = d.msg.Copy()
 			held, release := context.WithCancel(s.ctx)
-			copies[i].SetContext(wire.DeliverOnce(wire.PassReply(held, d.from)))
+			copies[i].SetContext(delivered(held, d.from))
 			releases[i] = release
 			send.Chan, send.Send = reflect.ValueOf(s.out), reflect.ValueOf(copies[i])
 		}
@@ -105,6 +105,16 @@ func (b *Bus) offer(t *topic, subscriptions []*subscription, d *delivery) (s *su
 		})
 	}
 	return s, sent
+}
+
+// delivered is the context of a delivery. A batch that another process may send again needs its
+// markers, although this bus delivers it once.
+func delivered(held, published context.Context) context.Context {
+	ctx := wire.PassReply(held, published)
+	if wire.OfferedOnce(published) {
+		ctx = wire.DeliverOnce(ctx)
+	}
+	return ctx
 }
 
 func (b *Bus) unsubscribe(t *topic, s *subscription) {

@@ -121,7 +121,7 @@ func (q *quota) refuseLocked(field string, limit int64, wait time.Duration) erro
 }
 
 // charge admits a request, or changes nothing.
-func (q *quota) charge(incs []countmill.Increment, bytes int, now time.Time) error {
+func (q *quota) charge(incs []countmill.Increment, n, bytes int, now time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.openLocked(now); err != nil {
@@ -132,7 +132,7 @@ func (q *quota) charge(incs []countmill.Increment, bytes int, now time.Time) err
 			return err
 		}
 	}
-	q.increments.level -= float64(len(incs))
+	q.increments.level -= float64(n)
 	q.bytes.level -= float64(bytes)
 	return nil
 }
@@ -184,15 +184,21 @@ func (c Caller) Open() error {
 	return q.openLocked(time.Now())
 }
 
-// Charge counts a request towards the limits of the caller's token, or returns a *QuotaError. Until a
-// limit is reached it admits any request, however large. Later requests wait until the limit has made
-// up for it.
-func (c Caller) Charge(incs []countmill.Increment, bytes int) error {
+// Charge counts a request of n increments towards the limits of the caller's token, or returns a
+// *QuotaError. Until a limit is reached it admits any request, however large. Later requests wait
+// until the limit has made up for it. incs may be nil if the caller is not Metered.
+func (c Caller) Charge(incs []countmill.Increment, n, bytes int) error {
 	q := c.quota()
 	if q == nil {
 		return nil
 	}
-	return q.charge(incs, bytes, time.Now())
+	return q.charge(incs, n, bytes, time.Now())
+}
+
+// Metered reports whether Charge needs the names of counters.
+func (c Caller) Metered() bool {
+	q := c.quota()
+	return q != nil && q.limits.NewCounters > 0
 }
 
 // quota returns nil for a caller without limits.

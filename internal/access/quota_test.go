@@ -58,7 +58,7 @@ func TestQuotaIsKept(t *testing.T) {
 				if l.Increments > 0 {
 					incs, bytes = all[:n], 0
 				}
-				switch err := c.Charge(incs, bytes); {
+				switch err := c.Charge(incs, len(incs), bytes); {
 				case err == nil:
 					taken += n
 				default:
@@ -80,7 +80,7 @@ func TestLargeRequestOverdraws(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := limitedTo(t, Limits{Increments: 100})
-		if err := c.Charge(named(0, 1000), 0); err != nil {
+		if err := charge(c, named(0, 1000)); err != nil {
 			t.Fatalf("a large request: %v", err)
 		}
 		err := c.Open()
@@ -88,11 +88,11 @@ func TestLargeRequestOverdraws(t *testing.T) {
 		if field != "increments_per_second" || retry < 9*time.Second || retry > 9*time.Second+time.Millisecond {
 			t.Fatalf("got %s after %s, want increments_per_second after 9 s", field, retry)
 		}
-		if err := c.Charge(named(0, 1), 0); err == nil {
+		if err := charge(c, named(0, 1)); err == nil {
 			t.Error("admitted right after")
 		}
 		time.Sleep(retry)
-		if err := errors.Join(c.Open(), c.Charge(named(0, 1000), 0)); err != nil {
+		if err := errors.Join(c.Open(), charge(c, named(0, 1000))); err != nil {
 			t.Errorf("after that time: %v", err)
 		}
 	})
@@ -107,21 +107,21 @@ func TestNewCountersAreBounded(t *testing.T) {
 		had := 0
 		err := error(nil)
 		for ; err == nil && had < 2*limit; had += 60 {
-			err = c.Charge(named(had, 60), 0)
+			err = charge(c, named(had, 60))
 		}
 		field, retry := refusedBy(err)
 		if had -= 60; field != "new_counters_per_hour" || retry <= 0 || retry > 60*time.Second || had < limit || had > limit*11/10 {
 			t.Fatalf("after %d counters: got %s after %s", had, field, retry)
 		}
 		for range 30 { // for a whole day the same counters
-			if err := errors.Join(c.Open(), c.Charge(named(0, had), 0)); err != nil {
+			if err := errors.Join(c.Open(), charge(c, named(0, had))); err != nil {
 				t.Fatalf("known counters: %v", err)
 			}
 			time.Sleep(50 * time.Minute)
 		}
 		more := 0
 		for from := 10_000; from < 20_000; from += 10 {
-			if err := c.Charge(named(from, 10), 0); err == nil {
+			if err := charge(c, named(from, 10)); err == nil {
 				more += 10
 			}
 		}
@@ -129,7 +129,7 @@ func TestNewCountersAreBounded(t *testing.T) {
 			t.Errorf("%d new counters were taken at once after a day, want %d", more, limit)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
-		if err := c.Charge(named(30_000, 1), 0); err != nil {
+		if err := charge(c, named(30_000, 1)); err != nil {
 			t.Errorf("10 s later: %v", err)
 		}
 	})
@@ -140,19 +140,19 @@ func TestRefusedRequestIsNotCharged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := limitedTo(t, Limits{Increments: 10, NewCounters: 10})
-		if err := c.Charge(named(0, 15), 0); err != nil {
+		if err := charge(c, named(0, 15)); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
-			if err := c.Charge(named(100, 10), 0); err == nil {
+			if err := charge(c, named(100, 10)); err == nil {
 				t.Fatal("admitted beyond the limit")
 			}
 		}
 		time.Sleep(time.Second)
-		if field, _ := refusedBy(c.Charge(named(100, 1), 0)); field != "new_counters_per_hour" {
+		if field, _ := refusedBy(charge(c, named(100, 1))); field != "new_counters_per_hour" {
 			t.Errorf("a counter of a refused request: got %s, want it to be new still", field)
 		}
-		if err := c.Charge(named(0, 15), 0); err != nil {
+		if err := charge(c, named(0, 15)); err != nil {
 			t.Errorf("known counters a second later: %v", err)
 		}
 	})
@@ -227,7 +227,7 @@ func TestQuotasOutliveAReload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return c.Charge(named(0, 100), 0)
+			return charge(c, named(0, 100))
 		}
 		if err := charge(secret); err != nil {
 			t.Fatal(err)
@@ -251,3 +251,5 @@ func TestQuotasOutliveAReload(t *testing.T) {
 		}
 	})
 }
+
+func charge(c Caller, incs []countmill.Increment) error { return c.Charge(incs, len(incs), 0) }

@@ -128,6 +128,7 @@ var outside = map[string][]struct{ query, contentType, body string }{
 		{"", "application/json", `[{"counter":"page:a"},{"counter":"shop:a","id":"x"}]`},
 		{"", "application/x-ndjson", "{\"counter\":\"page:a\"}\n{\"counter\":\"shop:a\"}\n"},
 	},
+	"POST /v1/batches":        {{"", typeBatch, aBatch("shop:a")}, {"", typeBatch, aBatch("page:a", "shop:a")}},
 	"GET /v1/totals":          {{query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?counter=page"}},
 	"POST /v1/totals":         {{"", "application/json", `{"counters":["page:a","shop:a"]}`}},
 	"GET /v1/counters":        {{query: "?prefix=shop:"}, {query: "?prefix=pagex"}},

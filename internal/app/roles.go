@@ -59,6 +59,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 type publishing struct {
 	idle
 	*publisher.Publisher
+	door   *publisher.Door
 	routes httpapi.IncrementsConfig
 	folded bool // when Publish returns
 }
@@ -68,7 +69,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -100,7 +101,7 @@ func incrementsConfig(cfg Config, b *backends, window func() time.Duration) http
 
 // Routes comes before that of a disk, which refuses increments.
 func (p *publishing) Routes(s *surface) {
-	s.Sender, s.Increments, s.Folded = p.Publisher, p.routes, p.folded
+	s.Sender, s.Door, s.Increments, s.Folded = p.Publisher, p.door, p.routes, p.folded
 }
 
 func (p *publishing) Ready(context.Context) (string, error) { return "", p.Publisher.Ready() }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 // the role that has the route.
 type Services struct {
 	Sender      Sender             // of role publisher
+	Door        Door               // of role publisher
 	Reader      Reader             // of role reader
 	Admin       Admin              // of role reader
 	DeadLetters *admin.DeadLetters // of each role with a store
@@ -135,8 +137,10 @@ type API struct {
 	sending *budget   // of bodies of increments
 	asking  *budget   // of all other bodies
 
-	gate  *gate // before POST /v1/increments
+	gate  *gate // before POST /v1/increments and POST /v1/batches
 	queue queue // of increments
+	// decoding has room for the batches that are decoded at once: one needs up to 20 times its bytes.
+	decoding chan struct{}
 
 	watchers atomic.Int64
 	feeds    feeds // of the watchers
@@ -151,7 +155,7 @@ func New(s Services, cfg Config) (*API, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate()}
+	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate(), decoding: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	in := a.cfg.Increments
 	a.sending, a.asking = newBudget(in.MaxPending, in.MaxBody), newBudget(a.cfg.MaxPending, api.MaxBody)
 	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus

@@ -163,7 +163,14 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (in
 	if err := ret.note(q.incs); err != nil {
 		return 0, err
 	}
-	return len(q.incs), place(a.send(r.Context(), q), form, len(q.incs))
+	q.entries = len(q.incs)
+	err = a.send(r.Context(), q, func(ctx context.Context) error {
+		if q.keyed {
+			return a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
+		}
+		return a.services.Sender.Publish(ctx, q.incs...)
+	})
+	return len(q.incs), place(err, form, len(q.incs))
 }
 
 // An incoming is a request as far as it was read.
@@ -174,8 +181,9 @@ type incoming struct {
 	key    string
 	keyed  bool
 
-	incs  []countmill.Increment
-	bytes int // of the body
+	incs    []countmill.Increment
+	entries int // that it has; in a batch, incs has them only if a quota needs their names
+	bytes   int // of the body
 }
 
 // admit refuses a request before its body costs anything: a process that is offered far more
@@ -197,24 +205,22 @@ func (a *API) admit(q *incoming, length int64) error {
 	return a.sending.fits(q.hold.caller, int(length)-pooled)
 }
 
-// send waits until the bus has the increments, if that will be soon.
-func (a *API) send(ctx context.Context, q *incoming) (err error) {
+// send waits for the request's turn, charges the caller, and calls publish. It refuses the request if
+// that would take too long.
+func (a *API) send(ctx context.Context, q *incoming, publish func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Increments.Timeout)
 	defer cancel()
-	t, err := a.queue.enter(ctx, q.hold.caller, cost(len(q.incs), q.bytes), time.Now())
+	t, err := a.queue.enter(ctx, q.hold.caller, cost(q.entries, q.bytes), time.Now())
 	if err != nil {
 		return err
 	}
 	defer func() {
 		a.queue.leave(t, err == nil || errors.Is(err, countmill.ErrIDsReused), time.Now())
 	}()
-	if err := q.caller.Charge(q.incs, q.bytes); err != nil {
+	if err := q.caller.Charge(q.incs, q.entries, q.bytes); err != nil {
 		return err
 	}
-	if q.keyed {
-		return a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
-	}
-	return a.services.Sender.Publish(ctx, q.incs...)
+	return publish(ctx)
 }
 
 // idempotencyKey returns the request's key, if it has one.

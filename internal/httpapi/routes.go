@@ -11,6 +11,7 @@ import (
 var (
 	everywhere  = &home{"any", func(*Services) bool { return true }}
 	onPublisher = &home{"publisher", func(s *Services) bool { return s.Sender != nil }}
+	onDoor      = &home{"publisher", func(s *Services) bool { return s.Door != nil }}
 	onReader    = &home{"reader", func(s *Services) bool { return s.Reader != nil }}
 	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
 	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
@@ -67,6 +68,8 @@ var (
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
 	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format"}, writes: (*API).increments},
+
+	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, writes: (*API).batches},
 
 	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, often: []string{"counter"}, answer: (*API).totals},
 	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, body: totalsBody, answer: (*API).manyTotals},

@@ -70,7 +70,13 @@ func openEmbedded(at Place, byHandle bool) (Instance, error) {
 	return opened(e, err)
 }
 
-func handles(db *embedded.DB, names []string) ([]*publisher.Counter, error) {
+// An adder is *embedded.DB or *publisher.Publisher. The call through the interface counts as countmill's time.
+type adder interface {
+	Add(counter string, delta int64) error
+	Counter(name string) (*publisher.Counter, error)
+}
+
+func handles(db adder, names []string) ([]*publisher.Counter, error) {
 	all := make([]*publisher.Counter, len(names))
 	for i, name := range names {
 		var err error
@@ -107,7 +113,7 @@ func (e *inside) Count(ctx context.Context, r *load.Run) error {
 const addStep = 1000
 
 // addByName walks the run with one goroutine for each CPU.
-func addByName(ctx context.Context, r *load.Run, db *embedded.DB) error {
+func addByName(ctx context.Context, r *load.Run, db adder) error {
 	return r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
 		for _, n := range order {
 			if err := db.Add(r.Names[n], 1); err != nil {

@@ -310,7 +310,7 @@ func mask(text string) []string {
 func TestDocumentGo(t *testing.T) {
 	t.Parallel()
 	var compiled [][]string
-	for _, pattern := range []string{"example_test.go", "client/example_test.go", "embedded/example_test.go", "examples/webserver/*.go"} {
+	for _, pattern := range []string{"example_test.go", "client/example_test.go", "embedded/example_test.go", "backend/httpbus/example_test.go", "examples/webserver/*.go"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("got %q, %v", found, err)

@@ -213,7 +213,11 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		m.Metadata.Set(wire.MetaPublished, l.published.UTC().Format(time.RFC3339Nano))
 	}
 	if l.from != nil {
-		m.SetContext(wire.DeliverOnce(wire.PassReply(background, l.from)))
+		ctx := wire.PassReply(background, l.from)
+		if wire.OfferedOnce(l.from) {
+			ctx = wire.DeliverOnce(ctx)
+		}
+		m.SetContext(ctx)
 	}
 	select {
 	case s.out <- m:

@@ -92,6 +92,10 @@ const (
 	PastEvent
 	NearWindow
 	SuspendedOld
+	RequestLost
+	AnswerLost
+	RequestTwice
+	IDsTaken
 
 	faultCount
 )
@@ -117,6 +121,7 @@ var faultNames = [faultCount]string{
 	"replay asked for of what nobody can read",
 	"counter driven beyond int64", "a million increments in a batch", "event of the past",
 	"just within the window", "suspended with old and young in a commit",
+	"batch over HTTP lost", "answer over HTTP lost", "batch over HTTP sent twice", "ids of a batch over HTTP taken",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -17,6 +17,7 @@ type plan struct {
 	cured    int           // the step from which on the store refuses no content; 0 for none
 	crowd    *crowd        // nil in most schedules
 	contest  *contest      // nil in most schedules
+	doors    int           // publishers outside `up`; 0 in most schedules
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
@@ -33,6 +34,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	if pl.embedded {
 		pl.calm()
 	}
+	pl.drawDoors()
 	if pl.changing {
 		pl.shape.minSteps += 200
 		pl.shape.works += 10

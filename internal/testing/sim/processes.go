@@ -59,7 +59,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	e := ps.newEnv(p, p.image)
 	s := ps.shape
 	if r.has(publishing) {
-		p.pub = must(publisher.New(&bus{ps.bus, p}, sysenv.With(publisher.Config{
+		p.pub = must(publisher.New(ps.busOf(p), sysenv.With(publisher.Config{
 			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindowFunc: ps.trusted(p), KnownKeys: 4,
 		}, e)))
 	}
@@ -283,7 +283,7 @@ func (ps *processes) everybody() []*proc {
 func (ps *processes) count(r role) int {
 	switch {
 	case ps.embedded:
-		return map[role]int{node: 1}[r]
+		return map[role]int{node: 1, publishing: ps.doors}[r]
 	case r == publishing:
 		return ps.shape.publishers
 	case r == aggregating:

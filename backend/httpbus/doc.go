@@ -1,0 +1,36 @@
+// Package httpbus is the publisher's end of a bus over HTTP. It implements Watermill's
+// message.Publisher: each message is a sealed batch, and goes to POST /v1/batches of a countmill that
+// runs `up` or the publisher role.
+//
+//	bus, err := httpbus.Open("http://127.0.0.1:8080")
+//	p, err := publisher.New(bus, publisher.Config{})
+//
+// # Delivery semantics
+//
+// Publish returns nil when the server has the batch durably; with `countmill up` it is folded and in
+// the totals. Every repeat has the same bytes, so it counts once within the deduplication window.
+//
+// The answer is by part. The server lists the parts that it did not count, because their ids were
+// counted with other increments, or because their times are before its deduplication window. The bus
+// adds them to the message's reply (package wire). The publisher then fails the calls that these
+// parts belong to, and no others.
+//
+//	answer                                    means              Publish
+//	202                                       durable            nil; the reply has the conflicts
+//	429, 503, 507                             nothing was done   holds for as long as Retry-After says
+//	400, 401, 403, 404, 413, 415, and others  nothing was done,  holds for longer with every try, up
+//	below 500                                 a person must act  to 30 s
+//	408, 504, and others from 500             maybe counted      holds, as above
+//	no connection                             nothing was done   holds
+//	the connection broke, or the time-out     maybe counted      holds
+//	the bus is closed                         maybe counted      countmill.ErrClosed
+//
+// To hold means that Publish returns a *wire.HeldError. The publisher keeps the batch, waits at most
+// 30 s, and sends the same bytes again. Nothing is dropped, whatever the answer is: only Close ends
+// it. Ready says why batches are held.
+//
+// # Bounds
+//
+// Publish copies nothing. An answer is read up to 4 MiB. Every call has a time-out (WithTimeout). The
+// publisher's Config.MaxInFlight bounds the calls at once, and each keeps one connection alive.
+package httpbus

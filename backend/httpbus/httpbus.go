@@ -1,0 +1,204 @@
+package httpbus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// A Bus sends batches to one server, or to several behind one address. All methods are safe for
+// concurrent use. Close it after its publisher.
+type Bus struct {
+	target   string // the address of the route
+	token    func(context.Context) (string, error)
+	http     *http.Client
+	timeout  time.Duration
+	insecure bool
+	log      *slog.Logger
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	calls    sync.WaitGroup // added to only while not closed
+	held     map[string]*held
+	unlisted int // messages that were held and are not in held, because it was full
+}
+
+// A held is a message that the server has not taken yet.
+type held struct {
+	since  time.Time
+	reason error
+	tries  int
+	maybe  bool // a try may have been counted
+}
+
+// maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once.
+const maxHeld = 1024
+
+var _ message.Publisher = (*Bus)(nil)
+
+// Open returns a Bus to the server at address: http://HOST:PORT, https://HOST:PORT, or the same with
+// a path below which the server is mounted. It makes no call: the server may start later.
+func Open(address string, options ...Option) (*Bus, error) {
+	u, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{target: u.String() + "/v1/batches", http: defaultHTTP(), timeout: 30 * time.Second, log: slog.New(slog.DiscardHandler), held: make(map[string]*held)}
+	for _, o := range options {
+		o(b)
+	}
+	if err := b.check(u); err != nil {
+		return nil, err
+	}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Publish sends the batches one after the other, each once, and stops at the first error. To send
+// several at once, call it from several goroutines. The topic has no effect: the server knows its
+// own. The package comment has the table of errors.
+func (b *Bus) Publish(_ string, messages ...*message.Message) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return fmt.Errorf("httpbus: %w", countmill.ErrClosed)
+	}
+	b.calls.Add(1)
+	b.mu.Unlock()
+	defer b.calls.Done()
+	for _, m := range messages {
+		if err := b.send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends a batch once, and notes the outcome.
+func (b *Bus) send(m *message.Message) error {
+	ctx, cancel := context.WithTimeout(m.Context(), b.timeout)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	answer, err := b.post(ctx, m.Payload)
+	if err == nil {
+		err = b.settle(m, answer)
+	}
+	if err == nil {
+		b.mu.Lock()
+		delete(b.held, m.UUID)
+		b.mu.Unlock()
+		return nil
+	}
+	after := b.hold(m.UUID, err)
+	if b.life.Err() != nil {
+		return fmt.Errorf("httpbus: %w: %w", countmill.ErrClosed, err)
+	}
+	return &wire.HeldError{Reason: fmt.Errorf("httpbus: %w", err), After: after}
+}
+
+// settle adds the parts that were not counted to the message's reply.
+func (b *Bus) settle(m *message.Message, a answer) error {
+	if len(a.Conflicts) == 0 {
+		return nil
+	}
+	batch, err := wire.Decode(m.Payload)
+	if err != nil {
+		return fmt.Errorf("the batch cannot be read: %w", err)
+	}
+	reply := wire.OfferedReply(m.Context())
+	for _, c := range a.Conflicts {
+		if c.Part < 0 || c.Part >= len(batch.Parts) {
+			return &broken{fmt.Errorf("the answer names part %d of %d", c.Part, len(batch.Parts))}
+		}
+		// Only this part was not counted: all others of the batch were.
+		p := &batch.Parts[c.Part]
+		b.log.LogAttrs(m.Context(), slog.LevelWarn, "a part was not counted", slog.String("batch", m.UUID),
+			slog.Int("part", c.Part), slog.String("part_id", p.ID.String()), slog.String("reason", c.Reason))
+		if reply != nil {
+			reply.Add(wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
+		}
+	}
+	return nil
+}
+
+// hold notes a failed try, and returns how long the next one should wait.
+func (b *Bus) hold(uuid string, err error) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.held[uuid]
+	if h == nil {
+		h = &held{since: time.Now()}
+		if len(b.held) < maxHeld {
+			b.held[uuid] = h
+		} else {
+			b.unlisted++
+		}
+	}
+	h.tries++
+	h.reason, h.maybe = err, h.maybe || maybeTaken(err)
+	return pause(h.tries, err)
+}
+
+// Ready returns nil, or why batches are held: the reason of the batch that has waited longest. The
+// error matches countmill.ErrClosed if the bus is closed. It makes no call.
+func (b *Bus) Ready() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fmt.Errorf("httpbus: %w", countmill.ErrClosed)
+	}
+	var oldest *held
+	for _, h := range b.held {
+		if oldest == nil || h.since.Before(oldest.since) {
+			oldest = h
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	return fmt.Errorf("httpbus: %d batches are held, the oldest since %s: %w", len(b.held), oldest.since.UTC().Format(time.RFC3339), oldest.reason)
+}
+
+// Close ends the calls under way and disconnects. If batches were held or under way that the server
+// may have taken, the error matches countmill.ErrOutcomeUnknown and has their number: close the
+// publisher first, which sends them until its time is over. A second call does nothing.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.end()
+	b.calls.Wait()
+	b.http.CloseIdleConnections()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maybe, not := b.unlisted, 0
+	for _, h := range b.held {
+		if h.maybe {
+			maybe++
+		} else {
+			not++
+		}
+	}
+	if maybe+not == 0 {
+		return nil
+	}
+	if maybe == 0 {
+		return fmt.Errorf("httpbus: %d batches were held and are not counted", not)
+	}
+	return fmt.Errorf("httpbus: %w: %d batches; %d more were held and are not counted", countmill.ErrOutcomeUnknown, maybe, not)
+}

@@ -1,0 +1,134 @@
+package httpbus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	contentType = "application/vnd.countmill.batch"
+
+	// maxAnswer is the most bytes of an answer that are read. A batch has at most 37,000 parts, and a
+	// conflict takes less than 50 bytes.
+	maxAnswer = 4 << 20
+
+	// A batch that a person must act on is tried again after firstPause, and then after twice as
+	// long each time, up to maxPause.
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+)
+
+// An answer is the body of a 202.
+type answer struct {
+	Conflicts []struct {
+		Part   int    `json:"part"`
+		Reason string `json:"reason"`
+	} `json:"conflicts"`
+}
+
+// A refusal is an answer other than 202.
+type refusal struct {
+	status     int
+	text       string
+	retryAfter time.Duration
+}
+
+func (e *refusal) Error() string {
+	return fmt.Sprintf("the server answers %d %s: %s", e.status, http.StatusText(e.status), e.text)
+}
+
+// broken is the error of a call that reached the server and got no whole answer.
+type broken struct{ error }
+
+func (e *broken) Unwrap() error { return e.error }
+
+// maybeTaken reports whether the server may have taken the batch.
+func maybeTaken(err error) bool {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		// 202 alone says "taken"; another 2xx or a redirect is no answer of this API.
+		return r.status < 400 || r.status == http.StatusRequestTimeout ||
+			r.status >= 500 && r.status != http.StatusServiceUnavailable && r.status != http.StatusInsufficientStorage
+	}
+	_, ok := errors.AsType[*broken](err)
+	return ok
+}
+
+// pause is how long to wait at least after a number of tries. 0 leaves it to the publisher, whose
+// waits suit a server that comes back soon.
+func pause(tries int, err error) time.Duration {
+	r, ok := errors.AsType[*refusal](err)
+	switch {
+	case !ok || r.status == http.StatusGatewayTimeout:
+		return 0
+	case r.retryAfter > 0:
+		return min(r.retryAfter, maxPause)
+	}
+	return min(firstPause<<min(tries-1, 10), maxPause)
+}
+
+// post sends the batch once.
+func (b *Bus) post(ctx context.Context, payload []byte) (a answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.target, bytes.NewReader(payload))
+	if err != nil {
+		return a, err
+	}
+	req.Header.Set("Content-Type", contentType)
+	if b.token != nil {
+		token, err := b.token(ctx)
+		if err != nil {
+			return a, fmt.Errorf("the token source: %w", err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
+	// Without a connection nothing was sent. http.Client may try several.
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	res, err := b.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil && !connected.Load() {
+		return a, err
+	}
+	if err != nil {
+		return a, &broken{err}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if res.StatusCode != http.StatusAccepted {
+		return a, refused(res, text)
+	}
+	if err == nil && len(text) > maxAnswer {
+		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		return a, &broken{err}
+	}
+	return a, nil
+}
+
+// refused reads an answer other than 202. Another program's need not be JSON.
+func refused(res *http.Response, text []byte) error {
+	var p struct{ Type, Detail string }
+	_ = json.Unmarshal(text, &p)
+	e := &refusal{status: res.StatusCode, text: "no problem of countmill"}
+	if kind, ok := strings.CutPrefix(p.Type, "urn:countmill:problem:"); ok {
+		e.text = kind + ": " + p.Detail
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.retryAfter = time.Duration(min(s, 3600)) * time.Second
+	}
+	return e
+}

@@ -1,0 +1,224 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// MaxBatchAhead is how far the time of a batch that comes in may be in the future. It is less than
+// the time for which a marker outlives its window, so a repeat always meets its marker or is
+// refused.
+const MaxBatchAhead = time.Hour
+
+var (
+	// ErrClockSkew: the time of a batch is before the deduplication window, or more than
+	// MaxBatchAhead ahead. Nothing of the batch was done.
+	ErrClockSkew = errors.New("clock skew")
+
+	// ErrOtherPrincipal: a batch has a key of another caller. Nothing of the batch was done.
+	ErrOtherPrincipal = errors.New("another caller's key")
+)
+
+// A Door puts batches on a bus that other processes have sealed. It takes them from anybody, so it
+// checks all that an aggregator believes of a batch. It is safe for concurrent use.
+type Door struct {
+	bus   Bus
+	topic string
+}
+
+// NewDoor returns a Door to the topic of a bus; empty for the default of Config.Topic.
+func NewDoor(bus Bus, topic string) *Door { return &Door{bus, cmp.Or(topic, defaultTopic)} }
+
+// A Sender is the caller that a batch came from.
+type Sender struct {
+	// Name is the principal of the sender's keys; empty if callers are not authenticated.
+	Name string
+	// Limited is set if the sender may use only some counters. Its parts then get ids that no other
+	// sender can have. Otherwise it could make another's increments look like a repeat.
+	Limited bool
+}
+
+// A Delivery is a batch that came in, checked by OpenBatch. It has no more than the bytes that go on
+// the bus, because it may have to wait for its turn.
+type Delivery struct {
+	payload []byte // nil: no part is left
+	uuid    string
+	parts   int   // of the batch as it came
+	places  []int // of the parts of payload in the batch as it came; nil: all are there
+	expired []int // places of the other parts
+}
+
+// An Outcome says which parts of a batch were not counted. All others are durable. Places are those
+// in the batch as it came, from 0.
+type Outcome struct {
+	Parts int // of the batch as it came
+	// Reused are the parts whose ids were counted with other increments. A refused head includes all
+	// parts that follow it.
+	Reused []int
+	// Expired are the parts with a time of their own that is before the deduplication window.
+	Expired []int
+}
+
+// OpenBatch checks a batch that came from a sender at the time now, and gives its parts the ids that
+// they count under. It computes the ids of parts with names, and lets nobody use another's
+// principal; a key without one gets the sender's. A part whose own time is before the window is left
+// out. An error matches countmill.ErrInvalid, ErrClockSkew or ErrOtherPrincipal. The payload belongs
+// to the Delivery. The batch is as it came, with the ids that its parts count under.
+func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration) (*Delivery, *wire.Batch, error) {
+	b, err := wire.Decode(payload)
+	if newer, ok := errors.AsType[wire.NewerError](err); ok {
+		return nil, nil, fmt.Errorf("%w: the batch has %w: upgrade this process first", countmill.ErrInvalid, newer)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	span := span{now.Add(-window), now.Add(MaxBatchAhead)}
+	if err := span.check("batch", b.Time); err != nil {
+		return nil, nil, err
+	}
+	d := &Delivery{payload: payload, parts: len(b.Parts)}
+	if b.Seal != (wire.SealID{}) {
+		d.uuid = b.Seal.MessageUUID(b.Number)
+	}
+	changed := false
+	for i := range b.Parts {
+		if err := span.checkPart(i, &b.Parts[i]); err != nil {
+			return nil, nil, err
+		}
+		own, err := from.own(&b.Parts[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("part %d: %w", i, err)
+		}
+		changed = changed || own
+	}
+	kept := d.drop(b.Parts, span.from)
+	switch {
+	case len(kept) == 0:
+		d.payload = nil
+	case changed || len(kept) < len(b.Parts):
+		d.payload = wire.Append(make([]byte, 0, len(payload)), &wire.Batch{Time: b.Time, Seal: b.Seal, Number: b.Number, Parts: kept})
+	}
+	return d, b, nil
+}
+
+// A span is the times that are accepted.
+type span struct{ from, to time.Time }
+
+func (s span) check(what string, t time.Time) error {
+	switch {
+	case t.Before(s.from):
+		return fmt.Errorf("%w: %s: time %s is before the deduplication window (limit: %s)", ErrClockSkew, what, stamp(t), stamp(s.from))
+	case t.After(s.to):
+		return fmt.Errorf("%w: %s: time %s is more than %s ahead (limit: %s)", ErrClockSkew, what, stamp(t), MaxBatchAhead, stamp(s.to))
+	}
+	return nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func (s span) checkPart(i int, p *wire.Part) error {
+	if p.Kind.Local() {
+		return fmt.Errorf("%w: part %d: %s parts may only be in dead letters", countmill.ErrInvalid, i, p.Kind)
+	}
+	if p.Time.IsZero() || p.Time.Before(s.from) { // drop has the second case
+		return nil
+	}
+	return s.check(fmt.Sprintf("part %d", i), p.Time)
+}
+
+// own makes a part the sender's own, and reports whether that changed it.
+func (s Sender) own(p *wire.Part) (changed bool, err error) {
+	if p.Kind == wire.Head && p.Key.Principal != s.Name {
+		if p.Key.Principal != "" {
+			return false, fmt.Errorf("%w: principal %q is not the caller (limit: %q)", ErrOtherPrincipal, p.Key.Principal, s.Name)
+		}
+		p.Key.Principal = s.Name
+		p.ID = wire.KeyID(s.Name, p.Key.Key, 0)
+		return true, nil
+	}
+	// An id that the sender chose must not be that of another's part.
+	if s.Limited && p.Kind == wire.Anonymous {
+		p.ID = wire.SentID(s.Name, p.ID)
+		return true, nil
+	}
+	return false, nil
+}
+
+// drop returns the parts without those that are too old to be recognised, and all that follows them.
+// As dead letters they would let one sender fill the store.
+func (d *Delivery) drop(all []wire.Part, from time.Time) (kept []wire.Part) {
+	late := false // the nearest head is too old
+	for i := range all {
+		p := &all[i]
+		old := !p.Time.IsZero() && p.Time.Before(from)
+		if p.Kind == wire.Head {
+			late = old
+		}
+		if old || late && p.Kind.Follows() {
+			d.expired = append(d.expired, i)
+		}
+	}
+	if d.expired == nil {
+		return all
+	}
+	for i := range all {
+		if _, gone := slices.BinarySearch(d.expired, i); !gone {
+			kept, d.places = append(kept, all[i]), append(d.places, i)
+		}
+	}
+	return kept
+}
+
+// Send puts the batch on the bus and returns when the bus has it durably. received is when it came
+// in. After an error that matches countmill.ErrUnavailable nothing was or will be counted; every
+// other error matches countmill.ErrOutcomeUnknown.
+func (d *Door) Send(ctx context.Context, in *Delivery, received time.Time) (Outcome, error) {
+	out := Outcome{Parts: in.parts, Expired: in.expired}
+	if in.payload == nil {
+		return out, nil
+	}
+	reply := new(wire.Reply)
+	// The sender may repeat it at any time, so the message is not marked wire.OfferOnce.
+	m := message.NewMessageWithContext(wire.OfferReply(ctx, reply), in.uuid, in.payload)
+	m.Metadata.Set(wire.MetaPublished, received.UTC().Format(time.RFC3339Nano))
+	switch err := d.bus.Publish(d.topic, m); {
+	case err == nil:
+		out.Reused, err = in.placesOf(reply.Reused())
+		return out, err
+	case errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown):
+		return out, err
+	default:
+		return out, fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, unclosed{err})
+	}
+}
+
+// placesOf returns the places of the parts that were not counted.
+func (d *Delivery) placesOf(reused map[wire.Use]struct{}) (places []int, err error) {
+	if len(reused) == 0 {
+		return nil, nil
+	}
+	b, err := wire.Decode(d.payload)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Parts {
+		p := &b.Parts[i]
+		if _, ok := reused[wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}]; !ok || p.Kind == wire.Rest {
+			continue
+		}
+		if d.places != nil {
+			i = d.places[i]
+		}
+		places = append(places, i)
+	}
+	return places, nil
+}

@@ -1,0 +1,253 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// doorTime is when the batches of these tests come in, and doorWindow the deduplication window.
+var doorTime = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+const doorWindow = 24 * time.Hour
+
+func anonymous(id byte, counter string) wire.Part {
+	return wire.Part{ID: wire.PartID{0x10, id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}
+}
+
+func keyed(t *testing.T, principal, key string, incs ...countmill.Increment) []wire.Part {
+	t.Helper()
+	parts, err := wire.CutRequest(principal, key, incs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
+func batchAt(at time.Time, parts ...wire.Part) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at, Seal: wire.SealID{7}, Parts: parts})
+}
+
+func batch(parts ...wire.Part) []byte { return batchAt(doorTime, parts...) }
+
+// A doorBus keeps the message that it gets, and answers.
+type doorBus struct {
+	got   *message.Message
+	topic string
+	reply []wire.Use
+	err   error
+}
+
+func (b *doorBus) Publish(topic string, messages ...*message.Message) error {
+	b.topic, b.got = topic, messages[0]
+	for _, use := range b.reply {
+		wire.OfferedReply(b.got.Context()).Add(use)
+	}
+	return b.err
+}
+
+// pass sends a batch through a door, and returns the batch on the bus.
+func pass(t *testing.T, bus *doorBus, payload []byte, from Sender) (*wire.Batch, Outcome) {
+	t.Helper()
+	in, _, err := OpenBatch(payload, from, doorTime, doorWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := NewDoor(bus, "").Send(t.Context(), in, doorTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bus.got == nil {
+		return nil, out
+	}
+	sent, err := wire.Decode(bus.got.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent, out
+}
+
+// Anonymous ids of a limited sender are replaced, so that none meets another's.
+func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	payload := batch(anonymous(1, "page:a"), wire.CutIdentified(identified("page:a", "order-1", 2)))
+	ids := make(map[wire.PartID]bool)
+	for _, from := range []Sender{{}, {Name: "a"}, {Name: "a", Limited: true}, {Name: "b", Limited: true}} {
+		for range 2 { // a repeat has the same id
+			sent, _ := pass(t, new(doorBus), payload, from)
+			id := sent.Parts[0].ID
+			if ids[id] = true; id.Class() != wire.AnonymousClass {
+				t.Errorf("%+v: the id %s has class %d", from, id, id.Class())
+			}
+			if own := id == (wire.PartID{0x10, 1}); own == from.Limited {
+				t.Errorf("%+v: the sender's own id was kept: %t", from, own)
+			}
+			if from.Limited && id != wire.SentID(from.Name, wire.PartID{0x10, 1}) {
+				t.Errorf("%+v: got id %s", from, id)
+			}
+			if want := wire.IncrementID("page:a", "order-1"); sent.Parts[1].ID != want {
+				t.Errorf("%+v: the id of an identified increment is %s, want %s", from, sent.Parts[1].ID, want)
+			}
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("got %d ids, want 3: the sender's own, and one for each limited sender", len(ids))
+	}
+}
+
+// A key belongs to the caller: another principal is refused, and none becomes the caller's.
+func TestKeysAreTheCallers(t *testing.T) {
+	t.Parallel()
+	incs := make([]countmill.Increment, 60) // three parts
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i), Delta: 1}
+	}
+	for _, tc := range []struct {
+		principal, caller string
+		ok                bool
+	}{{"", "", true}, {"", "web", true}, {"web", "web", true}, {"shop", "web", false}, {"web", "", false}} {
+		payload := batch(keyed(t, tc.principal, "k", incs...)...)
+		in, _, err := OpenBatch(payload, Sender{Name: tc.caller}, doorTime, doorWindow)
+		if tc.ok != (err == nil) || !tc.ok && !errors.Is(err, ErrOtherPrincipal) {
+			t.Errorf("principal %q by %q: got %v", tc.principal, tc.caller, err)
+		}
+		if err != nil {
+			continue
+		}
+		b, err := wire.Decode(in.payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range keyed(t, tc.caller, "k", incs...) {
+			if b.Parts[i].ID != want.ID {
+				t.Errorf("principal %q by %q: part %d has id %s, want %s", tc.principal, tc.caller, i, b.Parts[i].ID, want.ID)
+			}
+		}
+	}
+}
+
+// No sender can put an id on the wire that belongs to a name, or to a dead letter.
+func TestIDsOnTheWireAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]wire.Part{
+		"an increment's": {Kind: wire.Anonymous, ID: wire.IncrementID("a", "x"), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
+		"a key's":        {Kind: wire.Anonymous, ID: wire.KeyID("", "k", 0), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
+		"a message's":    {Kind: wire.Foreign, ID: wire.MessageID("t", "1", 0), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
+		"a renewed one":  {Kind: wire.Renewed, ID: wire.RenewedID(&wire.Part{}), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
+	} {
+		if _, _, err := OpenBatch(batch(anonymous(1, "a"), p), Sender{}, doorTime, doorWindow); !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// A batch before the window, or over an hour ahead, is refused whole.
+func TestClockSkew(t *testing.T) {
+	t.Parallel()
+	old := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
+	for _, tc := range []struct {
+		batch, part time.Duration // from doorTime; part 0: none
+		ok          bool
+	}{
+		{0, 0, true}, {-doorWindow, 0, true}, {-doorWindow - time.Microsecond, 0, false},
+		{time.Hour, 0, true}, {time.Hour + time.Microsecond, 0, false},
+		{0, time.Hour, true}, {0, time.Hour + time.Microsecond, false}, {0, -doorWindow - time.Hour, true},
+	} {
+		p := old
+		if tc.part != 0 {
+			p.Time = doorTime.Add(tc.part)
+		}
+		_, _, err := OpenBatch(batchAt(doorTime.Add(tc.batch), anonymous(1, "a"), p), Sender{}, doorTime, doorWindow)
+		if tc.ok != (err == nil) || err != nil && !errors.Is(err, ErrClockSkew) {
+			t.Errorf("batch at %s, part at %s: got %v, want refused: %t", tc.batch, tc.part, err, !tc.ok)
+		}
+	}
+}
+
+// A part of its own time that is before the window is not counted, and named. A head takes all that
+// follows it along. Places are those of the batch as it came.
+func TestExpiredPartsAreNamed(t *testing.T) {
+	t.Parallel()
+	late := doorTime.Add(-doorWindow - time.Minute)
+	parts := []wire.Part{anonymous(1, "a"), wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "old", Time: late})}
+	parts = append(parts, keyed(t, "", "old",
+		countmill.Increment{Counter: "b", Delta: 1, Time: late}, countmill.Increment{Counter: "b", Delta: 1, ID: "x"})...)
+	parts = append(parts, keyed(t, "", "new", countmill.Increment{Counter: "c", Delta: 1, Time: doorTime}, countmill.Increment{Counter: "c", Delta: 1, ID: "y", Time: late})...)
+	last := wire.CutIdentified(identified("d", "z", 1))
+	parts = append(parts, last)
+	bus := &doorBus{reply: []wire.Use{{ID: last.ID, Fingerprint: last.Fingerprint()}}}
+	sent, out := pass(t, bus, batch(parts...), Sender{})
+	var got []string
+	for _, p := range sent.Parts {
+		got = append(got, p.Kind.String())
+	}
+	if diff := cmp.Diff([]string{"anonymous", "head", "identified"}, got); diff != "" {
+		t.Errorf("on the bus (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Outcome{Parts: 7, Reused: []int{6}, Expired: []int{1, 2, 3, 5}}, out); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	bus = new(doorBus)
+	if _, out := pass(t, bus, batch(parts[1]), Sender{}); bus.got != nil || !slices.Equal(out.Expired, []int{0}) {
+		t.Errorf("a batch of an expired part alone: got %+v, and a message: %t", out, bus.got != nil)
+	}
+}
+
+// The message says when it came in. It may come again, so its parts need markers.
+func TestDoorStampsAndMarks(t *testing.T) {
+	t.Parallel()
+	bus := new(doorBus)
+	pass(t, bus, batch(anonymous(1, "a")), Sender{})
+	if got := bus.got.Metadata.Get(wire.MetaPublished); got != "2026-11-23T12:00:00Z" {
+		t.Errorf("it came in at %q", got)
+	}
+	if wire.OfferedOnce(bus.got.Context()) {
+		t.Error("the message says that it comes once")
+	}
+	if bus.topic != defaultTopic || bus.got.UUID != (wire.SealID{7}).MessageUUID(0) {
+		t.Errorf("got topic %q and UUID %q", bus.topic, bus.got.UUID)
+	}
+}
+
+// Every copy of a part that was not counted is named.
+func TestReusedPartsAreNamed(t *testing.T) {
+	t.Parallel()
+	x, y := wire.CutIdentified(identified("a", "x", 1)), wire.CutIdentified(identified("a", "y", 1))
+	all := []wire.Part{anonymous(1, "a"), x, y, x, anonymous(2, "a")}
+	own := all[4]
+	own.ID = wire.SentID("web", own.ID)
+	bus := &doorBus{reply: []wire.Use{{ID: x.ID, Fingerprint: x.Fingerprint()}, {ID: own.ID, Fingerprint: own.Fingerprint()}}}
+	if _, out := pass(t, bus, batch(all...), Sender{Name: "web", Limited: true}); !slices.Equal(out.Reused, []int{1, 3, 4}) {
+		t.Errorf("got %+v, want parts 1, 3 and 4", out)
+	}
+}
+
+func TestDoorErrors(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ err, want error }{
+		{fmt.Errorf("%w: no room", countmill.ErrUnavailable), countmill.ErrUnavailable},
+		{errors.New("nacked"), countmill.ErrOutcomeUnknown},
+		{countmill.ErrClosed, countmill.ErrOutcomeUnknown},
+		{fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, countmill.ErrUnavailable), countmill.ErrOutcomeUnknown},
+		{context.DeadlineExceeded, countmill.ErrOutcomeUnknown},
+	} {
+		in, _, err := OpenBatch(batch(anonymous(1, "a")), Sender{}, doorTime, doorWindow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = NewDoor(&doorBus{err: tc.err}, "t").Send(t.Context(), in, doorTime)
+		unknown := errors.Is(err, countmill.ErrOutcomeUnknown)
+		if !errors.Is(err, tc.want) || errors.Is(err, countmill.ErrClosed) || unknown != errors.Is(tc.want, countmill.ErrOutcomeUnknown) {
+			t.Errorf("%v: got %v, want %v", tc.err, err, tc.want)
+		}
+	}
+}
