@@ -28,7 +28,7 @@ func count(ctx context.Context, bus publisher.Bus) error {
 		}
 	}
 	// Publish returns when the bus has it. The id makes a repeat harmless.
-	err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+	_, err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
 	if err != nil {
 		return err
 	}

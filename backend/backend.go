@@ -65,6 +65,12 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// Moments is a store that gives out the moments of its views without a read. Every view whose
+// moment is not before that of a call shows all folds that returned before the call.
+type Moments interface {
+	Moment() time.Time
+}
+
 // A Bus opens buses of one scheme.
 type Bus struct {
 	// Scheme, Usage and Params are those of Store.

@@ -31,6 +31,13 @@ func WithMaxStaleness(d time.Duration) ReadOption {
 	return func(q url.Values) { q.Set("max_staleness", d.String()) }
 }
 
+// WithMinAsOf accepts no total of a moment before t. Pass the AsOf of an earlier total, and the
+// counter never goes back, whichever server and cache answers. Pass the CountedAsOf of Accepted, and
+// the total has those increments. A time over a second ahead of the store's is refused.
+func WithMinAsOf(t time.Time) ReadOption {
+	return func(q url.Values) { q.Set("min_as_of", t.UTC().Format(time.RFC3339Nano)) }
+}
+
 // Total returns one total.
 func (c *Client) Total(ctx context.Context, counter string, options ...ReadOption) (Total, error) {
 	totals, err := c.Totals(ctx, []string{counter}, options...)

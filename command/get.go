@@ -38,17 +38,14 @@ func runGet(ctx context.Context, c call) error {
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}
-	query := ""
-	if c.given("max-staleness") {
-		query = "?max_staleness=" + url.QueryEscape(c.maxStaleness.String())
-	}
+	query := c.readQuery()
 	cl, err := c.client()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	answer, err := cl.Post(ctx, "/v1/totals"+query, nil, map[string]any{"counters": names})
+	answer, err := cl.Post(ctx, "/v1/totals?"+query.Encode(), nil, map[string]any{"counters": names})
 	if err != nil {
 		return err
 	}
@@ -65,6 +62,18 @@ func runGet(ctx context.Context, c call) error {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
 	return nil
+}
+
+// readQuery is the parameters of a read that flags gave.
+func (c call) readQuery() url.Values {
+	query := url.Values{}
+	if c.given("max-staleness") {
+		query.Set("max_staleness", c.maxStaleness.String())
+	}
+	if c.given("min-as-of") {
+		query.Set("min_as_of", c.minAsOf)
+	}
+	return query
 }
 
 // ageOf says how old the totals of an answer are, and how far the aggregators are behind.

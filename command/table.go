@@ -52,6 +52,7 @@ type values struct {
 
 	id, key, at  string
 	maxStaleness time.Duration
+	minAsOf      string
 	limit        int
 	fix          bool
 

@@ -90,6 +90,9 @@ var changeFlags = []flag{
 var readFlags = []flag{
 	{name: "max-staleness", arg: "DURATION", of: []string{"get"}, def: "the server's", help: "How old a total may be; 0s reads the store.",
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.maxStaleness, max: time.Hour} }},
+	{name: "min-as-of", arg: "TIME", of: []string{"get", "watch", "ls"}, def: "any",
+		help: "Only totals of this moment or a later one: the as_of or counted_as_of of an earlier answer.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.minAsOf} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",

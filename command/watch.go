@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -70,7 +69,8 @@ func (w *watcher) follow(ctx context.Context) error {
 		cancel(fmt.Errorf("%s did not answer within --timeout %s", w.client.Base(), w.timeout))
 	})
 	defer silence.Stop()
-	query := url.Values{"counter": w.names}
+	query := w.readQuery()
+	query["counter"] = w.names
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.client.Base()+"/v1/watch?"+query.Encode(), nil)
 	if err != nil {
 		return err

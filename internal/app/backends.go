@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // backends are the open backends of the roles; nil for a backend that the roles do not need.
@@ -108,6 +109,14 @@ func (b *backends) openCache(c chosen, cfg Config) (err error) {
 		return fmt.Errorf("--cache: %w", err)
 	}
 	return nil
+}
+
+// database is the tag of the store's database; 0 without a store, or if the store has no id.
+func (b *backends) database() (t wire.DatabaseTag) {
+	if s, ok := b.store.(interface{ ID() string }); ok {
+		t = wire.TagOf(s.ID())
+	}
+	return t
 }
 
 func (b *backends) closeLocalBus() {

@@ -49,6 +49,7 @@ func (a *App) publisherConfig() publisher.Config {
 		MaxEntries:      a.cfg.OpenEntries,
 		MaxBytes:        a.cfg.OpenBytes,
 		DedupWindowFunc: a.window,
+		Database:        a.backends.database(),
 		Logger:          a.log.With("role", "publisher"),
 	}
 }
@@ -97,6 +98,7 @@ func (a *App) readerConfig() reader.Config {
 	return reader.Config{
 		DefaultStaleness: max(a.cfg.MaxStaleness, 0),
 		Guess:            cmp.Or(a.cfg.Shards, 1),
+		Database:         a.backends.database(),
 		OnServe: func(age time.Duration, source string) {
 			if source == reader.SourceCache {
 				fromCache.Observe(age.Seconds())

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
 )
@@ -40,6 +41,9 @@ func (a *App) services() httpapi.Services {
 	}
 	if a.publisher != nil {
 		s.Sender = a.publisher
+	}
+	if m, ok := a.backends.store.(backend.Moments); ok {
+		s.Moment = m.Moment
 	}
 	if a.reader != nil {
 		s.Reader, s.Admin = a.reader, a.admin

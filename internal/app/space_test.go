@@ -143,7 +143,7 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	t.Parallel()
 	d := startOnDisk(t)
 	d.set(600 << 20)
-	if err := d.publisher.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+	if _, err := d.publisher.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 		t.Fatalf("with more than half of --min-free: %v", err)
 	}
 	d.set(500 << 20)
@@ -154,7 +154,7 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- d.publisher.Publish(ctx, countmill.Increment{Counter: "a", Delta: 10}) }()
+	go func() { _, err := d.publisher.Publish(ctx, countmill.Increment{Counter: "a", Delta: 10}); done <- err }()
 	d.poll(t, "folding to stop", func() bool { return d.aggregator.Ready() != nil })
 	select {
 	case err := <-done:

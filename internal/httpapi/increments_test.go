@@ -20,6 +20,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/publisher"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,10 +53,11 @@ func routeOf(a publisherAPI, path string) http.Handler {
 
 // A recorder is a Sender that keeps the increments that it gets.
 type recorder struct {
-	mu    sync.Mutex
-	sent  []sent
-	err   error
-	block bool // until the context ends
+	mu     sync.Mutex
+	sent   []sent
+	answer publisher.Sent
+	err    error
+	block  bool // until the context ends
 }
 
 type sent struct {
@@ -64,12 +66,12 @@ type sent struct {
 	Incs           []countmill.Increment
 }
 
-func (s *recorder) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	return s.take(ctx, sent{Incs: incs})
+func (s *recorder) Publish(ctx context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.answer, s.take(ctx, sent{Incs: incs})
 }
 
-func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
-	return s.take(ctx, sent{Keyed: true, Principal: principal, Key: key, Incs: incs})
+func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.answer, s.take(ctx, sent{Keyed: true, Principal: principal, Key: key, Incs: incs})
 }
 
 func (s *recorder) take(ctx context.Context, got sent) error {

@@ -17,6 +17,8 @@ type totals struct {
 	totals []reader.Total
 	quoted bool     // totals are strings
 	lag    *float64 // seconds; nil if no aggregator is fresh
+	after  bool     // they were asked for by a receipt
+	aside  []reader.SetAside
 }
 
 // A counter is the only one of totals, with lag among its members.
@@ -26,15 +28,31 @@ type counter totals
 func (t *totals) AppendJSON(b []byte) []byte {
 	b = append(b, `{"totals":`...)
 	b = appendTotals(b, t.totals, t.quoted)
-	b = append(b, `,"lag":`...)
-	return append(appendSeconds(b, t.lag), '}')
+	return append(t.appendRest(b), '}')
 }
 
 // AppendJSON makes it an api.Appender.
 func (c *counter) AppendJSON(b []byte) []byte {
 	b = appendTotal(append(b, '{'), &c.totals[0], c.quoted)
-	b = append(b, `,"lag":`...)
-	return append(appendSeconds(b, c.lag), '}')
+	return append((*totals)(c).appendRest(b), '}')
+}
+
+// appendRest appends the members beside the totals.
+func (t *totals) appendRest(b []byte) []byte {
+	b = appendSeconds(append(b, `,"lag":`...), t.lag)
+	if !t.after {
+		return b
+	}
+	b = append(b, `,"set_aside":[`...)
+	for i, s := range t.aside {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"letter":`...), s.Letter)
+		b = strconv.AppendBool(append(b, `,"discarded":`...), s.Discarded)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 func appendTotals(b []byte, ts []reader.Total, quoted bool) []byte {

@@ -36,6 +36,7 @@ type fakeReader struct {
 
 	asked        []string
 	maxStaleness time.Duration
+	minAsOf      time.Time
 	listed       [3]any
 }
 
@@ -51,10 +52,10 @@ func (f *fakeReader) fail(err error) {
 	f.err = err
 }
 
-func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
+func (f *fakeReader) TotalsSince(_ context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked, f.maxStaleness = counters, maxStaleness
+	f.asked, f.maxStaleness, f.minAsOf = counters, maxStaleness, minAsOf
 	for i, name := range counters {
 		if err := countmill.CheckCounter(name); err != nil {
 			field := err.(*countmill.FieldError)
@@ -84,10 +85,10 @@ func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness t
 	return totals, nil
 }
 
-func (f *fakeReader) List(_ context.Context, prefix, after string, limit int) (reader.Page, error) {
+func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.listed = [3]any{prefix, after, limit}
+	f.listed, f.minAsOf = [3]any{prefix, after, limit}, minAsOf
 	return f.page, f.err
 }
 

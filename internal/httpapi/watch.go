@@ -45,6 +45,7 @@ type watcher struct {
 	counters     []string
 	interval     time.Duration
 	maxStaleness time.Duration
+	minAsOf      time.Time
 	quoted       bool
 
 	w    http.ResponseWriter
@@ -98,7 +99,7 @@ func (a *API) newWatcher(c call) (_ *watcher, err error) {
 	if wa.quoted, err = asString(c.params); err != nil {
 		return nil, err
 	}
-	if wa.maxStaleness, err = staleness(c.params); err != nil {
+	if wa.maxStaleness, wa.minAsOf, err = freshness(c.params); err != nil {
 		return nil, err
 	}
 	if err := wa.caller.CheckAll(wa.counters); err != nil {
@@ -158,7 +159,7 @@ func (wa *watcher) run(ctx context.Context) error {
 func (wa *watcher) read(ctx context.Context) (frame, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(wa.a.cfg.Timeout, wa.a.cfg.KeepAlive/2))
 	defer cancel()
-	ts, err := wa.a.services.Reader.Totals(ctx, wa.counters, wa.maxStaleness)
+	ts, err := wa.a.services.Reader.TotalsSince(ctx, wa.counters, wa.maxStaleness, wa.minAsOf)
 	if err != nil {
 		return frame{}, sayWhichCounter(err)
 	}

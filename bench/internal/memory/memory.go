@@ -140,7 +140,7 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 			return 0, 0, 0, err
 		}
 	}
-	if err := pub.Flush(ctx); err != nil {
+	if _, err := pub.Flush(ctx); err != nil {
 		return 0, 0, 0, err
 	}
 	if early, err = g.Taken(ctx, int(pub.Stats().Messages)); err != nil {
@@ -192,7 +192,7 @@ func publishIDs(ctx context.Context, e *system.Embedded, name string, n int) err
 	for i := range n {
 		incs = append(incs, countmill.Increment{Counter: name, Delta: 1, ID: fmt.Sprintf("id-%d", i)})
 		if len(incs) == some || i == n-1 {
-			if err := e.Publisher.Publish(ctx, incs...); err != nil {
+			if _, err := e.Publisher.Publish(ctx, incs...); err != nil {
 				return err
 			}
 			incs = incs[:0]
@@ -216,7 +216,8 @@ func diskSize(ctx context.Context, site *command.Site, write func(*system.Embedd
 		if err != nil {
 			return 0, err
 		}
-		err = errors.Join(write(e), e.Publisher.Flush(ctx))
+		_, flushed := e.Publisher.Flush(ctx)
+		err = errors.Join(write(e), flushed)
 		e.Close()
 		if err != nil {
 			return 0, err

@@ -148,7 +148,8 @@ func (m *measurement) embedded(ctx context.Context) error {
 		names: names,
 		add:   func(name string) error { return e.Publisher.Add(name, 1) },
 		publish: func(ctx context.Context, name string, delta int64) error {
-			return e.Publisher.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			_, err := e.Publisher.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			return err
 		},
 		totals: e.Totals,
 	}, schedule{rate: r.Rate, draw: draw, warm: m.warm, lasts: m.lasts, every: 10 * time.Millisecond, pause: time.Millisecond, wait: time.Minute})
@@ -172,7 +173,7 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 			n++
 		}
 	}
-	if err := e.Publisher.Flush(ctx); err != nil {
+	if _, err := e.Publisher.Flush(ctx); err != nil {
 		return 0, err
 	}
 	return int(float64(n) / time.Since(begin).Seconds()), nil
@@ -207,7 +208,7 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 			return nil, err
 		}
 	}
-	if err := pub.Flush(ctx); err != nil {
+	if _, err := pub.Flush(ctx); err != nil {
 		return nil, err
 	}
 	if err := g.Folded(ctx, len(names)); err != nil {
@@ -219,7 +220,8 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 		names: names,
 		add:   func(name string) error { return pub.Add(name, 1) },
 		publish: func(ctx context.Context, name string, delta int64) error {
-			return pub.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			_, err := pub.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			return err
 		},
 		totals: func(ctx context.Context, names []string) ([]int64, error) { return system.Totals(ctx, addr, names) },
 	}, s)

@@ -143,7 +143,7 @@ func (e *embedded) Count(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	if err := e.Publisher.Flush(ctx); err != nil {
+	if _, err := e.Publisher.Flush(ctx); err != nil {
 		return err
 	}
 	r.Stop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -44,7 +45,8 @@ type op struct {
 	limit   time.Duration
 	err     error
 	gaveUp  bool // its time was up before it was answered
-	crowd   int  // how many of a crowd were added before
+	sent    publisher.Sent
+	crowd   int // how many of a crowd were added before
 
 	names     []string
 	final     bool // after all has come to rest

@@ -215,6 +215,17 @@ func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int)
 	return letters, err
 }
 
+// Asides looks up which letters have parts of messages.
+func (s *simStore) Asides(ctx context.Context, tails []wire.PartID) (found []store.Aside, err error) {
+	tails = slices.Clone(tails)
+	err = s.call(ctx, "asides", idsKey(tails), DeadLettersFail,
+		func() string { return idsText(tails) }, func() string { return fmt.Sprint(len(found), " letters") }, func() (err error) {
+			found, err = s.fake.Asides(background, tails)
+			return err
+		})
+	return found, err
+}
+
 // DeleteDeadLetters removes dead letters.
 func (s *simStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	keys = slices.Clone(keys)

@@ -71,7 +71,11 @@ func (cs *clients) flush(p *proc) {
 	o := cs.newOp("flush", cs.finishFlush)
 	o.sums, o.crowd = p.sums, cs.crowd.take(p)
 	p.sums = nil
-	cs.ask(o, p, p.pub.Flush)
+	o.from = p.wall()
+	cs.ask(o, p, func(ctx context.Context) (err error) {
+		o.sent, err = p.pub.Flush(ctx)
+		return err
+	})
 }
 
 func (cs *clients) finishFlush(o *op) {
