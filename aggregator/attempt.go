@@ -126,8 +126,8 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 // fold commits the rest of the job and interprets the answer. It uses one snapshot of the
 // settings, both for the markers and to refuse old parts.
 func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *known, s *snapshot) (got answer) {
-	// Missing records are written in the commit: readers ignore a shard that no record names.
 	o.tails = slices.DeleteFunc(slices.Clone(o.tails), s.refuses)
+	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	if c.Entities() == 0 {
 		o.settle()

@@ -28,12 +28,12 @@ type request struct {
 	// merged is true if it had increments without ids; first and last are the places of its own parts
 	// among those of its seal, first > last if it has none. After the seal is packed they are messages.
 	merged      bool
-	first, last int
+	first, last int32
 
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
-	sent  Sent          // read it after done
+	seal  *seal         // nil before the seal
 	// reused has the parts of its seal whose ids were applied with other increments, also parts
 	// of other requests. Read it after done.
 	reused map[wire.Use]struct{}
@@ -72,7 +72,7 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) (S
 	if err := p.send(ctx, r, now); err != nil {
 		return Sent{}, err
 	}
-	return r.sent, r.conflicts(incs)
+	return p.sent(r), r.conflicts(incs)
 }
 
 // PublishKeyed is Publish for a request with an Idempotency-Key. Repeats with the same principal,
@@ -107,7 +107,7 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
 		return Sent{}, p.forgetKey(r.known)
 	}
-	return r.sent, r.conflicts(incs)
+	return p.sent(r), r.conflicts(incs)
 }
 
 // Flush sends all increments that were added before the call, without linger, and returns without an

@@ -198,9 +198,9 @@ func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
 				p.Minute = came
 			}
 		}
-		r.first = len(own)
+		r.seal, r.first = s, int32(len(own))
 		own = append(own, r.parts...)
-		r.last = len(own) - 1
+		r.last = int32(len(own)) - 1
 		r.items, r.timed, r.parts = nil, nil, nil
 	}
 	return strays, own
@@ -308,7 +308,7 @@ func (p *Publisher) settleLocked(s *seal) {
 		p.lostAdds += s.added
 	}
 	for _, r := range s.requests {
-		r.err, r.reused, r.sent = s.err, s.reused, p.sentLocked(s, r)
+		r.err, r.reused = s.err, s.reused
 		close(r.done)
 	}
 	close(s.done)

@@ -50,14 +50,14 @@ func (s *seal) place(first []int, own int) {
 	}
 	for _, r := range s.requests {
 		if r.first <= r.last {
-			r.first, r.last = message(own+r.first), message(own+r.last)
+			r.first, r.last = int32(message(own+int(r.first))), int32(message(own+int(r.last)))
 		}
 	}
 }
 
-// spanLocked is the messages with the increments of a request; false if no message has any.
+// span is the messages with the increments of a request; false if no message has any.
 func (s *seal) span(r *request) (wire.Span, bool) {
-	first, last := r.first, r.last
+	first, last := int(r.first), int(r.last)
 	if r.merged && s.adds >= 0 {
 		if first > last {
 			last = s.adds
@@ -67,13 +67,13 @@ func (s *seal) span(r *request) (wire.Span, bool) {
 	return wire.Span{Seal: s.hash, First: first, Last: last, Sole: s.sole}, first <= last
 }
 
-// sentLocked is the answer to a request of a seal that the bus has.
-func (p *Publisher) sentLocked(s *seal, r *request) Sent {
-	receipt := wire.Receipt{Database: p.cfg.Database, Time: s.oldest}
-	if span, ok := s.span(r); ok {
+// sent is the answer to a request whose seal the bus has.
+func (p *Publisher) sent(r *request) Sent {
+	receipt := wire.Receipt{Database: p.cfg.Database, Time: r.seal.oldest}
+	if span, ok := r.seal.span(r); ok {
 		receipt.Spans = []wire.Span{span}
 	}
-	return s.sent(receipt)
+	return r.seal.sent(receipt)
 }
 
 func (s *seal) sent(receipt wire.Receipt) Sent {

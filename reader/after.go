@@ -49,6 +49,7 @@ func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wir
 		}
 	}
 	r.stats.awaited.Add(1)
+	// Wait for the tails first, then read: a read that begins before may lack a commit.
 	flagged, err := r.await(ctx, &receipt, min(max(wait, 0), MaxWait))
 	if err != nil {
 		return After{}, err
@@ -191,10 +192,13 @@ func (r *Reader) asides(ctx context.Context, tails []wire.PartID) ([]SetAside, e
 	}
 	var aside []SetAside
 	for i := range all {
-		if a := &all[i]; !counted(a, found) && !slices.ContainsFunc(aside, func(s SetAside) bool { return s.Letter == a.Letter }) {
-			fate := found[wire.LetterID(a.Letter)].Fingerprint
-			aside = append(aside, SetAside{a.Letter, store.Fate(fate) == store.FateDiscarded})
+		a := &all[i]
+		if counted(a, found) || slices.ContainsFunc(aside, func(s SetAside) bool { return s.Letter == a.Letter }) {
+			continue
 		}
+		fate := found[wire.LetterID(a.Letter)].Fingerprint
+		// A discarded letter is not counted either.
+		aside = append(aside, SetAside{a.Letter, store.Fate(fate) == store.FateDiscarded})
 	}
 	slices.SortFunc(aside, func(a, b SetAside) int { return strings.Compare(a.Letter, b.Letter) })
 	return aside, nil

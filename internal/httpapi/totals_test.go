@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
@@ -37,6 +38,9 @@ type fakeReader struct {
 	asked        []string
 	maxStaleness time.Duration
 	minAsOf      time.Time
+	receipt      wire.Receipt
+	wait         time.Duration
+	aside        []reader.SetAside
 	listed       [3]any
 }
 
@@ -83,6 +87,14 @@ func (f *fakeReader) TotalsSince(_ context.Context, counters []string, maxStalen
 		totals = append(totals, reader.Total{Counter: name, Total: total, AsOf: at, Source: "store", Shards: shards, Exists: ok})
 	}
 	return totals, nil
+}
+
+func (f *fakeReader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error) {
+	totals, err := f.TotalsSince(ctx, counters, 0, minAsOf)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.receipt, f.wait = receipt, wait
+	return reader.After{Totals: totals, SetAside: f.aside}, err
 }
 
 func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {

@@ -51,6 +51,9 @@ type op struct {
 	names     []string
 	final     bool // after all has come to rest
 	staleness time.Duration
+	minAsOf   time.Time
+	written   *written // that it reads back; nil for most
+	aside     []reader.SetAside
 	from      time.Time     // when it was asked, by clocks that are right
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total

@@ -32,6 +32,7 @@ func (cs *clients) finishSend(o *op) {
 		for _, s := range o.sums {
 			s.durable()
 		}
+		cs.noteWritten(o, o.sums)
 		return
 	case errors.Is(o.err, countmill.ErrIDsReused):
 		cs.finishConflicts(o)

@@ -22,8 +22,9 @@ type database struct {
 	*kernel
 	fake    *fakestore.Store
 	watch   storeWatch
-	swapped bool           // another one has taken its place
-	swept   map[string]int // in which step each counter was swept last
+	swapped bool                        // another one has taken its place
+	swept   map[string]int              // in which step each counter was swept last
+	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
 }
 
 // A storeWatch sees what reaches the store.
@@ -201,6 +202,9 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 		keys[i] = letters[i].Key
 	}
 	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+		for _, d := range letters {
+			s.buried[d.Key] = d
+		}
 		return s.fake.PutDeadLetters(background, letters)
 	})
 }

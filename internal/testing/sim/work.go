@@ -56,6 +56,7 @@ func (cs *clients) add(p *proc) {
 		if s == nil {
 			return
 		}
+		s.added = p.wall()
 		if err := p.pub.Add(s.counter, s.delta()); err == nil {
 			s.maybe()
 			p.sums = append(p.sums, s)
@@ -91,6 +92,7 @@ func (cs *clients) finishFlush(o *op) {
 		for _, s := range o.sums {
 			s.durable()
 		}
+		cs.noteFlushed(o)
 		cs.crowd.prove(o.crowd)
 	}
 }
