@@ -97,6 +97,12 @@ type BusConfig struct {
 	Logger          *slog.Logger
 }
 
+// An Observer is a bus that knows its messages that no subscriber has taken.
+type Observer interface {
+	// Unseen returns the age of the oldest of them, 0 if there is none.
+	Unseen() time.Duration
+}
+
 // A Channel is a bus in Watermill's two interfaces.
 type Channel interface {
 	message.Publisher

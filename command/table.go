@@ -53,6 +53,8 @@ type values struct {
 	id, key, at  string
 	maxStaleness time.Duration
 	minAsOf      string
+	after        string
+	wait         time.Duration
 	limit        int
 	fix          bool
 

@@ -45,6 +45,9 @@ func (a *App) services() httpapi.Services {
 	if m, ok := a.backends.store.(backend.Moments); ok {
 		s.Moment = m.Moment
 	}
+	if o, ok := a.backends.bus.(backend.Observer); ok {
+		s.Unseen = o.Unseen
+	}
 	if a.reader != nil {
 		s.Reader, s.Admin = a.reader, a.admin
 	}

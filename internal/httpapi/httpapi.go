@@ -38,6 +38,10 @@ type Services struct {
 	// before the call. Nil: a moment costs a read.
 	Moment func() time.Time
 
+	// Unseen is the age of the oldest message on the bus that no aggregator has taken. Nil: the bus
+	// cannot say.
+	Unseen func() time.Duration
+
 	// Metrics are those of the process. Nil: there are none.
 	Metrics http.Handler
 }

@@ -59,7 +59,7 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	if err != nil {
 		return nil, sayWhichCounter(err)
 	}
-	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx))}, nil
+	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
 
 // totalsAfter answers totals that contain the increments of a receipt. It reads the store, whatever
@@ -79,7 +79,7 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 	if err != nil {
 		return nil, sayWhichCounter(err)
 	}
-	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx))}, nil
+	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
 
 func receiptParams(query api.Params) (receipt wire.Receipt, wait time.Duration, err error) {
