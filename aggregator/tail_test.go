@@ -136,19 +136,21 @@ func TestTailsWaitForEveryAnswer(t *testing.T) {
 		fakestore.MarkerExists, fakestore.NotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied, fakestore.Deployment,
 	} {
 		for n := 1; n <= 4; n++ {
-			bubble(t, func(t *testing.T) {
-				st := small(t)
-				m := &tailed{wire.SealID{1}, append(wideParts(2), identified("x", 1), identified("y", 1))}
-				m.watch(t, st, func(call int, c *store.Commit) fakestore.Answer {
-					if call <= n {
-						return first
-					}
-					return fakestore.OK
+			t.Run(fmt.Sprint("answer ", first, ", ", n, " times"), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					st := small(t)
+					m := &tailed{wire.SealID{1}, append(wideParts(2), identified("x", 1), identified("y", 1))}
+					m.watch(t, st, func(call int, c *store.Commit) fakestore.Answer {
+						if call <= n {
+							return first
+						}
+						return fakestore.OK
+					})
+					r := run(t, st, aggregator.Config{})
+					r.sendBytes(t, m.payload())
+					settle(5 * time.Minute)
+					m.says(t, st, store.TailCounted)
 				})
-				r := run(t, st, aggregator.Config{})
-				r.sendBytes(t, m.payload())
-				settle(5 * time.Minute)
-				m.says(t, st, store.TailCounted)
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -25,6 +26,21 @@ func order(ctx context.Context, c *client.Client) (int64, error) {
 	return total.Total, nil
 }
 
+// A service reads what it has counted. docs/howto/read-what-you-wrote.md shows this function.
+func orderAndRead(ctx context.Context, c *client.Client) (int64, error) {
+	var done client.Accepted
+	err := c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 1}, client.WithAccepted(func(a client.Accepted) { done = a }))
+	if err != nil {
+		return 0, err
+	}
+	option := client.WithMinAsOf(done.CountedAsOf)
+	if done.Receipt != "" { // the roles are apart
+		option = client.WithAfter(done.Receipt, 2*time.Second)
+	}
+	total, err := c.Total(ctx, "orders", option)
+	return total.Total, err
+}
+
 func Example() {
 	if err := example(); err != nil {
 		fmt.Println(err)
@@ -32,6 +48,7 @@ func Example() {
 	// Output:
 	// 1
 	// 1
+	// 2
 }
 
 func example() (err error) {
@@ -62,5 +79,7 @@ func example() (err error) {
 		}
 		fmt.Println(total)
 	}
-	return nil
+	total, err := orderAndRead(ctx, c)
+	fmt.Println(total)
+	return err
 }

@@ -86,10 +86,10 @@ func (h SealHash) Sole(number int) PartID { return h.Tail(number).in(AnonymousCl
 func (id PartID) Whole() PartID { return id.in(TailClass) }
 
 // IsZero reports whether there is no receipt.
-func (r *Receipt) IsZero() bool { return r.Time.IsZero() }
+func (r Receipt) IsZero() bool { return r.Time.IsZero() }
 
 // Messages counts the messages of all spans.
-func (r *Receipt) Messages() (n int) {
+func (r Receipt) Messages() (n int) {
 	for _, s := range r.Spans {
 		n += s.Last - s.First + 1
 	}
@@ -97,7 +97,7 @@ func (r *Receipt) Messages() (n int) {
 }
 
 // Tails returns the ids of the tails, one for each message.
-func (r *Receipt) Tails() []PartID {
+func (r Receipt) Tails() []PartID {
 	ids := make([]PartID, 0, r.Messages())
 	for _, s := range r.Spans {
 		for n := s.First; n <= s.Last; n++ {

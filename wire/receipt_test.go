@@ -79,10 +79,10 @@ func TestTailsAreFrozen(t *testing.T) {
 	t.Parallel()
 	seal := SealID{1}.Hash()
 	for want, got := range map[string]PartID{
-		"TAIL0":  seal.Tail(0),
-		"SOLE0":  seal.Sole(0),
-		"TAIL7":  seal.Tail(7),
-		"OTHERS": ForeignHash("t", "1").Tail(0),
+		"63cf9459069acd9a34ee01b3c689abbf": seal.Tail(0),
+		"13cf9459069acd9a34ee01b3c689abbf": seal.Sole(0),
+		"64f3d59e132367b5aac2d28165285246": seal.Tail(7),
+		"6a286a3aa80e77c9f3ec9c71e06f95c0": ForeignHash("t", "1").Tail(0),
 	} {
 		if got.String() != want {
 			t.Errorf("got %s, want %s", got, want)
