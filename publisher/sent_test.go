@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,7 @@ func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
 func TestReceiptsNameTheirMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		leave2000()
 		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
 		p, err := New(bus, Config{Linger: time.Second, Database: wire.TagOf("db")})
 		must(t, err)
@@ -74,12 +76,15 @@ func TestReceiptsNameTheirMessages(t *testing.T) {
 				return p.Publish(t.Context(), countmill.Increment{Counter: "id", Delta: 1, ID: "x"})
 			},
 		}
+		var mu sync.Mutex
 		sent := make(map[string]Sent)
 		for counter, call := range calls {
 			go func() {
 				s, err := call()
 				must(t, err)
+				mu.Lock()
 				sent[counter] = s
+				mu.Unlock()
 			}()
 			synctest.Wait()
 		}
@@ -112,6 +117,7 @@ func TestReceiptsNameTheirMessages(t *testing.T) {
 func TestReceiptsOfFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		leave2000()
 		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
 		p, err := New(bus, Config{Linger: 100 * time.Millisecond})
 		must(t, err)
@@ -148,6 +154,7 @@ func TestCountedInsteadOfAReceipt(t *testing.T) {
 	t.Parallel()
 	for _, count := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
+			leave2000()
 			p, err := New(replyingBus(count), Config{Linger: -1})
 			must(t, err)
 			defer p.Close(context.Background())

@@ -21,6 +21,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -167,6 +168,35 @@ func TestAccepts(t *testing.T) {
 			}
 			if diff := cmp.Diff([]sent{tc.want}, s.got()); diff != "" {
 				t.Errorf("sender got something else (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The 202 has the receipt and, if the increments are counted already, the moment of a total that
+// contains them.
+func TestAcceptedComesWithAReceipt(t *testing.T) {
+	t.Parallel()
+	moment := func() time.Time { return time.Date(2026, 11, 21, 4, 4, 3, 120_000_000, time.UTC) }
+	receipt := wire.Receipt{Time: time.UnixMicro(1_790_000_000_000_000), Spans: []wire.Span{{Seal: wire.SealHash{1}}}}
+	known := `{"accepted":1,"receipt":"` + receipt.String() + `"`
+	for name, tc := range map[string]struct {
+		sent   publisher.Sent
+		moment func() time.Time
+		want   string
+	}{
+		"counted":                  {publisher.Sent{Receipt: receipt, Counted: true}, moment, known + `,"counted_as_of":"2026-11-21T04:04:03.120000Z"}`},
+		"not counted yet":          {publisher.Sent{Receipt: receipt}, moment, known + "}"},
+		"a store without a moment": {publisher.Sent{Receipt: receipt, Counted: true}, nil, known + "}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newIncrements(&recorder{answer: tc.sent}, IncrementsConfig{})
+			a.services.Moment = tc.moment
+			resp := post(`{"counter":"a"}`).do(a)
+			body, err := io.ReadAll(resp.Body)
+			if got := strings.TrimSuffix(string(body), "\n"); err != nil || resp.StatusCode != 202 || got != tc.want {
+				t.Errorf("got %d %s %v\nwant 202 %s", resp.StatusCode, got, err, tc.want)
 			}
 		})
 	}

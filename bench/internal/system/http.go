@@ -290,11 +290,21 @@ func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error
 
 // Totals reads the totals from a server, which must read its store for them.
 func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
+	return totals(ctx, addr, "max_staleness=0s", names)
+}
+
+// TotalsAfter reads totals that contain the increments of a receipt, and waits for them as long as a
+// reader does.
+func TotalsAfter(ctx context.Context, addr, receipt string, names []string) ([]int64, error) {
+	return totals(ctx, addr, "wait=5s&after="+receipt, names)
+}
+
+func totals(ctx context.Context, addr, query string, names []string) ([]int64, error) {
 	body, err := json.Marshal(map[string]any{"counters": names})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/totals?max_staleness=0s", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/totals?"+query, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
