@@ -59,9 +59,9 @@ func TestReceiptProblems(t *testing.T) {
 		word       string // in the problem
 		retryAfter string
 	}{
-		"not counted yet":   {countmill.ErrNotCountedYet, "after=" + receipt, 409, `/not-counted-yet"`, "1"},
-		"expired":           {countmill.ErrReceiptExpired, "after=" + receipt, 410, `/receipt-expired"`, ""},
-		"another database":  {countmill.ErrOtherDatabase, "after=" + receipt, 410, `/other-database"`, ""},
+		"not counted yet":   {countmill.ErrNotCountedYet, "after=" + receipt, 409, `:not-counted-yet"`, "1"},
+		"expired":           {countmill.ErrReceiptExpired, "after=" + receipt, 410, `:receipt-expired"`, ""},
+		"another database":  {countmill.ErrOtherDatabase, "after=" + receipt, 410, `:other-database"`, ""},
 		"wait alone":        {nil, "wait=1s", 400, `"field":"wait"`, ""},
 		"wait too long":     {nil, "wait=5001ms&after=" + receipt, 400, `"field":"wait"`, ""},
 		"wait negative":     {nil, "wait=-1s&after=" + receipt, 400, `"field":"wait"`, ""},
