@@ -35,6 +35,17 @@ var (
 	// ErrClosed: certainly not counted, because the publisher or the bus is closed.
 	ErrClosed = errors.New("closed")
 
+	// ErrNotCountedYet: some increments of a receipt were not counted within the time that the caller
+	// waited. Ask again later.
+	ErrNotCountedYet = errors.New("not counted yet")
+
+	// ErrReceiptExpired: a receipt is older than the deduplication window. Nobody can tell any more
+	// whether its increments were counted.
+	ErrReceiptExpired = errors.New("receipt expired")
+
+	// ErrOtherDatabase: a receipt is of another database than the one that was asked.
+	ErrOtherDatabase = errors.New("receipt of another database")
+
 	// ErrOverflow: a total or a shard does not fit a signed 64-bit integer.
 	ErrOverflow = errors.New("total does not fit 64 bits")
 )

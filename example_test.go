@@ -28,7 +28,7 @@ func count(ctx context.Context, bus publisher.Bus) error {
 		}
 	}
 	// Publish returns when the bus has it. The id makes a repeat harmless.
-	err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+	_, err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func ExampleConflictsError() {
 	defer p.Close(ctx)
 
 	for _, delta := range []int64{1, 5} {
-		err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: delta, ID: "order-7"})
+		_, err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: delta, ID: "order-7"})
 		var left *countmill.ConflictsError
 		if errors.As(err, &left) {
 			fmt.Println("not counted:", left.Conflicts[0].ID)

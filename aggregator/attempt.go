@@ -38,6 +38,8 @@ type outcome struct {
 	// of the request were applied with the head. nil if there are none.
 	whole   map[*part]struct{}
 	rest    []*part
+	tails   []*part // of the job, not applied
+	tailed  []*part // tails that are in the store
 	verdict verdict
 	err     error
 	wants   []store.Growth // counters that need more shards than this process knew of
@@ -63,7 +65,7 @@ type work struct {
 
 // attempt tries a job once. It runs beside the loop and touches none of the loop's state.
 func (a *Aggregator) attempt(j *job) (o outcome) {
-	o = outcome{job: j, rest: j.parts}
+	o = outcome{job: j, rest: j.parts, tails: j.tails}
 	if j.lookup && !a.dropApplied(&o) {
 		return o
 	}
@@ -124,8 +126,9 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 // fold commits the rest of the job and interprets the answer. It uses one snapshot of the
 // settings, both for the markers and to refuse old parts.
 func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *known, s *snapshot) (got answer) {
+	o.tails = slices.DeleteFunc(slices.Clone(o.tails), s.refuses)
 	// Missing records are written in the commit: readers ignore a shard that no record names.
-	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(o.rest, s), Growths: growths}
+	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	if c.Entities() == 0 {
 		o.settle()
 		return got
@@ -195,14 +198,14 @@ func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *
 // afterMarkerExists drops the parts that are applied already. If no marker is found, the store
 // does not say which one it refused, so each part is tried alone.
 func (a *Aggregator) afterMarkerExists(o *outcome) {
-	before := len(o.rest)
+	before := len(o.rest) + len(o.tails)
 	if !a.dropApplied(o) {
 		return
 	}
 	switch {
 	case len(o.rest) == 0:
 		o.verdict = settled
-	case len(o.rest) < before:
+	case len(o.rest)+len(o.tails) < before:
 		o.verdict = again
 	default:
 		o.verdict = alone
@@ -210,7 +213,10 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 }
 
 // settle notes that the rest was applied, in addition to the parts that a look-up has found.
-func (o *outcome) settle() { o.applied, o.rest = append(o.applied, o.rest...), nil }
+func (o *outcome) settle() {
+	o.applied, o.rest = append(o.applied, o.rest...), nil
+	o.tailed, o.tails = append(o.tailed, o.tails...), nil
+}
 
 func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 	now := a.clock.Now()
@@ -237,7 +243,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 func (a *Aggregator) dropApplied(o *outcome) bool {
 	found := make(map[wire.PartID]store.Marker)
 	var ids []wire.PartID
-	for _, p := range o.rest {
+	for _, p := range slices.Concat(o.rest, o.tails) {
 		if p.marked {
 			ids = append(ids, p.ID)
 		}
@@ -262,6 +268,8 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		switch {
 		case !ok || !p.marked:
 			rest = append(rest, p)
+		case p.isTail(): // whatever it says of the parts: its first insert was right
+			o.duplicates = append(o.duplicates, p)
 		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
 			o.conflicts = append(o.conflicts, p)
@@ -278,6 +286,10 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			// All of the request was applied, or the head alone.
 			o.note(p, m.Whole)
 		}
+	}
+	o.dropTails(found)
+	if len(rest) < len(o.rest) {
+		o.tails = nil // some parts go other ways from here on
 	}
 	o.rest = rest
 	return true

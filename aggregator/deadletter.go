@@ -23,11 +23,17 @@ type deadLetter struct {
 	// unmarked is true for a part without a marker: if its message came again, the part could be
 	// counted as well.
 	unmarked bool
+	// asides has an entry for each message with a tail, without the letter's key.
+	asides []store.Aside
 }
 
 // refuse sets a part aside for good. The followers of a head go into the same letter: nothing of
 // a refused request is counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
+	if p.isTail() {
+		l.dropTail(p)
+		return
+	}
 	dead := &deadLetter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
 	var reported []*held
 	p.takeApart()
@@ -39,7 +45,8 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 				reported = append(reported, h)
 				return
 			}
-			dead.holders = append(dead.holders, h)
+			dead.holders, h.aside = append(dead.holders, h), true
+			dead.note(h, q)
 		})
 		if len(dead.holders) > waiting {
 			dead.parts = append(dead.parts, q)
@@ -115,13 +122,13 @@ func content(parts []*part) []byte {
 
 // refuseMessage sets aside a message that cannot be read.
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
-	h.open = 1
+	h.open, h.aside = 1, true
 	l.setAside(&deadLetter{
 		dead: store.DeadLetter{
 			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
 		},
-		holders: []*held{h},
+		holders: []*held{h}, asides: wholeAside(h),
 	})
 }
 

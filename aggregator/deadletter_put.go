@@ -162,6 +162,7 @@ func (a *Aggregator) putAll(batch [][]*deadLetter) putResult {
 		if dead[i] = letters[0].complete(); len(letters) > 1 {
 			dead[i] = joined(letters)
 		}
+		dead[i].Asides = a.asidesOf(letters, dead[i].Key)
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()

@@ -46,7 +46,7 @@ func ExampleAggregator_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1}); err != nil {
+	if _, err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1}); err != nil {
 		log.Fatal(err)
 	}
 	if err := p.Close(ctx); err != nil {
@@ -72,7 +72,7 @@ func ExampleStats() {
 	}
 	defer p.Close(ctx)
 	for range 2 { // the second one is a duplicate
-		if err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"}); err != nil {
+		if _, err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"}); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -51,7 +51,7 @@ func unmarkedRun(t *testing.T, rng *rand.Rand) {
 			if i%3 == 0 {
 				inc.ID = "x"
 			}
-			answers[i] = p.Publish(t.Context(), inc)
+			_, answers[i] = p.Publish(t.Context(), inc)
 		})
 	}
 	for i := range 8 {

@@ -337,6 +337,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 			j.contended, j.attempts = true, attempts
 		}
 		j.closed, j.widened = now, l.pace.widened
+		l.ride(j)
 		l.jobs = append(l.jobs, j)
 	}
 	return true

@@ -23,6 +23,10 @@ type job struct {
 	// records of its counters are then read again.
 	contended bool
 	half      bool // the job is one half of another
+	entities  int  // that its commit writes, if the store bounds them
+	// tails are committed with the parts, after which every part of their messages is settled. They stay
+	// behind as soon as the job does not commit all of its parts at once.
+	tails []*part
 }
 
 // marked reports whether the job's commit has markers.
@@ -56,6 +60,7 @@ func pack(parts []*part, limit int) []*job {
 		}
 		open.parts = append(open.parts, p)
 		entities += more
+		open.entities = entities
 		p.each(func(q *part) {
 			for i := range q.Entries {
 				counters[q.Entries[i].Counter] = struct{}{}
@@ -96,6 +101,7 @@ func (j *job) halve() []*job {
 	}
 	a, b := *j, *j
 	a.half, b.half = true, true
+	a.tails, b.tails = nil, nil
 	middle := len(j.parts) / 2
 	a.parts, b.parts = j.parts[:middle:middle], j.parts[middle:]
 	return []*job{&a, &b}
@@ -106,7 +112,7 @@ func (j *job) singles() []*job {
 	jobs := make([]*job, 0, len(j.parts))
 	for _, p := range j.parts {
 		one := *j
-		one.parts, one.contended = []*part{p}, false // else the next window would put them together again
+		one.parts, one.contended, one.tails = []*part{p}, false, nil // else the next window would put them together again
 		jobs = append(jobs, &one)
 	}
 	return jobs

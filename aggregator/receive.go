@@ -20,6 +20,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	h.born = h.time
 	batch, err := l.a.decode(m)
+	h.tailID = l.a.tailOf(m, batch)
 	if later, ok := errors.AsType[wire.NewerError](err); ok {
 		l.postpone(m, later)
 		return
@@ -45,6 +46,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	l.hold(h)
 	h.open = len(batch.Parts)
+	h.sole = isSole(batch, h.tailID, skipAnonymous)
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
 		l.done(h)
@@ -96,6 +98,11 @@ func (l *loop) done(h *held) {
 	if h.open > 0 {
 		return
 	}
+	// The tail comes last: it says that every other part is settled.
+	if h.needsTail() {
+		l.admitTail(h)
+		return
+	}
 	delete(l.holding, h)
 	if l.heldMemory -= h.memory; len(l.holding) == 0 {
 		l.measure()
@@ -103,6 +110,9 @@ func (l *loop) done(h *held) {
 	if h.letter != "" {
 		l.replay.settled(h)
 		return
+	}
+	if h.reply != nil && !h.aside {
+		h.reply.Count()
 	}
 	h.msg.Ack()
 }
@@ -131,6 +141,7 @@ func (l *loop) dropExpired(j *job) {
 	kept, s := j.parts[:0], l.a.settings.Load()
 	for _, p := range j.parts {
 		if s.refuses(p) {
+			j.tails = nil
 			l.refuse(p, beyondWindow+s.Window.String(), true)
 			continue
 		}

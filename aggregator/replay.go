@@ -169,7 +169,7 @@ func (l *loop) replayOne(f *found, fate store.Fate) {
 		return
 	}
 	h := &held{letter: f.Key, source: f.Source, memory: f.memory, time: f.Time, maybe: f.Maybe}
-	h.born = f.Time
+	h.born, h.tailID = f.Time, sealTail(f.batch)
 	// The letter stays in the store until its parts are settled.
 	r.open++
 	// A letter may come again even if the bus never repeats a message, so its parts have markers.

@@ -14,13 +14,19 @@ import (
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
 	l.countLate(o.applied)
+	// Before the parts: a message whose tail was in their commit needs no other.
+	for _, t := range o.tailed {
+		l.tailApplied(t)
+	}
 	// Folds use new shards only after the record that names them is durable.
 	l.growth.want(o.wants)
 	for _, p := range o.applied {
 		l.applied(p, o.saysWhole(p))
 	}
 	for _, p := range o.duplicates {
-		l.a.stats.duplicates.Add(1)
+		if !p.isTail() {
+			l.a.stats.duplicates.Add(1)
+		}
 		if o.saysWhole(p) {
 			l.a.stats.duplicates.Add(int64(len(p.rests)))
 		}
@@ -44,7 +50,7 @@ func (l *loop) settle(o outcome) {
 		l.answered()
 		return
 	}
-	o.job.parts = o.rest
+	o.job.parts, o.job.tails = o.rest, o.tails
 	l.retry(o)
 }
 
@@ -56,7 +62,7 @@ func (l *loop) countLate(applied []*part) {
 	}
 	now := l.a.clock.Now()
 	for _, p := range applied {
-		if now.Sub(p.holder.born) > budget {
+		if !p.isTail() && now.Sub(p.holder.born) > budget {
 			l.a.stats.late.Add(1)
 		}
 	}
@@ -77,6 +83,7 @@ func (l *loop) applied(p *part, whole bool) {
 		l.endRests(p)
 	}
 	p.holder.final = p.holder.final || !p.marked
+	p.endTail()
 	for _, rival := range p.takeRivals() {
 		l.refuse(rival, idReused, false)
 	}
@@ -104,7 +111,7 @@ func (l *loop) endRests(head *part) {
 // wait parks a job until another commit ends. If some commit has released its shards since the
 // job asked for them, the job may have missed the wake-up, so it is tried again at once.
 func (l *loop) wait(o outcome) {
-	o.job.parts = o.rest
+	o.job.parts, o.job.tails = o.rest, o.tails
 	o.job.waits = l.running > 0 && o.freed == l.a.inflight.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
@@ -169,6 +176,7 @@ func (l *loop) afterRefusal(j *job, err error) {
 	}
 	if p := j.parts[0]; p.whole() { // the store may refuse only one of its parts
 		p.takeApart()
+		j.tails = nil // its rests are not in the job any more
 		l.jobs = append(l.jobs, j)
 		return
 	}

@@ -65,6 +65,12 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// Moments is a store that gives out the moments of its views without a read. Every view whose
+// moment is not before that of a call shows all folds that returned before the call.
+type Moments interface {
+	Moment() time.Time
+}
+
 // A Bus opens buses of one scheme.
 type Bus struct {
 	// Scheme, Usage and Params are those of Store.
@@ -89,6 +95,12 @@ type BusConfig struct {
 	// Messages and Bytes bound the messages that are delivered and not acknowledged.
 	Messages, Bytes int
 	Logger          *slog.Logger
+}
+
+// An Observer is a bus that knows its messages that no subscriber has taken.
+type Observer interface {
+	// Unseen returns the age of the oldest of them, 0 if there is none.
+	Unseen() time.Duration
 }
 
 // A Channel is a bus in Watermill's two interfaces.

@@ -215,6 +215,7 @@ type script struct {
 	bodies []string
 	paths  []string
 	done   chan struct{} // closed with the last step
+	query  string        // of the last request
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -223,6 +224,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.keys, s.bodies = append(s.keys, r.Header.Get("Idempotency-Key")), append(s.bodies, string(body))
 	s.paths = append(s.paths, r.URL.String())
+	s.query = r.URL.RawQuery
 	if len(s.steps) == 0 {
 		s.t.Errorf("one request more than expected: %s %s", r.Method, r.URL)
 		return
@@ -526,5 +528,43 @@ func TestWatchConnectsAgain(t *testing.T) {
 	// The newest update replaces an update that the loop has not taken yet, so some may be missing.
 	if errs == 0 || len(seen) > 2 || !denied || len(s.steps) > 0 {
 		t.Errorf("saw %v, %d errors, the last one denied: %t, %d answers not asked for", seen, errs, denied, len(s.steps))
+	}
+}
+
+func TestReadsAfterAReceipt(t *testing.T) {
+	t.Parallel()
+	found := func(aside string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"totals":[{"counter":"a","total":3,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","exists":true}],"lag":null,"set_aside":[`+aside+`]}`)
+		}
+	}
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   error
+	}{
+		"counted":          {found(""), nil},
+		"set aside":        {found(`{"letter":"l-1","discarded":true}`), client.ErrSetAside},
+		"not counted yet":  {answer(409, "not-counted-yet"), countmill.ErrNotCountedYet},
+		"expired":          {answer(410, "receipt-expired"), countmill.ErrReceiptExpired},
+		"another database": {answer(410, "other-database"), countmill.ErrOtherDatabase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, s := scripted(t, tc.answer)
+			got, err := c.Total(t.Context(), "a", client.WithAfter("r-1", 2*time.Second), client.WithMinAsOf(time.Date(2026, 11, 21, 4, 4, 3, 5e8, time.UTC)))
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			if want := map[bool]int64{true: 3}[tc.want == nil || tc.want == client.ErrSetAside]; got.Total != want {
+				t.Errorf("got total %d beside %v, want %d", got.Total, err, want)
+			}
+			aside, ok := errors.AsType[*client.SetAsideError](err)
+			if ok != (tc.want == client.ErrSetAside) || ok && (len(aside.Letters) != 1 || aside.Letters[0] != (client.SetAside{Letter: "l-1", Discarded: true})) {
+				t.Errorf("got the letters %v", aside)
+			}
+			if want := "after=r-1&min_as_of=2026-11-21T04%3A04%3A03.5Z&wait=2s"; s.query != want {
+				t.Errorf("the server got %q, want %q", s.query, want)
+			}
+		})
 	}
 }

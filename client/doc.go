@@ -16,6 +16,10 @@
 //	countmill.ErrUnavailable     nothing was counted, or no total can be given; repeat later
 //	countmill.ErrOutcomeUnknown  maybe counted; a repeat is safe with the same ids or key only
 //	countmill.ErrOverflow        the total does not fit 64 bits
+//	countmill.ErrNotCountedYet   the receipt's increments were not all counted in time; ask again
+//	countmill.ErrReceiptExpired  the receipt is older than the deduplication window
+//	countmill.ErrOtherDatabase   the receipt is of another database
+//	ErrSetAside                  the totals lack increments that are in dead letters
 //	ErrDenied                    the token is missing or may not do this; nothing was done
 //
 // The client repeats a call by itself while that is safe and there is time, by the table in

@@ -24,6 +24,26 @@ var ErrNotFound = errors.New("not found")
 // ErrSilent is matched by the error of a stream on which nothing came for as long as WithSilence allows.
 var ErrSilent = errors.New("the server sent nothing")
 
+// ErrSetAside: the totals lack increments of the receipt that are in dead letters.
+var ErrSetAside = errors.New("set aside")
+
+// A SetAside is a dead letter with increments of a receipt.
+type SetAside struct {
+	Letter    string `json:"letter"`    // its key, for the dead-letter routes
+	Discarded bool   `json:"discarded"` // otherwise it waits for a person
+}
+
+// A SetAsideError comes with totals that lack increments of the receipt. It matches ErrSetAside.
+type SetAsideError struct{ Letters []SetAside }
+
+// Error is one line.
+func (e *SetAsideError) Error() string {
+	return fmt.Sprintf("%v: increments of the receipt are in %d dead letters (first: %s)", ErrSetAside, len(e.Letters), e.Letters[0].Letter)
+}
+
+// Is makes errors.Is(err, ErrSetAside) true.
+func (e *SetAsideError) Is(target error) bool { return target == ErrSetAside }
+
 // An Error is a problem that the server answered with.
 type Error struct {
 	// Status is the HTTP status.
@@ -76,6 +96,12 @@ func (e *Error) sentinel() error {
 		return countmill.ErrConflict
 	case "ids-reused":
 		return countmill.ErrIDsReused
+	case "not-counted-yet":
+		return countmill.ErrNotCountedYet
+	case "receipt-expired":
+		return countmill.ErrReceiptExpired
+	case "other-database":
+		return countmill.ErrOtherDatabase
 	case "overflow":
 		return countmill.ErrOverflow
 	case "outcome-unknown":

@@ -31,6 +31,21 @@ func order(ctx context.Context, c *client.Client) (int64, error) {
 	return total.Total, nil
 }
 
+// A service reads what it has counted. docs/howto/read-what-you-wrote.md shows this function.
+func orderAndRead(ctx context.Context, c *client.Client) (int64, error) {
+	var done client.Accepted
+	err := c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 1}, client.WithAccepted(func(a client.Accepted) { done = a }))
+	if err != nil {
+		return 0, err
+	}
+	option := client.WithMinAsOf(done.CountedAsOf)
+	if done.Receipt != "" { // the roles are apart
+		option = client.WithAfter(done.Receipt, 2*time.Second)
+	}
+	total, err := c.Total(ctx, "orders", option)
+	return total.Total, err
+}
+
 func Example() {
 	base, stop := up()
 	defer stop()
@@ -45,9 +60,15 @@ func Example() {
 		}
 		fmt.Println(total)
 	}
+	total, err := orderAndRead(context.Background(), c)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(total)
 	// Output:
 	// 1
 	// 1
+	// 2
 }
 
 // up is `countmill up` in this process. It returns its address.

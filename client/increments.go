@@ -35,32 +35,62 @@ func (inc *increment) from(i countmill.Increment) {
 // Increment counts one increment. After nil it is durable. It is sent with a key of its own unless
 // it has an ID, so the client repeats it safely after a broken connection. Call it again with the
 // same ID after ErrOutcomeUnknown; without an ID a second call may count twice.
-func (c *Client) Increment(ctx context.Context, inc countmill.Increment) error {
+//
+// WithAccepted gives the receipt to read it back, and WithKey replaces the key.
+func (c *Client) Increment(ctx context.Context, inc countmill.Increment, options ...SendOption) error {
+	var m many
+	for _, o := range options {
+		o(&m)
+	}
 	var one increment
 	one.from(inc)
 	body, err := encode(one)
 	if err != nil {
 		return fmt.Errorf("%w: %w", countmill.ErrInvalid, err)
 	}
-	key := ""
-	if inc.ID == "" {
-		key = rand.Text()
+	if inc.ID == "" && m.key == "" {
+		m.key = rand.Text()
 	}
-	return c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/increments", Body: body, Key: key, Safe: true}, &accepted{want: 1})
+	return m.send(ctx, c, Request{Method: http.MethodPost, Path: "/v1/increments", Body: body, Key: m.key, Safe: true}, 1)
 }
 
-// accepted is the answer to increments. Any other number means that something else answered.
-type accepted struct{ want int }
+// Accepted is the answer to increments that are durable.
+type Accepted struct {
+	// Accepted is how many they are.
+	Accepted int `json:"accepted"`
+	// Receipt names them for WithAfter. It is empty if the server counts before it answers.
+	Receipt string `json:"receipt"`
+	// CountedAsOf is a moment since when totals have them, for WithMinAsOf; zero if the server does not
+	// know.
+	CountedAsOf time.Time `json:"counted_as_of"`
+}
+
+// WithAccepted calls f with the answer to each request whose increments are durable.
+func WithAccepted(f func(Accepted)) SendOption { return func(m *many) { m.accepted = f } }
+
+// send sends a request, and hands the answer over. Any other number than want means that something else
+// answered.
+func (m *many) send(ctx context.Context, c *Client, r Request, want int) error {
+	answer := accepted{want: want}
+	err := c.call(ctx, r, &answer)
+	if err == nil && m.accepted != nil {
+		m.accepted(answer.Accepted)
+	}
+	return err
+}
+
+// accepted is the answer to increments.
+type accepted struct {
+	Accepted
+	want int
+}
 
 func (a *accepted) UnmarshalJSON(text []byte) error {
-	var got struct {
-		Accepted int `json:"accepted"`
-	}
-	if err := json.Unmarshal(text, &got); err != nil {
+	if err := json.Unmarshal(text, &a.Accepted); err != nil {
 		return err
 	}
-	if got.Accepted != a.want {
-		return fmt.Errorf("%d increments accepted of %d", got.Accepted, a.want)
+	if got := a.Accepted.Accepted; got != a.want {
+		return fmt.Errorf("%d increments accepted of %d", got, a.want)
 	}
 	return nil
 }
@@ -97,15 +127,16 @@ func (e *ManyError) Is(target error) bool {
 	return target == countmill.ErrIDsReused && len(e.Conflicts) > 0
 }
 
-// A ManyOption changes one call of IncrementMany.
-type ManyOption func(*many)
+// A SendOption changes one call of Increment or IncrementMany.
+type SendOption func(*many)
 
 // WithKey uses key, 1 to 128 bytes, for the first request instead of a random one.
-func WithKey(key string) ManyOption { return func(m *many) { m.key = key } }
+func WithKey(key string) SendOption { return func(m *many) { m.key = key } }
 
-// many is a call of IncrementMany.
+// many is a call of IncrementMany, or of Increment.
 type many struct {
 	key       string
+	accepted  func(Accepted) // nil if nobody asks
 	done      int
 	conflicts []countmill.Conflict
 }
@@ -113,7 +144,7 @@ type many struct {
 // IncrementMany counts increments in requests of at most 10,000 of them and 4 MiB, one after the
 // other. Each request has an Idempotency-Key, drawn once, so its repeats count once. After nil all
 // increments are durable. Any other outcome is a *ManyError, which says how far it came.
-func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, options ...ManyOption) error {
+func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, options ...SendOption) error {
 	var m many
 	for _, o := range options {
 		o(&m)
@@ -124,9 +155,9 @@ func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, 
 			m.key = rand.Text()
 		}
 		if err == nil {
-			err = m.settle(c.call(ctx, Request{
+			err = m.settle(m.send(ctx, c, Request{
 				Method: http.MethodPost, Path: "/v1/increments", Body: body, ContentType: "application/x-ndjson", Key: m.key, Safe: true,
-			}, &accepted{want: n}))
+			}, n))
 		}
 		if err != nil {
 			return &ManyError{Counted: m.done, Size: n, Key: m.key, Conflicts: m.conflicts, err: err}

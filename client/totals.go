@@ -49,13 +49,31 @@ func WithInterval(d time.Duration) ReadOption {
 	return func(q url.Values) { q.Set("interval", d.String()) }
 }
 
+// WithMinAsOf accepts no total of a moment before t. Pass the AsOf of an earlier total, and the
+// counter never goes back, whichever server and cache answers. Pass the CountedAsOf of Accepted, and
+// the total has those increments. A time over a second ahead of the store's is refused.
+func WithMinAsOf(t time.Time) ReadOption {
+	return func(q url.Values) { q.Set("min_as_of", t.UTC().Format(time.RFC3339Nano)) }
+}
+
+// WithAfter asks for totals that contain every increment of a receipt (Accepted.Receipt). The server
+// waits for up to wait, at most 5 s, and then answers an error that matches
+// countmill.ErrNotCountedYet, which the client does not repeat. Increments in dead letters are in no
+// total: the totals then come with a *SetAsideError.
+func WithAfter(receipt string, wait time.Duration) ReadOption {
+	return func(q url.Values) {
+		q.Set("after", receipt)
+		q.Set("wait", wait.String())
+	}
+}
+
 // Total returns one total.
 func (c *Client) Total(ctx context.Context, counter string, options ...ReadOption) (Total, error) {
 	totals, err := c.Totals(ctx, []string{counter}, options...)
-	if err != nil {
+	if len(totals) == 0 {
 		return Total{}, err
 	}
-	return totals[0], nil
+	return totals[0], err
 }
 
 // Totals returns the totals of up to 1,000 counters, in the order asked. Totals whose Source is
@@ -70,13 +88,19 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 		return nil, err
 	}
 	var answer struct {
-		Totals []Total `json:"totals"`
+		Totals   []Total    `json:"totals"`
+		SetAside []SetAside `json:"set_aside"`
 	}
 	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body, Safe: true, read: true}, &answer)
-	if err == nil && len(answer.Totals) != len(counters) {
-		err = &broken{c.base, errShort}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(answer.Totals) != len(counters):
+		return nil, &broken{c.base, errShort}
+	case len(answer.SetAside) > 0:
+		return answer.Totals, &SetAsideError{answer.SetAside}
 	}
-	return answer.Totals, err
+	return answer.Totals, nil
 }
 
 // List returns the totals of all counters whose names begin with prefix, in the byte order of

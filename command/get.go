@@ -26,6 +26,11 @@ and how far the aggregators are behind (lag).
 
   countmill get page:/home
   countmill get page:/home page:/about --json
+
+With --after the total contains every increment of a receipt, which incr --json prints where the
+roles are apart. A line on standard error names each dead letter that has some of them.
+
+  countmill get orders --after RECEIPT --wait 2s
 `,
 	run: runGet,
 }
@@ -41,12 +46,8 @@ func runGet(ctx context.Context, c call) error {
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}
-	query := url.Values{}
-	if c.given("max-staleness") {
-		query.Set("max_staleness", c.maxStaleness.String())
-	}
 	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body(map[string]any{"counters": names}),
+		Method: http.MethodPost, Path: "/v1/totals", Query: c.readQuery(), Body: body(map[string]any{"counters": names}),
 	})
 	if err != nil {
 		return err
@@ -60,10 +61,47 @@ func runGet(ctx context.Context, c call) error {
 		return err
 	}
 	c.sayMissing(answer)
+	saySetAside(c, answer)
 	if isTerminal(c.stdout) {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
 	return nil
+}
+
+// readQuery is the parameters of a read that flags gave.
+func (c call) readQuery() url.Values {
+	query := url.Values{}
+	if c.given("max-staleness") {
+		query.Set("max_staleness", c.maxStaleness.String())
+	}
+	if c.given("min-as-of") {
+		query.Set("min_as_of", c.minAsOf)
+	}
+	if c.given("after") {
+		query.Set("after", c.after)
+	}
+	if c.given("wait") {
+		query.Set("wait", c.wait.String())
+	}
+	return query
+}
+
+// saySetAside names the dead letters with increments of a receipt.
+func saySetAside(c call, answer []byte) {
+	var got struct {
+		SetAside []struct {
+			Letter    string `json:"letter"`
+			Discarded bool   `json:"discarded"`
+		} `json:"set_aside"`
+	}
+	_ = json.Unmarshal(answer, &got) // printTotals has read it
+	for _, s := range got.SetAside {
+		state := "see countmill dead show " + s.Letter
+		if s.Discarded {
+			state = "it was discarded"
+		}
+		fmt.Fprintf(c.stderr, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Letter, state)
+	}
 }
 
 // ageOf says how old the totals of an answer are, and how far the aggregators are behind.

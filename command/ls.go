@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strconv"
 
 	"github.com/countmill/countmill/client"
@@ -34,7 +33,7 @@ func runLs(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	query := url.Values{}
+	query := c.readQuery()
 	if len(c.args) > 0 {
 		query.Set("prefix", prefix)
 	}

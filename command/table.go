@@ -52,6 +52,9 @@ type values struct {
 
 	id, key, at  string
 	maxStaleness time.Duration
+	minAsOf      string
+	after        string
+	wait         time.Duration
 	limit        int
 	fix          bool
 	watchPrefix  string

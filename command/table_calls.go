@@ -90,6 +90,13 @@ var changeFlags = []flag{
 var readFlags = []flag{
 	{name: "max-staleness", arg: "DURATION", of: []string{"get"}, def: "the server's", help: "How old a total may be; 0s reads the store.",
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.maxStaleness, max: time.Hour} }},
+	{name: "min-as-of", arg: "TIME", of: []string{"get", "watch", "ls"}, def: "any",
+		help: "Only totals of this moment or a later one: the as_of or counted_as_of of an earlier answer.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.minAsOf} }},
+	{name: "after", arg: "RECEIPT", of: []string{"get"}, def: "none", help: "Only totals that contain every increment of this receipt.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.after} }},
+	{name: "wait", arg: "DURATION", of: []string{"get"}, def: "0s", help: "With --after: how long to wait until the increments are counted.",
+		bind: func(v *values) pflag.Value { return durationValue{to: &v.wait, max: 5 * time.Second} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
 	{name: "prefix", arg: "PREFIX", of: []string{"watch"}, def: "none", help: "Watch the counters whose names begin with PREFIX, instead of NAMEs.",

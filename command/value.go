@@ -64,6 +64,20 @@ func (v anyValue) String() string     { return *v.to }
 func (v anyValue) Type() string       { return "text" }
 func (v anyValue) Set(s string) error { *v.to = s; return nil }
 
+// A momentValue is a time as answers of a server have it, kept as text.
+type momentValue struct{ to *string }
+
+func (v momentValue) String() string { return *v.to }
+func (v momentValue) Type() string   { return "time" }
+
+func (v momentValue) Set(s string) error {
+	if _, err := time.Parse(time.RFC3339Nano, s); err != nil {
+		return errors.New("must be like 2006-01-02T15:04:05.000000Z")
+	}
+	*v.to = s
+	return nil
+}
+
 // A listValue gathers texts; setting it again adds to it. split takes several with commas between.
 type listValue struct {
 	to    *[]string

@@ -66,7 +66,7 @@ func runWatch(ctx context.Context, c call) error {
 
 // watchQuery is the query for the names, or for the prefix.
 func (c call) watchQuery() (url.Values, error) {
-	query := url.Values{}
+	query := c.readQuery()
 	if c.rates {
 		query.Set("rates", "true")
 	}

@@ -92,11 +92,15 @@ func (db *DB) Counter(name string) (*publisher.Counter, error) { return db.pub.C
 // increment with an ID counts once, however often it is repeated within the deduplication window. If
 // ctx ends first, the error matches countmill.ErrOutcomeUnknown or says that nothing was counted.
 func (db *DB) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	return db.pub.Publish(ctx, incs...)
+	_, err := db.pub.Publish(ctx, incs...)
+	return err
 }
 
 // Flush returns when every increment that was added before the call is on disk.
-func (db *DB) Flush(ctx context.Context) error { return db.pub.Flush(ctx) }
+func (db *DB) Flush(ctx context.Context) error {
+	_, err := db.pub.Flush(ctx)
+	return err
+}
 
 // Handler serves the whole HTTP API of countmill: increments, totals, watches, changes, metrics,
 // health. Mount it below a path with http.StripPrefix; /openapi.json describes it. It answers until

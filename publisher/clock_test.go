@@ -32,8 +32,8 @@ func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 		must(t, err)
 		future := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: time.Now()} // to this clock
 		for name, err := range map[string]error{
-			"Add": p.Add("a", 1), "handle": h.Add(1), "Publish": p.Publish(ctx, inc("a", 1)), "an id": p.Publish(ctx, future),
-			"PublishKeyed": p.PublishKeyed(ctx, "", "k", future), "Ready": p.Ready(),
+			"Add": p.Add("a", 1), "handle": h.Add(1), "Publish": errOf(p.Publish(ctx, inc("a", 1))), "an id": errOf(p.Publish(ctx, future)),
+			"PublishKeyed": errOf(p.PublishKeyed(ctx, "", "k", future)), "Ready": p.Ready(),
 		} {
 			if !errors.Is(err, countmill.ErrUnavailable) || !strings.Contains(err.Error(), "1970-01-01") {
 				t.Errorf("%s: got %v, want ErrUnavailable that names the time", name, err)
@@ -46,8 +46,8 @@ func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 		set(true)
 		must(t, p.Ready())
 		must(t, h.Add(1))
-		must(t, p.Publish(ctx, future))
-		must(t, p.Flush(ctx))
+		must(t, errOf(p.Publish(ctx, future)))
+		must(t, errOf(p.Flush(ctx)))
 		bus.wantTotals(map[string]int64{"handle": 1, "a": 1})
 		closeNow(t, p)
 	})
@@ -64,7 +64,7 @@ func TestAClockThatIsSetTo1970KeepsTheOpenBatch(t *testing.T) {
 		must(t, p.Add("a", 1))
 		behind.Store(int64(time.Since(time.Unix(10, 0))))
 		must(t, p.Add("a", 1))
-		must(t, p.Flush(ctx))
+		must(t, errOf(p.Flush(ctx)))
 		bus.wantTotals(map[string]int64{"a": 2})
 		if got := bus.batches[0].Time; !got.Equal(began) {
 			t.Errorf("the batch's time is %s, want %s", got, began)

@@ -90,6 +90,10 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		d.uuid = b.Seal.MessageUUID(b.Number)
 	}
 	changed := false
+	if from.Limited && b.Seal != (wire.SealID{}) {
+		// A tail of its choice could say that another's message is settled.
+		b.Seal, b.Number, changed = wire.SealID{}, 0, true
+	}
 	for i := range b.Parts {
 		if err := span.checkPart(i, &b.Parts[i]); err != nil {
 			return nil, nil, err

@@ -44,7 +44,7 @@ func ExamplePublisher_Publish() {
 	defer p.Close(ctx)
 
 	for range 2 {
-		err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+		_, err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
 		if err != nil {
 			log.Fatal(err)
 		}

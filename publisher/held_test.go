@@ -32,7 +32,7 @@ func TestHeldMessagesWaitLonger(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+			if _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(began); took < tc.least || took > tc.most+time.Millisecond {

@@ -65,7 +65,7 @@ func TestBusyCountersHaveLanes(t *testing.T) {
 		t.Fatal("a new counter has lanes")
 	}
 	p.contend(counter)
-	must(t, p.Flush(context.Background()))
+	must(t, errOf(p.Flush(context.Background())))
 	if c.lanes.Load() == nil {
 		t.Fatal("no lanes although adds have met")
 	}
@@ -86,7 +86,7 @@ func TestBusyCountersHaveLanes(t *testing.T) {
 	if used < 2 {
 		t.Errorf("%d lanes used by %d goroutines", used, adders)
 	}
-	must(t, p.Flush(context.Background()))
+	must(t, errOf(p.Flush(context.Background())))
 	if c.lanes.Load() == nil {
 		t.Fatal("lanes are gone after a batch with many increments")
 	}
@@ -97,7 +97,7 @@ func TestBusyCountersHaveLanes(t *testing.T) {
 		}
 	}
 	must(t, p.Add(counter, 1))
-	must(t, p.Flush(context.Background()))
+	must(t, errOf(p.Flush(context.Background())))
 	if c.lanes.Load() != nil {
 		t.Error("lanes for a batch of one increment")
 	}
@@ -161,7 +161,7 @@ func TestSweepCountsLanes(t *testing.T) {
 		must(t, p.Add("a", 1))
 	}
 	p.contend("a")
-	must(t, p.Flush(context.Background()))
+	must(t, errOf(p.Flush(context.Background())))
 	s := &p.stripes[stripeOf(maphash.String(p.seed, "a"))]
 	if s.spread != 1 {
 		t.Fatalf("%d cells with lanes, want 1", s.spread)

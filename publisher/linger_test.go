@@ -38,7 +38,7 @@ func TestThreeQuartersOfABatchEndTheLinger(t *testing.T) {
 				synctest.Wait()
 				bus.wantTotals(want)
 				began := time.Now()
-				must(t, p.Publish(ctx, inc("0", 1), inc("1", 1), inc("2", 1), inc("3", 1), inc("4", 1), inc("5", 1), inc("6", 1), inc("7", 1)))
+				must(t, errOf(p.Publish(ctx, inc("0", 1), inc("1", 1), inc("2", 1), inc("3", 1), inc("4", 1), inc("5", 1), inc("6", 1), inc("7", 1))))
 				if took := time.Since(began); took != 0 {
 					t.Errorf("a request of more than three quarters of a batch waited for %s", took)
 				}
@@ -78,14 +78,14 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
 		"added while it is sealed": func(t *testing.T, p *Publisher, _ *fakeBus, sealing *func()) {
 			*sealing = func() { must(t, p.Add("later", 1)) }
-			must(t, p.Flush(ctx))
+			must(t, errOf(p.Flush(ctx)))
 		},
 		"added after it was given up": func(t *testing.T, p *Publisher, bus *fakeBus, _ *func()) {
 			release := make(chan struct{})
 			bus.blockUntil(release)
 			for range 2 { // the second has no slot and is withdrawn
 				short, cancel := context.WithTimeout(ctx, time.Second)
-				if err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+				if _, err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 					t.Errorf("Flush: got %v, want ErrOutcomeUnknown", err)
 				}
 				cancel()
@@ -176,7 +176,7 @@ func TestWithoutALingerIncrementsGatherDuringCalls(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					must(t, p.Add("later", 1))
 				}
-				must(t, p.Publish(ctx, inc("later", 1)))
+				must(t, errOf(p.Publish(ctx, inc("later", 1))))
 				if took, want := time.Since(began), min(call, time.Millisecond+10*time.Millisecond); took != want {
 					t.Errorf("what came meanwhile was there after %s, want %s", took, want)
 				}
@@ -225,10 +225,10 @@ func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 					incs[i] = inc(fmt.Sprint(i), 1)
 				}
 				result := make(chan error, 1)
-				go func() { result <- p.Publish(ctx, incs...) }()
+				go func() { result <- errOf(p.Publish(ctx, incs...)) }()
 				time.Sleep(time.Millisecond)
 				if tc.waited {
-					must(t, p.Publish(ctx, inc("later", 1)))
+					must(t, errOf(p.Publish(ctx, inc("later", 1))))
 				} else {
 					must(t, p.Add("later", 1))
 				}

@@ -61,9 +61,9 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 			for range minute + 1 {
 				must(t, p.Add("added", 1))
 			}
-			go func() { must(t, p.Publish(ctx, countmill.Increment{Counter: "published", Delta: 100})) }()
+			go func() { must(t, errOf(p.Publish(ctx, countmill.Increment{Counter: "published", Delta: 100}))) }()
 			go func() {
-				must(t, p.PublishKeyed(ctx, "", fmt.Sprint(minute), countmill.Increment{Counter: "keyed", Delta: 1000}))
+				must(t, errOf(p.PublishKeyed(ctx, "", fmt.Sprint(minute), countmill.Increment{Counter: "keyed", Delta: 1000})))
 			}()
 			want[fmt.Sprint(minute, " added")] = int64(minute + 1)
 			want[fmt.Sprint(minute, " published")] = 100
@@ -71,7 +71,7 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 			nextMinute()
 		}
 		close(release)
-		must(t, p.Flush(ctx))
+		must(t, errOf(p.Flush(ctx)))
 		closeNow(t, p)
 		bus.wantByMinutes(began, want)
 		if n := p.open.entries.Load() + p.open.bytes.Load(); n != 0 {
@@ -127,7 +127,7 @@ func TestMinutesThatWaitAreBounded(t *testing.T) {
 			t.Errorf("%d increments in as many minutes were accepted, want 5", accepted)
 		}
 		close(release)
-		must(t, p.Flush(ctx))
+		must(t, errOf(p.Flush(ctx)))
 		must(t, p.Add("a", 1))
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"stuck": 1, "a": accepted + 1})
@@ -169,7 +169,7 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 		began := time.Now()
 		at := func(minutes int) time.Time { return began.Add(time.Duration(minutes)*time.Minute + time.Second) }
 		must(t, p.Add("a", 1))
-		must(t, p.Publish(ctx,
+		must(t, errOf(p.Publish(ctx,
 			countmill.Increment{Counter: "a", Delta: 10},
 			countmill.Increment{Counter: "a", Delta: 100, Time: at(-3)},
 			countmill.Increment{Counter: "a", Delta: 7, Time: at(0)},
@@ -180,14 +180,14 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 			countmill.Increment{Counter: "a", Delta: 1000, Time: at(-7), ID: "x"},
 			countmill.Increment{Counter: "now", Delta: 1, ID: "y"},
 			countmill.Increment{Counter: "ahead", Delta: 1, Time: at(1)},
-		))
-		must(t, p.PublishKeyed(ctx, "", "k",
+		)))
+		must(t, errOf(p.PublishKeyed(ctx, "", "k",
 			countmill.Increment{Counter: "k", Delta: 1, Time: at(-2)},
 			countmill.Increment{Counter: "k", Delta: 1, Time: at(-5)},
 			countmill.Increment{Counter: "k", Delta: 1},
 			countmill.Increment{Counter: "kid", Delta: 1, Time: at(-2), ID: "z"},
 			countmill.Increment{Counter: "kid", Delta: 1, ID: "zz"},
-		))
+		)))
 		closeNow(t, p)
 		bus.wantByMinutes(began, map[string]int64{
 			"0 a": 18, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
@@ -205,7 +205,7 @@ func TestMessagesNameTheirSeal(t *testing.T) {
 		for i := range 30_000 {
 			must(t, p.Add(fmt.Sprintf("a-counter-with-a-name-%06d", i), 1))
 		}
-		must(t, p.Flush(ctx))
+		must(t, errOf(p.Flush(ctx)))
 		if len(bus.batches) < 2 {
 			t.Fatalf("%d messages, want several", len(bus.batches))
 		}

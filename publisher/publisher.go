@@ -16,6 +16,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/wire"
 )
 
 // A Bus takes messages. It is the part of Watermill's message.Publisher that a Publisher uses.
@@ -77,6 +78,10 @@ type Config struct {
 	// DedupWindowFunc replaces DedupWindow if it is not nil, for a window that may change. It
 	// must allow concurrent calls.
 	DedupWindowFunc func() time.Duration
+
+	// Database is the database that the aggregators of this bus write, for receipts: a reader of
+	// another one then refuses them. Default 0: not known, and not checked.
+	Database wire.DatabaseTag
 
 	// KnownKeys is the number of Idempotency-Keys that are remembered, to refuse a key that comes
 	// with another body. Default 100,000.
@@ -160,6 +165,7 @@ type Publisher struct {
 	known    *knownKeys         // keys admitted
 	seals    map[*seal]struct{} // not settled
 	sealed   int                // seals so far
+	recent   recent             // for the receipts of Flush
 	queue    []*sealed          // messages that wait for a slot
 	inFlight int
 	busy     time.Duration // how long the last settled seal took, if it was large

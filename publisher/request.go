@@ -26,9 +26,14 @@ type request struct {
 	merged     int64 // increments in items and timed
 	bytes      int64
 
+	// first and last are the places of its own parts among those of its seal, first > last if it has
+	// none. After the seal is packed they are messages.
+	first, last int32
+
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
+	seal  *seal         // nil before the seal
 	// reused has the parts of its seal whose ids were applied with other increments, also parts
 	// of other requests. Read it after done.
 	reused map[wire.Use]struct{}
@@ -40,7 +45,7 @@ type timed struct {
 	minute wire.Minute
 }
 
-// Publish sends increments, and returns nil when the bus has all of them durably. It is safe for
+// Publish sends increments, and returns without an error when the bus has all of them durably. It is safe for
 // concurrent use. The error matches one of these:
 //
 //   - countmill.ErrInvalid: a *countmill.FieldError with the Index of the first wrong increment.
@@ -55,19 +60,19 @@ type timed struct {
 //
 // Increments without an ID are merged with all others. Calls that wait at the same time share
 // messages, and wait for each other's.
-func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) error {
+func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) (Sent, error) {
 	now := p.cfg.env.Now()
 	if err := p.check(now, incs); err != nil {
-		return err
+		return Sent{}, err
 	}
 	r, err := newRequest(incs)
 	if err != nil {
-		return err
+		return Sent{}, err
 	}
 	if err := p.send(ctx, r, now); err != nil {
-		return err
+		return Sent{}, err
 	}
-	return r.conflicts(incs)
+	return p.sent(r), r.conflicts(incs)
 }
 
 // PublishKeyed is Publish for a request with an Idempotency-Key. Repeats with the same principal,
@@ -75,47 +80,47 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) er
 // the caller; it is empty if callers are not authenticated. The error matches
 // countmill.ErrConflict if this process knows the key with other increments, or the bus reports
 // that. Nothing of the call is then counted.
-func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
+func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (Sent, error) {
 	now := p.cfg.env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
-		return err
+		return Sent{}, err
 	}
 	if principal != "" {
 		if err := countmill.CheckID("principal", principal); err != nil {
-			return err
+			return Sent{}, err
 		}
 	}
 	if err := p.check(now, incs); err != nil {
-		return err
+		return Sent{}, err
 	}
 	parts, err := wire.CutRequest(principal, key, incs)
 	if err != nil {
-		return err
+		return Sent{}, err
 	}
 	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
 	r.measure(incs)
 	if err := p.send(ctx, r, now); err != nil {
-		return err
+		return Sent{}, err
 	}
 	// If the head was refused, nothing of the request is counted.
 	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
-		return p.forgetKey(r.known)
+		return Sent{}, p.forgetKey(r.known)
 	}
-	return r.conflicts(incs)
+	return p.sent(r), r.conflicts(incs)
 }
 
-// Flush sends all increments that were added before the call, without linger, and returns nil
-// when the bus has them durably. The error matches countmill.ErrClosed, or ErrOutcomeUnknown if
+// Flush sends all increments that were added before the call, without linger, and returns without an
+// error when the bus has them durably. Sent has a receipt for those that were added since Sent.Since. The error matches countmill.ErrClosed, or ErrOutcomeUnknown if
 // ctx ended first or the bus was closed; increments that were not sent are still sent later. If
 // increments of Add were lost before, because the bus was closed, every later Flush fails with
 // their number.
-func (p *Publisher) Flush(ctx context.Context) error {
+func (p *Publisher) Flush(ctx context.Context) (Sent, error) {
 	r := &request{done: make(chan struct{})}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return countmill.ErrClosed
+		return Sent{}, countmill.ErrClosed
 	}
 	before := slices.SortedFunc(maps.Keys(p.seals), func(a, b *seal) int { return cmp.Compare(a.n, b.n) })
 	r.place = p.requests.PushBack(r)
@@ -126,14 +131,17 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	for _, s := range before {
 		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
 			p.withdraw(r)
-			return err
+			return Sent{}, err
 		}
 	}
 	if err := p.await(ctx, r.done, func() error { return r.err }); err != nil {
 		p.withdraw(r)
-		return err
+		return Sent{}, err
 	}
-	return p.lostAddsError()
+	if err := p.lostAddsError(); err != nil {
+		return Sent{}, err
+	}
+	return p.flushed(), nil
 }
 
 // lostAddsError is the error for increments of Add that were lost after Add had returned.

@@ -79,7 +79,7 @@ func TestEachCallGetsItsOwnConflicts(t *testing.T) {
 			var all sync.WaitGroup
 			before := bus.messages
 			for i, c := range calls {
-				all.Go(func() { wantConflicts(t, string(rune('A'+i)), p.Publish(t.Context(), c.incs...), c.want...) })
+				all.Go(func() { wantConflicts(t, string(rune('A'+i)), errOf(p.Publish(t.Context(), c.incs...)), c.want...) })
 			}
 			all.Wait()
 			if bus.messages != before+1 {
@@ -105,16 +105,16 @@ func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2), identified("a", "x", 2))
+			_, err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2), identified("a", "x", 2))
 			if !errors.Is(err, countmill.ErrConflict) || errors.Is(err, countmill.ErrIDsReused) {
 				t.Errorf("another body: got %v, want %v", err, countmill.ErrConflict)
 			}
 		}
-		wantConflicts(t, "first body", p.PublishKeyed(t.Context(), "", "k", identified("a", "", 1)))
-		if err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2)); !errors.Is(err, countmill.ErrConflict) {
+		wantConflicts(t, "first body", errOf(p.PublishKeyed(t.Context(), "", "k", identified("a", "", 1))))
+		if _, err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2)); !errors.Is(err, countmill.ErrConflict) {
 			t.Errorf("another body after the first: got %v, want %v", err, countmill.ErrConflict)
 		}
-		wantConflicts(t, "an id beside a key", p.PublishKeyed(t.Context(), "", "other", identified("a", "", 2), identified("a", "x", 2)), countmill.Conflict{Position: 1, ID: "x"})
+		wantConflicts(t, "an id beside a key", errOf(p.PublishKeyed(t.Context(), "", "other", identified("a", "", 2), identified("a", "x", 2))), countmill.Conflict{Position: 1, ID: "x"})
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -138,7 +138,7 @@ func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantConflicts(t, "second try", p.Publish(t.Context(), identified("a", "x", 1)))
+		wantConflicts(t, "second try", errOf(p.Publish(t.Context(), identified("a", "x", 1))))
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -172,12 +172,12 @@ func TestMergedIncrementsOfARefusedPart(t *testing.T) {
 		}
 		var calls sync.WaitGroup
 		var own, merged error
-		calls.Go(func() { own = p.Publish(t.Context(), identified("a", "x", 1)) })
+		calls.Go(func() { _, own = p.Publish(t.Context(), identified("a", "x", 1)) })
 		calls.Go(func() {
-			merged = p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}, identified("a", "y", 1))
+			_, merged = p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}, identified("a", "y", 1))
 		})
 		synctest.Wait() // both are in the open batch
-		flushed := p.Flush(t.Context())
+		_, flushed := p.Flush(t.Context())
 		calls.Wait()
 		if own != nil || !errors.Is(merged, countmill.ErrOutcomeUnknown) || !errors.Is(flushed, countmill.ErrOutcomeUnknown) {
 			t.Errorf("got %v for an increment with an id, %v for a merged one, %v for Flush; want nil and twice ErrOutcomeUnknown", own, merged, flushed)

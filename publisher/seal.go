@@ -19,10 +19,17 @@ type seal struct {
 	increments int64
 	added      int64 // number of the increments that came from Add
 
-	unsent int   // messages that the bus does not have yet; under Publisher.mu
-	err    error // why the outcome is unknown; read it after done
-	reused map[wire.Use]struct{}
-	done   chan struct{}
+	hash wire.SealHash
+	sole bool // its only message is one anonymous part
+	adds int  // the last message with increments of Add or without ids; -1 if there is none
+
+	unsent  int   // messages that the bus does not have yet; under Publisher.mu
+	replied int   // messages whose bus passes replies; under Publisher.mu
+	counted int   // messages that were counted by their replies; under Publisher.mu
+	err     error // why the outcome is unknown; read it after done
+	reused  map[wire.Use]struct{}
+	settled time.Time // by a clock that nobody sets; zero before; under Publisher.mu
+	done    chan struct{}
 }
 
 // A sealed is a message of a seal. Its payload and uuid never change.
@@ -143,7 +150,12 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
 	id := wire.NewSealID(p.cfg.env)
-	payloads := wire.Pack(s.oldest, id, parts, wire.MaxBatch)
+	s.hash = id.Hash()
+	if len(parts) == 1 && parts[0].Kind == wire.Anonymous {
+		parts[0].ID, s.sole = s.hash.Sole(0), true
+	}
+	payloads, first := wire.PackFirst(s.oldest, id, parts, wire.MaxBatch)
+	s.place(first, len(parts)-len(own))
 	messages := make([]*sealed, len(payloads))
 	for i, payload := range payloads {
 		messages[i] = &sealed{seal: s, uuid: id.MessageUUID(i), payload: payload}
@@ -185,7 +197,9 @@ func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
 				p.Minute = came
 			}
 		}
+		r.seal, r.first = s, int32(len(own))
 		own = append(own, r.parts...)
+		r.last = int32(len(own)) - 1
 		r.items, r.timed, r.parts = nil, nil, nil
 	}
 	return strays, own
@@ -282,6 +296,7 @@ func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
 // settleLocked ends a seal: the outcomes of all its messages are known.
 func (p *Publisher) settleLocked(s *seal) {
 	delete(p.seals, s)
+	s.settled = time.Now()
 	if p.busy = 0; s.entries >= manyEntries {
 		p.busy = p.cfg.env.Now().Sub(s.taken)
 	}
@@ -306,4 +321,5 @@ func (p *Publisher) settleLocked(s *seal) {
 	p.stats.Unknown += unknown
 	p.stats.Durable += s.increments - unknown
 	close(s.done)
+	s.requests = nil // recent keeps the seal for a while
 }

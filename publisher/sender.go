@@ -138,6 +138,7 @@ func (p *Publisher) enqueue(s *seal, messages []*sealed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.unsent = len(messages)
+	p.recent.add(s)
 	if s.unsent == 0 {
 		p.settleLocked(s)
 		return
@@ -195,6 +196,7 @@ func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 func (p *Publisher) settleMessageLocked(m *sealed, err error, reply *wire.Reply) {
 	if err == nil {
 		m.seal.addReused(reply.Reused())
+		m.seal.note(reply)
 		p.stats.Messages++
 		p.stats.Bytes += int64(len(m.payload))
 		p.stats.Entries += int64(m.entries)

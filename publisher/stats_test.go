@@ -49,8 +49,8 @@ func TestStatsSayWhatHappened(t *testing.T) {
 		"sent": {
 			script: func(t *testing.T, p *Publisher) {
 				must(t, p.Add("a", 1))
-				must(t, p.Publish(ctx, inc("a", 1), inc("b", 1)))
-				must(t, p.PublishKeyed(ctx, "", "k", inc("a", 1)))
+				must(t, errOf(p.Publish(ctx, inc("a", 1), inc("b", 1))))
+				must(t, errOf(p.PublishKeyed(ctx, "", "k", inc("a", 1))))
 			},
 			want: Stats{Increments: 4, Durable: 4, Entries: 3, Messages: 2},
 		},
@@ -59,39 +59,39 @@ func TestStatsSayWhatHappened(t *testing.T) {
 				for i := range 1500 {
 					must(t, p.Add(strings.Repeat("x", 490)+fmt.Sprint(i), 1))
 				}
-				must(t, p.Flush(ctx))
+				must(t, errOf(p.Flush(ctx)))
 			},
 			want: Stats{Increments: 1500, Durable: 1500, Entries: 1500, Messages: 2},
 		},
 		"cancelled out": {
 			script: func(t *testing.T, p *Publisher) {
-				must(t, p.Publish(ctx, inc("a", 1), inc("a", -1)))
+				must(t, errOf(p.Publish(ctx, inc("a", 1), inc("a", -1))))
 			},
 			want: Stats{Increments: 2, Durable: 2},
 		},
 		"sent again": {
 			bus:    fail(2, errors.New("away")),
-			script: func(t *testing.T, p *Publisher) { must(t, p.Publish(ctx, inc("a", 1))) },
+			script: func(t *testing.T, p *Publisher) { must(t, errOf(p.Publish(ctx, inc("a", 1)))) },
 			want:   Stats{Increments: 1, Durable: 1, Entries: 1, Messages: 1, Resends: 2},
 		},
 		"outcome unknown": {
 			bus: fail(1, countmill.ErrClosed),
 			script: func(t *testing.T, p *Publisher) {
-				_ = p.Publish(ctx, inc("a", 1), inc("b", 1))
-				must(t, p.Publish(ctx, inc("c", 1)))
+				_, _ = p.Publish(ctx, inc("a", 1), inc("b", 1))
+				must(t, errOf(p.Publish(ctx, inc("c", 1))))
 			},
 			want: Stats{Increments: 3, Durable: 1, Unknown: 2, Entries: 1, Messages: 1},
 		},
 		"refused": {
 			cfg: Config{MaxEntries: 2},
 			script: func(t *testing.T, p *Publisher) {
-				must(t, p.PublishKeyed(ctx, "", "k", inc("a", 1)))
-				_ = p.PublishKeyed(ctx, "", "k", inc("b", 1))             // conflict
-				_ = p.Publish(ctx, inc("a", 1), inc("b", 1), inc("c", 1)) // overloaded
-				_ = p.Publish(ctx, inc("a", 0))                           // not valid
+				must(t, errOf(p.PublishKeyed(ctx, "", "k", inc("a", 1))))
+				_, _ = p.PublishKeyed(ctx, "", "k", inc("b", 1))             // conflict
+				_, _ = p.Publish(ctx, inc("a", 1), inc("b", 1), inc("c", 1)) // overloaded
+				_, _ = p.Publish(ctx, inc("a", 0))                           // not valid
 				closeNow(t, p)
 				_ = p.Add("a", 1)
-				_ = p.Publish(ctx, inc("a", 1))
+				_, _ = p.Publish(ctx, inc("a", 1))
 			},
 			want: Stats{Increments: 1, Durable: 1, Refused: 6, Entries: 1, Messages: 1},
 		},
@@ -101,7 +101,7 @@ func TestStatsSayWhatHappened(t *testing.T) {
 			script: func(t *testing.T, p *Publisher) {
 				short, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
-				_ = p.Publish(short, inc("a", 1), inc("b", 1))
+				_, _ = p.Publish(short, inc("a", 1), inc("b", 1))
 			},
 		},
 		"under way": {
@@ -112,7 +112,7 @@ func TestStatsSayWhatHappened(t *testing.T) {
 				for i := range 1500 {
 					incs = append(incs, inc(strings.Repeat("x", 490)+fmt.Sprint(i), 1))
 				}
-				go func() { _ = p.Publish(ctx, incs...) }()
+				go func() { _, _ = p.Publish(ctx, incs...) }()
 				synctest.Wait()
 				must(t, p.Add("a", 1))
 			},

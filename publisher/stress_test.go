@@ -80,16 +80,16 @@ func addAll(t *testing.T, p *Publisher, g int, sums map[string]int64, increments
 		switch {
 		case i%1000 == 999:
 			n = 2
-			err = p.Publish(context.Background(), inc(counter, delta), countmill.Increment{Counter: "hot", Delta: delta, ID: fmt.Sprint(g, i)})
+			_, err = p.Publish(context.Background(), inc(counter, delta), countmill.Increment{Counter: "hot", Delta: delta, ID: fmt.Sprint(g, i)})
 			sums["hot"] += delta
 		case i%1000 == 500:
-			err = p.PublishKeyed(context.Background(), "", fmt.Sprint(g, i), inc(counter, delta))
+			_, err = p.PublishKeyed(context.Background(), "", fmt.Sprint(g, i), inc(counter, delta))
 		case i%1000 == 125:
 			p.contend("hot")
 			p.contend(counter)
 			err = p.Add(counter, delta)
 		case i%1000 == 250:
-			if err = p.Flush(context.Background()); err != nil {
+			if _, err = p.Flush(context.Background()); err != nil {
 				t.Error(err)
 			}
 			err = p.Add(counter, delta)
@@ -155,7 +155,7 @@ func TestStripeForgetsCountersAtRest(t *testing.T) {
 				counter := tc.counter(i)
 				want[counter]++
 				if p.Add(counter, 1) != nil {
-					must(t, p.Flush(ctx))
+					must(t, errOf(p.Flush(ctx)))
 					must(t, p.Add(counter, 1))
 				}
 			}

@@ -21,18 +21,18 @@ const (
 
 // fromCache returns the cached totals that may be served, each in its counter's place, and their
 // number. It counts hits and misses.
-func (r *Reader) fromCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
+func (r *Reader) fromCache(ctx context.Context, counters []string, b bound) (totals []Total, n int) {
 	if r.cache == nil {
 		return make([]Total, len(counters)), 0
 	}
-	totals, n = r.lookInCache(ctx, counters, maxStaleness)
+	totals, n = r.lookInCache(ctx, counters, b)
 	r.stats.cacheHits.Add(int64(n))
 	r.stats.cacheMisses.Add(int64(len(counters) - n))
 	return totals, n
 }
 
 // lookInCache is fromCache without the statistics: a reader that waits looks several times.
-func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStaleness time.Duration) (totals []Total, n int) {
+func (r *Reader) lookInCache(ctx context.Context, counters []string, b bound) (totals []Total, n int) {
 	cached, _ := r.cache.get(ctx, counters) // an error is a miss of every absent total
 	totals = make([]Total, len(counters))
 	if r.checked.other.Load() {
@@ -41,7 +41,7 @@ func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStalenes
 	for _, c := range cached {
 		// Compare the name: a cache can mix up answers, and its key is only a hash of the name.
 		at, asked := slices.BinarySearch(counters, c.Counter)
-		if !asked || !r.young(c.AsOf, maxStaleness) {
+		if !asked || !r.young(c.AsOf, b) {
 			continue
 		}
 		if !totals[at].known() {
@@ -53,11 +53,25 @@ func (r *Reader) lookInCache(ctx context.Context, counters []string, maxStalenes
 	return totals, n
 }
 
+// A bound says which totals a caller accepts.
+type bound struct {
+	age   time.Duration // at most so old
+	since time.Time     // of this moment or a later one; zero for any
+}
+
+// meets reports whether a total of the moment asOf is not before the caller's own moment. This
+// compares two moments of the store, so no clock matters.
+func (b bound) meets(asOf time.Time) bool { return !asOf.Before(b.since) }
+
 // young reports whether a total of that moment may be served. A total from the future is as
 // suspect as an old one: after a clock was set back it would stay young for long. The store's
-// time must be known, because the machine's own clock may be off by more than maxStaleness.
-func (r *Reader) young(asOf time.Time, maxStaleness time.Duration) bool {
-	return r.clock.Known() && r.clock.Now().Sub(asOf).Abs() <= maxStaleness
+// time must be known, because the machine's own clock may be off by more than the permitted age.
+func (r *Reader) young(asOf time.Time, b bound) bool {
+	// An older total than the caller has seen would show its counter going back.
+	if !b.meets(asOf) {
+		return false
+	}
+	return r.clock.Known() && r.clock.Now().Sub(asOf).Abs() <= b.age
 }
 
 // fill reads the counters from the store and puts them into the cache. If another process does
@@ -66,7 +80,7 @@ func (r *Reader) young(asOf time.Time, maxStaleness time.Duration) bool {
 //	A  misses the cache
 //	B  misses it too, locks, reads the store, sets, unlocks
 //	A  locks: it must look into the cache again, else it repeats B's read
-func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
+func (r *Reader) fill(ctx context.Context, counters []string, b bound) ([]Total, error) {
 	if r.cache == nil {
 		return r.readTotals(ctx, counters)
 	}
@@ -78,10 +92,10 @@ func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.
 	}
 	if won {
 		defer r.unlock(ctx, counters[0])
-		if totals, n := r.lookInCache(ctx, counters, maxStaleness); n == len(counters) {
+		if totals, n := r.lookInCache(ctx, counters, b); n == len(counters) {
 			return totals, nil
 		}
-	} else if totals := r.awaitCache(ctx, counters, maxStaleness); totals != nil {
+	} else if totals := r.awaitCache(ctx, counters, b); totals != nil {
 		return totals, nil
 	}
 	return r.readAndKeep(ctx, counters)
@@ -89,7 +103,7 @@ func (r *Reader) fill(ctx context.Context, counters []string, maxStaleness time.
 
 // awaitCache waits until the cache has all of the counters, or returns nil after lockWait. It
 // takes all or none, because totals of the cache and of the store would be of two moments.
-func (r *Reader) awaitCache(ctx context.Context, counters []string, maxStaleness time.Duration) []Total {
+func (r *Reader) awaitCache(ctx context.Context, counters []string, b bound) []Total {
 	r.stats.lockWaits.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, lockWait+lockPoll/2)
 	defer cancel()
@@ -103,7 +117,7 @@ func (r *Reader) awaitCache(ctx context.Context, counters []string, maxStaleness
 		if ctx.Err() != nil {
 			return nil
 		}
-		if totals, n := r.lookInCache(ctx, counters, maxStaleness); n == len(counters) {
+		if totals, n := r.lookInCache(ctx, counters, b); n == len(counters) {
 			return totals
 		}
 	}
@@ -132,8 +146,8 @@ func (r *Reader) unlock(ctx context.Context, counter string) {
 // refresh reads the cached totals again that will soon be too old, and takes no longer than they
 // are still young enough. One caller in all processes does it; the others get the cached totals.
 // If the read fails, so does that caller.
-func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, maxStaleness time.Duration) []Total {
-	due, left := r.dueSoon(counters, found, maxStaleness)
+func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, b bound) []Total {
+	due, left := r.dueSoon(counters, found, b.age)
 	if len(due) == 0 || left <= 0 {
 		return nil
 	}
@@ -154,13 +168,13 @@ func (r *Reader) refresh(ctx context.Context, counters []string, found []Total, 
 
 // dueSoon returns the counters, sorted, whose totals have passed refreshPart of their permitted
 // age, and how long the oldest of these totals may still be served.
-func (r *Reader) dueSoon(counters []string, found []Total, maxStaleness time.Duration) (due []string, left time.Duration) {
-	now, left := r.clock.Now(), maxStaleness
+func (r *Reader) dueSoon(counters []string, found []Total, permitted time.Duration) (due []string, left time.Duration) {
+	now, left := r.clock.Now(), permitted
 	for i, c := range counters {
 		age := now.Sub(found[i].AsOf)
-		if float64(age) >= refreshPart*float64(maxStaleness) {
+		if float64(age) >= refreshPart*float64(permitted) {
 			due = append(due, c)
-			left = min(left, maxStaleness-age)
+			left = min(left, permitted-age)
 		}
 	}
 	return due, left

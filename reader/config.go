@@ -10,6 +10,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // Config tunes a Reader. Its zero value works.
@@ -49,6 +50,10 @@ type Config struct {
 	// CheckEvery is the interval at which the store is asked whether it is still the database
 	// that was opened. Default 10s.
 	CheckEvery time.Duration
+
+	// Database tells the store's database from others, for receipts. Default 0: receipts of all
+	// databases are looked for.
+	Database wire.DatabaseTag
 
 	// Logger gets failures of the store and of the cache. Default: discards.
 	Logger *slog.Logger

@@ -20,7 +20,8 @@ func published(c *pipeline.Pipeline, incs ...countmill.Increment) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(p.Publish(context.Background(), incs...), p.Close(context.Background())); err != nil {
+	_, err = p.Publish(context.Background(), incs...)
+	if err := errors.Join(err, p.Close(context.Background())); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 var errAway = errors.New("store is unavailable")
@@ -39,6 +40,10 @@ type fakeStore struct {
 	broken   error
 	checks   int
 	foreign  error
+	expired  time.Time // Settings.ForgetBefore
+	markers  map[wire.PartID]store.Marker
+	aside    map[wire.PartID][]store.Aside
+	tails    []int // keys of each call of Applied
 }
 
 // put sets a counter's shards.
@@ -113,6 +118,37 @@ func (s *fakeStore) Workers(context.Context) ([]store.Worker, error) {
 	return slices.Clone(s.workers), s.broken
 }
 
+func (s *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store.Marker, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tails = append(s.tails, len(ids))
+	for _, id := range ids {
+		if m, ok := s.markers[id]; ok {
+			found = append(found, m)
+		}
+	}
+	return found, s.broken
+}
+
+func (s *fakeStore) Asides(_ context.Context, tails []wire.PartID) (found []store.Aside, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tail := range tails {
+		found = append(found, s.aside[tail]...)
+	}
+	return found, s.broken
+}
+
+// mark inserts a marker.
+func (s *fakeStore) mark(id wire.PartID, f wire.Fingerprint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.markers == nil {
+		s.markers = make(map[wire.PartID]store.Marker)
+	}
+	s.markers[id] = store.Marker{ID: id, Fingerprint: f}
+}
+
 func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +156,7 @@ func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
 	if s.own {
 		return store.Checked{}, errors.Join(s.foreign, ctx.Err())
 	}
-	return store.Checked{At: time.Now().Add(s.skew)}, errors.Join(s.foreign, ctx.Err())
+	return store.Checked{At: time.Now().Add(s.skew), Settings: store.Settings{ForgetBefore: s.expired}}, errors.Join(s.foreign, ctx.Err())
 }
 
 type fakeView struct {

@@ -3,6 +3,7 @@ package reader
 import (
 	"context"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
@@ -15,6 +16,8 @@ const MaxPage = 1000
 // A Page holds counters in byte order, all read at one moment.
 type Page struct {
 	Totals []Total
+	// AsOf is that moment.
+	AsOf time.Time
 	// Overflowed are the counters of this page whose totals do not fit 64 bits. They are not in
 	// Totals.
 	Overflowed []string
@@ -27,9 +30,22 @@ type Page struct {
 // some were deleted: a page may be empty although others follow. It always reads the store. Its
 // errors are those of Totals, but an overflowed counter does not fail a page.
 func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
+	return r.ListSince(ctx, prefix, after, limit, time.Time{})
+}
+
+// ListSince is List of a moment that is not before minAsOf, as TotalsSince has it.
+func (r *Reader) ListSince(ctx context.Context, prefix, after string, limit int, minAsOf time.Time) (p Page, err error) {
 	if err := checkList(prefix, after, limit); err != nil {
 		return Page{}, err
 	}
+	err = reach(ctx, minAsOf, func() (time.Time, error) {
+		p, err = r.listOnce(ctx, prefix, after, limit)
+		return p.AsOf, err
+	})
+	return p, err
+}
+
+func (r *Reader) listOnce(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if err := r.checkStore(ctx); err != nil {
 		return Page{}, err
 	}
@@ -92,7 +108,7 @@ func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 }
 
 func (r *Reader) page(rd *reading, more bool) Page {
-	p, now := Page{Totals: make([]Total, 0, len(rd.partials))}, r.clock.Now()
+	p, now := Page{Totals: make([]Total, 0, len(rd.partials)), AsOf: rd.view.ReadTime()}, r.clock.Now()
 	for _, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
@@ -103,7 +119,7 @@ func (r *Reader) page(rd *reading, more bool) Page {
 		if !total.Exists {
 			continue // deleted
 		}
-		total.AsOf = rd.view.ReadTime()
+		total.AsOf = p.AsOf
 		p.Totals = append(p.Totals, total)
 		r.account(&total, now)
 	}

@@ -65,6 +65,14 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 // store cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a counter has no
 // total. One such counter fails the call.
 func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
+	return r.TotalsSince(ctx, counters, maxStaleness, time.Time{})
+}
+
+// TotalsSince is Totals with a second bound: no total is of a moment before minAsOf. A caller that
+// passes the AsOf of an earlier total never sees the counter go back, whichever reader and cache
+// answers. A moment more than MaxAhead ahead of the store's is refused with countmill.ErrInvalid;
+// for a nearer one the call waits. A zero minAsOf bounds nothing.
+func (r *Reader) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]Total, error) {
 	for i, c := range counters {
 		if err := countmill.CheckCounter(c); err != nil {
 			return nil, atIndex(err, i, len(counters))
@@ -80,7 +88,7 @@ func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness tim
 	if len(distinct) == 0 {
 		return []Total{}, nil
 	}
-	found, err := r.find(ctx, distinct, maxStaleness)
+	found, err := r.find(ctx, distinct, bound{maxStaleness, minAsOf})
 	if err != nil {
 		return nil, err
 	}
@@ -99,26 +107,29 @@ func atIndex(err error, i, of int) error {
 }
 
 // find returns the totals of sorted, distinct counters in their order.
-func (r *Reader) find(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
-	if maxStaleness == 0 || r.checked.other.Load() {
+func (r *Reader) find(ctx context.Context, counters []string, b bound) ([]Total, error) {
+	if b.age == 0 || r.checked.other.Load() {
 		// Read separately: another read may have begun before this call, or before a check found
 		// another database.
-		return r.readTotals(ctx, counters)
+		return r.readSince(ctx, counters, b)
 	}
 	if r.cache != nil && !r.clock.Known() {
 		_ = r.checkStore(ctx) // without the store's time no cached total can be served
 	}
-	found, n := r.fromCache(ctx, counters, maxStaleness)
+	found, n := r.fromCache(ctx, counters, b)
 	if n == len(counters) {
-		place(found, counters, r.refresh(ctx, counters, found, maxStaleness))
+		place(found, counters, r.refresh(ctx, counters, found, b))
 		if r.checked.other.Load() { // found by the refresh
-			return r.readTotals(ctx, counters)
+			return r.readSince(ctx, counters, b)
 		}
 		return found, nil
 	}
 	// found is this call's own slice: other callers share totals.
-	totals, err := r.share(ctx, missing(found, counters), maxStaleness)
+	totals, err := r.share(ctx, missing(found, counters), b)
 	place(found, counters, totals)
+	if err == nil && slices.ContainsFunc(found, func(t Total) bool { return !b.meets(t.AsOf) }) {
+		return r.readSince(ctx, counters, b) // another caller's read, which began too early for this one
+	}
 	return found, err
 }
 
@@ -149,17 +160,17 @@ func place(totals []Total, counters []string, some []Total) {
 // The sets must be equal: if a read of {a, b} took a from a read of {a}, its two totals would be
 // of two moments. The staleness must be equal because fill may find totals in the cache that are
 // young enough for its first caller only.
-func (r *Reader) share(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
-	oldest := time.Now().Add(-maxStaleness)
-	key := maxStaleness.String() + "\x00" + strings.Join(counters, "\x00") // names have no control characters
+func (r *Reader) share(ctx context.Context, counters []string, b bound) ([]Total, error) {
+	oldest := time.Now().Add(-b.age)
+	key := b.age.String() + "\x00" + strings.Join(counters, "\x00") // names have no control characters
 	totals, shared, err := r.flights.do(ctx, key, oldest, func(ctx context.Context) ([]Total, error) {
-		return r.fill(ctx, counters, maxStaleness)
+		return r.fill(ctx, counters, b)
 	})
 	if shared {
 		r.stats.shared.Add(1)
 		// A caller that shares waits for a read that began before: the machine may have been
 		// suspended in the middle of it.
-		if err == nil && slices.ContainsFunc(totals, func(t Total) bool { return !r.young(t.AsOf, maxStaleness) }) {
+		if err == nil && slices.ContainsFunc(totals, func(t Total) bool { return !r.young(t.AsOf, b) }) {
 			return r.readTotals(ctx, counters)
 		}
 	}

@@ -41,7 +41,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 	began := r.clock.Moment()
 	checked, err := r.store.Check(call)
 	if ctx.Err() == nil {
-		r.checked.note(time.Now(), err)
+		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err)
 	}
 	if err != nil {
 		return r.storeError(ctx, "checking the store", err)
@@ -55,6 +55,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 type checker struct {
 	mu      sync.Mutex
 	good    time.Time // time of the last good check
+	expired time.Time // Settings.ForgetBefore at the last good check
 	bad     error     // error of the last check; nil if it was good
 	pending bool      // a caller is asking
 	// other is true if a check since the last good one answered ErrOtherDatabase. Cached totals
@@ -96,11 +97,18 @@ func (c *checker) asked() {
 	c.pending = false
 }
 
-func (c *checker) note(now time.Time, err error) {
+// note takes in the answer of a check. forgetBefore is zero if err is not nil.
+func (c *checker) note(now, forgetBefore time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bad = err; err == nil {
-		c.good = now
+		c.good, c.expired = now, forgetBefore
 	}
 	c.other.Store(err != nil && c.other.Load() || errors.Is(err, store.ErrOtherDatabase))
+}
+
+func (c *checker) forgetBefore() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.expired
 }

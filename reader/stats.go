@@ -23,6 +23,9 @@ type Stats struct {
 	// Refreshes are reads before a cached total was too old. LockWaits are reads that waited for
 	// another process.
 	Refreshes, LockWaits int64
+	// Awaited are calls of TotalsAfter. TailLookups are their look-ups of tails, and Tails the markers
+	// in them; each is an entity read.
+	Awaited, TailLookups, Tails int64
 	// Overflows are totals that did not fit 64 bits.
 	Overflows int64
 	// Reading is the number of reads under way.
@@ -39,6 +42,8 @@ type counts struct {
 	shared                    atomic.Int64
 	refreshes, lockWaits      atomic.Int64
 	overflows                 atomic.Int64
+	awaited                   atomic.Int64
+	tailLookups, tails        atomic.Int64
 }
 
 // Stats returns the counts so far. Its numbers are not of one instant. It may be called at any
@@ -54,6 +59,7 @@ func (r *Reader) Stats() Stats {
 		Shared:    c.shared.Load(),
 		Refreshes: c.refreshes.Load(), LockWaits: c.lockWaits.Load(),
 		Overflows: c.overflows.Load(),
-		Reading:   int64(r.flights.len() + r.workers.flights.len() + r.refreshing.len() + r.workers.fetching.len()),
+		Awaited:   c.awaited.Load(), TailLookups: c.tailLookups.Load(), Tails: c.tails.Load(),
+		Reading: int64(r.flights.len() + r.workers.flights.len() + r.refreshing.len() + r.workers.fetching.len()),
 	}
 }

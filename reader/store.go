@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // A Store is the part of a store that a Reader needs. Concurrent calls are allowed.
@@ -15,4 +16,8 @@ type Store interface {
 
 	// Check is the method of store.Meta.
 	Check(ctx context.Context) (store.Checked, error)
+
+	// Applied is the method of store.Folder. Only TotalsAfter calls it, and Asides.
+	Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error)
+	store.Asides
 }

@@ -22,6 +22,8 @@ type DeadLetter struct {
 	Maybe bool
 	// At is when the letter was set aside.
 	At time.Time
+	// Asides are written with the letter; no look-up of a letter returns them.
+	Asides []Aside
 }
 
 // ReasonIDReused is the reason of a letter whose id was applied before with other increments.
@@ -34,7 +36,8 @@ func (d *DeadLetter) IDTaken() bool { return d.Reason == ReasonIDReused }
 // DeadLetters keeps dead letters until a person replays or discards them, or until an
 // aggregator of a newer version counts them. Concurrent calls are allowed.
 type DeadLetters interface {
-	// PutDeadLetters writes dead letters durably. It may be repeated: the key decides.
+	// PutDeadLetters writes dead letters durably, and their Asides before them. It may be repeated: the
+	// keys decide.
 	PutDeadLetters(ctx context.Context, letters []DeadLetter) error
 
 	// ListDeadLetters returns up to limit dead letters whose keys come after after, in the

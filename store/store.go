@@ -6,6 +6,7 @@ type Store interface {
 	Folder
 	Records
 	DeadLetters
+	Asides
 	Heartbeat
 	Meta
 	Reads

@@ -43,7 +43,13 @@ func Append(dst []byte, b *Batch) []byte {
 // begins with a copy of the request's head. A single part always fits: 24 entries have at most 13
 // KiB.
 func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
-	var batches [][]byte
+	batches, _ := PackFirst(t, seal, parts, limit)
+	return batches
+}
+
+// PackFirst is Pack. It also returns the position of the first part of each message, without copies of
+// heads.
+func PackFirst(t time.Time, seal SealID, parts []Part, limit int) (batches [][]byte, first []int) {
 	var open []byte
 	head := -1 // the head that the next parts may follow
 	inOpen := false
@@ -59,6 +65,7 @@ func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
 		}
 		if open == nil {
 			open = appendHeader(make([]byte, 0, openCapacity(parts[i:], limit)), &Batch{Time: t, Seal: seal, Number: len(batches)})
+			first = append(first, i)
 		}
 		if p.Kind.Follows() && !inOpen && head >= 0 {
 			open = appendPart(open, &parts[head])
@@ -69,7 +76,7 @@ func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
 	if open != nil {
 		batches = append(batches, open)
 	}
-	return batches
+	return batches, first
 }
 
 // openCapacity estimates the size of a batch of these parts.

@@ -19,7 +19,7 @@ const (
 	KeyClass              // the principal and the Idempotency-Key of a request
 	MessageClass          // the topic and the broker's id of a message in JSON
 	RenewedClass          // another part, whose own id can no longer be counted
-	TailClass             // a message of a seal; no code uses it yet
+	TailClass             // a message: its tail (Receipt)
 	ResetClass            // the counter and the id of a reset
 	LetterClass           // the key of a dead letter
 )
@@ -62,8 +62,11 @@ func MessageID(topic, brokerID string, number int) PartID {
 
 // RenewedID is the new id of a part whose own id can no longer be counted. It is the same each
 // time for the same part, and differs if one id was used with different deltas.
-func RenewedID(p *Part) PartID {
-	return hashID(RenewedClass, string(p.ID[:]), strconv.FormatUint(uint64(p.Fingerprint()), 16))
+func RenewedID(p *Part) PartID { return RenewedOf(p.ID, p.Fingerprint()) }
+
+// RenewedOf is RenewedID of a part with this id and fingerprint.
+func RenewedOf(id PartID, f Fingerprint) PartID {
+	return hashID(RenewedClass, string(id[:]), strconv.FormatUint(uint64(f), 16))
 }
 
 // LetterID is the id of the decision about the dead letter with this key.

@@ -8,11 +8,25 @@ type Use struct {
 	Fingerprint Fingerprint
 }
 
-// A Reply reports to the publisher of a message which of its parts were not counted, because
-// their ids were applied with other increments. An aggregator that has a Reply writes no dead
+// A Reply reports to the publisher of a message whether it was counted, and which of its parts were
+// not, because their ids were applied with other increments. An aggregator that has a Reply writes no dead
 // letter for such a part. The aggregator adds to the Reply until it acknowledges the message. The
 // publisher reads it after the bus has reported the acknowledgement.
-type Reply struct{ reused map[Use]struct{} }
+type Reply struct {
+	reused  map[Use]struct{}
+	passed  bool // the bus hands it over
+	counted bool
+}
+
+// Count notes that each part of the message is in the store, or in Reused. The aggregator calls it
+// right before the acknowledgement, unless it has set a part aside.
+func (r *Reply) Count() { r.counted = true }
+
+// Passed reports whether the bus passes replies. If it does not, nobody reports anything here.
+func (r *Reply) Passed() bool { return r.passed }
+
+// Counted reports whether Count was called.
+func (r *Reply) Counted() bool { return r.counted }
 
 // Add notes a part that was not counted. A refused head includes all parts that follow it.
 func (r *Reply) Add(u Use) {
@@ -41,6 +55,7 @@ func OfferReply(ctx context.Context, r *Reply) context.Context {
 // the reply.
 func PassReply(delivered, published context.Context) context.Context {
 	if r, ok := published.Value(offeredReply{}).(*Reply); ok {
+		r.passed = true
 		return context.WithValue(delivered, heldReply{}, r)
 	}
 	return delivered
@@ -76,8 +91,12 @@ func ReplyOf(ctx context.Context) *Reply {
 	return r
 }
 
+// Answer notes that the bus itself adds to the reply (OfferedReply). The publisher then gives no receipt,
+// because the message may have another seal behind the bus.
+func (r *Reply) Answer() { r.passed = true }
+
 // OfferedReply returns the reply in the context of a published message, for a bus that gets the
-// answer itself; nil if the publisher asks for none. Add to it before Publish returns nil.
+// answer itself; nil if the publisher asks for none. Call Answer, and Add, before Publish returns nil.
 func OfferedReply(published context.Context) *Reply {
 	r, _ := published.Value(offeredReply{}).(*Reply)
 	return r

@@ -35,8 +35,11 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 	for i := range letters {
 		chunks, head := s.letter(&letters[i])
 		mutations, heads = append(mutations, chunks...), append(heads, head)
+		for j := range letters[i].Asides {
+			mutations = append(mutations, s.aside(&letters[i].Asides[j]))
+		}
 	}
-	// The letters last: their pieces are there then.
+	// The letters last: their pieces and their asides are there then.
 	if err := s.commitLots(ctx, append(mutations, heads...)); err != nil {
 		return s.explain("bury", err)
 	}

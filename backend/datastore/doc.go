@@ -13,6 +13,8 @@
 //	                                                    whole, true, for a whole request; removed,
 //	                                                    reset_at instead of fingerprint, fold for
 //	                                                    a reset
+//	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
+//	                                                    letter (store.Aside), beside the message's tail
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at;

@@ -36,7 +36,8 @@ func count(ctx context.Context, address string) (err error) {
 		}
 	}
 	// The id makes a repeat harmless: after ErrOutcomeUnknown, call it again with the same id.
-	return p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+	_, err = p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"})
+	return err
 }
 
 func Example() {

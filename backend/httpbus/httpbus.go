@@ -109,6 +109,10 @@ func (b *Bus) send(m *message.Message) error {
 
 // settle adds the parts that were not counted to the message's reply.
 func (b *Bus) settle(m *message.Message, a answer) error {
+	reply := wire.OfferedReply(m.Context())
+	if reply != nil {
+		reply.Answer()
+	}
 	if len(a.Conflicts) == 0 {
 		return nil
 	}
@@ -116,7 +120,6 @@ func (b *Bus) settle(m *message.Message, a answer) error {
 	if err != nil {
 		return fmt.Errorf("the batch cannot be read: %w", err)
 	}
-	reply := wire.OfferedReply(m.Context())
 	for _, c := range a.Conflicts {
 		if c.Part < 0 || c.Part >= len(batch.Parts) {
 			return &broken{fmt.Errorf("the answer names part %d of %d", c.Part, len(batch.Parts))}

@@ -123,7 +123,10 @@ func TestHolds(t *testing.T) {
 					t.Fatal(err)
 				}
 				done := make(chan error, 1)
-				go func() { done <- p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}) }()
+				go func() {
+					_, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+					done <- err
+				}()
 				time.Sleep(4 * time.Second)
 				synctest.Wait()
 				if bus.Ready() == nil || p.Ready() == nil {

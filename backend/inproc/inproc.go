@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -50,6 +51,7 @@ type topic struct {
 	line          *list.List      // of *delivery
 	subscriptions []*subscription // replaced, never changed
 	pumping       bool            // whether pump runs
+	offered       *delivery       // the message that pump offers; nil if there is none
 	wake          chan struct{}   // wakes pump after a change; room for one
 }
 
@@ -58,6 +60,7 @@ type delivery struct {
 	msg   *message.Message
 	topic *topic
 	size  int64
+	since time.Time       // when it was published
 	place *list.Element   // nil while a subscriber holds it, and when it is settled
 	from  context.Context // the published message's context, if its publisher waits for the ack
 	done  chan error      // gets the outcome, once
@@ -110,7 +113,7 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 
 // enqueue waits for room and puts a copy of the message in the queue.
 func (b *Bus) enqueue(name string, m *message.Message) (*delivery, error) {
-	d := &delivery{msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1), from: context.Background()}
+	d := &delivery{since: time.Now(), msg: m.Copy(), size: int64(len(m.Payload)) + messageCost, done: make(chan error, 1), from: context.Background()}
 	if b.cfg.WaitForAck {
 		d.from = m.Context()
 	}
@@ -157,6 +160,21 @@ func (t *topic) signal() {
 	case t.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Unseen returns the age of the oldest message that no subscriber has taken, 0 if there is none.
+func (b *Bus) Unseen() (oldest time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.topics {
+		for e := t.line.Front(); e != nil; e = e.Next() {
+			oldest = max(oldest, time.Since(e.Value.(*delivery).since))
+		}
+		if t.offered != nil {
+			oldest = max(oldest, time.Since(t.offered.since))
+		}
+	}
+	return oldest
 }
 
 // leave ends a publisher's wait. It takes back a message that no subscriber holds.

@@ -59,7 +59,7 @@ func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 					if err := p.Add("a", 1); err != nil {
 						t.Error(err)
 					}
-					if err := p.Publish(t.Context(), countmill.Increment{Counter: fmt.Sprint(i), Delta: 1}); err != nil {
+					if _, err := p.Publish(t.Context(), countmill.Increment{Counter: fmt.Sprint(i), Delta: 1}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -92,13 +92,13 @@ func TestStopInTheWrongOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := make(chan error, 1)
-		go func() { answer <- p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}) }()
+		go func() { _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); answer <- err }()
 		<-messages
 		cancel()
 		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("Publish: got %v, want ErrOutcomeUnknown", err)
 		}
-		go func() { answer <- p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}) }()
+		go func() { _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); answer <- err }()
 		synctest.Wait() // it waits for a subscriber
 		_ = bus.Close()
 		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {

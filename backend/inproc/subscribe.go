@@ -49,23 +49,32 @@ func (b *Bus) pump(t *topic) {
 		b.mu.Lock()
 		if len(t.subscriptions) == 0 {
 			b.putBackLocked(d)
-			t.pumping = false
+			t.offered, t.pumping = nil, false
 			b.mu.Unlock()
 			return
 		}
 		if d == nil {
 			d = t.takeLocked()
 		}
+		t.offered = d
 		subscriptions := t.subscriptions
 		b.mu.Unlock()
 		s, sent := b.offer(t, subscriptions, d)
 		switch {
 		case sent:
 			d = nil
+			b.taken(t)
 		case s != nil:
 			b.unsubscribe(t, s)
 		}
 	}
+}
+
+// taken notes that a subscriber has the message that was offered.
+func (b *Bus) taken(t *topic) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.offered = nil
 }
 
 // offer gives d to the first subscription that receives. Otherwise it returns a subscription that has

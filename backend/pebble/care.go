@@ -33,6 +33,10 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 	b := s.db.NewBatch()
 	defer b.Close()
 	for i := range letters {
+		// In the letter's own batch: whoever finds the message's tail finds them too.
+		if err := s.putAsides(b, letters[i].Asides); err != nil {
+			return err
+		}
 		value, err := encodeDead(&letters[i])
 		if err != nil {
 			return err

@@ -19,6 +19,8 @@ import (
 //	3 n namespace 'r' name                 a counter's record, in byte order of names
 //	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
 //	3 n namespace 'd' key                  a dead letter
+//	3 n namespace 'a' tail key             parts of a message in a dead letter: 16 bytes
+//	                                       of the tail's id, the letter's key
 //	3 n namespace 'w' id                   a worker
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
@@ -31,6 +33,7 @@ const (
 	kindRecord = 'r'
 	kindMarker = 'm'
 	kindDead   = 'd'
+	kindAside  = 'a'
 	kindGone   = 'x'
 	kindWorker = 'w'
 

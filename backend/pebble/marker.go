@@ -125,6 +125,9 @@ func (s *Store) sweepLocked() error {
 	if err := s.sweepWorkers(b, s.cfg.clock()); err != nil {
 		return err
 	}
+	if err := s.sweepAsides(b, settings.ForgetBefore); err != nil {
+		return err
+	}
 	// No sync: if a crash undoes it, the next sweep repeats it.
 	if err := b.Commit(pebbledb.NoSync); err != nil {
 		return err

@@ -37,6 +37,10 @@ func (m *moments) next() time.Time {
 	return m.last
 }
 
+// Moment returns a new moment. Every view of this moment or a later one shows every fold that returned
+// before the call.
+func (s *Store) Moment() time.Time { return s.moments.next() }
+
 // resume continues after another process's last moment, and returns how far that is ahead of the clock.
 // A zero last means that there was none.
 func (m *moments) resume(last time.Time) (ahead time.Duration) {

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/storetime"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // A wrong clock differs from the right time by an offset.
@@ -140,5 +141,53 @@ func TestMomentsOfAKilledProcess(t *testing.T) {
 	again := open(t, Config{Dir: "d", FS: files.CrashClone(vfs.CrashCloneCfg{}), clock: clock.now})
 	if got := asOf(t, again); !got.After(last) || got.After(last.Add(time.Minute)) {
 		t.Errorf("as of %s after %s in the process before", got, last)
+	}
+}
+
+// A moment that Moment gives out is before every later view, also when the clock is set back. So a
+// caller that asks for totals since then gets all folds that returned before.
+func TestMomentOfFolds(t *testing.T) {
+	t.Parallel()
+	var clock wrong
+	s := open(t, Config{Dir: t.TempDir(), clock: clock.now})
+	before := asOf(t, s)
+	for i, off := range []time.Duration{0, -5 * time.Second, -time.Hour, time.Hour, 0} {
+		clock.set(off)
+		fold(t, s, nil, "a", 1)
+		counted := s.Moment()
+		if !counted.After(before) {
+			t.Errorf("clock %d: %s follows %s", i, counted, before)
+		}
+		v := s.View()
+		got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}})
+		if err != nil || !v.ReadTime().After(counted) || got[0].Value != int64(i+1) {
+			t.Errorf("clock %d: %v as of %s, %v; want %d after %s", i, got, v.ReadTime(), err, i+1, counted)
+		}
+		before = v.ReadTime()
+		v.Close()
+	}
+}
+
+// Asides go when their tails may.
+func TestAsidesAreSwept(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := open(t, clock.config(Config{Dir: t.TempDir(), Window: day}))
+	tail := wire.SealHash{1}.Tail(0)
+	d := store.DeadLetter{Key: "a", At: clockStart, Asides: []store.Aside{{Tail: tail, Letter: "a", At: clockStart}}}
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		pass time.Duration
+		left int
+	}{{day + time.Hour, 1}, {2 * time.Hour, 0}} {
+		clock.pass(t, s, step.pass)
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Asides(t.Context(), []wire.PartID{tail}); err != nil || len(got) != step.left {
+			t.Errorf("after %s more: %+v, %v; want %d", step.pass, got, err, step.left)
+		}
 	}
 }

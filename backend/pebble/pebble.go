@@ -145,6 +145,7 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ backend.Disk    = (*Store)(nil)
 	_ backend.Sweeper = (*Store)(nil)
+	_ backend.Moments = (*Store)(nil)
 )
 
 // maxKeys is the most keys of one call. Pebble needs no such limit: it bounds the time of a call and

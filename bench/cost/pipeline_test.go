@@ -116,9 +116,9 @@ func (p *pipeline) note(name string, n int64) {
 func (p *pipeline) publish(pub *publisher.Publisher, key string, incs ...countmill.Increment) {
 	var err error
 	if key == "" {
-		err = pub.Publish(p.t.Context(), incs...)
+		_, err = pub.Publish(p.t.Context(), incs...)
 	} else {
-		err = pub.PublishKeyed(p.t.Context(), "", key, incs...)
+		_, err = pub.PublishKeyed(p.t.Context(), "", key, incs...)
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -165,7 +165,7 @@ func (p *pipeline) rest() {
 	var wg sync.WaitGroup
 	for _, pub := range p.pubs {
 		wg.Go(func() {
-			if err := pub.Flush(p.t.Context()); err != nil {
+			if _, err := pub.Flush(p.t.Context()); err != nil {
 				p.t.Error(err)
 			}
 		})

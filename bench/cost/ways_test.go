@@ -129,7 +129,7 @@ func (p *pipeline) inStep(every time.Duration) (stop func()) {
 			case <-tick.C:
 			}
 			for _, pub := range p.pubs {
-				go func() { _ = pub.Flush(p.t.Context()) }() // close flushes too, and checks the error
+				go func() { _, _ = pub.Flush(p.t.Context()) }() // close flushes too, and checks the error
 			}
 		}
 	}()

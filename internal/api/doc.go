@@ -29,6 +29,9 @@
 //	timeout                 408  the body did not arrive in time; nothing was done
 //	too-large               413  the body is over the limit; nothing was done
 //	unsupported-media-type  415  Accept has the types
+//	not-counted-yet         409  increments of the receipt in after are not counted; ask again after Retry-After
+//	receipt-expired         410  the receipt is older than the deduplication window
+//	other-database          410  the receipt is of another database
 //
 // net/http itself answers requests that are not HTTP, and headers over the limit, in
 // plain text.

@@ -21,6 +21,7 @@ const typePrefix = "urn:countmill:problem:"
 const (
 	retryOverloaded  = time.Second
 	retryUnavailable = 5 * time.Second
+	retryUncounted   = time.Second
 )
 
 // A Problem is an error as clients see it (RFC 9457). Handlers return one if the errors of
@@ -100,6 +101,12 @@ func AsProblem(err error) *Problem {
 	case errors.Is(err, countmill.ErrClosed):
 		return NewProblem(http.StatusServiceUnavailable, "closed", "closed",
 			"this process is stopping: nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
+	case errors.Is(err, countmill.ErrNotCountedYet):
+		return NewProblem(http.StatusConflict, "not-counted-yet", "not counted yet", err.Error()).RetryAfter(retryUncounted)
+	case errors.Is(err, countmill.ErrReceiptExpired):
+		return NewProblem(http.StatusGone, "receipt-expired", "receipt expired", err.Error())
+	case errors.Is(err, countmill.ErrOtherDatabase):
+		return NewProblem(http.StatusGone, "other-database", "receipt of another database", err.Error())
 	case errors.Is(err, countmill.ErrOverflow):
 		return NewProblem(http.StatusInternalServerError, "overflow", "overflow", err.Error())
 	}

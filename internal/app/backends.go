@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // backends are the open backends of the roles. No role uses a backend that it did not ask for.
@@ -115,6 +116,14 @@ func (b *backends) openCache(c chosen, cfg Config) error {
 		b.closers = slices.Insert(b.closers, len(b.closers)-1, closeIt) // before the store
 	}
 	return nil
+}
+
+// database is the tag of the store's database; 0 without a store, or if the store has no id.
+func (b *backends) database() (t wire.DatabaseTag) {
+	if s, ok := b.store.(interface{ ID() string }); ok {
+		t = wire.TagOf(s.ID())
+	}
+	return t
 }
 
 // closeLocalBus closes a bus that reaches nobody outside the process.

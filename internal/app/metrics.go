@@ -177,7 +177,7 @@ func readerSamples(r *reader.Reader, alone bool) []sample {
 		counter("countmill_totals_served_total", "Totals served.", s.FromStore, "source", "store"),
 		counter("countmill_totals_served_total", "Totals served.", s.FromCache, "source", "cache"),
 		counter("countmill_lookups_total", "Look-ups of the store for totals.", s.Lookups),
-		counter("countmill_entities_read_total", "Entities read from the store.", s.Keys, "role", "reader"),
+		counter("countmill_entities_read_total", "Entities read from the store.", s.Keys+s.Tails, "role", "reader"),
 		counter("countmill_lists_total", "Pages of counters read.", s.Lists),
 		counter("countmill_store_read_errors_total", "Reads of the store that failed.", s.StoreErrors),
 		counter("countmill_cache_requests_total", "Counters looked for in the cache.", s.CacheHits, "result", "hit"),

@@ -50,7 +50,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		before = append(before, named{"reader", rd})
 	}
 	if cfg.Roles.Has(needStore) {
-		after = append(after, named{"admin", tending{store: b.store, cache: b.cache}})
+		after = append(after, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
 }
@@ -75,6 +75,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
 	c := cfg.Publisher
 	c.Topic, c.CountWithin, c.DedupWindowFunc = b.bus.Topic, cfg.CountWithin, window
+	c.Database = b.database()
 	c.Logger = cfg.Logger.With("role", "publisher")
 	return c
 }
@@ -274,18 +275,18 @@ type reading struct {
 func newReading(cfg Config, b *backends) (*reading, error) {
 	s := &reading{ages: totalAges(), alone: !cfg.Roles.Has(Aggregator)}
 	var err error
-	if s.Reader, err = reader.New(b.store, b.cache, readerConfig(cfg, s.ages)); err != nil {
+	if s.Reader, err = reader.New(b.store, b.cache, readerConfig(cfg, b, s.ages)); err != nil {
 		return nil, err
 	}
 	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, Logger: cfg.Logger.With("role", "admin")})
 	return s, err
 }
 
-func readerConfig(cfg Config, ages *prometheus.HistogramVec) reader.Config {
+func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader.Config {
 	fromCache, fromStore := ages.WithLabelValues(reader.SourceCache), ages.WithLabelValues(reader.SourceStore)
 	c := cfg.Reader
 	c.DefaultStaleness = max(c.DefaultStaleness, 0)
-	c.Guess = cmp.Or(cfg.Aggregator.Shards, 1)
+	c.Guess, c.Database = cmp.Or(cfg.Aggregator.Shards, 1), b.database()
 	c.OnServe = func(age time.Duration, source string) {
 		if source == reader.SourceCache {
 			fromCache.Observe(age.Seconds())
@@ -314,9 +315,16 @@ type tending struct {
 	idle
 	store store.Store
 	cache store.Cache
+	bus   backend.Channel // nil for a reader alone
 }
 
 func (s tending) Routes(to *surface) {
+	if m, ok := s.store.(backend.Moments); ok {
+		to.Moment = m.Moment
+	}
+	if o, ok := s.bus.(backend.Observer); ok {
+		to.Unseen = o.Unseen
+	}
 	to.DeadLetters = admin.NewDeadLetters(s.store)
 	var totals admin.Totals
 	if cache, ok := s.cache.(droppable); ok {

@@ -144,7 +144,7 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	t.Parallel()
 	d := startOnDisk(t)
 	d.set(600 << 20)
-	if err := serviceOf[*publishing](t, d.App).Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+	if _, err := serviceOf[*publishing](t, d.App).Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 		t.Fatalf("with more than half of --min-free: %v", err)
 	}
 	d.set(500 << 20)
@@ -156,7 +156,8 @@ func TestFoldingWaitsForSpace(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- serviceOf[*publishing](t, d.App).Publish(ctx, countmill.Increment{Counter: "a", Delta: 10})
+		_, err := serviceOf[*publishing](t, d.App).Publish(ctx, countmill.Increment{Counter: "a", Delta: 10})
+		done <- err
 	}()
 	d.poll(t, "folding to stop", func() bool { return serviceOf[*aggregating](t, d.App).Aggregator.Ready() != nil })
 	select {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/publisher"
 )
 
 // nobody is a ResponseWriter that costs nothing, as net/http's own is outside of the
@@ -25,9 +26,12 @@ func (w *nobody) SetReadDeadline(t time.Time) error { return nil }
 
 type nowhere struct{}
 
-func (nowhere) Publish(context.Context, ...countmill.Increment) error { return nil }
-func (nowhere) PublishKeyed(context.Context, string, string, ...countmill.Increment) error {
-	return nil
+func (nowhere) Publish(context.Context, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, nil
+}
+
+func (nowhere) PublishKeyed(context.Context, string, string, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, nil
 }
 
 func BenchmarkPost(b *testing.B) {

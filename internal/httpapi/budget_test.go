@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/publisher"
 )
 
 // A batchSender takes all that has come at once, as a publisher does, at a speed, and answers
@@ -29,7 +30,7 @@ type batchSender struct {
 	n    int
 }
 
-func (s *batchSender) Publish(ctx context.Context, incs ...countmill.Increment) error {
+func (s *batchSender) Publish(ctx context.Context, incs ...countmill.Increment) (none publisher.Sent, err error) {
 	done := make(chan struct{})
 	s.mu.Lock()
 	s.open = append(s.open, done)
@@ -42,13 +43,13 @@ func (s *batchSender) Publish(ctx context.Context, incs ...countmill.Increment) 
 	select {
 	case <-done:
 		time.Sleep(s.bus)
-		return nil
+		return none, nil
 	case <-ctx.Done():
-		return countmill.ErrOutcomeUnknown
+		return none, countmill.ErrOutcomeUnknown
 	}
 }
 
-func (s *batchSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+func (s *batchSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return s.Publish(ctx, incs...)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // Services are the things that routes call. A route whose service is nil answers 404 and names
@@ -38,14 +39,23 @@ type Services struct {
 	// Nil: the store cannot be copied.
 	Backup func(ctx context.Context, to string) (dir string, err error)
 
+	// Moment returns a moment of the store: views of it or of a later one show every fold that returned
+	// before the call. Nil: a moment costs a read.
+	Moment func() time.Time
+
+	// Unseen is the age of the oldest message on the bus that no aggregator has taken. Nil: the bus
+	// cannot say.
+	Unseen func() time.Duration
+
 	// Metrics are those of the process. Nil: there are none.
 	Metrics http.Handler
 }
 
 // A Reader gives totals. *reader.Reader is one; its methods have the promises.
 type Reader interface {
-	Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error)
-	List(ctx context.Context, prefix, after string, limit int) (reader.Page, error)
+	TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error)
+	TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error)
+	ListSince(ctx context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error)
 	Pipeline(ctx context.Context) reader.Pipeline
 }
 
@@ -141,6 +151,8 @@ type API struct {
 	queue queue // of increments
 	// decoding has room for the batches that are decoded at once: one needs up to 20 times its bytes.
 	decoding chan struct{}
+
+	waiting waiting // for receipts
 
 	watchers atomic.Int64
 	feeds    feeds // of the watchers

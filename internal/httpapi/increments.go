@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -24,16 +25,16 @@ const (
 // keyHeader names a request for its repeats.
 const keyHeader = "Idempotency-Key"
 
-// A Sender puts increments on the bus. Concurrent calls are allowed. After nil, all increments
-// are durable. Errors match the sentinels of package countmill. After an error that matches
+// A Sender puts increments on the bus. Concurrent calls are allowed. Without an error, all
+// increments are durable. Errors match the sentinels of package countmill. After an error that matches
 // ErrInvalid, ErrConflict, ErrOverloaded, ErrUnavailable or ErrClosed, none of the increments was
 // or will be counted. An error that matches ErrIDsReused names the increments that were not
 // counted; all others were. A *countmill.FieldError has the Index in incs.
 type Sender interface {
-	Publish(ctx context.Context, incs ...countmill.Increment) error
+	Publish(ctx context.Context, incs ...countmill.Increment) (publisher.Sent, error)
 
 	// PublishKeyed sends increments that a caller may send again under the same key.
-	PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error
+	PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (publisher.Sent, error)
 }
 
 // IncrementsConfig bounds POST /v1/increments. Its zero value works; values below zero are as
@@ -114,31 +115,55 @@ func (a *API) increments(c call) error {
 	if err != nil {
 		return err
 	}
-	n, err := a.accept(c.w, c.r, &ret)
+	done, err := a.accept(c.w, c.r, &ret)
 	if err == nil {
-		api.WriteJSON(c.w, http.StatusAccepted, a.answer(c, n, ret))
+		api.WriteJSON(c.w, http.StatusAccepted, a.answer(c, done, ret))
 	}
 	return err
 }
 
-// accepted is the answer {"accepted": n}.
-type accepted int
-
-// AppendJSON makes it an api.Appender.
-func (n accepted) AppendJSON(b []byte) []byte {
-	b = append(b, `{"accepted":`...)
-	return append(strconv.AppendInt(b, int64(n), 10), '}')
+// accepted is the answer {"accepted": n}, and how to read totals that contain the increments.
+type accepted struct {
+	n         int
+	receipt   string    // empty if there is none
+	countedAt time.Time // zero if it is not known
 }
 
-// accept returns how many increments of the request are durable: all of them.
-func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (int, error) {
+// AppendJSON makes it an api.Appender.
+func (a *accepted) AppendJSON(b []byte) []byte {
+	return append(a.appendFields(b), '}')
+}
+
+func (a *accepted) appendFields(b []byte) []byte {
+	b = strconv.AppendInt(append(b, `{"accepted":`...), int64(a.n), 10)
+	if a.receipt != "" {
+		b = append(append(append(b, `,"receipt":"`...), a.receipt...), '"')
+	}
+	if !a.countedAt.IsZero() {
+		b = append(appendTime(append(b, `,"counted_as_of":"`...), a.countedAt), '"')
+	}
+	return b
+}
+
+// acceptedOf is the answer for n increments that were sent.
+func (a *API) acceptedOf(n int, sent publisher.Sent) accepted {
+	answer := accepted{n: n, receipt: sent.Receipt.String()}
+	// The moment is asked for after the fold has returned, so later views show it.
+	if sent.Counted && a.services.Moment != nil {
+		answer.countedAt = a.services.Moment()
+	}
+	return answer
+}
+
+// accept returns the answer to a request whose increments are durable: all of them.
+func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (none accepted, err error) {
 	contentType, err := api.ContentType(r, typeJSON, typeNDJSON)
 	if err != nil {
-		return 0, err
+		return none, err
 	}
 	key, keyed, err := idempotencyKey(r)
 	if err != nil {
-		return 0, err
+		return none, err
 	}
 	form := wire.JSON
 	if contentType == typeNDJSON {
@@ -146,31 +171,37 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (in
 	}
 	// Before the times in its body are compared with the clock, and called wrong.
 	if err := sysenv.CheckClock(time.Now()); err != nil {
-		return 0, err
+		return none, err
 	}
 	q := &incoming{caller: access.From(r.Context()), form: form, key: key, keyed: keyed}
 	q.hold.caller = cmp.Or(q.caller.Name, r.RemoteAddr)
 	if err := a.admit(q, r.ContentLength); err != nil {
-		return 0, err
+		return none, err
 	}
 	defer a.sending.release(&q.hold)
 	if err := a.readIncrements(w, r, q); err != nil {
-		return 0, err
+		return none, err
 	}
 	if err := checkCounters(q.caller, q.incs, form); err != nil {
-		return 0, err
+		return none, err
 	}
 	if err := ret.note(q.incs); err != nil {
-		return 0, err
+		return none, err
 	}
 	q.entries = len(q.incs)
-	err = a.send(r.Context(), q, func(ctx context.Context) error {
+	var sent publisher.Sent
+	err = a.send(r.Context(), q, func(ctx context.Context) (err error) {
 		if q.keyed {
-			return a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
+			sent, err = a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
+		} else {
+			sent, err = a.services.Sender.Publish(ctx, q.incs...)
 		}
-		return a.services.Sender.Publish(ctx, q.incs...)
+		return err
 	})
-	return len(q.incs), place(err, form, len(q.incs))
+	if err != nil {
+		return none, place(err, form, len(q.incs))
+	}
+	return a.acceptedOf(len(q.incs), sent), nil
 }
 
 // An incoming is a request as far as it was read.

@@ -13,15 +13,18 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/publisher"
 )
 
 // A failing sender answers every request alike.
 type failing struct{ err error }
 
-func (f failing) Publish(context.Context, ...countmill.Increment) error { return f.err }
+func (f failing) Publish(context.Context, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, f.err
+}
 
-func (f failing) PublishKeyed(context.Context, string, string, ...countmill.Increment) error {
-	return f.err
+func (f failing) PublishKeyed(context.Context, string, string, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, f.err
 }
 
 // The OpenAPI document has every kind of answer.

@@ -20,6 +20,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,10 +54,11 @@ func routeOf(a publisherAPI, path string) http.Handler {
 
 // A recorder is a Sender that keeps the increments that it gets.
 type recorder struct {
-	mu    sync.Mutex
-	sent  []sent
-	err   error
-	block bool // until the context ends
+	mu     sync.Mutex
+	sent   []sent
+	answer publisher.Sent
+	err    error
+	block  bool // until the context ends
 }
 
 type sent struct {
@@ -64,12 +67,12 @@ type sent struct {
 	Incs           []countmill.Increment
 }
 
-func (s *recorder) Publish(ctx context.Context, incs ...countmill.Increment) error {
-	return s.take(ctx, sent{Incs: incs})
+func (s *recorder) Publish(ctx context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.answer, s.take(ctx, sent{Incs: incs})
 }
 
-func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) error {
-	return s.take(ctx, sent{Keyed: true, Principal: principal, Key: key, Incs: incs})
+func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.answer, s.take(ctx, sent{Keyed: true, Principal: principal, Key: key, Incs: incs})
 }
 
 func (s *recorder) take(ctx context.Context, got sent) error {
@@ -165,6 +168,35 @@ func TestAccepts(t *testing.T) {
 			}
 			if diff := cmp.Diff([]sent{tc.want}, s.got()); diff != "" {
 				t.Errorf("sender got something else (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The 202 has the receipt and, if the increments are counted already, the moment of a total that
+// contains them.
+func TestAcceptedComesWithAReceipt(t *testing.T) {
+	t.Parallel()
+	moment := func() time.Time { return time.Date(2026, 11, 21, 4, 4, 3, 120_000_000, time.UTC) }
+	receipt := wire.Receipt{Time: time.UnixMicro(1_790_000_000_000_000), Spans: []wire.Span{{Seal: wire.SealHash{1}}}}
+	known := `{"accepted":1,"receipt":"` + receipt.String() + `"`
+	for name, tc := range map[string]struct {
+		sent   publisher.Sent
+		moment func() time.Time
+		want   string
+	}{
+		"counted":                  {publisher.Sent{Receipt: receipt, Counted: true}, moment, known + `,"counted_as_of":"2026-11-21T04:04:03.120000Z"}`},
+		"not counted yet":          {publisher.Sent{Receipt: receipt}, moment, known + "}"},
+		"a store without a moment": {publisher.Sent{Receipt: receipt, Counted: true}, nil, known + "}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newIncrements(&recorder{answer: tc.sent}, IncrementsConfig{})
+			a.services.Moment = tc.moment
+			resp := post(`{"counter":"a"}`).do(a)
+			body, err := io.ReadAll(resp.Body)
+			if got := strings.TrimSuffix(string(body), "\n"); err != nil || resp.StatusCode != 202 || got != tc.want {
+				t.Errorf("got %d %s %v\nwant 202 %s", resp.StatusCode, got, err, tc.want)
 			}
 		})
 	}

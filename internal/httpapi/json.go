@@ -17,6 +17,9 @@ type totals struct {
 	totals []reader.Total
 	quoted bool     // totals are strings
 	lag    *float64 // seconds; nil if no aggregator is fresh
+	unseen *float64 // seconds; nil if the bus cannot say
+	after  bool     // they were asked for by a receipt
+	aside  []reader.SetAside
 }
 
 // A counter is the only one of totals, with lag among its members.
@@ -26,15 +29,34 @@ type counter totals
 func (t *totals) AppendJSON(b []byte) []byte {
 	b = append(b, `{"totals":`...)
 	b = appendTotals(b, t.totals, t.quoted)
-	b = append(b, `,"lag":`...)
-	return append(appendSeconds(b, t.lag), '}')
+	return append(t.appendRest(b), '}')
 }
 
 // AppendJSON makes it an api.Appender.
 func (c *counter) AppendJSON(b []byte) []byte {
 	b = appendTotal(append(b, '{'), &c.totals[0], c.quoted)
-	b = append(b, `,"lag":`...)
-	return append(appendSeconds(b, c.lag), '}')
+	return append((*totals)(c).appendRest(b), '}')
+}
+
+// appendRest appends the members beside the totals.
+func (t *totals) appendRest(b []byte) []byte {
+	b = appendSeconds(append(b, `,"lag":`...), t.lag)
+	if t.unseen != nil {
+		b = appendSeconds(append(b, `,"unseen":`...), t.unseen)
+	}
+	if !t.after {
+		return b
+	}
+	b = append(b, `,"set_aside":[`...)
+	for i, s := range t.aside {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"letter":`...), s.Letter)
+		b = strconv.AppendBool(append(b, `,"discarded":`...), s.Discarded)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 func appendTotals(b []byte, ts []reader.Total, quoted bool) []byte {
@@ -104,11 +126,23 @@ func appendSeconds(b []byte, s *float64) []byte {
 	return strconv.AppendFloat(b, *s, 'f', -1, 64)
 }
 
+// unseen is in seconds, to the microsecond; nil if the bus cannot say.
+func (a *API) unseen() *float64 {
+	if a.services.Unseen == nil {
+		return nil
+	}
+	return secondsOf(a.services.Unseen())
+}
+
 // lagOf is the lag in seconds, to the microsecond; nil if it is unknown.
 func lagOf(p reader.Pipeline) *float64 {
 	if !p.LagKnown() {
 		return nil
 	}
-	s := math.Round(float64(p.Lag)/float64(time.Microsecond)) / 1e6
+	return secondsOf(p.Lag)
+}
+
+func secondsOf(d time.Duration) *float64 {
+	s := math.Round(float64(d)/float64(time.Microsecond)) / 1e6
 	return &s
 }

@@ -90,7 +90,7 @@ func FuzzAnswersAreJSON(f *testing.F) {
 			for _, t := range ts {
 				want.Totals = append(want.Totals, objectOf(t, quoted))
 			}
-			answer := &totals{ts, quoted, seconds}
+			answer := &totals{totals: ts, quoted: quoted, lag: seconds}
 			sameJSON(t, answer.AppendJSON(nil), want)
 			if len(ts) > 0 {
 				sameJSON(t, (*counter)(answer).AppendJSON(nil), counterObject{want.Totals[0], seconds})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
@@ -36,7 +37,11 @@ func (a *API) list(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.listRanges(c.ctx, ranges, after, limit)
+	minAsOf, err := sinceParam(c.params)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.listRanges(c.ctx, ranges, after, limit, minAsOf)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +54,12 @@ func (a *API) list(c call) (any, error) {
 // listRanges is a page of the first of several prefixes that has any counter after
 // after. The prefixes are in byte order and do not overlap. A page never holds counters
 // of two, as all its totals are of one moment.
-func (a *API) listRanges(ctx context.Context, prefixes []string, after string, limit int) (reader.Page, error) {
+func (a *API) listRanges(ctx context.Context, prefixes []string, after string, limit int, minAsOf time.Time) (reader.Page, error) {
 	for i, prefix := range prefixes {
 		if after > prefix && !strings.HasPrefix(after, prefix) {
 			continue // after comes behind all of it
 		}
-		p, err := a.services.Reader.List(ctx, prefix, after, limit)
+		p, err := a.services.Reader.ListSince(ctx, prefix, after, limit, minAsOf)
 		if err != nil || p.Next != "" {
 			return p, err
 		}

@@ -33,6 +33,26 @@ func staleness(query api.Params) (time.Duration, error) {
 	return d, nil
 }
 
+// sinceParam is the oldest moment that a total may be of; zero if the request names none.
+func sinceParam(query api.Params) (time.Time, error) {
+	if !query.Has("min_as_of") {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, query.Get("min_as_of"))
+	if err != nil {
+		return t, &countmill.FieldError{Field: "min_as_of", Problem: "is not a time", Limit: "RFC 3339, as in 2006-01-02T15:04:05.000000Z; write + as %2B"}
+	}
+	return t, nil
+}
+
+// freshness is the two bounds that a read may have.
+func freshness(query api.Params) (maxStaleness time.Duration, minAsOf time.Time, err error) {
+	if maxStaleness, err = staleness(query); err == nil {
+		minAsOf, err = sinceParam(query)
+	}
+	return maxStaleness, minAsOf, err
+}
+
 // asString reports whether totals are to be strings.
 func asString(query api.Params) (bool, error) {
 	switch format := query.Get("format"); {

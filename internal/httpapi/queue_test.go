@@ -15,6 +15,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/publisher"
 )
 
 // A steadyQueue has requests under way, of which as many are taken a second as the test says.
@@ -209,18 +210,18 @@ func TestCost(t *testing.T) {
 // A slowSender takes a request a second.
 type slowSender struct{ turn chan struct{} }
 
-func (s slowSender) Publish(ctx context.Context, _ ...countmill.Increment) error {
+func (s slowSender) Publish(ctx context.Context, _ ...countmill.Increment) (none publisher.Sent, err error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return none, ctx.Err()
 	}
 	time.Sleep(time.Second)
 	<-s.turn
-	return nil
+	return none, nil
 }
 
-func (s slowSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+func (s slowSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return s.Publish(ctx, incs...)
 }
 

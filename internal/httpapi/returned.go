@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
@@ -64,33 +64,32 @@ func (r *returning) note(incs []countmill.Increment) error {
 	return nil
 }
 
-// answer is the body of the 202: n increments are counted. If their totals cannot be read, they are
+// answer is the body of the 202, with the totals if the request wants them. If their totals cannot be read, they are
 // null, because an error would say that the increments were not counted.
-func (a *API) answer(c call, n int, ret returning) any {
+func (a *API) answer(c call, done accepted, ret returning) any {
 	if !ret.totals {
-		return accepted(n)
+		return &done
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, a.cfg.Timeout)
 	defer cancel()
 	// Staleness 0: the totals are of a moment after the fold, which is done.
-	ts, err := a.services.Reader.Totals(ctx, ret.counters, 0)
+	ts, err := a.services.Reader.TotalsSince(ctx, ret.counters, 0, time.Time{})
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments are counted, and their totals cannot be read", slog.Any("err", err))
 	}
-	return &counted{n: n, totals: ts, quoted: ret.quoted, read: err == nil}
+	return &counted{accepted: done, totals: ts, quoted: ret.quoted, read: err == nil}
 }
 
-// counted is the answer {"accepted": n, "totals": [...]}.
+// counted is the answer {"accepted": n, ..., "totals": [...]}.
 type counted struct {
-	n            int
+	accepted
 	totals       []reader.Total
 	quoted, read bool
 }
 
 // AppendJSON makes it an api.Appender.
 func (c *counted) AppendJSON(b []byte) []byte {
-	b = strconv.AppendInt(append(b, `{"accepted":`...), int64(c.n), 10)
-	b = append(b, `,"totals":`...)
+	b = append(c.appendFields(b), `,"totals":`...)
 	if !c.read {
 		return append(b, "null}"...)
 	}

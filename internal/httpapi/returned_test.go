@@ -17,6 +17,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/publisher"
 )
 
 // A folder is a sender whose increments are in the totals of the reader when it returns.
@@ -25,16 +26,16 @@ type folder struct {
 	err error
 }
 
-func (f folder) Publish(_ context.Context, incs ...countmill.Increment) error {
+func (f folder) Publish(_ context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
 	for _, inc := range incs {
 		f.mu.Lock()
 		f.counters[inc.Counter] += inc.Delta
 		f.mu.Unlock()
 	}
-	return f.err
+	return publisher.Sent{Counted: true}, f.err
 }
 
-func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return f.Publish(ctx, incs...)
 }
 

@@ -65,18 +65,21 @@ var (
 	}
 )
 
+// afterParams are those of the routes that take a receipt.
+var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "format"}
+
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
 	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format"}, writes: (*API).increments},
 
 	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, writes: (*API).batches},
 
-	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, often: []string{"counter"}, answer: (*API).totals},
-	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: []string{"max_staleness", "format"}, body: totalsBody, answer: (*API).manyTotals},
-	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "format"}, answer: (*API).list},
-	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: []string{"max_staleness", "format"}, answer: (*API).counter},
-	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
-	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
+	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: []string{"counter"}, answer: (*API).totals},
+	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
+	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
+	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
+	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
 	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
 	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},

@@ -41,6 +41,7 @@ const (
 // A scrape gathers totals for Prometheus.
 type scrape struct {
 	reader    Reader
+	minAsOf   time.Time
 	limit     int
 	totals    map[string]int64
 	overflow  map[string]bool // counters left out: no total that fits 64 bits
@@ -87,7 +88,7 @@ func (a *API) gather(c call) (text []byte, truncated bool, err error) {
 }
 
 func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
-	maxStaleness, err := staleness(c.params)
+	maxStaleness, minAsOf, err := freshness(c.params)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scrape{reader: a.services.Reader, limit: limit, totals: make(map[string]int64), overflow: make(map[string]bool)}
+	s := &scrape{reader: a.services.Reader, minAsOf: minAsOf, limit: limit, totals: make(map[string]int64), overflow: make(map[string]bool)}
 	if err := s.readNames(ctx, names, maxStaleness); err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func checkMatch(caller access.Caller, name string) error {
 // without a total does not keep the others from being read.
 func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness time.Duration) error {
 	for len(names) > 0 {
-		ts, err := s.reader.Totals(ctx, names, maxStaleness)
+		ts, err := s.reader.TotalsSince(ctx, names, maxStaleness, s.minAsOf)
 		if over, ok := errors.AsType[*reader.OverflowError](err); ok && slices.Contains(names, over.Counter) {
 			s.overflow[over.Counter] = true
 			names = slices.DeleteFunc(names, func(name string) bool { return name == over.Counter })
@@ -189,7 +190,7 @@ func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness tim
 func (s *scrape) readPrefix(ctx context.Context, prefix string) error {
 	after := ""
 	for !s.truncated {
-		p, err := s.reader.List(ctx, prefix, after, min(reader.MaxPage, s.limit+1))
+		p, err := s.reader.ListSince(ctx, prefix, after, min(reader.MaxPage, s.limit+1), s.minAsOf)
 		if err != nil {
 			return err
 		}

@@ -209,11 +209,11 @@ func TestMetricsAskTheReader(t *testing.T) {
 // overflowing fails Totals as a real reader does.
 type overflowing struct{ nameReader }
 
-func (o *overflowing) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
+func (o *overflowing) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
 	for _, name := range counters {
 		if o.overflow[name] {
 			return nil, fmt.Errorf("reading: %w", &reader.OverflowError{Counter: name})
 		}
 	}
-	return o.fakeReader.Totals(ctx, counters, maxStaleness)
+	return o.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
 }

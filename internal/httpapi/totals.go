@@ -1,5 +1,16 @@
 package httpapi
 
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
+)
+
 // A totalsRequest names counters.
 type totalsRequest struct {
 	Counters texts `json:"counters"`
@@ -30,7 +41,7 @@ func (a *API) counter(c call) (any, error) {
 }
 
 func (a *API) readTotals(c call, counters []string) (*totals, error) {
-	maxStaleness, err := staleness(c.params)
+	maxStaleness, minAsOf, err := freshness(c.params)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +52,71 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	if err := c.caller().CheckAll(counters); err != nil {
 		return nil, err
 	}
-	ts, err := a.services.Reader.Totals(c.ctx, counters, maxStaleness)
+	if c.params.Has("after") || c.params.Has("wait") {
+		return a.totalsAfter(c, counters, minAsOf, quoted)
+	}
+	ts, err := a.services.Reader.TotalsSince(c.ctx, counters, maxStaleness, minAsOf)
 	if err != nil {
 		return nil, sayWhichCounter(err)
 	}
-	return &totals{ts, quoted, lagOf(a.services.Reader.Pipeline(c.ctx))}, nil
+	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
+}
+
+// totalsAfter answers totals that contain the increments of a receipt. It reads the store, whatever
+// age the caller accepts.
+func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted bool) (*totals, error) {
+	receipt, wait, err := receiptParams(c.params)
+	if err != nil {
+		return nil, err
+	}
+	if wait > 0 {
+		if err := a.waiting.enter(sharesAs(c)); err != nil {
+			return nil, err
+		}
+		defer a.waiting.leave(sharesAs(c))
+	}
+	after, err := a.services.Reader.TotalsAfter(c.ctx, counters, receipt, wait, minAsOf)
+	if err != nil {
+		return nil, sayWhichCounter(err)
+	}
+	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
+}
+
+func receiptParams(query api.Params) (receipt wire.Receipt, wait time.Duration, err error) {
+	if !query.Has("after") {
+		return receipt, 0, &countmill.FieldError{Field: "wait", Problem: "is given without after", Limit: "only with a receipt in after"}
+	}
+	if receipt, err = wire.ParseReceipt(query.Get("after")); err != nil || !query.Has("wait") {
+		return receipt, 0, err
+	}
+	wait, err = time.ParseDuration(query.Get("wait"))
+	if err != nil || wait < 0 || wait > reader.MaxWait {
+		return receipt, 0, &countmill.FieldError{Field: "wait", Problem: "is not a duration in range", Limit: "0s to " + reader.MaxWait.String()}
+	}
+	return receipt, wait, nil
+}
+
+// maxWaiting is how many requests wait for receipts at once: each asks the store again and again.
+const maxWaiting = 1000
+
+// waiting counts the requests that wait for receipts. One caller has at most keen times the places that
+// are free, as in a budget.
+type waiting struct {
+	mu   sync.Mutex
+	here shares
+}
+
+func (w *waiting) enter(caller string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.here.take(caller, 1, keen*(maxWaiting-w.here.used-1)) {
+		return fmt.Errorf("%w: %d requests wait for receipts, and this caller has its share of them", countmill.ErrOverloaded, w.here.used)
+	}
+	return nil
+}
+
+func (w *waiting) leave(caller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.here.give(caller, 1)
 }

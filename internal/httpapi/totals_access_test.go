@@ -31,7 +31,7 @@ type nameReader struct {
 	overflow map[string]bool
 }
 
-func (n *nameReader) List(_ context.Context, prefix, after string, limit int) (reader.Page, error) {
+func (n *nameReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {
 	var p reader.Page
 	n.lists.Add(1)
 	last, count := "", 0

@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
@@ -36,6 +37,10 @@ type fakeReader struct {
 
 	asked        []string
 	maxStaleness time.Duration
+	minAsOf      time.Time
+	receipt      wire.Receipt
+	wait         time.Duration
+	aside        []reader.SetAside
 	listed       [3]any
 }
 
@@ -51,10 +56,10 @@ func (f *fakeReader) fail(err error) {
 	f.err = err
 }
 
-func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
+func (f *fakeReader) TotalsSince(_ context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked, f.maxStaleness = counters, maxStaleness
+	f.asked, f.maxStaleness, f.minAsOf = counters, maxStaleness, minAsOf
 	for i, name := range counters {
 		if err := countmill.CheckCounter(name); err != nil {
 			field := err.(*countmill.FieldError)
@@ -84,10 +89,18 @@ func (f *fakeReader) Totals(_ context.Context, counters []string, maxStaleness t
 	return totals, nil
 }
 
-func (f *fakeReader) List(_ context.Context, prefix, after string, limit int) (reader.Page, error) {
+func (f *fakeReader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error) {
+	totals, err := f.TotalsSince(ctx, counters, 0, minAsOf)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.listed = [3]any{prefix, after, limit}
+	f.receipt, f.wait = receipt, wait
+	return reader.After{Totals: totals, SetAside: f.aside}, err
+}
+
+func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed, f.minAsOf = [3]any{prefix, after, limit}, minAsOf
 	return f.page, f.err
 }
 

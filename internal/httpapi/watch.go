@@ -187,9 +187,9 @@ func (wa *watcher) orderOf(c call) (o order, err error) {
 // orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a
 // feed.
 func (a *API) orderPrefix(c call) (order, error) {
-	for _, name := range []string{"counter", "interval", "max_staleness"} {
+	for _, name := range []string{"counter", "interval", "max_staleness", "min_as_of"} {
 		if c.params.Has(name) {
-			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval and max_staleness"}
+			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval, max_staleness and min_as_of"}
 		}
 	}
 	limit, err := c.params.Limit(defaultLimit, MaxWatchLimit)
@@ -220,7 +220,7 @@ func (a *API) orderNames(c call) (order, error) {
 	if err != nil {
 		return order{}, err
 	}
-	maxStaleness, err := staleness(c.params)
+	maxStaleness, minAsOf, err := freshness(c.params)
 	if err != nil {
 		return order{}, err
 	}
@@ -229,7 +229,7 @@ func (a *API) orderNames(c call) (order, error) {
 	}
 	return order{
 		limit: len(counters), interval: interval,
-		source: &namedSource{reader: a.services.Reader, counters: counters, maxStaleness: maxStaleness, interval: interval},
+		source: &namedSource{reader: a.services.Reader, counters: counters, maxStaleness: maxStaleness, minAsOf: minAsOf, interval: interval},
 	}, nil
 }
 

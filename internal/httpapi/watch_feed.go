@@ -187,6 +187,7 @@ type namedSource struct {
 	reader       Reader
 	counters     []string
 	maxStaleness time.Duration // below 0: the reader's default first, and then half the interval
+	minAsOf      time.Time     // zero: any
 	interval     time.Duration
 	begun        bool
 }
@@ -196,7 +197,7 @@ func (s *namedSource) read(ctx context.Context, _ int) (reading, error) {
 	if accepted < 0 && s.begun { // let watchers of the same counters share reads
 		accepted = s.interval / 2
 	}
-	ts, err := s.reader.Totals(ctx, s.counters, accepted)
+	ts, err := s.reader.TotalsSince(ctx, s.counters, accepted, s.minAsOf)
 	if err != nil {
 		return reading{}, sayWhichCounter(err)
 	}
@@ -225,7 +226,7 @@ func (s *prefixSource) read(ctx context.Context, limit int) (reading, error) {
 		return reading{}, nil
 	}
 	// A total of another reader will do, if it is younger than the one before.
-	ts, err := s.reader.Totals(ctx, s.names, prefixInterval/2)
+	ts, err := s.reader.TotalsSince(ctx, s.names, prefixInterval/2, time.Time{})
 	if errors.Is(err, countmill.ErrOverflow) {
 		return s.list(ctx, limit) // which leaves that counter out
 	}
@@ -255,7 +256,7 @@ func (s *prefixSource) list(ctx context.Context, limit int) (reading, error) {
 func (s *prefixSource) listRange(ctx context.Context, prefix string, limit int, r *reading) error {
 	for after := ""; !r.more; {
 		left := limit - len(r.totals)
-		p, err := s.reader.List(ctx, prefix, after, max(left, 1))
+		p, err := s.reader.ListSince(ctx, prefix, after, max(left, 1), time.Time{})
 		if err != nil {
 			return err
 		}

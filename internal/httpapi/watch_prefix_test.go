@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // A prefixReader has counters by name, and counts the reads.
@@ -84,7 +85,7 @@ func (f *prefixReader) wait(ctx context.Context) error {
 	}
 }
 
-func (f *prefixReader) Totals(ctx context.Context, counters []string, _ time.Duration) ([]reader.Total, error) {
+func (f *prefixReader) TotalsSince(ctx context.Context, counters []string, _ time.Duration, _ time.Time) ([]reader.Total, error) {
 	if err := f.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (f *prefixReader) Totals(ctx context.Context, counters []string, _ time.Dur
 	return ts, nil
 }
 
-func (f *prefixReader) List(ctx context.Context, prefix, after string, limit int) (reader.Page, error) {
+func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limit int, _ time.Time) (reader.Page, error) {
 	if err := f.wait(ctx); err != nil {
 		return reader.Page{}, err
 	}
@@ -138,6 +139,10 @@ func (f *prefixReader) List(ctx context.Context, prefix, after string, limit int
 		p.Totals = append(p.Totals, f.totalLocked(name))
 	}
 	return p, nil
+}
+
+func (f *prefixReader) TotalsAfter(context.Context, []string, wire.Receipt, time.Duration, time.Time) (reader.After, error) {
+	panic("no watcher has a receipt")
 }
 
 func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }

@@ -186,8 +186,8 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 // A heldReader's reads end with their context, but the first.
 type heldReader struct{ *fakeReader }
 
-func (r heldReader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error) {
-	totals, err := r.fakeReader.Totals(ctx, counters, maxStaleness)
+func (r heldReader) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
+	totals, err := r.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
 	if r.reads > 1 {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -115,6 +115,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ListDeadLettersPages", testListDeadLettersPages},
 		{"DeleteDeadLettersRemoves", testDeleteDeadLettersRemoves},
 		{"GetDeadLettersFinds", testGetDeadLettersFinds},
+		{"AsidesAreFoundByTail", testAsidesAreFoundByTail},
 		{"FatesAreDecidedOnce", testFatesAreDecidedOnce},
 		{"ShardPages", testShardPages},
 		{"ShardsOf", testShardsOf},

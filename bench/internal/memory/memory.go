@@ -140,7 +140,7 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 			return 0, 0, 0, err
 		}
 	}
-	if err := pub.Flush(ctx); err != nil {
+	if _, err := pub.Flush(ctx); err != nil {
 		return 0, 0, 0, err
 	}
 	if early, err = g.Taken(ctx, int(pub.Stats().Messages)); err != nil {

@@ -44,7 +44,7 @@ func (d *deployment) make(ctx context.Context) error {
 			return err
 		}
 		if n := i + 1; n%madeAtOnce == 0 || n == d.names {
-			if err := pub.Flush(ctx); err != nil {
+			if _, err := pub.Flush(ctx); err != nil {
 				return err
 			}
 			if err := d.google.Folded(ctx, n); err != nil {

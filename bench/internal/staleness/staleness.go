@@ -1,5 +1,5 @@
 // Package staleness measures the time from the call of Publish until a read of the total shows the
-// increment.
+// increment, and the time from its return until a read with its receipt is answered.
 package staleness
 
 import (
@@ -18,11 +18,12 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/report"
 	"github.com/countmill/countmill/bench/internal/system"
+	"github.com/countmill/countmill/publisher"
 )
 
 // A result is one schedule on one pipeline.
 type result struct {
-	What        string  `json:"what"` // embedded, emulators or search
+	What        string  `json:"what"` // embedded, emulators, receipts or search
 	Aggregators int     `json:"aggregators,omitempty"`
 	Counters    int     `json:"counters"`
 	Rate        int     `json:"per_second"`
@@ -31,6 +32,8 @@ type result struct {
 	P50         float64 `json:"p50_ms"`
 	P99         float64 `json:"p99_ms"`
 	Max         float64 `json:"max_ms"`
+	Written     float64 `json:"written_per_million,omitempty"` // entities, for a million increments
+	Read        float64 `json:"read_per_receipt,omitempty"`    // entities
 	Error       string  `json:"error,omitempty"`
 }
 
@@ -39,6 +42,7 @@ type config struct {
 	only              string
 	lasts, step, warm time.Duration
 	rate, counters    int
+	receiptRate       int
 	names             int
 	top               time.Duration
 	searchFrom        int
@@ -50,10 +54,11 @@ type config struct {
 // Run is the command.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := config{Flags: command.NewFlags("staleness", 2*time.Hour, stderr)}
-	c.StringVar(&c.only, "only", "", "embedded, emulators or search (default: all three)")
+	c.StringVar(&c.only, "only", "", "embedded, emulators, receipts or search (default: all four)")
 	c.DurationVar(&c.lasts, "lasts", 5*time.Minute, "how long embedded and emulators are probed")
 	c.DurationVar(&c.warm, "warm", 5*time.Second, "how long the load runs before the first probe")
 	c.IntVar(&c.rate, "rate", 20_000, "increments a second on the emulators")
+	c.IntVar(&c.receiptRate, "receipt-rate", 5000, "increments a second beside the receipts")
 	c.IntVar(&c.counters, "counters", 1000, "counters on the emulators")
 	c.IntVar(&c.names, "names", 1_000_000, "counters of the embedded pipeline, Zipf")
 	c.DurationVar(&c.top, "top", 20*time.Second, "how long the embedded pipeline's top rate is measured, of which it gets a quarter")
@@ -63,13 +68,13 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.StringVar(&c.aggregators, "aggregators", "1,2,4", "with how many aggregators the search is made, one after another")
 	c.IntVar(&c.bisect, "bisect", 3, "how often the search halves the step in which it ended")
 	c.IntVar(&c.searchCounters, "search-counters", 20_000, "counters of the search, uniform")
-	quick := map[string]string{"lasts": "1s", "warm": "200ms", "rate": "1000", "counters": "100", "names": "1000", "top": "300ms",
+	quick := map[string]string{"lasts": "1s", "warm": "200ms", "rate": "1000", "receipt-rate": "500", "counters": "100", "names": "1000", "top": "300ms",
 		"step": "500ms", "search-from": "500", "search-to": "500", "bisect": "0", "search-counters": "200", "aggregators": "1"}
 	if err := c.Parse(args, quick); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"", "embedded", "emulators", "search"}, c.only) {
-		return fmt.Errorf("-only is embedded, emulators or search, got %q", c.only)
+	if !slices.Contains([]string{"", "embedded", "emulators", "receipts", "search"}, c.only) {
+		return fmt.Errorf("-only is embedded, emulators, receipts or search, got %q", c.only)
 	}
 	ctx, site, err := c.Open(ctx)
 	if err != nil {
@@ -100,7 +105,7 @@ func (m *measurement) all(ctx context.Context) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"embedded", m.embedded}, {"emulators", m.emulators}, {"search", m.search}} {
+	}{{"embedded", m.embedded}, {"emulators", m.emulators}, {"receipts", m.receipts}, {"search", m.search}} {
 		if m.only != "" && m.only != part.name {
 			continue
 		}
@@ -188,6 +193,35 @@ func (m *measurement) emulators(ctx context.Context) error {
 
 // onGoogle runs a schedule on emulators that contain only the counters.
 func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]time.Duration, error) {
+	d, err := m.deploy(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	s.rate, s.draw = r.Rate, d.draw
+	return measure(ctx, pipeline{
+		names: d.names,
+		add:   d.add,
+		publish: func(ctx context.Context, name string, delta int64) error {
+			_, err := d.pub.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
+			return err
+		},
+		totals: func(ctx context.Context, names []string) ([]int64, error) { return system.Totals(ctx, d.reader, names) },
+	}, s)
+}
+
+// A deployment is roles on emulators that contain only the counters.
+type deployment struct {
+	*system.Google
+	pub    *publisher.Publisher
+	reader string // address
+	names  []string
+	draw   func() uint32
+}
+
+func (d *deployment) add(name string) error { return d.pub.Add(name, 1) }
+
+func (m *measurement) deploy(ctx context.Context, r result) (*deployment, error) {
 	dir, err := m.site.Sub("google")
 	if err != nil {
 		return nil, err
@@ -196,33 +230,29 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 	if err != nil {
 		return nil, err
 	}
-	defer g.Close()
-	addr, err := g.Reader(ctx)
-	if err != nil {
+	random := rand.New(rand.NewPCG(15, 16))
+	d := &deployment{Google: g, pub: g.Publishers[0], names: load.Names(r.Counters), draw: func() uint32 { return uint32(random.IntN(r.Counters)) }}
+	if err := d.fill(ctx); err != nil {
+		g.Close()
 		return nil, err
 	}
-	pub, names := g.Publishers[0], load.Names(r.Counters)
-	for _, name := range names { // existing counters cost no record
-		if err := pub.Add(name, 1); err != nil {
-			return nil, err
+	return d, nil
+}
+
+// fill starts a reader, and counts every counter once: existing counters cost no record.
+func (d *deployment) fill(ctx context.Context) (err error) {
+	if d.reader, err = d.Reader(ctx); err != nil {
+		return err
+	}
+	for _, name := range d.names {
+		if err := d.add(name); err != nil {
+			return err
 		}
 	}
-	if err := pub.Flush(ctx); err != nil {
-		return nil, err
+	if _, err := d.pub.Flush(ctx); err != nil {
+		return err
 	}
-	if err := g.Folded(ctx, len(names)); err != nil {
-		return nil, err
-	}
-	random := rand.New(rand.NewPCG(15, 16))
-	s.rate, s.draw = r.Rate, func() uint32 { return uint32(random.IntN(len(names))) }
-	return measure(ctx, pipeline{
-		names: names,
-		add:   func(name string) error { return pub.Add(name, 1) },
-		publish: func(ctx context.Context, name string, delta int64) error {
-			return pub.Publish(ctx, countmill.Increment{Counter: name, Delta: delta})
-		},
-		totals: func(ctx context.Context, names []string) ([]int64, error) { return system.Totals(ctx, addr, names) },
-	}, s)
+	return d.Folded(ctx, len(d.names))
 }
 
 // bearable is the staleness up to which the search goes.

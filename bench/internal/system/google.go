@@ -83,7 +83,7 @@ func (g *google) countDistinct(ctx context.Context, r *load.Run) error {
 				return err
 			}
 		}
-		if err := pub.Flush(ctx); err != nil {
+		if _, err := pub.Flush(ctx); err != nil {
 			return err
 		}
 		sent += distinctStep
@@ -119,7 +119,8 @@ func (g *google) countPaced(ctx context.Context, r *load.Run) error {
 					sent.Add(1)
 				}
 			}
-			return pub.Flush(adding)
+			_, err := pub.Flush(adding)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {

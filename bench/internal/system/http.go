@@ -287,12 +287,22 @@ func (h *httpServer) totals(ctx context.Context, names []string) ([]int64, error
 
 // Totals reads the totals from a server, which must read its store for them.
 func Totals(ctx context.Context, addr string, names []string) ([]int64, error) {
+	return totals(ctx, addr, names, client.WithMaxStaleness(0))
+}
+
+// TotalsAfter reads totals that contain the increments of a receipt, and waits for them as long as a
+// reader does.
+func TotalsAfter(ctx context.Context, addr, receipt string, names []string) ([]int64, error) {
+	return totals(ctx, addr, names, client.WithAfter(receipt, 5*time.Second))
+}
+
+func totals(ctx context.Context, addr string, names []string, option client.ReadOption) ([]int64, error) {
 	c, err := client.New("http://" + addr)
 	if err != nil {
 		return nil, err
 	}
 	defer c.CloseIdleConnections()
-	totals, err := c.Totals(ctx, names, client.WithMaxStaleness(0))
+	totals, err := c.Totals(ctx, names, option)
 	got := make([]int64, len(totals))
 	for i, t := range totals {
 		got[i] = t.Total

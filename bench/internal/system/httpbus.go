@@ -86,7 +86,7 @@ func (d *door) Count(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	if err := d.publisher.Flush(ctx); err != nil {
+	if _, err := d.publisher.Flush(ctx); err != nil {
 		return err
 	}
 	r.Stop()

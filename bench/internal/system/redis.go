@@ -298,7 +298,8 @@ func (c *redisCoalesced) Count(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	return c.pub.Flush(ctx)
+	_, err = c.pub.Flush(ctx)
+	return err
 }
 
 // redisBus writes a publisher's batches to Redis.

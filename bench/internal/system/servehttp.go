@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/publisher"
 )
 
 // ServeHTTP serves the handlers with which countmill's HTTP is compared, until ctx ends. Kind "bare" is
@@ -68,11 +69,11 @@ const someTotal = `{"totals":[{"counter":"page:/u/000000000001","total":1000,"as
 // nowhere accepts increments and counts them.
 type nowhere struct{ seen *atomic.Int64 }
 
-func (n nowhere) Publish(_ context.Context, incs ...countmill.Increment) error {
+func (n nowhere) Publish(_ context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
 	n.seen.Add(int64(len(incs)))
-	return nil
+	return publisher.Sent{}, nil
 }
 
-func (n nowhere) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) error {
+func (n nowhere) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return n.Publish(ctx, incs...)
 }

@@ -297,6 +297,7 @@ var masks = []struct{ what, with string }{
 	{`cmtok_[\w.-]+`, "cmtok_TOKEN"},
 	{`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`, `"TIME"`},
 	{`"lag":(\d[0-9.e-]*|null)`, `"lag":LAG`},
+	{`"unseen":\d[0-9.e-]*`, `"unseen":AGE`},
 }
 
 func mask(text string) []string {

@@ -63,13 +63,16 @@ func (r doorRequest) do(p *publisher.Publisher) error {
 				return err
 			}
 		}
-		return p.Flush(ctx)
+		_, err := p.Flush(ctx)
+		return err
 	case r.Key != "":
 		incs := make([]countmill.Increment, doorKeyed)
 		for i := range incs {
 			incs[i] = countmill.Increment{Counter: fmt.Sprint(r.Counter, i), Delta: r.Delta}
 		}
-		return p.PublishKeyed(ctx, "", r.Key, incs...)
+		_, err := p.PublishKeyed(ctx, "", r.Key, incs...)
+		return err
 	}
-	return p.Publish(ctx, countmill.Increment{Counter: r.Counter, Delta: r.Delta, ID: r.ID})
+	_, err := p.Publish(ctx, countmill.Increment{Counter: r.Counter, Delta: r.Delta, ID: r.ID})
+	return err
 }

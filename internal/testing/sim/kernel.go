@@ -19,6 +19,7 @@ type Result struct {
 	Calls      int // of bus and store
 	Steps      int
 	Reads      int // that were answered and checked
+	After      int // reads with receipts that were answered and checked
 	Conflicts  int // increments refused because their ids were counted with another delta
 	Whole      int // requests that were committed under one marker
 	Replayed   int // letters that were asked for, at their removal
@@ -50,7 +51,9 @@ type kernel struct {
 	stepped   time.Duration // the part of storeSkew that came while the schedule ran
 	steps     []storeStep
 	until     [faultCount]time.Time
-	windows   []time.Duration // all that the database's settings had, the last one in effect
+	written   []*written           // what callers may read back
+	seen      map[string]time.Time // the latest moment of each counter's totals that a client has seen
+	windows   []time.Duration      // all that the database's settings had, the last one in effect
 
 	calls   callWatch
 	takeIn  func() bool // takes in events since the last step; true if anything can go on now
@@ -69,7 +72,7 @@ type callWatch interface {
 }
 
 func newKernel(seed uint64, verbose bool) *kernel {
-	k := &kernel{rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), verbose: verbose, began: time.Now(), stormy: true}
+	k := &kernel{seen: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), verbose: verbose, began: time.Now(), stormy: true}
 	k.Seed = seed
 	k.digest.Reset()
 	k.plan = drawPlan(k.rng, seed)

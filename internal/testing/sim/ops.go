@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -44,11 +45,15 @@ type op struct {
 	limit   time.Duration
 	err     error
 	gaveUp  bool // its time was up before it was answered
-	crowd   int  // how many of a crowd were added before
+	sent    publisher.Sent
+	crowd   int // how many of a crowd were added before
 
 	names     []string
 	final     bool // after all has come to rest
 	staleness time.Duration
+	minAsOf   time.Time
+	written   *written // that it reads back; nil for most
+	aside     []reader.SetAside
 	from      time.Time     // when it was asked, by clocks that are right
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total

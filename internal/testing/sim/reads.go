@@ -13,6 +13,7 @@ type readClients struct {
 	procs  *processes
 	totals *totalOracle
 	final  bool // all has come to rest
+	proved bool // every receipt was read then
 }
 
 // read asks a reader for totals.
@@ -22,6 +23,10 @@ func (rc *readClients) read() {
 		return
 	}
 	p, staleness := pick(rc.rng, lives), rc.staleness()
+	if len(rc.written) > 0 && rc.rng.IntN(2) == 0 {
+		rc.readBack(p, pick(rc.rng, rc.written))
+		return
+	}
 	first := rc.readFrom(p, staleness)
 	if first.kind == "read" && rc.rng.IntN(2) == 0 { // the same again: it may share the first
 		again := rc.newOp("read", rc.totals.checkRead)
@@ -90,9 +95,14 @@ func (rc *readClients) finishProbe(o *op) {
 
 // askTotals asks for totals.
 func (rc *readClients) askTotals(o *op, p *proc) {
+	if rc.rng.IntN(2) == 0 {
+		for _, name := range o.names { // the client has seen these: no counter may go back
+			o.minAsOf = later(o.minAsOf, rc.seen[name])
+		}
+	}
 	rc.ask(o, p, func(ctx context.Context) (err error) {
 		o.from = rc.wall().Truncate(time.Microsecond)
-		o.totals, err = p.rdr.Totals(ctx, o.names, o.staleness)
+		o.totals, err = p.rdr.TotalsSince(ctx, o.names, o.staleness, o.minAsOf)
 		return err
 	})
 }
@@ -117,6 +127,7 @@ func (rc *readClients) askPipeline() {
 
 // readLast reads totals that have to be those of the ledger.
 func (rc *readClients) readLast() {
+	rc.readAllBack()
 	for _, p := range rc.procs.lives(reading) {
 		rc.readFrom(p, 0)
 	}

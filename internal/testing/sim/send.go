@@ -10,11 +10,13 @@ import (
 // send lets a client send increments through p.
 func (cs *clients) send(o *op, p *proc) {
 	cs.requests.asked(o)
-	cs.ask(o, p, func(ctx context.Context) error {
+	cs.ask(o, p, func(ctx context.Context) (err error) {
 		if o.key != "" {
-			return p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
+			o.sent, err = p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
+			return err
 		}
-		return p.pub.Publish(ctx, o.incs...)
+		o.sent, err = p.pub.Publish(ctx, o.incs...)
+		return err
 	})
 }
 
@@ -30,6 +32,7 @@ func (cs *clients) finishSend(o *op) {
 		for _, s := range o.sums {
 			s.durable()
 		}
+		cs.noteWritten(o, o.sums)
 		return
 	case errors.Is(o.err, countmill.ErrIDsReused):
 		cs.finishConflicts(o)

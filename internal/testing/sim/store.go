@@ -22,8 +22,9 @@ type database struct {
 	*kernel
 	fake    *fakestore.Store
 	watch   storeWatch
-	swapped bool           // another one has taken its place
-	swept   map[string]int // in which step each counter was swept last
+	swapped bool                        // another one has taken its place
+	swept   map[string]int              // in which step each counter was swept last
+	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
 }
 
 // A storeWatch sees what reaches the store.
@@ -201,6 +202,9 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 		keys[i] = letters[i].Key
 	}
 	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+		for _, d := range letters {
+			s.buried[d.Key] = d
+		}
 		return s.fake.PutDeadLetters(background, letters)
 	})
 }
@@ -213,6 +217,17 @@ func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int)
 			return err
 		})
 	return letters, err
+}
+
+// Asides looks up which letters have parts of messages.
+func (s *simStore) Asides(ctx context.Context, tails []wire.PartID) (found []store.Aside, err error) {
+	tails = slices.Clone(tails)
+	err = s.call(ctx, "asides", idsKey(tails), DeadLettersFail,
+		func() string { return idsText(tails) }, func() string { return fmt.Sprint(len(found), " letters") }, func() (err error) {
+			found, err = s.fake.Asides(background, tails)
+			return err
+		})
+	return found, err
 }
 
 // DeleteDeadLetters removes dead letters.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill/wire"
 )
@@ -19,13 +20,14 @@ const (
 type sum struct {
 	counter   string
 	digit     int
-	least     int  // times that it must have been counted
-	most      int  // times that it may have been counted
-	group     *int // sums of one group count once together
-	reused    bool // another increment came under its id, or its request's key
-	renewed   bool // it was asked for as new, as that one has its id
-	discarded bool // a letter that it is in was to be discarded
-	refused   bool // its answer was that another one was counted under its id
+	least     int       // times that it must have been counted
+	most      int       // times that it may have been counted
+	group     *int      // sums of one group count once together
+	reused    bool      // another increment came under its id, or its request's key
+	renewed   bool      // it was asked for as new, as that one has its id
+	discarded bool      // a letter that it is in was to be discarded
+	added     time.Time // by its process's clock, if Add took it
+	refused   bool      // its answer was that another one was counted under its id
 }
 
 func (s *sum) delta() int64 {

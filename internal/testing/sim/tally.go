@@ -14,6 +14,7 @@ type Tally struct {
 	Few       int // schedules that had fewer than leastCalls
 	Steps     int
 	Reads     int
+	After     int // reads with receipts
 	Conflicts int // increments refused because their ids were counted with another delta
 	Whole     int // requests that were committed under one marker
 	Replayed  int // letters
@@ -42,7 +43,7 @@ const mostFailures = 20
 // Add takes a schedule in.
 func (t *Tally) Add(r *Result) {
 	one := Tally{
-		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
+		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
 		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
@@ -67,6 +68,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Few += o.Few
 	t.Steps += o.Steps
 	t.Reads += o.Reads
+	t.After += o.After
 	t.Conflicts += o.Conflicts
 	t.Whole += o.Whole
 	t.Replayed += o.Replayed
@@ -122,6 +124,7 @@ func (t *Tally) Table(wall time.Duration) string {
 	row(fmt.Sprintf("schedules with fewer than %d calls", leastCalls), t.Few)
 	row("steps", t.Steps)
 	row("reads checked", t.Reads)
+	row("reads with receipts checked", t.After)
 	row("conflicts that callers were told of", t.Conflicts)
 	row("requests under one marker", t.Whole)
 	row("letters counted after all", t.Replayed)

@@ -117,6 +117,7 @@ func (to *totalOracle) checkRead(o *op) {
 	}
 	if o.err != nil {
 		to.checkNoTotal(o)
+		to.checkNotWritten(o)
 		return
 	}
 	to.Reads++
@@ -128,7 +129,9 @@ func (to *totalOracle) checkRead(o *op) {
 		}
 		to.checkTotal(o, t)
 		to.checkAge(o, t)
+		to.checkSince(o, t)
 	}
+	to.checkWritten(o)
 	if to.db.swapped && !o.p.told.IsZero() && o.from.After(o.p.told.Add(to.jumped)) && o.kind == "read" {
 		to.violate("%s read totals of another database after it was told", o.p.name)
 	}

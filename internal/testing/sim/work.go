@@ -56,6 +56,7 @@ func (cs *clients) add(p *proc) {
 		if s == nil {
 			return
 		}
+		s.added = p.wall()
 		if err := p.pub.Add(s.counter, s.delta()); err == nil {
 			s.maybe()
 			p.sums = append(p.sums, s)
@@ -71,7 +72,11 @@ func (cs *clients) flush(p *proc) {
 	o := cs.newOp("flush", cs.finishFlush)
 	o.sums, o.crowd = p.sums, cs.crowd.take(p)
 	p.sums = nil
-	cs.ask(o, p, p.pub.Flush)
+	o.from = p.wall()
+	cs.ask(o, p, func(ctx context.Context) (err error) {
+		o.sent, err = p.pub.Flush(ctx)
+		return err
+	})
 }
 
 func (cs *clients) finishFlush(o *op) {
@@ -87,6 +92,7 @@ func (cs *clients) finishFlush(o *op) {
 		for _, s := range o.sums {
 			s.durable()
 		}
+		cs.noteFlushed(o)
 		cs.crowd.prove(o.crowd)
 	}
 }

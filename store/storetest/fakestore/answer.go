@@ -51,6 +51,7 @@ const (
 	ListDeadLetters   Op = "ListDeadLetters"
 	DeleteDeadLetters Op = "DeleteDeadLetters"
 	GetDeadLetters    Op = "GetDeadLetters"
+	Asides            Op = "Asides"
 	Beat              Op = "Beat"
 	Check             Op = "Check"
 	// SetWindow is a change of settings.

@@ -123,6 +123,7 @@ type Store struct {
 	markers    map[wire.PartID]store.Marker
 	resets     map[wire.PartID]store.ResetResult // the content of reset markers
 	dead       map[string]store.DeadLetter
+	asides     map[wire.PartID]map[string]store.Aside // by letter
 	workers    map[string]store.Worker
 	views      map[*View]struct{}
 	counts     Counts
@@ -146,6 +147,7 @@ func New(opts Options) *Store {
 		markers:    make(map[wire.PartID]store.Marker),
 		resets:     make(map[wire.PartID]store.ResetResult),
 		dead:       make(map[string]store.DeadLetter),
+		asides:     make(map[wire.PartID]map[string]store.Aside),
 		workers:    make(map[string]store.Worker),
 		views:      make(map[*View]struct{}),
 		calls:      make(map[Op]int),

@@ -99,6 +99,13 @@ func (s *Store) Recorded(counter string) bool {
 // Now is the store's time.
 func (s *Store) Now() time.Time { return s.opts.now() }
 
+// Moment is a moment of the store: every view of it or of a later one shows all folds so far.
+func (s *Store) Moment() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.readTimeLocked()
+}
+
 // Ahead changes a counter's last reset to one whose clock was ahead, and reports whether there was a
 // reset.
 func (s *Store) Ahead(counter string, by time.Duration) bool {

@@ -118,7 +118,8 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, d := range letters {
-			d.Payload = slices.Clone(d.Payload)
+			s.putAsidesLocked(d.Asides)
+			d.Payload, d.Asides = slices.Clone(d.Payload), nil
 			s.dead[d.Key] = d
 		}
 		s.counts.Buried += len(letters)
@@ -181,6 +182,35 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 		return nil
 	})
 	return letters, err
+}
+
+func (s *Store) putAsidesLocked(asides []store.Aside) {
+	for _, a := range asides {
+		if s.asides[a.Tail] == nil {
+			s.asides[a.Tail] = make(map[string]store.Aside)
+		}
+		a.Parts = slices.Clone(a.Parts)
+		s.asides[a.Tail][a.Letter] = a
+	}
+}
+
+// Asides returns the notes under these tails.
+func (s *Store) Asides(ctx context.Context, tails []wire.PartID) (found []store.Aside, err error) {
+	answer, err := s.begin(ctx, Asides, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, tail := range tails {
+			for _, letter := range slices.Sorted(maps.Keys(s.asides[tail])) {
+				found = append(found, s.asides[tail][letter])
+			}
+		}
+		return nil
+	})
+	return found, err
 }
 
 // Beat replaces the worker's record.

@@ -71,6 +71,7 @@ func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.markers, func(_ wire.PartID, m store.Marker) bool { return !m.ExpireAt.After(now) })
+	s.forgetAsidesLocked(func(a store.Aside) bool { return !a.ExpireAt.After(now) })
 }
 
 // Forget removes all markers that the store may remove now.
@@ -85,4 +86,13 @@ func (s *Store) Forget() {
 		}
 		return m.At.Before(oldest)
 	})
+	s.forgetAsidesLocked(func(a store.Aside) bool {
+		return s.opts.Age == nil && !a.ExpireAt.After(now) || s.opts.Age != nil && a.At.Before(oldest)
+	})
+}
+
+func (s *Store) forgetAsidesLocked(over func(a store.Aside) bool) {
+	for _, letters := range s.asides {
+		maps.DeleteFunc(letters, func(_ string, a store.Aside) bool { return over(a) })
+	}
 }

@@ -1,0 +1,177 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// A tailBus keeps which tail has which counters, as an aggregator would insert them.
+type tailBus struct {
+	tails map[wire.PartID]map[string]bool
+	sole  int
+}
+
+func (b *tailBus) Publish(_ string, messages ...*message.Message) error {
+	batch, err := wire.Decode(messages[0].Payload)
+	if err != nil {
+		return err
+	}
+	id := batch.Seal.Hash().Tail(batch.Number)
+	if p := &batch.Parts[0]; len(batch.Parts) == 1 && p.Kind == wire.Anonymous && p.ID.Whole() == id {
+		b.sole++
+		id = p.ID
+	}
+	b.tails[id] = make(map[string]bool)
+	for _, p := range batch.Parts {
+		for _, e := range p.Entries {
+			b.tails[id][e.Counter] = true
+		}
+	}
+	return nil
+}
+
+// has reports whether the messages of a receipt have a counter.
+func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
+	t.Helper()
+	parsed, err := wire.ParseReceipt(r.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range parsed.Tails() {
+		counters, ok := b.tails[id]
+		if !ok {
+			t.Errorf("the receipt names message %s, which the bus does not have", id)
+		}
+		has = has || counters[counter]
+	}
+	return has
+}
+
+// The receipt of a call names messages with all of its increments, and few others.
+func TestReceiptsNameTheirMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leave2000()
+		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
+		p, err := New(bus, Config{Linger: time.Second, Database: wire.TagOf("db")})
+		must(t, err)
+		defer p.Close(context.Background())
+		var large []countmill.Increment
+		for i := range 3000 { // two messages
+			large = append(large, countmill.Increment{Counter: fmt.Sprintf("%0400d", i), Delta: 1})
+		}
+		calls := map[string]func() (Sent, error){
+			large[0].Counter: func() (Sent, error) { return p.PublishKeyed(t.Context(), "", "k", large...) },
+			"plain":          func() (Sent, error) { return p.Publish(t.Context(), inc("plain", 1)) },
+			"id": func() (Sent, error) {
+				return p.Publish(t.Context(), countmill.Increment{Counter: "id", Delta: 1, ID: "x"})
+			},
+		}
+		var mu sync.Mutex
+		sent := make(map[string]Sent)
+		for counter, call := range calls {
+			go func() {
+				s, err := call()
+				must(t, err)
+				mu.Lock()
+				sent[counter] = s
+				mu.Unlock()
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for counter, s := range sent {
+			if s.Counted || s.Receipt.Database != wire.TagOf("db") || !bus.has(t, s.Receipt, counter) {
+				t.Errorf("the receipt of %.20q lacks it: %+v", counter, s)
+			}
+		}
+		if n := sent[large[0].Counter].Receipt.Messages(); n < 2 || n > 3 {
+			t.Errorf("a request in two messages or three has a receipt of %d", n)
+		}
+		if n := sent["plain"].Receipt.Messages(); n != 1 {
+			t.Errorf("one increment has a receipt of %d messages", n)
+		}
+		// Alone, it is its own tail. Increments that cancel out are in no message.
+		s, err := p.Publish(t.Context(), inc("alone", 1))
+		if must(t, err); bus.sole != 1 || !bus.has(t, s.Receipt, "alone") {
+			t.Errorf("%d sole parts, want 1: %+v", bus.sole, s)
+		}
+		s, err = p.Publish(t.Context(), inc("zero", 1), inc("zero", -1))
+		if must(t, err); s.Receipt.IsZero() || s.Receipt.Messages() != 0 {
+			t.Errorf("increments that cancel out: %+v, want a receipt of nothing", s)
+		}
+	})
+}
+
+// The receipt of a Flush has what was added since Sent.Since, also in batches that had left before.
+func TestReceiptsOfFlush(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leave2000()
+		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
+		p, err := New(bus, Config{Linger: 100 * time.Millisecond})
+		must(t, err)
+		defer p.Close(context.Background())
+		must(t, p.Add("early", 1))
+		time.Sleep(6 * time.Second)
+		must(t, p.Add("left", 1))
+		time.Sleep(3 * time.Second)
+		must(t, p.Add("now", 1))
+		s, err := p.Flush(t.Context())
+		must(t, err)
+		if !bus.has(t, s.Receipt, "left") || !bus.has(t, s.Receipt, "now") || bus.has(t, s.Receipt, "early") {
+			t.Errorf("the receipt has left: %t, now: %t, early: %t; want all but early", bus.has(t, s.Receipt, "left"), bus.has(t, s.Receipt, "now"), bus.has(t, s.Receipt, "early"))
+		}
+		if ago := time.Since(s.Since); ago != flushCovers {
+			t.Errorf("it says since %s ago, want %s", ago, flushCovers)
+		}
+		// More batches than a receipt has room for: it says so.
+		for i := range wire.MaxReceiptSpans + 5 {
+			must(t, p.Add(fmt.Sprint("many", i), 1))
+			s, err = p.Flush(t.Context())
+			must(t, err)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if len(s.Receipt.Spans) != wire.MaxReceiptSpans || time.Since(s.Since) > 800*time.Millisecond || !bus.has(t, s.Receipt, "many68") {
+			t.Errorf("%d spans since %s ago, want %d since less than 0.8s", len(s.Receipt.Spans), time.Since(s.Since), wire.MaxReceiptSpans)
+		}
+	})
+}
+
+// A bus that reports says itself whether the increments are counted. A message with a part in a dead
+// letter is not.
+func TestCountedInsteadOfAReceipt(t *testing.T) {
+	t.Parallel()
+	for _, count := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			leave2000()
+			p, err := New(replyingBus(count), Config{Linger: -1})
+			must(t, err)
+			defer p.Close(context.Background())
+			s, err := p.Publish(t.Context(), inc("a", 1))
+			if must(t, err); s.Counted != count || !s.Receipt.IsZero() {
+				t.Errorf("counted %t: %+v", count, s)
+			}
+		})
+	}
+}
+
+// A replyingBus passes replies, and counts messages or does not.
+type replyingBus bool
+
+func (count replyingBus) Publish(_ string, messages ...*message.Message) error {
+	if r := wire.ReplyOf(wire.PassReply(context.Background(), messages[0].Context())); count {
+		r.Count()
+	}
+	return nil
+}

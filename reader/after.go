@@ -1,0 +1,215 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	// MaxWait is the longest time that TotalsAfter waits.
+	MaxWait = 5 * time.Second
+
+	// The pauses between two look-ups of a receipt's tails grow from firstPoll to lastPoll, by half each
+	// time. Guesses: a commit takes 50 ms, and a caller that waits for seconds does not mind a quarter.
+	firstPoll, lastPoll = 20 * time.Millisecond, 250 * time.Millisecond
+)
+
+// After is totals that contain the increments of a receipt, without those in SetAside.
+type After struct {
+	Totals   []Total
+	SetAside []SetAside
+}
+
+// A SetAside is a dead letter with increments of a receipt that are not counted.
+type SetAside struct {
+	Letter string
+	// Discarded means that a person has discarded the letter. Otherwise it waits for one.
+	Discarded bool
+}
+
+// TotalsAfter returns totals that contain every increment of the receipt. If some are not counted, it
+// waits for up to wait (at most MaxWait) and then returns an error that matches
+// countmill.ErrNotCountedYet. It looks up one marker for each message of the receipt, all of them in
+// one call, every 20 to 250 ms. Increments in dead letters are not in the totals: SetAside names the
+// letters.
+//
+// Other errors are those of TotalsSince, countmill.ErrReceiptExpired for a receipt beyond the
+// deduplication window, and countmill.ErrOtherDatabase.
+func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (After, error) {
+	for i, c := range counters {
+		if err := countmill.CheckCounter(c); err != nil {
+			return After{}, atIndex(err, i, len(counters))
+		}
+	}
+	r.stats.awaited.Add(1)
+	// Wait for the tails first, then read: a read that begins before may lack a commit.
+	flagged, err := r.await(ctx, &receipt, min(max(wait, 0), MaxWait))
+	if err != nil {
+		return After{}, err
+	}
+	aside, err := r.asides(ctx, flagged)
+	if err != nil {
+		return After{}, err
+	}
+	// The totals come last. All parts were settled before their tails were seen, and this read begins
+	// after that, so it has all of their commits.
+	totals, err := r.TotalsSince(ctx, counters, 0, minAsOf)
+	return After{totals, aside}, err
+}
+
+// await waits until all tails of a receipt are there. It returns the tails that say that parts of
+// their messages were set aside.
+func (r *Reader) await(ctx context.Context, receipt *wire.Receipt, wait time.Duration) (flagged []wire.PartID, err error) {
+	if err := r.checkReceipt(ctx, receipt); err != nil {
+		return nil, err
+	}
+	began, left := time.Now(), receipt.Tails()
+	for poll := firstPoll; ; poll = min(poll+poll/2, lastPoll) {
+		if left, flagged, err = r.lookTails(ctx, left, flagged); err != nil || len(left) == 0 {
+			return flagged, err
+		}
+		rest := wait - time.Since(began)
+		if rest <= 0 {
+			return r.lastLook(ctx, receipt, left, flagged)
+		}
+		if err := pause(ctx, min(rest, poll-r.cfg.env.Jitter(poll/4))); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lastLook looks for the tails of sole parts, which have one only if the part is in a dead letter.
+func (r *Reader) lastLook(ctx context.Context, receipt *wire.Receipt, left, flagged []wire.PartID) ([]wire.PartID, error) {
+	var soles []wire.PartID
+	for _, id := range left {
+		if id.Class() == wire.AnonymousClass {
+			soles = append(soles, id.Whole())
+		}
+	}
+	missing := len(left)
+	if len(soles) > 0 {
+		still, more, err := r.lookTails(ctx, soles, flagged)
+		if err != nil {
+			return nil, err
+		}
+		missing -= len(soles) - len(still)
+		flagged = more
+	}
+	if missing == 0 {
+		return flagged, nil
+	}
+	return nil, fmt.Errorf("%w: %d of the %d messages of the receipt are not counted", countmill.ErrNotCountedYet, missing, receipt.Messages())
+}
+
+// checkReceipt refuses a receipt that no look-up can answer. A receipt whose tail was not seen before
+// the window ended may have been counted, or refused: the markers are gone.
+func (r *Reader) checkReceipt(ctx context.Context, receipt *wire.Receipt) error {
+	var none wire.DatabaseTag
+	if own := r.cfg.Database; own != none && receipt.Database != none && own != receipt.Database {
+		return fmt.Errorf("%w: %x, this one is %x", countmill.ErrOtherDatabase, receipt.Database, own)
+	}
+	if err := r.checkStore(ctx); err != nil {
+		return err
+	}
+	if before := r.checked.forgetBefore(); receipt.Time.Before(before) {
+		return fmt.Errorf("%w: it is of %s, and increments from before %s are forgotten", countmill.ErrReceiptExpired,
+			receipt.Time.Format(time.RFC3339), before.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// lookTails looks up tails once. It returns those that are missing, and adds those that say that a part
+// was set aside to flagged.
+func (r *Reader) lookTails(ctx context.Context, tails, flagged []wire.PartID) (missing, _ []wire.PartID, err error) {
+	found, err := r.markers(ctx, tails)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range tails {
+		m, ok := found[id]
+		switch {
+		case !ok:
+			missing = append(missing, id)
+		case id.Class() == wire.TailClass && m.Fingerprint != store.TailCounted:
+			flagged = append(flagged, id)
+		}
+	}
+	return missing, flagged, nil
+}
+
+// markers looks up markers, in as few calls as the store allows.
+func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartID]store.Marker, error) {
+	found := make(map[wire.PartID]store.Marker, len(ids))
+	for chunk := range slices.Chunk(ids, r.store.Keys()) {
+		call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+		markers, err := r.store.Applied(call, chunk)
+		cancel()
+		r.stats.tailLookups.Add(1)
+		r.stats.tails.Add(int64(len(chunk)))
+		if err != nil {
+			return nil, r.storeError(ctx, "looking up a receipt", err)
+		}
+		for _, m := range markers {
+			found[m.ID] = m
+		}
+	}
+	return found, nil
+}
+
+// maxResolved bounds the markers that are looked up to tell whether parts in dead letters were counted
+// since. Beyond it they count as not counted.
+const maxResolved = 10_000
+
+// asides returns the dead letters that still have parts of the messages with these tails. A part that
+// was counted since, because its letter was replayed or its message came again, has a marker.
+func (r *Reader) asides(ctx context.Context, tails []wire.PartID) ([]SetAside, error) {
+	if len(tails) == 0 {
+		return nil, nil
+	}
+	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	all, err := r.store.Asides(call, tails)
+	if err != nil {
+		return nil, r.storeError(ctx, "looking up dead letters of a receipt", err)
+	}
+	var ids []wire.PartID
+	for i := range all {
+		ids = append(ids, wire.LetterID(all[i].Letter))
+		for j := range all[i].Parts {
+			ids = append(ids, all[i].Parts[j].Markers()...)
+		}
+	}
+	found, err := r.markers(ctx, ids[:min(len(ids), maxResolved)])
+	if err != nil {
+		return nil, err
+	}
+	var aside []SetAside
+	for i := range all {
+		a := &all[i]
+		if counted(a, found) || slices.ContainsFunc(aside, func(s SetAside) bool { return s.Letter == a.Letter }) {
+			continue
+		}
+		fate := found[wire.LetterID(a.Letter)].Fingerprint
+		// A discarded letter is not counted either.
+		aside = append(aside, SetAside{a.Letter, store.Fate(fate) == store.FateDiscarded})
+	}
+	slices.SortFunc(aside, func(a, b SetAside) int { return strings.Compare(a.Letter, b.Letter) })
+	return aside, nil
+}
+
+// counted reports whether all parts were counted after they were set aside.
+func counted(a *store.Aside, found map[wire.PartID]store.Marker) bool {
+	for i := range a.Parts {
+		if !a.Parts[i].Counted(found) {
+			return false
+		}
+	}
+	return len(a.Parts) > 0
+}

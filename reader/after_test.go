@@ -1,0 +1,165 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+func receiptOf(spans ...wire.Span) wire.Receipt {
+	return wire.Receipt{Time: time.Now().Truncate(time.Microsecond), Spans: spans}
+}
+
+// The totals are those after the last tail, however long that takes within the wait. One call looks up
+// all tails that are missing, and the pauses grow.
+func TestTotalsAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		seal := wire.SealHash{1}
+		receipt := receiptOf(wire.Span{Seal: seal, First: 2, Last: 4})
+		st.mark(seal.Tail(3), store.TailCounted)
+		go func() {
+			time.Sleep(time.Second)
+			st.mark(seal.Tail(2), store.TailCounted)
+			time.Sleep(time.Second / 2)
+			st.put("c", 7)
+			st.mark(seal.Tail(4), store.TailCounted)
+		}()
+		began := time.Now()
+		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 2*time.Second, time.Time{})
+		if err != nil || got.Totals[0].Total != 7 || got.SetAside != nil || time.Since(began) > 1750*time.Millisecond {
+			t.Errorf("%+v, %v after %s; want 7", got, err, time.Since(began))
+		}
+		if st.tails[0] != 3 || st.tails[1] != 2 || st.tails[len(st.tails)-1] != 1 || len(st.tails) > 25 {
+			t.Errorf("looked up %v tails, want 3, then 2 and 1, in few calls", st.tails)
+		}
+		s := r.Stats()
+		if s.Awaited != 1 || s.TailLookups != int64(len(st.tails)) || s.Tails == 0 {
+			t.Errorf("stats: %+v", s)
+		}
+	})
+}
+
+// Every reason why there are no totals has an error of its own.
+func TestTotalsAfterRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{expired: time.Now().Add(-time.Hour)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{Database: wire.TagOf("mine")})
+		receipt := receiptOf(wire.Span{Seal: wire.SealHash{1}})
+		old, other, unknown := receipt, receipt, receipt
+		old.Time = st.expired.Add(-time.Microsecond)
+		other.Database, unknown.Database = wire.TagOf("another"), wire.DatabaseTag{}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, tc := range map[string]struct {
+			ctx     context.Context
+			receipt wire.Receipt
+			wait    time.Duration
+			want    error
+			within  time.Duration
+		}{
+			"missing":          {t.Context(), receipt, 0, countmill.ErrNotCountedYet, 0},
+			"missing, waits":   {t.Context(), receipt, time.Second, countmill.ErrNotCountedYet, time.Second},
+			"waits too long":   {t.Context(), receipt, time.Hour, countmill.ErrNotCountedYet, reader.MaxWait},
+			"expired":          {t.Context(), old, time.Second, countmill.ErrReceiptExpired, 0},
+			"another database": {t.Context(), other, time.Second, countmill.ErrOtherDatabase, 0},
+			"no database":      {t.Context(), unknown, 0, countmill.ErrNotCountedYet, 0},
+			"caller is gone":   {gone, receipt, time.Second, context.Canceled, 0},
+		} {
+			began := time.Now()
+			_, err := r.TotalsAfter(tc.ctx, []string{"c"}, tc.receipt, tc.wait, time.Time{})
+			if !errors.Is(err, tc.want) || time.Since(began) != tc.within {
+				t.Errorf("%s: %v after %s, want %v after %s", name, err, time.Since(began), tc.want, tc.within)
+			}
+		}
+		if got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(), 0, time.Time{}); err != nil || got.Totals[0].Total != 1 {
+			t.Errorf("a receipt of nothing: %+v, %v", got, err)
+		}
+		if _, err := r.TotalsAfter(t.Context(), []string{""}, receiptOf(), 0, time.Time{}); !errors.Is(err, countmill.ErrInvalid) {
+			t.Errorf("a bad name: %v", err)
+		}
+		st.breakWith(errAway)
+		if _, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, time.Second, time.Time{}); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("a store that is unavailable: %v", err)
+		}
+	})
+}
+
+// A letter is named while any of its parts is not counted. The markers of parts decide, not the letter.
+func TestTotalsAfterNamesLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{aside: make(map[wire.PartID][]store.Aside)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		seal := wire.SealHash{1}
+		tail := seal.Tail(0)
+		st.mark(tail, store.TailAside)
+		a, b, rest, head := wire.IncrementID("c", "a"), wire.IncrementID("c", "b"), wire.KeyID("", "k", 1), wire.KeyID("", "k", 0)
+		st.aside[tail] = []store.Aside{
+			{Tail: tail, Letter: "two", Parts: []store.AsidePart{{ID: a, Fingerprint: 1}, {ID: b, Fingerprint: 2}}},
+			{Tail: tail, Letter: "rest", Parts: []store.AsidePart{{ID: rest, Fingerprint: 3, Head: head}}},
+			{Tail: tail, Letter: "unread"},
+		}
+		check := func(when string, want ...reader.SetAside) {
+			t.Helper()
+			got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Seal: seal}), 0, time.Time{})
+			if diff := cmp.Diff(want, got.SetAside); diff != "" || err != nil {
+				t.Errorf("%s: %v, set aside (-want +got):\n%s", when, err, diff)
+			}
+		}
+		check("at first", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "two"}, reader.SetAside{Letter: "unread"})
+		st.mark(a, 1)
+		st.mark(b, 99) // another increment's
+		check("one part counted, an id used by another", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "two"}, reader.SetAside{Letter: "unread"})
+		st.mark(wire.RenewedOf(b, 2), 2)
+		st.mark(wire.LetterID("unread"), wire.Fingerprint(store.FateDiscarded))
+		check("the other as new, a letter discarded", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "unread", Discarded: true})
+		st.mu.Lock()
+		st.markers[head] = store.Marker{ID: head, Fingerprint: 3, Whole: true}
+		st.mu.Unlock()
+		check("a whole request counted", reader.SetAside{Letter: "unread", Discarded: true})
+	})
+}
+
+// A part that is its own tail is found by one look-up. Only if it is not, a tail says that it is in a
+// letter.
+func TestTotalsAfterASolePart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{aside: make(map[wire.PartID][]store.Aside)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		seal := wire.SealHash{1}
+		receipt := receiptOf(wire.Span{Seal: seal, Sole: true})
+		st.mark(seal.Sole(0), 12345)
+		if got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{}); err != nil || got.SetAside != nil || len(st.tails) != 1 {
+			t.Errorf("%+v, %v with look-ups of %v; want one", got, err, st.tails)
+		}
+		other := wire.SealHash{2}
+		receipt = receiptOf(wire.Span{Seal: other, Sole: true})
+		if _, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{}); !errors.Is(err, countmill.ErrNotCountedYet) {
+			t.Errorf("nothing is there: %v", err)
+		}
+		st.mark(other.Tail(0), store.TailAside)
+		st.aside[other.Tail(0)] = []store.Aside{{Tail: other.Tail(0), Letter: "x"}}
+		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{})
+		if diff := cmp.Diff([]reader.SetAside{{Letter: "x"}}, got.SetAside); diff != "" || err != nil {
+			t.Errorf("%v, set aside (-want +got):\n%s", err, diff)
+		}
+	})
+}
