@@ -66,7 +66,7 @@ func ExamplePublisher_PublishKeyed() {
 
 	request := []countmill.Increment{{Counter: "stock:apples", Delta: -3}, {Counter: "sold:apples", Delta: 3}}
 	for range 2 {
-		if err := p.PublishKeyed(ctx, "shop", "checkout-1017", request...); err != nil {
+		if _, err := p.PublishKeyed(ctx, "shop", "checkout-1017", request...); err != nil {
 			log.Fatal(err)
 		}
 	}

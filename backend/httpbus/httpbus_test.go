@@ -192,7 +192,7 @@ func TestWaits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
+				if _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 					t.Error(err)
 				}
 				for i, least := range tc.least {
