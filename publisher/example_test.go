@@ -92,7 +92,7 @@ func ExampleCounter() {
 	if err := home.Add(2); err != nil {
 		log.Fatal(err)
 	}
-	if err := p.Flush(ctx); err != nil {
+	if _, err := p.Flush(ctx); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(home.Name(), c.Total(home.Name()))

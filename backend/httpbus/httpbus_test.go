@@ -232,18 +232,18 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 		}
 		inc := func(id string) countmill.Increment { return countmill.Increment{Counter: "a", Delta: 1, ID: id} }
 		calls := []struct {
-			send func() error
+			send func() (publisher.Sent, error)
 			want error
 		}{
-			{func() error { return p.Publish(t.Context(), inc(""), inc("x")) }, countmill.ErrIDsReused},
-			{func() error { return p.Publish(t.Context(), inc(""), inc("y")) }, nil},
-			{func() error { return p.PublishKeyed(t.Context(), "", "taken", inc("")) }, countmill.ErrConflict},
-			{func() error { return p.PublishKeyed(t.Context(), "", "free", inc("")) }, nil},
+			{func() (publisher.Sent, error) { return p.Publish(t.Context(), inc(""), inc("x")) }, countmill.ErrIDsReused},
+			{func() (publisher.Sent, error) { return p.Publish(t.Context(), inc(""), inc("y")) }, nil},
+			{func() (publisher.Sent, error) { return p.PublishKeyed(t.Context(), "", "taken", inc("")) }, countmill.ErrConflict},
+			{func() (publisher.Sent, error) { return p.PublishKeyed(t.Context(), "", "free", inc("")) }, nil},
 		}
 		var all sync.WaitGroup
 		for i, c := range calls {
 			all.Go(func() {
-				if err := c.send(); !errors.Is(err, c.want) {
+				if _, err := c.send(); !errors.Is(err, c.want) {
 					t.Errorf("call %d: got %v, want %v", i, err, c.want)
 				}
 			})

@@ -122,11 +122,11 @@ func TestUpCountsWhatIsConfirmed(t *testing.T) {
 				if err := p.Add("a", 2); err != nil {
 					t.Error(err)
 				}
-				err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 3}, countmill.Increment{Counter: "b", Delta: 1, ID: fmt.Sprint(i)})
+				_, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 3}, countmill.Increment{Counter: "b", Delta: 1, ID: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(err)
 				}
-				if err := p.PublishKeyed(t.Context(), "", fmt.Sprint("k", i), countmill.Increment{Counter: "c", Delta: 1}); err != nil {
+				if _, err := p.PublishKeyed(t.Context(), "", fmt.Sprint("k", i), countmill.Increment{Counter: "c", Delta: 1}); err != nil {
 					t.Error(err)
 				}
 			}

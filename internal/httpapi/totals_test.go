@@ -348,7 +348,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/v1/watch?counter=a&interval=1h", "", 400, "100ms to 5s"},
 		{"GET", "/v1/watch?counter=a&limit=5", "", 400, `"field":"limit","limit":"only with prefix"`},
 		{"GET", "/v1/watch?counter=a&rates=yes", "", 400, `"field":"rates","limit":"true, false"`},
-		{"GET", "/v1/watch?prefix=a&counter=a", "", 400, `"field":"counter","limit":"prefix with limit, or counter with interval and max_staleness"`},
+		{"GET", "/v1/watch?prefix=a&counter=a", "", 400, `"field":"counter","limit":"prefix with limit, or counter with interval, max_staleness and min_as_of"`},
 		{"GET", "/v1/watch?prefix=a&interval=1s", "", 400, `"field":"interval"`},
 		{"GET", "/v1/watch?prefix=a&max_staleness=1s", "", 400, `"field":"max_staleness"`},
 		{"GET", "/v1/watch?prefix=a&limit=0", "", 400, `"field":"limit","limit":"1 to 1000"`},
