@@ -94,6 +94,9 @@ func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
 			if from.Limited && id != wire.SentID(from.Name, wire.PartID{0x10, 1}) {
 				t.Errorf("%+v: got id %s", from, id)
 			}
+			if kept := sent.Seal != (wire.SealID{}); kept == from.Limited {
+				t.Errorf("%+v: the sender's own seal, which names its tails, was kept: %t", from, kept)
+			}
 			if want := wire.IncrementID("page:a", "order-1"); sent.Parts[1].ID != want {
 				t.Errorf("%+v: the id of an identified increment is %s, want %s", from, sent.Parts[1].ID, want)
 			}
