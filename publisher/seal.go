@@ -142,6 +142,7 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
+	s.countIn(parts)
 	id := wire.NewSealID(p.cfg.Env)
 	payloads := wire.Pack(s.oldest, id, parts, wire.MaxBatch)
 	messages := make([]*sealed, len(payloads))
@@ -154,6 +155,17 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	all[0].reset() // the next seal uses its memory again
 	return messages
+}
+
+// countIn notes in the first part how many increments the seal has beyond its entries.
+func (s *seal) countIn(parts []wire.Part) {
+	beyond := s.increments
+	for i := range parts {
+		beyond -= int64(len(parts[i].Entries))
+	}
+	if beyond > 0 && len(parts) > 0 {
+		parts[0].Increments = min(int64(len(parts[0].Entries))+beyond, wire.MaxIncrements)
+	}
 }
 
 // sort adds the increments of requests to the harvests of their minutes. It returns the
