@@ -38,4 +38,3 @@ func TestHeartbeatHasTheCountsAndTheBusiest(t *testing.T) {
 		}
 	})
 }
-

@@ -34,7 +34,7 @@ func TestStatsCountTheWork(t *testing.T) {
 
 		r.send(t, parts...)
 		want.Messages, want.Parts, want.Entries, want.Commits = 1, 2, 3, 1
-		want.Increments = 71 // 70 in the first part, and 1 in the other
+		want.Increments = 71                               // 70 in the first part, and 1 in the other
 		want.RecordsWritten, want.EntitiesRead = 2, 2      // the counters' records
 		want.EntitiesWritten = want.RecordsWritten + 2 + 2 // markers and shards
 		check("one message")

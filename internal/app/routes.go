@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/page"
 )
 
 // newHTTP makes the HTTP API of the roles that run.
@@ -27,6 +28,10 @@ func (a *App) routes() *api.Router {
 	}
 	rt.AllowOrigins(a.cfg.CORSOrigins...)
 	a.http.Register(rt)
+	if a.reader != nil {
+		p := page.New()
+		rt.Files(p.Paths(), p)
+	}
 	return rt
 }
 
@@ -37,6 +42,9 @@ func (a *App) services() httpapi.Services {
 	})}
 	if a.backends.disk != nil {
 		s.Backup = a.takeBackup
+	}
+	if a.tokens != nil {
+		s.Public = a.tokens.Public
 	}
 	if a.publisher != nil {
 		s.Sender = a.publisher

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Services are the things that routes call. A route whose service is nil answers 404 and names
@@ -33,6 +34,10 @@ type Services struct {
 	// Nil: the store cannot be copied.
 	Backup func(ctx context.Context, to string) (dir string, err error)
 
+	// Public reports whether everybody may see the badge of a counter. Nil: everybody may, because
+	// everybody may call.
+	Public func(counter string) bool
+
 	// Metrics are those of the process. Nil: there are none.
 	Metrics http.Handler
 }
@@ -42,6 +47,7 @@ type Reader interface {
 	Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error)
 	List(ctx context.Context, prefix, after string, limit int) (reader.Page, error)
 	Pipeline(ctx context.Context) reader.Pipeline
+	Busiest(ctx context.Context) []store.Busy
 }
 
 // An Admin looks after counters. *admin.Admin is one; its methods have the promises.
@@ -132,6 +138,7 @@ type API struct {
 
 	watchers atomic.Int64
 	scrapes  atomic.Int64
+	badges   atomic.Int64
 	unread   atomic.Int64    // bytes of metrics that clients have not read
 	closing  context.Context // ends all watchers
 	close    context.CancelFunc

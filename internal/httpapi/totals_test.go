@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 var asOf = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
@@ -29,6 +30,7 @@ type fakeReader struct {
 	mu       sync.Mutex
 	counters map[string]int64
 	pipeline reader.Pipeline
+	busiest  []store.Busy
 	page     reader.Page
 	err      error
 	moving   bool // AsOf differs at every read, as a real reader's does
@@ -95,6 +97,12 @@ func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.pipeline
+}
+
+func (f *fakeReader) Busiest(context.Context) []store.Busy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.busiest
 }
 
 // serve is the API of services.
@@ -171,6 +179,9 @@ func checkAnswer(tb testing.TB, req *http.Request, resp *http.Response, body []b
 	pattern := req.URL.EscapedPath()
 	if strings.HasPrefix(pattern, "/v1/counters/") {
 		pattern = "/v1/counters/{name}"
+	}
+	if strings.HasPrefix(pattern, "/badge/") {
+		pattern = "/badge/{name}"
 	}
 	switch {
 	case pattern == "/v2" || req.Method == http.MethodPut: // no such route
