@@ -4,8 +4,8 @@
 //
 //	mux.Handle("/counters/", http.StripPrefix("/counters", handlerOfCountmill))
 //
-// There is no build step: the files are modules that browsers run as they are. uPlot draws the
-// curves; assets/uPlot.LICENSE is its licence.
+// The files need no build step: browsers run the modules unchanged. uPlot draws the curves;
+// assets/uPlot.LICENSE is its licence.
 //
 // Nothing on the page is from another host, and Content-Security-Policy forbids it. The page holds
 // no data itself, so everybody may load it. Its calls need a token where the server has tokens.

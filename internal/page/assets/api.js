@@ -70,7 +70,7 @@ export const totals = (names) => get("v1/totals", [["format", "string"], ...name
 
 // series is the flat rows of one counter.
 export const series = (counter, step, tz, from, to) =>
-  get("v1/series", { counter, step, tz, from: from.toISOString(), to: to.toISOString() });
+  get("v1/series", { counter, step, tz, format: "string", from: from.toISOString(), to: to.toISOString() });
 
 // silence is how long a stream may say nothing. The server says something every 15 s.
 const silence = 40000;

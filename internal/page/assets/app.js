@@ -31,9 +31,9 @@ function onEvent(event) {
   detail.update(changed.includes(detail.name));
 }
 
-// onProblem asks for a token where the server wants one.
+// onProblem asks for a token where the server wants one, or another one.
 function onProblem(err) {
-  if (err.status !== 401) return;
+  if (err.status !== 401 && err.status !== 403) return;
   stream.stop();
   $("ask-wrong").textContent = api.hasToken() ? err.message : "";
   if (!$("ask").open) $("ask").showModal();
@@ -63,7 +63,7 @@ function regularly(call, every) {
       try {
         await call();
       } catch (err) {
-        if (err.status === 401) onProblem(err);
+        onProblem(err);
       }
     }
     timer = setTimeout(run, every());
@@ -83,6 +83,7 @@ async function readOverview() {
     await know(busy.slice(0, 25));
     list.setBusy(busy);
   } catch (err) {
+    if (!list.heard) list.setBusy([]);
     health.state(err.status !== 401 && err.status !== 403);
     throw err;
   }
@@ -99,11 +100,12 @@ const again = [
   regularly(readOverview, () => overviewEvery),
   regularly(readNames, () => (list.all().length < 75 ? namesEvery : quietNamesEvery)),
 ];
+setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
 const now = () => again.forEach((run) => run());
 
 setInterval(() => {
   if (document.hidden) return;
-  totals.tick();
+  totals.tick(Date.now());
   list.tick();
   detail.tick();
 }, 1000);

@@ -9,6 +9,10 @@ import { remembered } from "./totals.js";
 const $ = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
+// smooth is how many seconds a point of the live curve is the mean of. Events come once or twice a
+// second, and would make waves where there are none.
+const smooth = 3;
+
 export class Detail {
   constructor(totals) {
     this.totals = totals;
@@ -79,8 +83,9 @@ export class Detail {
     const c = this.counter(), now = Math.floor(Date.now() / 1000), n = c ? c.moved.length : 0;
     const times = [], values = [];
     for (let i = 1; i < n; i++) {
+      const over = Math.min(smooth, i);
       times.push(now - (n - 1 - i));
-      values.push(c.moved[i] - c.moved[i - 1]);
+      values.push((c.moved[i] - c.moved[i - over]) / over);
     }
     if (!times.length) times.push(now), values.push(0);
     this.plot({ times, values, partial: [] }, { from: now - remembered + 1, to: now });
@@ -136,7 +141,8 @@ export class Detail {
     this.pointing = at !== null && at !== undefined && p !== null && p.times[at] !== undefined;
     if (!this.pointing) return void ($("readout").textContent = this.still || "");
     const when = format.moment(new Date(p.times[at] * 1000), this.zone, r.grain);
-    $("readout").textContent = `${format.whole(p.values[at])} ${r.unit} · ${when}${p.partial[at] ? " · not complete" : ""}`;
+    const value = this.range === "live" ? format.rate(p.values[at]) : format.whole(p.values[at]);
+    $("readout").textContent = `${value} ${r.unit} · ${when}${p.partial[at] ? " · not complete" : ""}`;
   }
 
   // explain says why there is no curve. A counter without a rule has none.
@@ -145,6 +151,7 @@ export class Detail {
     this.points = null;
     $("readout").textContent = this.still = "";
     if (err.status === 404 || /rule/.test(err.message)) return this.hint("No rule keeps a series of this counter, so countmill has no curve of the past. Add one:", ruleFor(this.name));
+    this.read += 5000 - ranges[this.range].refresh; // try again soon
     this.hint(err.status ? "The server gives no curve: " + err.message : "The server does not answer.");
   }
 

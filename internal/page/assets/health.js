@@ -38,7 +38,6 @@ export class Health {
     else if (o.aggregators === 0) [kind, text] = ["bad", "no aggregator is alive"];
     else if (o.status === "degraded") [kind, text] = ["warn", "degraded"];
     else if (o.lag !== null && o.lag > lagWarns) [kind, text] = ["warn", format.seconds(o.lag) + " behind"];
-    else if (o.since_start.dead_letters > 0) [kind, text] = ["warn", "dead letters"];
     $("dot").className = "dot " + kind;
     if ($("state-text").textContent !== text) $("state-text").textContent = text;
   }

@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import * as format from "./format.js";
 
 const page = 75; // names of a page; with the busiest they fit one stream
-const mostBusy = 25;
+const mostBusy = 10;
+const reorderEvery = 15000; // milliseconds
 const mostRows = 1000;
 
 const $ = (id) => document.getElementById(id);
@@ -15,6 +16,8 @@ export class List {
     Object.assign(this, { totals, onRows });
     this.prefix = "";
     this.busy = []; // names
+    this.ordered = 0; // when they were put in order
+    this.heard = false; // of the busiest, once
     this.names = [];
     this.next = ""; // token of the next page
     this.chosen = "";
@@ -30,19 +33,17 @@ export class List {
   // search shows the names that begin with prefix.
   async search(prefix) {
     this.prefix = prefix;
-    this.names = [];
     this.next = "";
-    this.say("Looking for counters");
-    this.render();
     await this.refresh();
   }
 
   // refresh reads as many names as are shown, at least a page.
   async refresh() {
     const asked = ++this.asked;
-    const limit = Math.min(Math.max(page, this.names.length), mostRows);
-    const got = await api.counters(this.prefix, limit, "");
+    const prefix = this.prefix, more = prefix === this.listed ? this.names.length : 0;
+    const got = await api.counters(prefix, Math.min(Math.max(page, more), mostRows), "");
     if (asked !== this.asked) return;
+    this.listed = prefix;
     this.take(got, []);
   }
 
@@ -65,14 +66,15 @@ export class List {
     this.render();
   }
 
-  // setBusy takes the busiest names. Rows do not move under a pointer or the keyboard.
+  // setBusy takes the busiest names. Rows move seldom, and never under a pointer or the keyboard.
   setBusy(names) {
-    const next = names.slice(0, mostBusy);
-    const part = $("busy-part");
-    const held = part.matches(":hover") || part.contains(document.activeElement);
-    if (held && this.busy.length) return;
-    if (next.join("\n") === this.busy.join("\n")) return;
+    const next = names.slice(0, mostBusy), first = !this.heard;
+    this.heard = true;
+    const held = $("lists").matches(":hover") || $("lists").contains(document.activeElement);
+    const same = next.length === this.busy.length && next.every((n) => this.busy.includes(n));
+    if (!first && (held || (same && Date.now() - this.ordered < reorderEvery))) return;
     this.busy = next;
+    this.ordered = Date.now();
     this.render();
   }
 
@@ -80,7 +82,9 @@ export class List {
     return this.prefix ? [] : this.busy.filter((n) => this.totals.get(n).total !== null);
   }
 
+  // render waits for both parts of the list: rows would move otherwise.
   render() {
+    if (!this.heard || !this.settled) return;
     const busy = this.shownBusy();
     const inBusy = new Set(busy);
     const names = this.names.filter((n) => !inBusy.has(n));

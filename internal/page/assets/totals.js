@@ -44,6 +44,7 @@ class Counter {
 export class Totals {
   constructor() {
     this.of = new Map();
+    this.ticked = 0;
   }
 
   get(name) {
@@ -64,7 +65,14 @@ export class Totals {
     for (const name of this.of.keys()) if (!names.has(name)) this.of.delete(name);
   }
 
-  tick() {
-    for (const c of this.of.values()) c.tick();
+  // tick is called once a second. After a gap, because the page was hidden or the machine asleep, the
+  // history begins anew.
+  tick(now) {
+    const gap = now - this.ticked > 3000;
+    this.ticked = now;
+    for (const c of this.of.values()) {
+      if (gap) c.moved = [];
+      c.tick();
+    }
   }
 }
