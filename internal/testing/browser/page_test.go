@@ -102,7 +102,7 @@ func TestSearch(t *testing.T) {
 	tb.until(`document.querySelectorAll('.rows li').length === 120 && document.querySelector('#more').hidden`)
 }
 
-// Names are text, whatever they contain.
+// Names are text, with any content.
 func TestStrangeNames(t *testing.T) {
 	t.Parallel()
 	tb := open(t)
@@ -171,7 +171,7 @@ func TestThemes(t *testing.T) {
 	if light == dark {
 		t.Errorf("both themes have the background %s", light)
 	}
-	tb.do(chromedp.Click("#theme")) // light, whatever the system says
+	tb.do(chromedp.Click("#theme")) // light, also if the system is dark
 	tb.until(fmt.Sprintf("%s === %q", paper, light))
 	tb.do(chromedp.Reload())
 	tb.until(fmt.Sprintf("%s === %q", paper, light))
@@ -241,7 +241,7 @@ func TestBelowAPrefix(t *testing.T) {
 	tb.until(total("page:/home", "2"))
 }
 
-// A server that answers GET /v1/series has a curve, and one that does not gets a hint.
+// The page draws the rows of GET /v1/series. If there are none, it shows how to add a rule.
 func TestCurve(t *testing.T) {
 	t.Parallel()
 	tb := open(t, "404")

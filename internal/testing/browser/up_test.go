@@ -142,7 +142,7 @@ func (m *mill) post(t *testing.T, body []byte) {
 	}
 }
 
-// run runs a command of countmill and returns what it printed.
+// run runs a command of countmill and returns its output.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := binary()
