@@ -18,7 +18,7 @@ const totals = new Totals();
 const health = new Health();
 const detail = new Detail(totals);
 const list = new List(totals, () => {
-  detail.update(false);
+  detail.update();
   follow();
 });
 const stream = new Stream(onEvent, (state) => (streamState = state), onProblem);
@@ -27,8 +27,8 @@ let streamState = "";
 // onEvent merges an event of the stream.
 function onEvent(event) {
   const changed = totals.merge(event.totals);
-  for (const name of changed) list.show(name, true);
-  detail.update(changed.includes(detail.name));
+  for (const name of changed) list.show(name);
+  detail.update();
 }
 
 // onProblem asks for a token where the server wants one, or another one.

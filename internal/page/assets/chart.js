@@ -47,7 +47,7 @@ export class Curve {
       hooks: { setCursor: [(u) => this.onPoint?.(u.cursor.idx)] },
       scales: { x: { range: () => this.range }, y: { range: (_u, least, most) => span(least, most) } },
       axes: [
-        { ...axis, grid: { show: false }, space: 64, values: labels(zone) },
+        { ...axis, grid: { show: false }, size: 30, gap: 8, space: 72, values: labels(zone) },
         { ...axis, size: 56, gap: 8, space: 40, values: (_u, splits) => splits.map((v) => (Number.isInteger(v) || splits.length > 2 ? format.rate(v) : "")) },
       ],
       series: [{}, {
@@ -83,7 +83,9 @@ function span(least, most) {
 }
 
 // labels returns the labels of an axis of times: where a day begins its date, else the time of day.
-const labels = (zone) => (_u, splits) => splits.map((s, i) => label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i));
+// A label at the left edge would touch those of the other axis.
+const labels = (zone) => (u, splits) => splits.map((s, i) =>
+  u.valToPos(s, "x") < 16 ? "" : label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i));
 
 const months = Array.from({ length: 12 }, (_, i) => new Intl.DateTimeFormat(undefined, { month: "short", timeZone: "UTC" }).format(Date.UTC(2000, i, 15)));
 const two = (n) => String(n).padStart(2, "0");
@@ -106,7 +108,7 @@ export class Spark {
     this.plot = new uPlot({
       width: Math.max(box.clientWidth, 50), height: box.clientHeight, padding: [2, 0, 0, 0], legend: { show: false },
       cursor: { show: false }, axes: [{ show: false }, { show: false }], series: [{}, line],
-      scales: { x: { time: false, range: () => [0, sparkPoints - 1] }, y: { range: (_u, _l, most) => [0, Math.max(1, most * 1.05)] } },
+      scales: { x: { time: false, range: () => [0, Math.max(this.values.length, leastSpark) - 1] }, y: { range: (_u, _l, most) => [0, Math.max(1, most * 1.05)] } },
     }, [[], []], box);
     new ResizeObserver(() => box.clientWidth > 0 && this.plot.setSize({ width: box.clientWidth, height: box.clientHeight })).observe(box);
   }
@@ -114,8 +116,7 @@ export class Spark {
   add(value) {
     this.values.push(value);
     if (this.values.length > sparkPoints) this.values.shift();
-    const first = sparkPoints - this.values.length;
-    this.plot.setData([this.values.map((_, i) => first + i), this.values]);
+    this.plot.setData([this.values.map((_, i) => i), this.values]);
   }
 
   repaint() {
@@ -124,3 +125,4 @@ export class Spark {
 }
 
 const sparkPoints = 150; // five minutes, a point every two seconds
+const leastSpark = 15;

@@ -7,11 +7,12 @@ import { ranges } from "./ranges.js";
 import { remembered } from "./totals.js";
 
 const $ = (id) => document.getElementById(id);
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 // smooth is how many seconds a point of the live curve is the mean of. Events come once or twice a
 // second, and would make waves where there are none.
 const smooth = 3;
+
+const leastLive = 60; // seconds of the live curve that are always shown
 
 export class Detail {
   constructor(totals) {
@@ -32,7 +33,7 @@ export class Detail {
     $("name").title = name;
     for (const b of document.querySelectorAll("#ranges button")) b.setAttribute("aria-pressed", String(b.dataset.range === range));
     if (other) this.restart();
-    this.update(false);
+    this.update();
   }
 
   restart() {
@@ -51,14 +52,13 @@ export class Detail {
   }
 
   // update writes the total.
-  update(changed) {
+  update() {
     const c = this.counter();
     const text = c && c.total !== null ? format.whole(c.total) : format.unknown;
     const total = $("total");
     if (total.textContent !== text) {
       total.textContent = text;
       total.dataset.long = String(text.length > 14);
-      if (changed && !calm.matches) total.animate([{ color: "var(--accent)" }, {}], 1200);
     }
     this.age();
   }
@@ -88,7 +88,9 @@ export class Detail {
       values.push((c.moved[i] - c.moved[i - over]) / over);
     }
     if (!times.length) times.push(now), values.push(0);
-    this.plot({ times, values, partial: [] }, { from: now - remembered + 1, to: now });
+    // It begins with a minute, and grows: an empty chart says nothing.
+    const long = Math.min(Math.max(n, leastLive), remembered - 1);
+    this.plot({ times, values, partial: [] }, { from: now - long, to: now });
     if (n < 2) this.words("Watching since you opened this counter.", "");
   }
 

@@ -18,7 +18,7 @@ const zone = format.isZone(at.get("tz") || "") ? at.get("tz") : format.ownZone()
 const say = (err) => detail.hint(err.message);
 const stream = new Stream((event) => {
   totals.merge(event.totals);
-  detail.update(true);
+  detail.update();
 }, () => {}, say);
 
 if (name) {

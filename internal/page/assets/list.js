@@ -9,7 +9,6 @@ const reorderEvery = 15000; // milliseconds
 const mostRows = 1000;
 
 const $ = (id) => document.getElementById(id);
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class List {
   constructor(totals, onRows) {
@@ -133,21 +132,18 @@ export class List {
       else list.insertBefore(r.item, at);
     }
     this.rows[part] = next;
-    for (const name of names) this.show(name, false);
+    for (const name of names) this.show(name);
     this.choose(this.chosen);
   }
 
   // show writes the present total of a counter into its rows.
-  show(name, changed) {
+  show(name) {
     const c = this.totals.of.get(name);
     for (const rows of Object.values(this.rows)) {
       const r = rows.get(name);
       if (!r || !c || c.total === null) continue;
       const text = format.whole(c.total);
-      if (r.total.textContent !== text) {
-        r.total.textContent = text;
-        if (changed && !calm.matches) r.total.animate([{ color: "var(--accent)" }, {}], 1200);
-      }
+      if (r.total.textContent !== text) r.total.textContent = text;
     }
   }
 

@@ -22,6 +22,7 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("COUNTMILL_SCREENSHOTS names no directory")
 	}
 	tb := open(t, "404")
+	defer tb.close()
 	m := up(t)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -90,8 +91,8 @@ func traffic(t *testing.T, m *mill, stop <-chan struct{}) {
 		wave := 1 + 0.45*wobble(time.Since(began).Seconds())
 		var incs []increment
 		for i, page := range pages {
-			n := int64(wave * (0.7 + 0.6*random.Float64()) * 480 / float64((i+1)*(i+1)))
-			for range min(n, 200) { // each is an increment
+			n := int64(wave * (0.7 + 0.6*random.Float64()) * 130 / float64(i+1) / (1 + float64(i)/3))
+			for range n { // each is an increment
 				incs = append(incs, increment{page, 1})
 			}
 			if n == 0 && random.IntN(20) == 0 {

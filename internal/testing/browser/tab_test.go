@@ -50,12 +50,29 @@ type tab struct {
 	t   *testing.T
 	ctx context.Context
 
+	allowed []string
+	end     func()
+
 	mu     sync.Mutex
 	errors []string // of the console
 }
 
-// open starts a browser that ends with the test. Any error on the console fails the test, unless
-// it has one of the words in allowed.
+// close ends the browser, and fails the test for errors on the console. A test defers it: the
+// servers of the test end later.
+func (tb *tab) close() {
+	tb.t.Helper()
+	tb.end()
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for _, e := range tb.errors {
+		if !slices.ContainsFunc(tb.allowed, func(a string) bool { return strings.Contains(e, a) }) {
+			tb.t.Errorf("on the console: %s", e)
+		}
+	}
+}
+
+// open starts a browser. Any error on the console fails the test, unless it has one of the words in
+// allowed.
 func open(t *testing.T, allowed ...string) *tab {
 	t.Helper()
 	path := find(t)
@@ -65,19 +82,11 @@ func open(t *testing.T, allowed ...string) *tab {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	ctx, endBrowser := chromedp.NewExecAllocator(ctx, options...)
 	ctx, endTab := chromedp.NewContext(ctx)
-	tb := &tab{t: t, ctx: ctx}
-	t.Cleanup(func() {
+	tb := &tab{t: t, ctx: ctx, allowed: allowed, end: func() {
 		endTab()
 		endBrowser()
 		cancel()
-		tb.mu.Lock()
-		defer tb.mu.Unlock()
-		for _, e := range tb.errors {
-			if !slices.ContainsFunc(allowed, func(a string) bool { return strings.Contains(e, a) }) {
-				t.Errorf("on the console: %s", e)
-			}
-		}
-	})
+	}}
 	if err := chromedp.Listen(ctx, tb.listen); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +160,7 @@ func (tb *tab) within(limit time.Duration, expression string) time.Duration {
 	tb.t.Helper()
 	began := time.Now()
 	for {
-		if eval[bool](tb, "!!("+expression+")") {
+		if eval[bool](tb, "(() => { try { return !!("+expression+") } catch { return false } })()") {
 			return time.Since(began)
 		}
 		if time.Since(began) > limit {

@@ -29,6 +29,7 @@ func guarded(t *testing.T) (m *mill, tokens string) {
 func TestToken(t *testing.T) {
 	t.Parallel()
 	tb := open(t, "401")
+	defer tb.close()
 	m, _ := guarded(t)
 	tb.visit(m.url + "/")
 	tb.until(`document.querySelector('#ask').open`)
@@ -52,6 +53,7 @@ func TestToken(t *testing.T) {
 func TestShareLink(t *testing.T) {
 	t.Parallel()
 	tb := open(t)
+	defer tb.close()
 	m, tokens := guarded(t)
 	link := run(t, "share", "page:", "--server", m.url, "--file", tokens)
 	m.waitFor(t, link)
@@ -69,6 +71,7 @@ func TestShareLink(t *testing.T) {
 func TestInsideAnotherPage(t *testing.T) {
 	t.Parallel()
 	tb := open(t, "frame-ancestors")
+	defer tb.close()
 	m, tokens := guarded(t)
 	link := run(t, "share", "page:", "--public", "--server", m.url, "--file", tokens)
 	m.waitFor(t, link)
