@@ -21,8 +21,7 @@ const list = new List(totals, () => {
   detail.update();
   follow();
 });
-const stream = new Stream(onEvent, (state) => (streamState = state), onProblem);
-let streamState = "";
+const stream = new Stream(onEvent, onProblem);
 
 // onEvent merges an event of the stream.
 function onEvent(event) {

@@ -19,7 +19,7 @@ const say = (err) => detail.hint(err.message);
 const stream = new Stream((event) => {
   totals.merge(event.totals);
   detail.update();
-}, () => {}, say);
+}, say);
 
 if (name) {
   detail.show(name, range, zone);

@@ -22,7 +22,7 @@ export class List {
     this.chosen = "";
     this.asked = 0; // number of the last request: answers to earlier ones are dropped
     this.rows = { busy: new Map(), names: new Map() };
-    $("more").addEventListener("click", () => this.more());
+    $("more").addEventListener("click", () => this.more().catch(() => {})); // the next try is a click away
   }
 
   all() {

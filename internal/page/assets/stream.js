@@ -5,9 +5,9 @@ import * as api from "./api.js";
 const most = 100; // names in the query of a stream
 
 export class Stream {
-  // onEvent gets the data of an event, onState "live" or "away", onProblem an error that no repeat helps.
-  constructor(onEvent, onState, onProblem) {
-    Object.assign(this, { onEvent, onState, onProblem });
+  // onEvent gets the data of an event, onProblem an error that no repeat helps.
+  constructor(onEvent, onProblem) {
+    Object.assign(this, { onEvent, onProblem });
     this.names = [];
     this.run = null; // of the present stream
     this.interval = "1s"; // how often the server looks for changes
@@ -33,14 +33,11 @@ export class Stream {
       try {
         await api.watch(this.names, this.interval, run.signal, (event) => {
           wait = 500;
-          if (run.signal.aborted) return;
-          this.onState("live");
-          this.onEvent(event);
+          if (!run.signal.aborted) this.onEvent(event);
         });
       } catch (err) {
         if (run.signal.aborted) return;
         if (err.status === 401 || err.status === 403) return this.onProblem(err);
-        this.onState("away");
       }
       await new Promise((done) => setTimeout(done, wait * (0.5 + Math.random() / 2)));
     }
