@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// busiestKept is the number of counters that busiest remembers. A counter with more than one part
+// busiestKept is the number of counters that busiest remembers. A counter with more than two parts
 // in busiestKept of all recent movement is always among them.
 const busiestKept = 1000
 
@@ -19,8 +19,10 @@ const busiestHalf = 10 * time.Second
 
 // A busiest finds the counters that move most. It is a Misra-Gries summary, merged with the exact
 // sums of each commit: of all weights, the busiestKept largest stay, less the largest weight that
-// does not (Agarwal, Cormode, Huang, Phillips, Wei, Yi: Mergeable Summaries, PODS 2012). So a
-// weight is never too high, and too low by at most one part in busiestKept of all weights.
+// does not (Agarwal, Cormode, Huang, Phillips, Wei, Yi: Mergeable Summaries, PODS 2012). Of a commit
+// with more counters only the busiestKept largest are added. So a weight is never too high. It is
+// too low by at most two parts in busiestKept of all weights: one for the merges, and one for the
+// commits in which the counter was not among the largest.
 //
 // The zero busiest is ready. Commits call note concurrently.
 type busiest struct {
@@ -38,7 +40,7 @@ func (b *busiest) note(adds []store.ShardDelta) {
 	}
 	for i := range adds {
 		if w := math.Abs(float64(adds[i].Delta)); w > floor {
-			b.weights[adds[i].Counter] += w - floor
+			b.weights[adds[i].Counter] += w
 		}
 	}
 	b.cutLocked()

@@ -35,8 +35,8 @@ func TestBusiestAreInTheOrderOfTheirMovement(t *testing.T) {
 	}
 }
 
-// The bound of a Misra-Gries summary: a rate is never too high, and too low by at most one part in
-// busiestKept of all movement. So a counter with more than that part is there.
+// The bound of a Misra-Gries summary: a rate is never too high, and too low by at most two parts in
+// busiestKept of all movement. So a counter with more than that is there.
 func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	t.Parallel()
 	var b busiest
@@ -58,7 +58,6 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	if n := len(b.weights); n > busiestKept {
 		t.Errorf("it remembers %d counters, want at most %d", n, busiestKept)
 	}
-	// A commit is cut once, and so is their sum: each takes at most its part of what it covers.
 	bound := 2 * all / (busiestKept + 1)
 	for counter, w := range exact {
 		if got := b.weights[counter]; got > w+1e-6 || got < w-bound {
@@ -72,6 +71,26 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	for i := range 20 {
 		if want := fmt.Sprint("head:", 19-i); got[i].Counter != want {
 			t.Errorf("place %d: got %s, want %s", i, got[i].Counter, want)
+		}
+	}
+}
+
+func TestFloorOf(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, busiestKept, busiestKept + 1, 2*busiestKept + 1, 2*busiestKept + 2, 2*busiestKept + 3, 17_000} {
+		adds, all := make([]store.ShardDelta, n), make([]float64, n)
+		for i := range adds {
+			adds[i].Delta = int64(i * 7919 % 5003)
+			if all[i] = float64(adds[i].Delta); i%2 == 0 {
+				adds[i].Delta *= -1
+			}
+		}
+		want := 0.0
+		if slices.Sort(all); n > busiestKept {
+			want = all[n-1-busiestKept]
+		}
+		if got := floorOf(adds); got != want {
+			t.Errorf("of %d: got %v, want %v", n, got, want)
 		}
 	}
 }
