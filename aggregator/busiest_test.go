@@ -43,8 +43,14 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	exact, all := map[string]float64{}, 0.0
 	for commit := range 40 {
 		deltas := map[string]int64{}
-		for i := range 5000 { // the long tail, in part new at every commit
-			deltas[fmt.Sprint("tail:", i*(commit%7+1))] += int64(i % 5)
+		for i := range 2000 { // the long tail
+			deltas[fmt.Sprint("tail:", i)] = int64(1 + i%2)
+		}
+		for i := range 500 { // new at every commit
+			deltas[fmt.Sprint("new:", commit, ":", i)] = 1
+		}
+		for i := range 10 {
+			deltas[fmt.Sprint("middle:", i)] = 30
 		}
 		for i := range 20 {
 			deltas[fmt.Sprint("head:", i)] += int64(400 + 10*i)

@@ -11,7 +11,14 @@ import { isRange, ranges } from "./ranges.js";
 
 const $ = (id) => document.getElementById(id);
 
-const overviewEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
+const overviewEvery = 2000, firstNamesEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
+
+// namesAgain is how long until the names are listed again: soon while there is room for new ones.
+function namesAgain() {
+  const n = list.all().length;
+  if (n === 0) return firstNamesEvery;
+  return n < 75 ? namesEvery : quietNamesEvery;
+}
 
 api.begin();
 const totals = new Totals();
@@ -97,7 +104,7 @@ async function know(names) {
 const readNames = () => list.refresh();
 const again = [
   regularly(readOverview, () => overviewEvery),
-  regularly(readNames, () => (list.all().length < 75 ? namesEvery : quietNamesEvery)),
+  regularly(readNames, namesAgain),
 ];
 setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
 const now = () => again.forEach((run) => run());

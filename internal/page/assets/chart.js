@@ -83,9 +83,11 @@ function span(least, most) {
 }
 
 // labels returns the labels of an axis of times: where a day begins its date, else the time of day.
-// A label at the left edge would touch those of the other axis.
-const labels = (zone) => (u, splits) => splits.map((s, i) =>
-  u.valToPos(s, "x") < 16 ? "" : label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i));
+// A label at the left edge would touch those of the other axis, and one at the right edge is cut.
+const labels = (zone) => (u, splits) => splits.map((s, i) => {
+  const x = u.valToPos(s, "x");
+  return x < 16 || x > u.over.clientWidth - 24 ? "" : label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i);
+});
 
 const months = Array.from({ length: 12 }, (_, i) => new Intl.DateTimeFormat(undefined, { month: "short", timeZone: "UTC" }).format(Date.UTC(2000, i, 15)));
 const two = (n) => String(n).padStart(2, "0");
