@@ -81,6 +81,36 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	}
 }
 
+// Commits of different counters do not fit together: the largest stay, and none gets more than it had.
+func TestBusiestOfManyCommitsIsCut(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	const each = 900
+	for _, group := range []string{"a:", "b:", "c:"} {
+		deltas := map[string]int64{}
+		for i := range each {
+			deltas[fmt.Sprint(group, i)] = int64(i + 1)
+		}
+		b.note(moves(deltas))
+	}
+	if n := len(b.weights); n > busiestKept || n < 100 {
+		t.Errorf("it remembers %d counters, want at most %d", n, busiestKept)
+	}
+	for counter, w := range b.weights {
+		var group string
+		var i int
+		if _, err := fmt.Sscanf(strings.Replace(counter, ":", " ", 1), "%s %d", &group, &i); err != nil {
+			t.Fatal(err)
+		}
+		if exact := float64(i + 1); w > exact || w <= 0 {
+			t.Errorf("%s has weight %v, want more than 0, at most %v", counter, w, exact)
+		}
+	}
+	if got := namesOf(b.take(5 * time.Second))[:3]; !slices.Contains(got, "c:899") || !slices.Contains(got, "b:899") && !slices.Contains(got, "a:899") {
+		t.Errorf("the busiest are %q, want those of weight 900", got)
+	}
+}
+
 func TestFloorOf(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, busiestKept, busiestKept + 1, 2*busiestKept + 1, 2*busiestKept + 2, 2*busiestKept + 3, 17_000} {
