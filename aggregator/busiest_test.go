@@ -106,8 +106,10 @@ func TestBusiestOfManyCommitsIsCut(t *testing.T) {
 			t.Errorf("%s has weight %v, want more than 0, at most %v", counter, w, exact)
 		}
 	}
-	if got := namesOf(b.take(5 * time.Second))[:3]; !slices.Contains(got, "c:899") || !slices.Contains(got, "b:899") && !slices.Contains(got, "a:899") {
-		t.Errorf("the busiest are %q, want those of weight 900", got)
+	for _, largest := range []string{"a:899", "b:899", "c:899"} {
+		if b.weights[largest] == 0 {
+			t.Errorf("%s is forgotten, and it moved most", largest)
+		}
 	}
 }
 
