@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -56,6 +56,9 @@ licences: ## list the modules and their licences; fails if a licence is not in t
 
 vulnerabilities: ## list known vulnerabilities of the code in use; asks vuln.go.dev, or GOVULNDB
 	go tool -modfile=tools/go.mod govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
+
+screenshots: ## take the pictures of the page in docs, with Chromium; two minutes
+	COUNTMILL_TEST_REQUIRE=browser COUNTMILL_SCREENSHOTS=$(CURDIR)/docs go -C internal/testing/browser test -count 1 -v -run 'TestScreenshots$$' .
 
 bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; BASE=REVISION compares with another revision
 	go test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-bench.txt || { cat $(TMP)/countmill-bench.txt; exit 1; }

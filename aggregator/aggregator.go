@@ -35,6 +35,7 @@ type Aggregator struct {
 	inflight *inflight
 	clock    storetime.Clock
 	stats    stats
+	busiest  busiest
 	state    atomic.Pointer[state]
 
 	// calls is the context of calls to the store. It ends when DrainTimeout is over.

@@ -61,6 +61,7 @@ func (o *outcome) note(p *part, whole bool) {
 // work counts the calls and entities of an attempt.
 type work struct {
 	commits, contended, written, read, raised, entries int
+	increments                                         int64
 }
 
 // attempt tries a job once. It runs beside the loop and touches none of the loop's state.
@@ -167,8 +168,10 @@ func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *
 		o.work.raised += len(growths)
 		for _, p := range o.rest {
 			o.work.entries += p.entries()
+			o.work.increments += p.increments()
 			o.note(p, p.whole())
 		}
+		a.busiest.note(c.Adds)
 		o.settle()
 		return got
 	}
@@ -276,11 +279,12 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
 			o.note(p, m.Whole)
-			n := len(p.Entries)
+			n, increments := len(p.Entries), p.CountIncrements()
 			if m.Whole {
-				n = p.entries()
+				n, increments = p.entries(), p.increments()
 			}
 			o.work.entries += n
+			o.work.increments += increments
 		default:
 			o.duplicates = append(o.duplicates, p)
 			// All of the request was applied, or the head alone.

@@ -81,7 +81,8 @@ func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time
 	defer cancel()
 	err := a.store.Beat(ctx, store.Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
-		Entries: s.Entries, Commits: s.Commits, Settings: a.Settings().Version,
+		Increments: s.Increments, Entries: s.Entries, Commits: s.Commits, Entities: s.EntitiesWritten, Duplicates: s.Duplicates,
+		DeadLetters: s.DeadLetters, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
 	})
 	if err != nil {
 		a.cfg.Logger.Warn("worker record not written", "err", err)

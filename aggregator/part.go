@@ -106,6 +106,12 @@ func (p *part) entries() (n int) {
 	return n
 }
 
+// increments counts the increments of the part and of its rests.
+func (p *part) increments() (n int64) {
+	p.each(func(q *part) { n += q.CountIncrements() })
+	return n
+}
+
 // takeRivals removes and returns the rivals.
 func (p *part) takeRivals() (rivals []*part) {
 	if p.company != nil {

@@ -10,6 +10,7 @@ type Stats struct {
 	Messages       int64 // taken from the bus
 	Parts          int64 // in those messages
 	Entries        int64 // folded
+	Increments     int64 // that those entries are the sums of, as publishers count them
 	Commits        int64 // attempted
 	Retries        int64 // commits that did not apply all their parts
 	Contended      int64 // commits that ended with store.ErrContended
@@ -47,7 +48,7 @@ type Stats struct {
 }
 
 type stats struct {
-	messages, parts, entries, commits, retries, duplicates, late, conflicts, deadLetters, replayed, recordsWritten, contended, grown atomic.Int64
+	messages, parts, entries, increments, commits, retries, duplicates, late, conflicts, deadLetters, replayed, recordsWritten, contended, grown atomic.Int64
 
 	written, read atomic.Int64
 
@@ -67,6 +68,7 @@ func (s *stats) add(o *outcome) {
 	s.recordsWritten.Add(int64(o.work.raised))
 	s.contended.Add(int64(o.work.contended))
 	s.entries.Add(int64(o.work.entries))
+	s.increments.Add(o.work.increments)
 	if o.work.commits > 0 && len(o.rest) > 0 {
 		s.retries.Add(1)
 	}
@@ -77,7 +79,7 @@ func (s *stats) add(o *outcome) {
 func (a *Aggregator) Stats() Stats {
 	s := &a.stats
 	got := Stats{
-		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(),
+		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(), Increments: s.increments.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
 		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),

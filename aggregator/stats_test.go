@@ -20,6 +20,7 @@ func TestStatsCountTheWork(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		settle(2 * time.Minute) // markers are not looked up first any more
 		parts := []wire.Part{anonymous(one("a", 1), one("b", 2)), identified("x", 5)}
+		parts[0].Increments = 70
 		want := aggregator.Stats{}
 		check := func(what string) {
 			t.Helper()
@@ -33,6 +34,7 @@ func TestStatsCountTheWork(t *testing.T) {
 
 		r.send(t, parts...)
 		want.Messages, want.Parts, want.Entries, want.Commits = 1, 2, 3, 1
+		want.Increments = 71                               // 70 in the first part, and 1 in the other
 		want.RecordsWritten, want.EntitiesRead = 2, 2      // the counters' records
 		want.EntitiesWritten = want.RecordsWritten + 2 + 2 // markers and shards
 		check("one message")

@@ -72,7 +72,8 @@ type values struct {
 	snapshot                string
 	since                   []string
 	scopes, prefixes        []string
-	expires, file           string
+	expires, file, name     string
+	public                  bool
 	limits                  access.Limits
 }
 
@@ -92,7 +93,7 @@ func table() []section {
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},
-		{"token", "", tokenFlags},
+		{"token, share", "", tokenFlags},
 		{"plan", "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", planFlags()},
 		{"Output of other commands", "", outputFlags},
 	}

@@ -130,16 +130,26 @@ var tokenFlags = []flag{
 	{name: "prefix", arg: "PREFIX", of: []string{"token new"}, def: "all counters",
 		help: "Only counters whose names begin with PREFIX; may be repeated. backup, dead and verify are about all counters and are refused then.",
 		bind: func(v *values) pflag.Value { return listValue{&v.prefixes, false} }},
-	{name: "expires", arg: "WHEN", of: []string{"token new"}, def: "never",
+	{name: "expires", arg: "WHEN", of: []string{"token new", "share"}, def: "never; share: 30d",
 		help: "A time such as 2027-01-02T15:04:05Z, or a duration from now, such as 720h or 90d.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.expires} }},
 	perToken("increments-per-second", "Most increments that the token may count in a second in one process. countmill admits a request while no limit is reached, however large it is. It refuses later ones with 429 until that is made up for. 0: no limit.",
 		func(v *values) *int64 { return &v.limits.Increments }),
 	perToken("bytes-per-second", "Most bytes of requests' bodies in a second. 0: no limit.", func(v *values) *int64 { return &v.limits.Bytes }),
 	perToken("new-counters-per-hour", "Most counters in an hour that the token has not named within the hour before. 0: no limit.", func(v *values) *int64 { return &v.limits.NewCounters }),
-	{name: "file", arg: "FILE", of: []string{"token new"}, def: "print the line",
-		help: "Append the line to FILE, which is made if missing, and print the token only.",
+	{name: "file", arg: "FILE", of: []string{"token new", "share"}, def: "print the line",
+		help: "Append the line to FILE, which is made if missing, and print the token or the link only.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
+	{name: "name", arg: "NAME", of: []string{"share"}, def: "share- and the prefix",
+		help: "Name of the link's token, in the file and in logs.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.name} }},
+	{name: "public", of: []string{"share"}, help: "Let everybody see badges of the counters under PREFIX, without a token.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.public} }},
+	{name: "server", arg: "URL", of: []string{"share"}, env: true, help: "The address of the page in the link.",
+		bind: func(v *values) pflag.Value {
+			v.server = "http://" + app.DefaultListen
+			return anyValue{&v.server}
+		}},
 }
 
 func perToken(name, help string, to func(*values) *int64) flag {

@@ -42,7 +42,7 @@ func commands() []command {
 		growCommand, resetCommand, deleteCommand,
 		readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
-		planCommand, tokenCommand, configCommand, completionCommand(), versionCommand,
+		planCommand, tokenCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 

@@ -149,6 +149,7 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
+	s.countIn(parts)
 	id := wire.NewSealID(p.cfg.env)
 	s.hash = id.Hash()
 	if len(parts) == 1 && parts[0].Kind == wire.Anonymous {
@@ -166,6 +167,17 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	}
 	all[0].reset() // the next seal uses its memory again
 	return messages
+}
+
+// countIn notes in the first part how many increments the seal has beyond its entries.
+func (s *seal) countIn(parts []wire.Part) {
+	beyond := s.increments
+	for i := range parts {
+		beyond -= int64(len(parts[i].Entries))
+	}
+	if beyond > 0 && len(parts) > 0 {
+		parts[0].Increments = min(int64(len(parts[0].Entries))+beyond, wire.MaxIncrements)
+	}
 }
 
 // sort adds the increments of requests to the harvests of their minutes. It returns the

@@ -1,8 +1,11 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,11 +31,15 @@ type Pipeline struct {
 	// Lag is the age of the oldest increment that an aggregator holds uncommitted. Fresh records
 	// of stalled aggregators count too. See LagKnown.
 	Lag time.Duration
-	// Entries and Commits are the entries folded and the commits made in a second by all
-	// aggregators together, between their last two records. RatesKnown is false if an aggregator
-	// was seen only once.
-	Entries, Commits float64
-	RatesKnown       bool
+	// Increments, Entries, Commits and Entities are the increments and entries folded, the commits
+	// made and the entities written in a second by all aggregators together, between their last two
+	// records. RatesKnown is false if an aggregator was seen only once.
+	Increments, Entries, Commits, Entities float64
+	RatesKnown                             bool
+	// Folded, Written, Duplicates and DeadLetters are counts since the aggregators with fresh records
+	// started: increments folded, entities written, parts that were applied before, and dead letters
+	// written.
+	Folded, Written, Duplicates, DeadLetters int64
 	// OldestSettings and NewestSettings are the lowest and the highest version of the settings
 	// that an aggregator uses; both are 0 if none has read them.
 	OldestSettings, NewestSettings int64
@@ -61,6 +68,13 @@ func (r *Reader) Pipeline(ctx context.Context) Pipeline {
 		p, _ = r.workers.look(time.Now(), r.workers.clock.Now())
 	}
 	return p
+}
+
+// Busiest returns the counters that move most, at most store.MaxBusiest, the busiest first. It reads
+// the records that Pipeline does.
+func (r *Reader) Busiest(ctx context.Context) []store.Busy {
+	r.Pipeline(ctx)
+	return r.workers.busiest(r.workers.clock.Now())
 }
 
 // fetchWorkers reads the records, one caller at a time. Other callers use the last ones. If there
@@ -106,10 +120,13 @@ type roster struct {
 
 // A sighting is a worker's last record, and its rates since the record before.
 type sighting struct {
-	worker           store.Worker
-	entries, commits float64
-	paced            bool
+	worker store.Worker
+	paces  paces
+	paced  bool
 }
+
+// paces are rates in a second.
+type paces struct{ increments, entries, commits, entities float64 }
 
 func (ro *roster) fetched() bool {
 	ro.mu.Lock()
@@ -158,12 +175,11 @@ func (s sighting) next(w store.Worker) sighting {
 		s.worker = w
 		return s
 	}
-	return sighting{
-		worker:  w,
-		entries: float64(w.Entries-s.worker.Entries) / between,
-		commits: float64(w.Commits-s.worker.Commits) / between,
-		paced:   true,
-	}
+	pace := func(now, before int64) float64 { return float64(now-before) / between }
+	return sighting{worker: w, paced: true, paces: paces{
+		increments: pace(w.Increments, s.worker.Increments), entries: pace(w.Entries, s.worker.Entries),
+		commits: pace(w.Commits, s.worker.Commits), entities: pace(w.Entities, s.worker.Entities),
+	}}
 }
 
 func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
@@ -178,14 +194,51 @@ func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
 		}
 		p.Lag = max(p.Lag, s.worker.Lag)
 		p.settings(s.worker.Settings)
-		p.Entries += s.entries
-		p.Commits += s.commits
+		p.count(&s.worker)
+		p.pace(s.paces)
 		p.RatesKnown = p.RatesKnown && s.paced
 	}
 	if fresh == 0 || !p.RatesKnown {
-		p.Entries, p.Commits, p.RatesKnown = 0, 0, false
+		p.Increments, p.Entries, p.Commits, p.Entities, p.RatesKnown = 0, 0, 0, 0, false
 	}
 	return p
+}
+
+func (p *Pipeline) count(w *store.Worker) {
+	p.Folded += w.Increments
+	p.Written += w.Entities
+	p.Duplicates += w.Duplicates
+	p.DeadLetters += w.DeadLetters
+}
+
+func (p *Pipeline) pace(s paces) {
+	p.Increments += s.increments
+	p.Entries += s.entries
+	p.Commits += s.commits
+	p.Entities += s.entities
+}
+
+// busiest adds up the lists of the aggregators with fresh records.
+func (ro *roster) busiest(storeNow time.Time) []store.Busy {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	rates := make(map[string]float64)
+	for _, s := range ro.workers {
+		if !s.worker.Expires.After(storeNow) {
+			continue
+		}
+		for _, b := range s.worker.Busiest {
+			rates[b.Counter] += b.Rate
+		}
+	}
+	all := make([]store.Busy, 0, len(rates))
+	for counter, rate := range rates {
+		all = append(all, store.Busy{Counter: counter, Rate: rate})
+	}
+	slices.SortFunc(all, func(a, b store.Busy) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), strings.Compare(a.Counter, b.Counter))
+	})
+	return slices.Clip(all[:min(len(all), store.MaxBusiest)])
 }
 
 func (p *Pipeline) settings(version int64) {

@@ -16,12 +16,29 @@ type Worker struct {
 	LastCommit time.Time
 	// Expires is when readers begin to ignore the record.
 	Expires time.Time
-	// Entries and Commits count the entries folded and the commits made since the aggregator
-	// started.
-	Entries, Commits int64
+	// Increments, Entries, Commits and Entities count, since the aggregator started, the
+	// increments that it folded, the entries that they were coalesced to, the commits that it
+	// tried, and the entities that those wrote.
+	Increments, Entries, Commits, Entities int64
+	// Duplicates counts the parts that were not applied because they had been before, and
+	// DeadLetters the dead letters written, since the aggregator started.
+	Duplicates, DeadLetters int64
+	// Busiest are the counters that moved most lately, at most MaxBusiest, the busiest first.
+	Busiest []Busy
 	// Settings is the version of the settings that the aggregator uses; 0 before the first
 	// check.
 	Settings int64
+}
+
+// MaxBusiest bounds Worker.Busiest. With names of 500 bytes that is a record of 60 KB.
+const MaxBusiest = 100
+
+// A Busy is a counter, and the sum of the absolute deltas that it got in a second lately. Both are
+// estimates: a counter with a small part of all movement may be missing, and its rate is low while
+// the movement is young.
+type Busy struct {
+	Counter string  `json:"counter"`
+	Rate    float64 `json:"rate"`
 }
 
 // Heartbeat keeps the records of aggregators. Concurrent calls are allowed.

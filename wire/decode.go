@@ -149,7 +149,7 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 		return p, err
 	}
 	first := len(d.entries)
-	for !body.done() {
+	for !body.done() && body.bytes[0] != tagIncrements {
 		entry, err := body.message(partEntries)
 		if err != nil {
 			return p, err
@@ -161,6 +161,9 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 		d.entries = append(d.entries, e)
 	}
 	p.Entries = d.entries[first:len(d.entries):len(d.entries)]
+	if err := decodeIncrements(&body, &p); err != nil {
+		return p, err
+	}
 	if err := checkEntries(&p); err != nil {
 		return p, err
 	}
@@ -168,6 +171,28 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 		return p, err
 	}
 	return p, d.identify(&p, carried)
+}
+
+// tagIncrements begins the field partCount: its number and the type of a varint, in one byte.
+const tagIncrements = partCount<<3 | byte(protowire.VarintType)
+
+// decodeIncrements reads the last field of a part. Nothing may follow it.
+func decodeIncrements(body *cursor, p *Part) error {
+	if body.done() {
+		return nil
+	}
+	n, err := body.varint(partCount)
+	if err != nil {
+		return err
+	}
+	if n <= uint64(len(p.Entries)) || n > MaxIncrements {
+		return fmt.Errorf("%d increments for %d entries (limit: more than the entries, up to %d)", n, len(p.Entries), int64(MaxIncrements))
+	}
+	p.Increments = int64(n)
+	if !body.done() {
+		return errors.New("has fields after its increments")
+	}
+	return nil
 }
 
 // identify computes the part's id, or checks the id on the wire.

@@ -24,6 +24,7 @@ const (
 	partKey       = 8
 	partNumber    = 9
 	partEntries   = 11
+	partCount     = 12
 
 	entryCounter = 1
 	entryDelta   = 2
@@ -150,6 +151,9 @@ func bodySize(p *Part) int {
 	for i := range p.Entries {
 		n += 1 + protowire.SizeBytes(sizeEntry(&p.Entries[i]))
 	}
+	if p.Increments != 0 {
+		n += 1 + protowire.SizeVarint(uint64(p.Increments))
+	}
 	return n
 }
 
@@ -180,6 +184,9 @@ func appendPart(dst []byte, p *Part) []byte {
 	dst = appendNames(dst, p)
 	for i := range p.Entries {
 		dst = appendEntry(dst, &p.Entries[i])
+	}
+	if p.Increments != 0 {
+		dst = appendVarint(dst, partCount, uint64(p.Increments))
 	}
 	return dst
 }

@@ -23,6 +23,9 @@ const (
 	// MaxSum bounds the absolute value of the delta of an entry. A sum beyond it begins a new
 	// entry in another part.
 	MaxSum = 1 << 62
+
+	// MaxIncrements is the most increments that a part can say its entries are the sums of.
+	MaxIncrements = 1 << 40
 )
 
 // MaxTime is after all times of a batch or a part; the first one is 1970. A clock with another
@@ -156,7 +159,14 @@ type Part struct {
 	// Entries has at most MaxEntries entries, each counter at most once. Only a Head may have
 	// none: the increments of its request summed to 0, or all had ids of their own.
 	Entries []Entry
+	// Increments is how many increments the entries are the sums of, up to MaxIncrements; 0 for
+	// one an entry. It serves statistics, and has no effect on ids and fingerprints. A publisher
+	// knows the number for a whole seal, and says it in one part of the seal.
+	Increments int64
 }
+
+// CountIncrements returns how many increments the entries are the sums of.
+func (p *Part) CountIncrements() int64 { return max(p.Increments, int64(len(p.Entries))) }
 
 // Fingerprint returns the fingerprint for the part's marker. For Head and Rest it is the
 // fingerprint of the request, else that of the part's entries. So an increment with an id has the

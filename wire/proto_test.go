@@ -30,7 +30,7 @@ func everyKind(t testing.TB) *Batch {
 		t.Fatal(err)
 	}
 	b := &Batch{Time: epoch, Seal: SealID{1, 2, 3}, Number: 7}
-	b.Parts = []Part{{ID: anyID, Minute: MinuteOf(epoch) + 1, Entries: []Entry{{"least", -MaxSum}, {"most", MaxSum}}}}
+	b.Parts = []Part{{ID: anyID, Minute: MinuteOf(epoch) + 1, Entries: []Entry{{"least", -MaxSum}, {"most", MaxSum}}, Increments: 1_000_000}}
 	b.Parts = append(b.Parts, CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x", Time: epoch}))
 	b.Parts = append(b.Parts, keyed...)
 	b.Parts = append(b.Parts, Part{ID: KeyID("", "empty", 0), Kind: Head, Request: 7, Key: &Key{"", "empty"}})
@@ -49,7 +49,7 @@ func toProto(b *Batch) *batchpb.Batch {
 	for i := range b.Parts {
 		p := &b.Parts[i]
 		q := &batchpb.Part{
-			Kind: uint32(p.Kind), Request: uint64(p.Request), Minute: int64(p.Minute), Event: p.Event, Number: uint32(p.Number),
+			Kind: uint32(p.Kind), Request: uint64(p.Request), Minute: int64(p.Minute), Event: p.Event, Number: uint32(p.Number), Increments: p.Increments,
 		}
 		if p.Kind.carriesID() {
 			q.Id = p.ID[:]
@@ -78,6 +78,7 @@ func fromProto(m *batchpb.Batch) *Batch {
 		copy(p.ID[:], q.GetId())
 		p.Kind, p.Request = Kind(q.GetKind()), Fingerprint(q.GetRequest())
 		p.Minute, p.Event, p.Number = Minute(q.GetMinute()), q.GetEvent(), int32(q.GetNumber())
+		p.Increments = q.GetIncrements()
 		if p.Kind == Head {
 			p.Key = &Key{q.GetPrincipal(), q.GetKey()}
 		}

@@ -17,7 +17,9 @@
 //	                                                    letter (store.Aside), beside the message's tail
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
-//	CountmillWorker    the worker's id                  lag, last_commit, entries, commits, expire_at;
+//	CountmillWorker    the worker's id                  lag, last_commit, increments, entries, commits,
+//	                                                    entities, duplicates, dead_letters, expire_at;
+//	                                                    busiest: a list in JSON;
 //	                                                    settings: the version that it uses
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,

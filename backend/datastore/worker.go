@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"time"
 
@@ -25,9 +26,15 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 		return err
 	}
 	defer cancel()
+	busiest, err := json.Marshal(w.Busiest)
+	if err != nil {
+		return err
+	}
 	_, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, map[string]*pb.Value{
 		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
 		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
+		"increments": integer(w.Increments), "entities": integer(w.Entities), "duplicates": integer(w.Duplicates),
+		"dead_letters": integer(w.DeadLetters), "busiest": blob(busiest),
 	})})
 	if err != nil {
 		return s.explain("announce", err)
@@ -64,19 +71,32 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	defer cancel()
 	var workers []store.Worker
 	_, err = s.query(ctx, nil, span{kind: kindWorker}, math.MaxInt32, func(e *pb.Entity) error {
-		f := fields{entity: e}
-		w := store.Worker{
-			ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), Stalled: f.boolean("stalled"), LastCommit: f.instant("last_commit"),
-			Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
-		}
-		if f.has("settings") {
-			w.Settings = f.integer("settings")
-		}
+		w, err := workerOf(e)
 		workers = append(workers, w)
-		return f.err
+		return err
 	})
 	if err != nil {
 		return nil, s.explain("list workers", err)
 	}
 	return workers, nil
+}
+
+// workerOf reads a record. Aggregators of earlier builds wrote it without some properties.
+func workerOf(e *pb.Entity) (store.Worker, error) {
+	f := fields{entity: e}
+	w := store.Worker{
+		ID: refOf(e.GetKey()).name, Lag: time.Duration(f.integer("lag")), Stalled: f.boolean("stalled"), LastCommit: f.instant("last_commit"),
+		Expires: f.instant("expire_at"), Entries: f.integer("entries"), Commits: f.integer("commits"),
+	}
+	for name, to := range map[string]*int64{
+		"settings": &w.Settings, "increments": &w.Increments, "entities": &w.Entities, "duplicates": &w.Duplicates, "dead_letters": &w.DeadLetters,
+	} {
+		if f.has(name) {
+			*to = f.integer(name)
+		}
+	}
+	if f.has("busiest") && json.Unmarshal(f.blob("busiest"), &w.Busiest) != nil {
+		f.wrong("busiest", "a list of counters")
+	}
+	return w, f.err
 }

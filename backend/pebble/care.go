@@ -164,6 +164,28 @@ type workerRecord struct {
 	Entries    int64 `json:"entries"`
 	Commits    int64 `json:"commits"`
 	Settings   int64 `json:"settings,omitempty"`
+
+	Increments  int64        `json:"increments,omitempty"`
+	Entities    int64        `json:"entities,omitempty"`
+	Duplicates  int64        `json:"duplicates,omitempty"`
+	DeadLetters int64        `json:"dead_letters,omitempty"`
+	Busiest     []store.Busy `json:"busiest,omitempty"`
+}
+
+func workerRecordOf(w *store.Worker) workerRecord {
+	return workerRecord{
+		Lag: int64(w.Lag), Stalled: w.Stalled, LastCommit: w.LastCommit.UnixMicro(), Expires: w.Expires.UnixMicro(),
+		Entries: w.Entries, Commits: w.Commits, Settings: w.Settings,
+		Increments: w.Increments, Entities: w.Entities, Duplicates: w.Duplicates, DeadLetters: w.DeadLetters, Busiest: w.Busiest,
+	}
+}
+
+func (r *workerRecord) worker(id string) store.Worker {
+	return store.Worker{
+		ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+		Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
+		Increments: r.Increments, Entities: r.Entities, Duplicates: r.Duplicates, DeadLetters: r.DeadLetters, Busiest: r.Busiest,
+	}
 }
 
 // Beat replaces the worker's record. It does not sync: the next heartbeat repeats the record.
@@ -172,7 +194,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 		return err
 	}
 	defer s.closing.RUnlock()
-	value, err := json.Marshal(workerRecord{int64(w.Lag), w.Stalled, w.LastCommit.UnixMicro(), w.Expires.UnixMicro(), w.Entries, w.Commits, w.Settings})
+	value, err := json.Marshal(workerRecordOf(&w))
 	if err != nil {
 		return err
 	}
@@ -202,10 +224,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 		if err := json.Unmarshal(value, &r); err != nil {
 			return false, fmt.Errorf("worker %q: %w", id, err)
 		}
-		workers = append(workers, store.Worker{
-			ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
-			Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
-		})
+		workers = append(workers, r.worker(id))
 		return true, ctx.Err()
 	})
 	if err != nil {

@@ -15,6 +15,7 @@
 //
 //	increments_per_second, bytes_per_second  the most that the token may count in one process
 //	new_counters_per_hour                    and the most new names, kept for an hour
+//	public    true: everybody may see badges of the counters under prefixes
 //
 // Two lines with one name are two tokens of one caller. So a token can be replaced without a gap, and
 // ids of requests, which contain the name, stay the same.

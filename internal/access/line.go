@@ -23,6 +23,8 @@ type line struct {
 	Increments  jsontext.Value `json:"increments_per_second,omitzero"`
 	Bytes       jsontext.Value `json:"bytes_per_second,omitzero"`
 	NewCounters jsontext.Value `json:"new_counters_per_hour,omitzero"`
+
+	Public bool `json:"public,omitzero"`
 }
 
 // limits returns the fields of Limits by their names.
@@ -34,7 +36,7 @@ func (l *line) limits() map[string]*jsontext.Value {
 
 // Line returns the token as a line of the file, without the line's end.
 func (t Token) Line() string {
-	l := line{Name: t.Name, Hash: t.hashText(), Scopes: t.Scopes}
+	l := line{Name: t.Name, Hash: t.hashText(), Scopes: t.Scopes, Public: t.Public}
 	if t.Prefixes != nil {
 		l.Prefixes = mustJSON(t.Prefixes)
 	}
@@ -96,7 +98,7 @@ func parseLine(text []byte) (Token, error) {
 	if err := json.Unmarshal(text, &l, json.RejectUnknownMembers(true)); err != nil {
 		return Token{}, lineError(err)
 	}
-	t := Token{Name: l.Name, Scopes: l.Scopes}
+	t := Token{Name: l.Name, Scopes: l.Scopes, Public: l.Public}
 	if err := t.setHash(l.Hash); err != nil {
 		return Token{}, err
 	}
@@ -135,13 +137,13 @@ func (l *line) readLimits(limits *Limits) error {
 // lineError describes an error without quoting the line.
 func lineError(err error) error {
 	if errors.Is(err, json.ErrUnknownName) {
-		return errors.New("unknown field (limit: name, hash, scopes, prefixes, expires, increments_per_second, bytes_per_second, new_counters_per_hour)")
+		return errors.New("unknown field (limit: name, hash, scopes, prefixes, expires, increments_per_second, bytes_per_second, new_counters_per_hour, public)")
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return errors.New("a field is given twice")
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-		if field := semantic.JSONPointer.LastToken(); slices.Contains([]string{"name", "hash", "scopes"}, field) {
+		if field := semantic.JSONPointer.LastToken(); slices.Contains([]string{"name", "hash", "scopes", "public"}, field) {
 			return fmt.Errorf("%s: is of the wrong type", field)
 		}
 	}

@@ -28,8 +28,11 @@ type Token struct {
 	Prefixes []string  // nil: all counters
 	Expires  time.Time // zero: never
 	Limits   Limits    // zero: none
-	hash     [sha256.Size]byte
-	quota    *quota // of a current token that has limits
+	// Public lets everybody see badges of the counters under Prefixes, without a token. It needs the
+	// scope read and prefixes.
+	Public bool
+	hash   [sha256.Size]byte
+	quota  *quota // of a current token that has limits
 }
 
 // New makes a token. The secret is for its owner, and is stored nowhere. The error says which field of
@@ -60,6 +63,9 @@ func (t Token) check() error {
 	}
 	if err := t.Limits.check(t.Scopes); err != nil {
 		return err
+	}
+	if t.Public && (!t.has(Read) || t.Prefixes == nil) {
+		return fmt.Errorf("public: needs the scope read, and prefixes")
 	}
 	return checkPrefixes(t.Prefixes)
 }

@@ -195,6 +195,18 @@ func (t *Tokens) Authenticate(secret string) (Caller, error) {
 	return Caller{Name: found.Name, token: found, tokens: t}, nil
 }
 
+// Public reports whether a current token lets everybody see the counter's badge.
+func (t *Tokens) Public(counter string) bool {
+	now, all := time.Now(), t.set.Load().tokens
+	for i := range all {
+		token := &all[i]
+		if token.Public && !token.expired(now) && (Caller{token: token}).Check(counter) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // find compares with every token, and each of them completely.
 func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 	at := -1

@@ -324,3 +324,42 @@ func BenchmarkAuthenticate(b *testing.B) {
 		})
 	}
 }
+
+// Badges are public by a line that says so, for its prefixes, until it expires.
+func TestPublic(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	var text strings.Builder
+	for prefix, token := range map[string]Token{
+		"page:": {Name: "a", Public: true},
+		"shop:": {Name: "b"},
+		"past:": {Name: "c", Public: true, Expires: time.Now().Add(-time.Minute)},
+	} {
+		token.Scopes, token.Prefixes = []Scope{Read}, []string{prefix}
+		_, made, err := New(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(made.Line() + "\n")
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for counter, want := range map[string]bool{"page:/home": true, "page": false, "shop:a": false, "past:a": false} {
+		if got := tokens.Public(counter); got != want {
+			t.Errorf("%s is public: got %t, want %t", counter, got, want)
+		}
+	}
+	for _, bad := range []Token{
+		{Name: "a", Public: true, Scopes: []Scope{Read}},
+		{Name: "a", Public: true, Scopes: []Scope{Publish}, Prefixes: []string{"page:"}},
+	} {
+		if _, _, err := New(bad); err == nil || !strings.Contains(err.Error(), "public: needs the scope read, and prefixes") {
+			t.Errorf("%+v: got %v, want it to be refused", bad, err)
+		}
+	}
+}

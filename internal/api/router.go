@@ -29,6 +29,7 @@ type Router struct {
 	fixed   map[string]methods
 	named   map[string]methods // by the path before the name
 	prefix  []string           // keys of named
+	files   map[string]http.Handler
 }
 
 type methods map[string]route
@@ -70,6 +71,19 @@ func (rt *Router) Handle(method, pattern string, need access.Need, h http.Handle
 	routes[key][method] = route{need, h}
 }
 
+// Files registers the paths of files that are the same for everybody, such as those of a web page.
+// They need no token, and Routes does not list them: they are no part of the API. h checks the
+// method.
+func (rt *Router) Files(paths []string, h http.Handler) {
+	rt.files = make(map[string]http.Handler, len(paths))
+	for _, path := range paths {
+		if _, ok := rt.fixed[path]; ok || !strings.HasPrefix(path, "/") {
+			panic(fmt.Sprintf("api: bad path %q of a file", path))
+		}
+		rt.files[path] = h
+	}
+}
+
 // ServeHTTP answers the request with its handler.
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	allowed := rt.allowOrigin(w, r)
@@ -78,6 +92,10 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !allowed || !preflight(routes, w, r) {
 			rt.serve(routes, w, r)
 		}
+		return
+	}
+	if h, ok := rt.files[path]; ok {
+		h.ServeHTTP(w, r)
 		return
 	}
 	for _, prefix := range rt.prefix {

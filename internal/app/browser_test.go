@@ -15,10 +15,10 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 )
 
-// page does the same as a real page: it counts with a key, twice, reads the total, and follows
+// script is a page that does the same as a real one: it counts with a key, twice, reads the total, and follows
 // it. It reports the results to its own server. The image arrives when that is done: until
 // then the browser waits.
-const page = `<!doctype html><title>page</title><img src="/wait"><script>
+const script = `<!doctype html><title>page</title><img src="/wait"><script>
 const server = "%s", token = "%s";
 const headers = {Authorization: "Bearer " + token};
 let said = [];
@@ -66,7 +66,7 @@ func TestBrowser(t *testing.T) {
 		}
 		r := run(t, a)
 		r.poll(t, "ready", func() bool { status, _ := r.call(t, "GET", "/readyz", ""); return status == 200 })
-		if got := site.visit(t, browser, fmt.Sprintf(page, r.url, secrets[0])); got != tc.want {
+		if got := site.visit(t, browser, fmt.Sprintf(script, r.url, secrets[0])); got != tc.want {
 			t.Errorf("--cors-origin %q: the page says %q, want %q", tc.origins, got, tc.want)
 		}
 		r.stop(t)

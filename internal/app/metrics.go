@@ -117,6 +117,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		counter("countmill_messages_received_total", "Messages taken from the bus.", s.Messages),
 		counter("countmill_parts_received_total", "Parts in the messages taken from the bus.", s.Parts),
 		counter("countmill_entries_folded_total", "Entries applied to the store.", s.Entries),
+		counter("countmill_increments_folded_total", "Increments that the applied entries are the sums of, as publishers count them.", s.Increments),
 		counter("countmill_commits_total", "Attempts to commit.", s.Commits),
 		counter("countmill_commit_retries_total", "Attempts to commit after which something was left to do.", s.Retries),
 		counter("countmill_commits_contended_total", "Attempts to commit that the store gave up because of others that wrote the same shards.", s.Contended),

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/page"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -300,7 +301,11 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 
 func (s *reading) Ready(ctx context.Context) (degraded string, err error) { return s.Reader.Ready(ctx) }
 
-func (s *reading) Routes(to *surface) { to.Reader, to.Admin = s.Reader, s.admin }
+func (s *reading) Routes(to *surface) {
+	to.Reader, to.Admin = s.Reader, s.admin
+	p := page.New()
+	to.router.Files(p.Paths(), p)
+}
 
 func (s *reading) Collect() []prometheus.Collector {
 	return append(samples(

@@ -36,7 +36,7 @@ func guards(cfg Config) ([]*guarding, error) {
 }
 
 func (g *guarding) Routes(s *surface) {
-	s.KnownCallers = true
+	s.KnownCallers, s.Public = true, g.Public
 	s.router.Guard(g.Tokens, &g.refused)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -47,6 +48,10 @@ type Services struct {
 	// cannot say.
 	Unseen func() time.Duration
 
+	// Public reports whether everybody may see the badge of a counter. Nil: everybody may, because
+	// everybody may call.
+	Public func(counter string) bool
+
 	// Metrics are those of the process. Nil: there are none.
 	Metrics http.Handler
 }
@@ -57,6 +62,7 @@ type Reader interface {
 	TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error)
 	ListSince(ctx context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error)
 	Pipeline(ctx context.Context) reader.Pipeline
+	Busiest(ctx context.Context) []store.Busy
 }
 
 // An Admin looks after counters. *admin.Admin is one; its methods have the promises.
@@ -157,6 +163,7 @@ type API struct {
 	watchers atomic.Int64
 	feeds    feeds // of the watchers
 	scrapes  atomic.Int64
+	badges   atomic.Int64
 	unread   atomic.Int64    // bytes of metrics that clients have not read
 	closing  context.Context // ends all watchers
 	close    context.CancelFunc

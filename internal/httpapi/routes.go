@@ -79,6 +79,7 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
 	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
 	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
 	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
 	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
@@ -95,6 +96,7 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: long, body: verifyBody, answer: (*API).repair},
 
 	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
+	{method: http.MethodGet, path: "/badge/{name}", need: access.Anyone, home: onReader, once: []string{"label"}, writes: (*API).badge},
 	// Supervisors and scrapers add parameters of their own, and a refusal would restart the process.
 	{method: http.MethodGet, path: "/healthz", need: access.Anyone, home: everywhere, free: true, answer: (*API).healthz},
 	{method: http.MethodGet, path: "/readyz", need: access.Anyone, home: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},

@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -30,6 +31,7 @@ type fakeReader struct {
 	mu       sync.Mutex
 	counters map[string]int64
 	pipeline reader.Pipeline
+	busiest  []store.Busy
 	page     reader.Page
 	err      error
 	moving   bool // AsOf differs at every read, as a real reader's does
@@ -110,6 +112,12 @@ func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {
 	return f.pipeline
 }
 
+func (f *fakeReader) Busiest(context.Context) []store.Busy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.busiest
+}
+
 // serve is the API of services.
 func serve(tb testing.TB, s httpapi.Services, cfg httpapi.Config) *fakeAPI {
 	tb.Helper()
@@ -184,6 +192,9 @@ func checkAnswer(tb testing.TB, req *http.Request, resp *http.Response, body []b
 	pattern := req.URL.EscapedPath()
 	if strings.HasPrefix(pattern, "/v1/counters/") {
 		pattern = "/v1/counters/{name}"
+	}
+	if strings.HasPrefix(pattern, "/badge/") {
+		pattern = "/badge/{name}"
 	}
 	switch {
 	case pattern == "/v2" || req.Method == http.MethodPut: // no such route

@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -144,6 +145,8 @@ func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limi
 func (f *prefixReader) TotalsAfter(context.Context, []string, wire.Receipt, time.Duration, time.Time) (reader.After, error) {
 	panic("no watcher has a receipt")
 }
+
+func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
 
 func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }
 

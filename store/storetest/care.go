@@ -19,7 +19,8 @@ import (
 func testBeatReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
-	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3}
+	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3,
+		Increments: 1 << 41, Entities: 9, Duplicates: 2, DeadLetters: 1, Busiest: busiestNames()}
 	b := store.Worker{ID: "b", Expires: now.Add(-time.Hour)}
 	for _, w := range []store.Worker{a, b} {
 		if err := s.Beat(t.Context(), w); err != nil {
@@ -42,6 +43,15 @@ func testBeatReplaces(t *testing.T, su *suite) {
 	if len(got) == 2 && !got[0].LastCommit.IsZero() {
 		t.Errorf("a worker that never committed: last commit %s, want zero", got[0].LastCommit)
 	}
+}
+
+// busiestNames is the largest list that a record may have: 100 names of 500 bytes.
+func busiestNames() []store.Busy {
+	all := make([]store.Busy, store.MaxBusiest)
+	for i := range all {
+		all[i] = store.Busy{Counter: fmt.Sprintf("<%03d>é%s", i, strings.Repeat("x", 493)), Rate: float64(i) + 0.25}
+	}
+	return all
 }
 
 func testCheckIsFine(t *testing.T, su *suite) {

@@ -49,6 +49,8 @@ func forbidden() []arrow {
 		{from: "/client/...", dep: "/internal", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/wire", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/backend", why: "a client is a small dependency: the root package and the standard library"},
+		{from: "/internal/page/...", dep: "/internal/api", why: "the page is files for browsers, which call the API"},
+		{from: "/internal/page/...", dep: "/internal/httpapi", why: "the page is files for browsers, which call the API"},
 		{from: "/internal/api/...", dep: "/backend", why: "what HTTP surfaces share knows no backend"},
 		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
 		{from: "/internal/api/...", dep: "/internal/httpapi", why: "the server and the router know no route"},

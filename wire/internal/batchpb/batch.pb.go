@@ -136,7 +136,10 @@ type Part struct {
 	// has a head before them. A dead letter may have a head without entries.
 	Number uint32 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
 	// At most 24, each counter at most once.
-	Entries       []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
+	Entries []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
+	// How many increments the entries are the sums of, where they are more than the entries. For
+	// statistics only: no id and no fingerprint covers it.
+	Increments    int64 `protobuf:"varint,12,opt,name=increments,proto3" json:"increments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +244,13 @@ func (x *Part) GetEntries() []*Entry {
 	return nil
 }
 
+func (x *Part) GetIncrements() int64 {
+	if x != nil {
+		return x.Increments
+	}
+	return 0
+}
+
 type Entry struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Counter string                 `protobuf:"bytes,1,opt,name=counter,proto3" json:"counter,omitempty"`
@@ -304,7 +314,7 @@ const file_batch_proto_rawDesc = "" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x12\n" +
 	"\x04seal\x18\x03 \x01(\fR\x04seal\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12(\n" +
-	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\x88\x02\n" +
+	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\xa8\x02\n" +
 	"\x04Part\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x18\n" +
@@ -315,7 +325,10 @@ const file_batch_proto_rawDesc = "" +
 	"\tprincipal\x18\a \x01(\tR\tprincipal\x12\x10\n" +
 	"\x03key\x18\b \x01(\tR\x03key\x12\x16\n" +
 	"\x06number\x18\t \x01(\rR\x06number\x12-\n" +
-	"\aentries\x18\v \x03(\v2\x13.countmill.v1.EntryR\aentriesJ\x04\b\n" +
+	"\aentries\x18\v \x03(\v2\x13.countmill.v1.EntryR\aentries\x12\x1e\n" +
+	"\n" +
+	"increments\x18\f \x01(\x03R\n" +
+	"incrementsJ\x04\b\n" +
 	"\x10\v\"7\n" +
 	"\x05Entry\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\tR\acounter\x12\x14\n" +

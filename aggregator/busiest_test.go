@@ -1,0 +1,187 @@
+package aggregator
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/store"
+)
+
+func moves(deltas map[string]int64) (adds []store.ShardDelta) {
+	for counter, delta := range deltas {
+		adds = append(adds, store.ShardDelta{Counter: counter, Delta: delta})
+	}
+	return adds
+}
+
+func namesOf(all []store.Busy) (names []string) {
+	for _, b := range all {
+		names = append(names, b.Counter)
+	}
+	return names
+}
+
+func TestBusiestAreInTheOrderOfTheirMovement(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	b.note(moves(map[string]int64{"a": 3, "b": -50, "c": 20}))
+	b.note(moves(map[string]int64{"a": 30, "d": 1, "c": math.MinInt64 + 1}))
+	if got, want := namesOf(b.take(5*time.Second)), []string{"c", "b", "a", "d"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The bound of a Misra-Gries summary: a rate is never too high, and too low by at most two parts in
+// busiestKept of all movement. So a counter with more than that is there.
+func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	exact, all := map[string]float64{}, 0.0
+	for commit := range 40 {
+		deltas := map[string]int64{}
+		for i := range 2000 { // the long tail
+			deltas[fmt.Sprint("tail:", i)] = int64(1 + i%2)
+		}
+		for i := range 500 { // new at every commit
+			deltas[fmt.Sprint("new:", commit, ":", i)] = 1
+		}
+		for i := range 10 {
+			deltas[fmt.Sprint("middle:", i)] = 30
+		}
+		for i := range 20 {
+			deltas[fmt.Sprint("head:", i)] += int64(400 + 10*i)
+		}
+		for counter, d := range deltas {
+			exact[counter] += float64(d)
+			all += float64(d)
+		}
+		b.note(moves(deltas))
+	}
+	if n := len(b.weights); n > busiestKept {
+		t.Errorf("it remembers %d counters, want at most %d", n, busiestKept)
+	}
+	bound := 2 * all / (busiestKept + 1)
+	for counter, w := range exact {
+		if got := b.weights[counter]; got > w+1e-6 || got < w-bound {
+			t.Errorf("%s has weight %.1f, want %.1f to %.1f", counter, got, w-bound, w)
+		}
+	}
+	got := b.take(5 * time.Second)
+	if len(got) > store.MaxBusiest {
+		t.Errorf("take returns %d counters, want at most %d", len(got), store.MaxBusiest)
+	}
+	for i := range 20 {
+		if want := fmt.Sprint("head:", 19-i); got[i].Counter != want {
+			t.Errorf("place %d: got %s, want %s", i, got[i].Counter, want)
+		}
+	}
+}
+
+// Commits of different counters do not fit together: the largest stay, and none gets more than it had.
+func TestBusiestOfManyCommitsIsCut(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	const each = 900
+	for _, group := range []string{"a:", "b:", "c:"} {
+		deltas := map[string]int64{}
+		for i := range each {
+			deltas[fmt.Sprint(group, i)] = int64(i + 1)
+		}
+		b.note(moves(deltas))
+	}
+	if n := len(b.weights); n > busiestKept || n < 100 {
+		t.Errorf("it remembers %d counters, want at most %d", n, busiestKept)
+	}
+	for counter, w := range b.weights {
+		var group string
+		var i int
+		if _, err := fmt.Sscanf(strings.Replace(counter, ":", " ", 1), "%s %d", &group, &i); err != nil {
+			t.Fatal(err)
+		}
+		if exact := float64(i + 1); w > exact || w <= 0 {
+			t.Errorf("%s has weight %v, want more than 0, at most %v", counter, w, exact)
+		}
+	}
+	for _, largest := range []string{"a:899", "b:899", "c:899"} {
+		if b.weights[largest] == 0 {
+			t.Errorf("%s is forgotten, and it moved most", largest)
+		}
+	}
+}
+
+func TestFloorOf(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, busiestKept, busiestKept + 1, 2*busiestKept + 1, 2*busiestKept + 2, 2*busiestKept + 3, 17_000} {
+		adds, all := make([]store.ShardDelta, n), make([]float64, n)
+		for i := range adds {
+			adds[i].Delta = int64(i * 7919 % 5003)
+			if all[i] = float64(adds[i].Delta); i%2 == 0 {
+				adds[i].Delta *= -1
+			}
+		}
+		want := 0.0
+		if slices.Sort(all); n > busiestKept {
+			want = all[n-1-busiestKept]
+		}
+		if got := floorOf(adds); got != want {
+			t.Errorf("of %d: got %v, want %v", n, got, want)
+		}
+	}
+}
+
+// After some time the rate of a steady counter is the one that it has, and a counter that stopped
+// is forgotten.
+func TestBusiestShowsTheRateOfNow(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	const every = 5 * time.Second
+	b.note(moves(map[string]int64{"before": 1000}))
+	var last []store.Busy
+	for range 40 { // 200 s
+		for range 5 {
+			b.note(moves(map[string]int64{"steady": 70}))
+		}
+		last = b.take(every)
+	}
+	if len(last) != 1 || last[0].Counter != "steady" || math.Abs(last[0].Rate-70) > 0.1 {
+		t.Errorf("got %v, want steady at 70 a second alone", last)
+	}
+}
+
+func TestASingleIncrementIsBusyForAWhile(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	b.note(moves(map[string]int64{strings.Repeat("x", 500): 1}))
+	for second := 5; second <= 20; second += 5 {
+		if got := b.take(5 * time.Second); len(got) != 1 {
+			t.Fatalf("after %d s: got %v, want the counter", second, got)
+		}
+	}
+	for range 10 {
+		b.take(5 * time.Second)
+	}
+	if len(b.weights) != 0 {
+		t.Errorf("after 70 s: %v is remembered, want nothing", b.weights)
+	}
+}
+
+func BenchmarkBusiest(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			adds := make([]store.ShardDelta, n)
+			for i := range adds {
+				adds[i] = store.ShardDelta{Counter: fmt.Sprint("page:/", i), Delta: int64(i*7919%1000 + 1)}
+			}
+			var all busiest
+			b.ReportAllocs()
+			for b.Loop() {
+				all.note(adds)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/counter")
+		})
+	}
+}

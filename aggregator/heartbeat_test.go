@@ -1,0 +1,40 @@
+package aggregator_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/aggregator"
+)
+
+// The heartbeat has the counts of Stats, and the counters that moved.
+func TestHeartbeatHasTheCountsAndTheBusiest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{WorkerID: "w"})
+		busy := anonymous(one("a", 1), one("b", -30))
+		busy.Increments = 9
+		r.send(t, busy, identified("c", 5))
+		settle(10 * time.Second)
+		r.send(t, busy) // a copy
+		settle(10 * time.Second)
+		got, s := r.worker(t), r.agg.Stats()
+		if got.Increments != 10 || got.Duplicates != 1 || got.Entities == 0 || got.Entities != s.EntitiesWritten || got.DeadLetters != 0 {
+			t.Errorf("got %+v, want 10 increments, a duplicate and %d entities", got, s.EntitiesWritten)
+		}
+		var names []string
+		for _, b := range got.Busiest {
+			names = append(names, b.Counter)
+		}
+		if !slices.Equal(names, []string{"b", "a"}) {
+			t.Errorf("the busiest are %q, want b, and a (1 and 5)", names)
+		}
+		settle(2 * time.Minute)
+		if got := r.worker(t).Busiest; len(got) != 0 {
+			t.Errorf("after two quiet minutes the busiest are %v, want none", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+	})
+}

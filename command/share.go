@@ -1,0 +1,86 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/app"
+)
+
+var shareCommand = command{
+	path:  "share",
+	group: "set",
+	args:  "PREFIX",
+	short: "make a read-only link to the page, for the counters under a prefix",
+	long: `Makes a token that may read the counters whose names begin with PREFIX, and nothing else, without
+asking a server. It prints a link to the page of --server that carries the token, and the line for
+the file that the server reads (--tokens FILE). With --file it appends the line there.
+
+  countmill share page: --expires 30d --server https://count.example.com --file tokens
+  countmill share page: --public --file tokens
+
+The token is behind the # of the link, which browsers send to no server. Everybody who has the link
+may read until it expires. To revoke it, remove the line with its name from the file.
+
+Put one counter into another page with a frame of .../frame.html#token=TOKEN&counter=NAME. --public
+also gives each counter under PREFIX a badge without a token: /badge/NAME.svg.
+`,
+	run: runShare,
+}
+
+// shareFor is how long a link works unless --expires says it.
+const shareFor = "30d"
+
+func runShare(_ context.Context, c call) error {
+	if len(c.args) != 1 || c.args[0] == "" {
+		return app.Usagef("name one PREFIX: countmill share page:")
+	}
+	prefix := c.args[0]
+	base, err := url.Parse(c.server)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return app.Usagef("--server: must be the address of the page, such as https://count.example.com, got %q", c.server)
+	}
+	expires := c.expires
+	if expires == "" {
+		expires = shareFor
+	}
+	token := access.Token{Name: c.name, Scopes: []access.Scope{access.Read}, Prefixes: []string{prefix}, Public: c.public}
+	if token.Name == "" {
+		token.Name = shareName(prefix)
+	}
+	if token.Expires, err = parseExpiry(expires, time.Now()); err != nil {
+		return err
+	}
+	secret, token, err := access.New(token)
+	if err != nil {
+		return app.Usagef("%s", ofToken.Replace(err.Error()))
+	}
+	if c.file != "" {
+		if err := appendLine(c.file, token.Line()); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(c.stdout, shareLink(base, secret))
+	if c.file == "" {
+		_, err = fmt.Fprintln(c.stdout, token.Line())
+	}
+	return err
+}
+
+// shareLink is the page below base, with the token where no server gets it.
+func shareLink(base *url.URL, secret string) string {
+	return strings.TrimSuffix(base.Scheme+"://"+base.Host+base.EscapedPath(), "/") + "/#" + url.Values{"token": {secret}}.Encode()
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// shareName makes a token's name of a prefix: "share-page" of "page:".
+func shareName(prefix string) string {
+	plain := strings.Trim(notInName.ReplaceAllString(prefix, "-"), "-")
+	return strings.TrimSuffix("share-"+plain[:min(len(plain), 50)], "-")
+}

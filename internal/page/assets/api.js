@@ -1,0 +1,109 @@
+// The calls of the page. All addresses are relative, so that the page works below any prefix.
+
+const tokenKey = "countmill-token";
+let token = "";
+
+// A Problem is an answer other than 2xx, with its text for people.
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail || body.title || "the server answered " + status);
+    this.status = status;
+    this.field = body.field || "";
+  }
+}
+
+// begin takes the token from the address, where a share link has it, or else from the tab.
+export function begin() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  const shared = hash.get("token");
+  if (shared) {
+    setToken(shared);
+    hash.delete("token");
+    // Neither the history nor a copied address keeps the token.
+    history.replaceState(null, "", location.pathname + location.search + "#" + hash);
+    return;
+  }
+  try {
+    token = sessionStorage.getItem(tokenKey) || "";
+  } catch { /* a frame may have no storage */ }
+}
+
+export const hasToken = () => token !== "";
+
+export function setToken(value) {
+  token = value.trim();
+  try {
+    if (token) sessionStorage.setItem(tokenKey, token);
+    else sessionStorage.removeItem(tokenKey);
+  } catch { /* a frame may have no storage */ }
+}
+
+async function call(path, params, signal) {
+  const query = new URLSearchParams(params).toString();
+  const headers = token ? { Authorization: "Bearer " + token } : {};
+  const answer = await fetch(path + (query ? "?" + query : ""), { headers, signal, cache: "no-store" });
+  if (answer.ok) return answer;
+  let body = {};
+  try {
+    body = await answer.json();
+  } catch { /* a proxy answers in its own words */ }
+  throw new Problem(answer.status, body);
+}
+
+// get gives up after 15 s.
+async function get(path, params) {
+  const answer = await call(path, params, AbortSignal.timeout(15000));
+  return answer.json();
+}
+
+export const overview = () => get("v1/overview", {});
+
+// counters is a page of counters in the order of their names.
+export function counters(prefix, limit, pageToken) {
+  const params = { limit, format: "string" };
+  if (prefix) params.prefix = prefix;
+  if (pageToken) params.page_token = pageToken;
+  return get("v1/counters", params);
+}
+
+export const totals = (names) => get("v1/totals", [["format", "string"], ...names.map((n) => ["counter", n])]);
+
+// series is the flat rows of one counter.
+export const series = (counter, step, tz, from, to) =>
+  get("v1/series", { counter, step, tz, format: "string", from: from.toISOString(), to: to.toISOString() });
+
+// silence is how long a stream may say nothing. The server says something every 15 s.
+const silence = 40000;
+
+// watch calls onEvent with the data of each event "totals" until signal aborts. It fails when the
+// stream ends. EventSource would do the same without a token: it sends no headers.
+export async function watch(names, interval, signal, onEvent) {
+  const quiet = new AbortController();
+  const answer = await call("v1/watch", [["format", "string"], ["interval", interval], ...names.map((n) => ["counter", n])], AbortSignal.any([signal, quiet.signal]));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const parse = parser(onEvent);
+  for (;;) {
+    const timer = setTimeout(() => quiet.abort(new Error("the stream is silent")), silence);
+    const { done, value } = await reader.read();
+    clearTimeout(timer);
+    if (done) throw new Error("the stream has ended");
+    parse(value);
+  }
+}
+
+// parser takes the text of a stream of server-sent events in pieces.
+export function parser(onEvent) {
+  let rest = "", name = "", data = "";
+  return (piece) => {
+    const lines = (rest + piece).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line.startsWith("event: ")) name = line.slice(7);
+      else if (line.startsWith("data: ")) data += line.slice(6);
+      else if (line === "" && data !== "") {
+        if (name === "totals") onEvent(JSON.parse(data));
+        name = data = "";
+      }
+    }
+  };
+}

@@ -1,0 +1,261 @@
+// The page: what the address says, the calls it makes again and again, and the keyboard.
+
+import * as api from "./api.js";
+import * as format from "./format.js";
+import { Detail } from "./detail.js";
+import { Health } from "./health.js";
+import { List } from "./list.js";
+import { Stream } from "./stream.js";
+import { Totals } from "./totals.js";
+import { isRange, ranges } from "./ranges.js";
+
+const $ = (id) => document.getElementById(id);
+
+const overviewEvery = 2000, firstNamesEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
+
+// namesAgain is how long until the names are listed again: soon while there is room for new ones.
+function namesAgain() {
+  const n = list.all().length;
+  if (n === 0) return firstNamesEvery;
+  return n < 75 ? namesEvery : quietNamesEvery;
+}
+
+api.begin();
+const totals = new Totals();
+const health = new Health();
+const detail = new Detail(totals);
+const list = new List(totals, () => {
+  detail.update();
+  follow();
+});
+const stream = new Stream(onEvent, onProblem);
+
+// onEvent merges an event of the stream.
+function onEvent(event) {
+  const changed = totals.merge(event.totals);
+  for (const name of changed) list.show(name);
+  detail.update();
+}
+
+// onProblem asks for a token where the server wants one, or another one.
+function onProblem(err) {
+  if (err.status !== 401 && err.status !== 403) return;
+  stream.stop();
+  $("ask-wrong").textContent = api.hasToken() ? err.message : "";
+  if (!$("ask").open) $("ask").showModal();
+}
+
+// follow watches the rows in view and the counter beside them.
+let following = 0;
+function follow() {
+  clearTimeout(following);
+  following = setTimeout(() => {
+    if (document.hidden || $("ask").open) return;
+    const shown = list.inView();
+    stream.set(detail.name ? [detail.name, ...shown] : shown);
+    const busy = health.last?.busiest.map((b) => b.counter) ?? [];
+    totals.keep(new Set([...list.all(), ...busy, detail.name]));
+  }, 150);
+}
+
+// Regular calls. Each waits for its answer before it waits for its time, and none is made while
+// nobody sees the page.
+
+function regularly(call, every) {
+  let timer = 0;
+  const run = async () => {
+    clearTimeout(timer);
+    if (!document.hidden && !$("ask").open) {
+      try {
+        await call();
+      } catch (err) {
+        onProblem(err);
+      }
+    }
+    timer = setTimeout(run, every());
+  };
+  run();
+  return run;
+}
+
+async function readOverview() {
+  try {
+    const o = await api.overview();
+    health.take(o);
+    // Beside its aggregator the store is at hand. Elsewhere each look may cost money.
+    stream.interval = o.roles.includes("aggregator") ? "500ms" : "1s";
+    const busy = o.busiest.map((b) => b.counter);
+    for (const name of busy) totals.get(name);
+    await know(busy.slice(0, 25));
+    list.setBusy(busy);
+  } catch (err) {
+    if (!list.heard) list.setBusy([]);
+    health.state(err.status !== 401 && err.status !== 403);
+    throw err;
+  }
+}
+
+// know reads the totals of busy names that no list or event has brought yet.
+async function know(names) {
+  const unknown = names.filter((n) => totals.get(n).total === null);
+  if (unknown.length) totals.merge((await api.totals(unknown)).totals);
+}
+
+const readNames = () => list.refresh();
+const again = [
+  regularly(readOverview, () => overviewEvery),
+  regularly(readNames, namesAgain),
+];
+setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
+const now = () => again.forEach((run) => run());
+
+setInterval(() => {
+  if (document.hidden) return;
+  totals.tick(Date.now());
+  list.tick();
+  detail.tick();
+}, 1000);
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return stream.stop();
+  now();
+  follow();
+});
+addEventListener("scroll", follow, { passive: true });
+addEventListener("resize", follow);
+$("lists").addEventListener("scroll", follow, { passive: true });
+
+// The address: #counter=NAME&range=day&tz=Europe/Berlin&q=page:
+
+const address = () => new URLSearchParams(location.hash.slice(1));
+
+function go(changes, replace = false) {
+  const to = address();
+  for (const [key, value] of Object.entries(changes)) {
+    if (value) to.set(key, value);
+    else to.delete(key);
+  }
+  const hash = "#" + to;
+  if (replace) history.replaceState(null, "", hash);
+  else location.hash = hash;
+  if (replace) route();
+}
+
+function route() {
+  const at = address(), name = at.get("counter") || "";
+  const range = isRange(at.get("range") || "") ? at.get("range") : "live";
+  const zone = format.isZone(at.get("tz") || "") ? at.get("tz") : format.ownZone();
+  document.body.classList.toggle("one", name !== "");
+  $("counter").hidden = name === "";
+  $("no-counter").hidden = name !== "";
+  document.title = name ? name + " · countmill" : "countmill";
+  if (document.activeElement !== $("zone")) $("zone").value = zone;
+  detail.show(name, range, zone);
+  list.choose(name);
+  const prefix = at.get("q") || "";
+  if (prefix !== list.prefix) {
+    $("search").value = prefix;
+    list.search(prefix).catch(onProblem);
+  }
+  follow();
+}
+addEventListener("hashchange", () => {
+  const name = address().get("counter");
+  route();
+  if (name && matchMedia("(max-width: 899px)").matches) scrollTo(0, 0);
+});
+
+// A row's address has only its counter: keep the rest.
+document.addEventListener("click", (e) => {
+  const link = e.target.closest(".rows a, #back, #home");
+  if (!link || e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+  e.preventDefault();
+  go({ counter: new URLSearchParams(new URL(link.href).hash.slice(1)).get("counter"), q: link.id === "home" ? "" : list.prefix });
+});
+
+let typing = 0;
+$("search").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => go({ q: $("search").value }, true), 150);
+});
+
+for (const b of document.querySelectorAll("#ranges button")) b.addEventListener("click", () => go({ range: b.dataset.range }, true));
+
+for (const name of Intl.supportedValuesOf("timeZone")) $("zones").append(new Option(name, name));
+$("zone").addEventListener("change", () => {
+  const zone = $("zone").value.trim(), ok = format.isZone(zone);
+  $("zone").setAttribute("aria-invalid", String(!ok));
+  if (ok) go({ tz: zone }, true);
+});
+
+// The token.
+
+$("leave").hidden = !api.hasToken();
+$("leave").addEventListener("click", () => {
+  api.setToken("");
+  location.reload();
+});
+$("ask-form").addEventListener("submit", () => {
+  api.setToken($("token").value);
+  $("token").value = "";
+  $("leave").hidden = false;
+  setTimeout(() => {
+    now();
+    follow();
+  });
+});
+
+// The theme.
+
+const themes = ["", "light", "dark"];
+
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  try {
+    if (theme) localStorage.setItem("countmill-theme", theme);
+    else localStorage.removeItem("countmill-theme");
+  } catch { /* without storage the choice lasts as long as the page */ }
+  repaint();
+}
+
+function repaint() {
+  health.repaint();
+  detail.repaint();
+}
+
+const nextTheme = () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme || "") + 1) % themes.length]);
+$("theme").addEventListener("click", nextTheme);
+$("keys").addEventListener("click", () => $("help").showModal());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+
+// The keyboard.
+
+function escape() {
+  if (document.activeElement === $("search") && $("search").value) {
+    $("search").value = "";
+    go({ q: "" }, true);
+  } else if (detail.name) go({ counter: "" });
+  else document.activeElement?.blur();
+}
+
+addEventListener("keydown", (e) => {
+  if (e.metaKey || e.ctrlKey || e.altKey || document.querySelector("dialog[open]")) return;
+  const inField = e.target.matches("input");
+  if (e.key === "Escape") return escape();
+  if (e.key === "ArrowDown" || e.key === "ArrowUp") {
+    if (e.target === $("zone")) return;
+    e.preventDefault();
+    return list.move(e.key === "ArrowDown" ? 1 : -1);
+  }
+  if (inField) return;
+  const range = Object.keys(ranges)[Number(e.key) - 1];
+  if (e.key === "/") {
+    e.preventDefault();
+    $("search").focus();
+  } else if (e.key === "t") nextTheme();
+  else if (e.key === "?") $("help").showModal();
+  else if (range && detail.name) go({ range }, true);
+});
+
+route();

@@ -1,0 +1,336 @@
+//go:build linux
+
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+const script = "<script>alert(1)</script>"
+
+// TestFirstCounters: the page shows a counter within 5 s of the first increment, also if it is
+// open before.
+func TestFirstCounters(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	tb.visit(m.url + "/")
+	tb.until(`document.querySelector('#welcome pre').textContent.includes('/v1/increments')`)
+	m.count(t, "page:/home", "page:/about", "page:/home")
+	took := tb.within(5*time.Second, total("page:/home", "2"))
+	tb.until(total("page:/about", "1"))
+	tb.until(`!document.querySelector('#welcome') && document.querySelector('#state-text').textContent === 'all well'`)
+	t.Logf("shown after %s", took)
+}
+
+// A total moves on the page within a second of its increment, in the list and beside it.
+func TestTotalsMove(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.count(t, "page:/home", "page:/about")
+	tb.visit(m.url + "/#counter=page:/home")
+	tb.until(total("page:/home", "1"))
+	tb.until(`document.querySelector('#total').textContent === '1'`)
+	time.Sleep(2 * time.Second) // until the stream is open
+	for i := 2; i < 6; i++ {
+		m.count(t, "page:/home")
+		took := tb.within(time.Second, fmt.Sprintf(`document.querySelector('#total').textContent === '%d'`, i))
+		took += tb.within(time.Second, total("page:/home", fmt.Sprint(i)))
+		t.Logf("moved after %s", took)
+	}
+	// Totals beyond 2^53 keep their digits.
+	m.post(t, []byte(`[{"counter":"big","delta":9007199254740991},{"counter":"big","delta":9007199254740991},{"counter":"big","delta":-1}]`))
+	tb.until(total("big", "18,014,398,509,481,981"))
+}
+
+// The busiest counters come first, and then all names in order.
+func TestBusiest(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("a:%02d", i))
+	}
+	for range 3000 {
+		names = append(names, "z:busy")
+	}
+	m.count(t, names...)
+	tb.visit(m.url + "/")
+	tb.until(`document.querySelector('#busy .name')?.textContent === 'z:busy'`)
+	tb.until(`document.querySelectorAll('.rows li').length === 41`)
+	if got := eval[int](tb, `document.querySelectorAll('#busy li').length`); got != 10 {
+		t.Errorf("%d busy counters are shown, want 10", got)
+	}
+	tb.until(`Number(document.querySelector('#per-write').textContent) > 1`)
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	var names []string
+	for i := range 120 {
+		names = append(names, fmt.Sprintf("page:/%03d", i))
+	}
+	m.count(t, append(names, "shop:a", script, strings.Repeat("x", 500))...)
+	tb.visit(m.url + "/")
+	tb.until(total("page:/000", "1"))
+	tb.press("/")
+	tb.until(`document.activeElement.id === 'search'`)
+	tb.run(`document.querySelector('#search').value = ''`) // the driver types the slash too, and a keyboard does not
+	tb.press("shop")
+	tb.until(`document.querySelectorAll('.rows li').length === 1 && ` + total("shop:a", "1"))
+	tb.until(`location.hash === '#q=shop'`)
+	tb.run(`document.querySelector('#search').value = ''; document.querySelector('#search').focus()`)
+	tb.press("nothing begins so")
+	tb.until(`document.querySelector('#list-note').textContent === 'No counter begins with this.' || document.querySelectorAll('.rows li').length === 0`)
+	tb.press(kb.Escape)
+	tb.until(`document.querySelector('#search').value === '' && ` + row("page:/000"))
+	tb.visit(m.url + "/#q=page:")
+	tb.do(chromedp.Reload())
+	tb.until(`document.querySelectorAll('.rows li').length === 75`)
+	tb.do(chromedp.Click("#more"))
+	tb.until(`document.querySelectorAll('.rows li').length === 120 && document.querySelector('#more').hidden`)
+}
+
+// Names are text, with any content.
+func TestStrangeNames(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	long := strings.Repeat("long/", 100)
+	odd := []string{script, long, `"'\><img src=x onerror=alert(1)>`, "é/日本 %2F?#&+", "a,b"}
+	m.count(t, odd...)
+	for _, width := range []int64{1280, 360} {
+		tb.size(width, 800)
+		tb.visit(m.url + "/")
+		for _, name := range odd {
+			tb.until(row(name))
+		}
+		if over := tb.overflow(); over > 0 {
+			t.Errorf("at %d px the list is %d px too wide", width, over)
+		}
+		for _, name := range odd {
+			tb.visit(m.url + "/#" + url.Values{"counter": {name}}.Encode())
+			tb.until(fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#total').textContent === '1'`, name))
+			if over := tb.overflow(); over > 0 {
+				t.Errorf("at %d px the counter %.20q is %d px too wide", width, name, over)
+			}
+		}
+	}
+	if got := eval[int](tb, `document.querySelectorAll('main script, main img').length`); got != 0 {
+		t.Errorf("%d elements were made of a name", got)
+	}
+}
+
+func TestPhone(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.post(t, []byte(`[{"counter":"big","delta":9007199254740991},{"counter":"page:/home"}]`))
+	tb.size(360, 740)
+	tb.visit(m.url + "/")
+	tb.until(total("big", "9,007,199,254,740,991"))
+	wide := func(where string) {
+		if over := tb.overflow(); over > 0 {
+			t.Errorf("%s is %d px too wide", where, over)
+		}
+	}
+	wide("the list")
+	tb.run(row("big") + ".click()")
+	tb.until(`document.querySelector('#total').textContent === '9,007,199,254,740,991'`)
+	wide("the counter")
+	if !eval[bool](tb, `getComputedStyle(document.querySelector('.browse')).display === 'none'`) {
+		t.Error("the list is beside the counter")
+	}
+	tb.do(chromedp.Click("#back"))
+	tb.until(`getComputedStyle(document.querySelector('.browse')).display !== 'none'`)
+}
+
+// The page goes by the system's theme, and by the choice of a person, which it keeps.
+func TestThemes(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.count(t, "a")
+	tb.visit(m.url + "/")
+	const paper = `getComputedStyle(document.documentElement).backgroundColor`
+	tb.prefers("light")
+	light := eval[string](tb, paper)
+	tb.prefers("dark")
+	dark := eval[string](tb, paper)
+	if light == dark {
+		t.Errorf("both themes have the background %s", light)
+	}
+	tb.do(chromedp.Click("#theme")) // light, also if the system is dark
+	tb.until(fmt.Sprintf("%s === %q", paper, light))
+	tb.do(chromedp.Reload())
+	tb.until(fmt.Sprintf("%s === %q", paper, light))
+	tb.press("t")
+	tb.prefers("light")
+	tb.until(fmt.Sprintf("%s === %q", paper, dark))
+	tb.press("t")
+	tb.until(fmt.Sprintf("%s === %q", paper, light))
+}
+
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	tb := open(t, "404")
+	defer tb.close()
+	m := up(t)
+	m.count(t, "a", "b", "b", "c")
+	tb.visit(m.url + "/")
+	tb.until(row("a"))
+	tb.press(kb.ArrowDown)
+	tb.press(kb.ArrowDown)
+	second := eval[string](tb, `document.activeElement.querySelector('.name').textContent`)
+	tb.press(kb.Enter)
+	tb.until(fmt.Sprintf(`document.querySelector('#name').textContent === %q`, second))
+	tb.press("2")
+	tb.until(`document.querySelector('[data-range=hour]').getAttribute('aria-pressed') === 'true'`)
+	tb.press(kb.Escape)
+	tb.until(`document.querySelector('#counter').hidden`)
+	tb.press("?")
+	tb.until(`document.querySelector('#help').open`)
+	tb.press(kb.Escape)
+	tb.until(`!document.querySelector('#help').open`)
+	tb.press("/")
+	tb.until(`document.activeElement.id === 'search'`)
+}
+
+// Nothing moves while the page loads and its figures come in.
+func TestNothingShifts(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.count(t, "a", "b", "c")
+	tb.visit(m.url + "/#counter=a")
+	tb.until(`document.querySelectorAll('#busy li').length === 3`)
+	tb.do(chromedp.Reload())
+	tb.run(`window.shifts = []; new PerformanceObserver((l) => { for (const e of l.getEntries()) shifts.push([e.value, ...e.sources.map((s) => s.node?.id || s.node?.className || s.node?.nodeName)].join(" ")) })
+		.observe({ type: "layout-shift", buffered: true })`)
+	tb.until(total("b", "1"))
+	time.Sleep(3 * time.Second)
+	var sum float64
+	for _, shift := range eval[[]string](tb, "shifts") {
+		var v float64
+		fmt.Sscan(shift, &v)
+		sum += v
+	}
+	if sum > 0.02 {
+		t.Errorf("the layout shifted by %.3f, want at most 0.02: %q", sum, eval[[]string](tb, "shifts"))
+	}
+}
+
+func TestBelowAPrefix(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.count(t, "page:/home")
+	tb.visit(below(t, m, "/internal/counters", nil) + "#counter=page:/home")
+	tb.until(total("page:/home", "1"))
+	m.count(t, "page:/home")
+	tb.until(total("page:/home", "2"))
+}
+
+// The page draws the rows of GET /v1/series. If there are none, it shows how to add a rule.
+func TestCurve(t *testing.T) {
+	t.Parallel()
+	tb := open(t, "404")
+	defer tb.close()
+	m := up(t)
+	m.count(t, "page:/home")
+	var asked []url.Values
+	address := below(t, m, "", func(w http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		if r.URL.Path != "/v1/series" {
+			return false
+		}
+		asked = append(asked, q)
+		if q.Get("step") == "1d" {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		type point struct {
+			Time    time.Time `json:"time"`
+			Counter string    `json:"counter"`
+			Value   int64     `json:"value"`
+			Partial bool      `json:"partial"`
+		}
+		var rows []point
+		at, _ := time.Parse(time.RFC3339, q.Get("from"))
+		for i := range 60 {
+			rows = append(rows, point{at.Add(time.Duration(i) * time.Minute), q.Get("counter"), int64(i), i == 59})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(rows)
+		return true
+	})
+	tb.visit(address + "#counter=page:/home&range=hour&tz=Asia/Kathmandu")
+	tb.until(`document.querySelector('#readout').textContent === '1,770 in the last hour'`)
+	tb.until(`document.querySelector('#plot canvas')`)
+	const ink = `(() => { const c = document.querySelector('#plot canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (d.length / 4); })()`
+	if got := eval[float64](tb, ink); got < 0.2 {
+		t.Errorf("%.3f of the plot is drawn, want a curve with its area", got)
+	}
+	if got := asked[0]; got.Get("tz") != "Asia/Kathmandu" || got.Get("step") != "1m" || got.Get("counter") != "page:/home" {
+		t.Errorf("the page asked for %v", got)
+	}
+	tb.do(chromedp.Click("[data-range=month]"))
+	tb.until(`document.querySelector('#hint pre')?.textContent === "countmill rule add series 'page:*=1m:6h,15m:400d'"`)
+	tb.do(chromedp.Click("[data-range=live]"))
+	tb.until(`document.querySelector('#hint').hidden && document.querySelector('#plot canvas')`)
+}
+
+// A store of 10,000 counters: the page holds at most 1,000 rows, and stays small.
+func TestTenThousandCounters(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("page:/%05d", i)
+	}
+	m.count(t, names...)
+	tb.visit(m.url + "/")
+	tb.until(row("page:/00000"))
+	for !eval[bool](tb, `document.querySelector('#more').hidden`) {
+		before := eval[int](tb, `document.querySelectorAll('.rows li').length`)
+		tb.run(`document.querySelector('#more').click()`)
+		tb.until(fmt.Sprintf(`document.querySelectorAll('.rows li').length > %d || document.querySelector('#more').hidden`, before))
+	}
+	if rows := eval[int](tb, `document.querySelectorAll('.rows li').length`); rows < 1000 || rows > 1010 {
+		t.Errorf("%d rows are shown, want 1,000 and the busiest", rows)
+	}
+	tb.run(`window.longest = 0; let before = performance.now(); const frame = (now) => { longest = Math.max(longest, now - before); before = now; requestAnimationFrame(frame) }; requestAnimationFrame(frame)`)
+	for range 5 {
+		m.count(t, names...)
+		time.Sleep(time.Second)
+	}
+	heap := eval[int](tb, `performance.memory.usedJSHeapSize`)
+	if heap > 100_000_000 {
+		t.Errorf("the page takes %d bytes, want at most 100 MB", heap)
+	}
+	t.Logf("1,000 rows: heap %d KB, longest frame %.0f ms", heap/1000, eval[float64](tb, "longest")) // a frame also waits for other programs
+}

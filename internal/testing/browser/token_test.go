@@ -1,0 +1,124 @@
+//go:build linux
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// guarded is a mill with a token for each use.
+func guarded(t *testing.T) (m *mill, tokens string) {
+	t.Helper()
+	find(t)
+	tokens = filepath.Join(t.TempDir(), "tokens")
+	secret := run(t, "token", "new", "all", "--scope", "read,publish", "--file", tokens)
+	m = up(t, "--tokens", tokens)
+	m.token = secret
+	m.count(t, "page:/home", "shop:a")
+	return m, tokens
+}
+
+// The page asks for a token, keeps it for the tab, and forgets it when asked.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	tb := open(t, "401")
+	defer tb.close()
+	m, _ := guarded(t)
+	tb.visit(m.url + "/")
+	tb.until(`document.querySelector('#ask').open`)
+	enter := func(token string) { tb.do(chromedp.SendKeys("#token", token+"\r")) }
+	enter("cmtok_wrong")
+	tb.until(`document.querySelector('#ask').open && document.querySelector('#ask-wrong').textContent.includes('not known')`)
+	enter(m.token)
+	tb.until(total("page:/home", "1"))
+	tb.do(chromedp.Reload())
+	tb.until(total("shop:a", "1"))
+	m.count(t, "shop:a")
+	tb.until(total("shop:a", "2"))
+	if eval[bool](tb, `Object.values(localStorage).some((v) => v.includes('cmtok_')) || location.href.includes('cmtok_')`) {
+		t.Error("the token is kept beyond the tab")
+	}
+	tb.do(chromedp.Click("#leave"))
+	tb.until(`document.querySelector('#ask').open`)
+}
+
+// A link shows the counters of its prefix alone. Its token does not stay in the address.
+func TestShareLink(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m, tokens := guarded(t)
+	link := run(t, "share", "page:", "--server", m.url, "--file", tokens)
+	m.waitFor(t, link)
+	tb.visit(link)
+	tb.until(total("page:/home", "1"))
+	if eval[bool](tb, `location.href.includes('cmtok_')`) {
+		t.Error("the token stays in the address")
+	}
+	if names := eval[[]string](tb, `[...document.querySelectorAll('.rows .name')].map((e) => e.textContent)`); len(names) != 1 {
+		t.Errorf("the link shows %q, want page:/home alone", names)
+	}
+}
+
+// A page of another origin can have the frame and the badge, and not the page itself.
+func TestInsideAnotherPage(t *testing.T) {
+	t.Parallel()
+	tb := open(t, "frame-ancestors")
+	defer tb.close()
+	m, tokens := guarded(t)
+	link := run(t, "share", "page:", "--public", "--server", m.url, "--file", tokens)
+	m.waitFor(t, link)
+	watched := make(chan string, 10)
+	mill := below(t, m, "", func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/v1/watch" || r.URL.Path == "/v1/overview" {
+			watched <- r.URL.Path + " " + r.URL.Query().Get("counter")
+		}
+		return false
+	})
+	const page = `<!doctype html><link rel="icon" href="data:,"><iframe src="%[1]sframe.html#%[2]s&counter=page:/home"></iframe><iframe src="%[1]s#%[2]s"></iframe><img src="%[1]sbadge/page:%%2Fhome.svg">`
+	site := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, page, mill, link[strings.Index(link, "#")+1:])
+	}))
+	tb.visit(strings.Replace(site, "127.0.0.1", "localhost", 1))
+	tb.until(`document.querySelector('img').naturalWidth > 80`)
+	select {
+	case got := <-watched:
+		if got != "/v1/watch page:/home" {
+			t.Errorf("the page calls %s, want the frame alone to watch its counter", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("the frame does not watch its counter")
+	}
+}
+
+// waitFor waits until the server has read the token of a link.
+func (m *mill) waitFor(t *testing.T, link string) {
+	t.Helper()
+	_, secret, _ := strings.Cut(link, "#token=")
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		req, err := http.NewRequest("GET", m.url+"/v1/overview", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+secret)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode == 200 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server does not know the token of the link: %d", res.StatusCode)
+		}
+	}
+}
