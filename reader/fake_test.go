@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 var errAway = errors.New("store is unavailable")
@@ -195,6 +196,10 @@ func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([
 		}
 	}
 	return records, nil
+}
+
+func (v *fakeView) Series(context.Context, string, wire.Minute, wire.Minute) ([]store.Bucket, error) {
+	return nil, nil
 }
 
 func (v *fakeView) ReadTime() time.Time { return v.at }

@@ -20,6 +20,8 @@ import (
 //	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
 //	3 n namespace 'd' key                  a dead letter
 //	3 n namespace 'w' id                   a worker
+//	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day
+//	3 n namespace 'j' day                  what the last sweep did with a day
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
 //
@@ -33,6 +35,8 @@ const (
 	kindDead   = 'd'
 	kindGone   = 'x'
 	kindWorker = 'w'
+	kindSeries = 'b'
+	kindStage  = 'j'
 
 	maxNamespace = 100
 )

@@ -95,6 +95,9 @@ func (a *App) open(open func(Config) (*backends, error)) error {
 	if err := a.setWindow(); err != nil {
 		return err
 	}
+	if err := a.setRules(); err != nil {
+		return err
+	}
 	if disk := a.backends.disk; disk != nil {
 		a.space = newSpace(disk.FileSystem, a.cfg.MinFree, a.log.With("dir", disk.Dir()))
 	}

@@ -71,6 +71,10 @@ type Config struct {
 	// Default 0: the window in the database, or 8 days if the database is new or there is none.
 	DedupWindow time.Duration
 
+	// Series are rules for series, each as PATTERN=KEEP. An aggregator writes them into the
+	// database at its start. Default: none.
+	Series []string
+
 	// Linger of the publisher's batches and WindowLinger of the aggregator's windows.
 	// Negative: none. Default: CountWithin decides. Without it, none with inproc:, or 250ms
 	// and 100ms.

@@ -23,7 +23,7 @@ func (a *App) startSweeps(ctx context.Context) {
 const tokensEvery = time.Second
 
 // sweep forgets markers beyond the deduplication window, if the store does not do that by
-// itself, and counters that were deleted a day ago. It runs until ctx ends.
+// itself, counters that were deleted a day ago, and series beyond their retention. It runs until ctx ends.
 func (a *App) sweep(ctx context.Context) {
 	tick := time.NewTicker(store.SweepEvery)
 	defer tick.Stop()
@@ -49,5 +49,6 @@ func (a *App) sweepOnce(ctx context.Context) {
 	if a.aggregator != nil {
 		_, err := a.backends.store.SweepCounters(ctx, store.SweepAfter)
 		warn("deleted counters not removed, will try again", err)
+		warn("series not swept, will try again", a.backends.store.SweepSeries(ctx))
 	}
 }
