@@ -52,6 +52,8 @@ type values struct {
 
 	id, key, at  string
 	maxStaleness time.Duration
+	last         time.Duration
+	step, tz     string
 	limit        int
 	fix          bool
 
@@ -83,7 +85,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, verify", "", readFlags},
+		{"get, ls, series, verify", "", readFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 // Services are the things that routes call. A route whose service is nil answers 404 and names
@@ -41,6 +42,7 @@ type Services struct {
 type Reader interface {
 	Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]reader.Total, error)
 	List(ctx context.Context, prefix, after string, limit int) (reader.Page, error)
+	Series(ctx context.Context, q reader.SeriesQuery) (reader.Series, error)
 	Pipeline(ctx context.Context) reader.Pipeline
 }
 
@@ -49,6 +51,9 @@ type Admin interface {
 	Grow(ctx context.Context, counter string, shards int) error
 	Reset(ctx context.Context, counter, id string) (admin.Done, error)
 	Delete(ctx context.Context, counter string) (admin.Done, error)
+	Rules(ctx context.Context) (store.Settings, error)
+	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
+	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
 }
 
 // Config bounds requests. Its zero value works.
@@ -132,9 +137,11 @@ type API struct {
 
 	watchers atomic.Int64
 	scrapes  atomic.Int64
-	unread   atomic.Int64    // bytes of metrics that clients have not read
-	closing  context.Context // ends all watchers
-	close    context.CancelFunc
+	// seriesReads is how many series are being read.
+	seriesReads atomic.Int64
+	unread      atomic.Int64    // bytes of metrics that clients have not read
+	closing     context.Context // ends all watchers
+	close       context.CancelFunc
 }
 
 // New returns the API of what s holds. The error reports all that is wrong with the config.

@@ -37,6 +37,10 @@ type fakeReader struct {
 	asked        []string
 	maxStaleness time.Duration
 	listed       [3]any
+
+	query     reader.SeriesQuery // of the last call of Series
+	series    reader.Series
+	seriesErr error
 }
 
 func (f *fakeReader) set(counter string, total int64) {
@@ -89,6 +93,11 @@ func (f *fakeReader) List(_ context.Context, prefix, after string, limit int) (r
 	defer f.mu.Unlock()
 	f.listed = [3]any{prefix, after, limit}
 	return f.page, f.err
+}
+
+func (f *fakeReader) Series(_ context.Context, q reader.SeriesQuery) (reader.Series, error) {
+	f.query = q
+	return f.series, f.seriesErr
 }
 
 func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {
