@@ -111,7 +111,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 		}
 	}
 	for counter, folded := range so.folded {
-		if _, swept := so.db.swept[counter]; !swept {
+		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
 			so.checkStored(counter, folded)
 		}
 	}
