@@ -32,27 +32,34 @@ func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
 // at 12:01 are two buckets, although they leave the total as it is.
 func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool {
 	latest := wire.MinuteOf(now.Add(store.SeriesAhead))
-	minutes := make(map[wire.Minute]*merging)
-	take := func(p *part) {
+	bucketOf := func(p *part) wire.Minute {
 		minute := p.minute
 		// A clock is ahead: the minute of the fold is the best that is known.
 		if minute > latest {
 			minute = wire.MinuteOf(now)
 		}
-		m := minutes[minute]
-		if m == nil {
-			m = new(merging)
-			minutes[minute] = m
-		}
-		m.take(p)
+		return minute
+	}
+	minutes := make(map[wire.Minute]*merging)
+	for minute, n := range countBy(parts, bucketOf) {
+		minutes[minute] = &merging{adds: make([]store.ShardDelta, 0, n)}
 	}
 	for _, p := range parts {
-		p.each(take)
+		p.each(func(q *part) { minutes[bucketOf(q)].take(q) })
 	}
 	if len(minutes) == 1 {
 		return c.oneMinute(minutes, rules)
 	}
 	return c.manyMinutes(minutes, rules)
+}
+
+// countBy counts the entries of the parts by minute.
+func countBy(parts []*part, bucketOf func(*part) wire.Minute) map[wire.Minute]int {
+	counts := make(map[wire.Minute]int)
+	for _, p := range parts {
+		p.each(func(q *part) { counts[bucketOf(q)] += len(q.Entries) })
+	}
+	return counts
 }
 
 // oneMinute is the usual case: all increments of a window are of one minute.
@@ -62,9 +69,13 @@ func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) 
 			return false
 		}
 		for i := range c.adds {
-			if rules.SeriesOf(c.adds[i].Counter) != nil {
-				c.buckets = append(c.buckets, store.BucketDelta{Add: i, Minute: minute, Delta: c.adds[i].Delta})
+			if rules.SeriesOf(c.adds[i].Counter) == nil {
+				continue
 			}
+			if c.buckets == nil {
+				c.buckets = make([]store.BucketDelta, 0, len(c.adds)-i)
+			}
+			c.buckets = append(c.buckets, store.BucketDelta{Add: i, Minute: minute, Delta: c.adds[i].Delta})
 		}
 	}
 	return true
@@ -77,7 +88,11 @@ type timed struct {
 }
 
 func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules) bool {
-	var all []timed
+	n := 0
+	for _, m := range minutes {
+		n += len(m.adds)
+	}
+	all := make([]timed, 0, n)
 	for minute, m := range minutes {
 		adds, ok := m.sum()
 		if !ok {

@@ -131,7 +131,7 @@ func TestADayIsSweptOncePerPromise(t *testing.T) {
 	c.set(m.Time().Add(day + 2*time.Hour + time.Minute))
 	want("after it", quarter(1))
 	count(m + 2)
-	want("a late minute", minute, quarter(1))
+	want("a late minute", quarter(1), minute)
 	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Quarters: 30 * day}}); err != nil {
 		t.Fatal(err)
 	}

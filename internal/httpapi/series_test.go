@@ -52,7 +52,7 @@ func TestSeries(t *testing.T) {
 	} {
 		path := "/v1/series?counter=a%22b&step=1d&tz=Asia/Kolkata&from=2026-11-22&to=2026-11-23T00:01:00%2B05:30" + tt.query
 		status, text, header := call(t, http.MethodGet, srv.URL+path, "", "Accept", tt.accept)
-		if status != 200 || text != tt.want {
+		if status != 200 || text != strings.TrimSpace(tt.want) {
 			t.Errorf("%s: got %d\n%s\nwant\n%s", tt.query, status, text, tt.want)
 		}
 		for name, want := range map[string]string{
