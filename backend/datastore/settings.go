@@ -47,12 +47,12 @@ func (s *Store) ChangeRules(context.Context, store.RuleChange) (store.Settings, 
 
 // SweepSeries does nothing: this store keeps no series.
 func (s *Store) SweepSeries(ctx context.Context) error {
-	_, cancel, err := s.call(ctx)
+	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return err
 	}
-	cancel()
-	return nil
+	defer cancel()
+	return ctx.Err()
 }
 
 // settingsProperties returns the properties of the meta record for the settings. Durations are in Go's

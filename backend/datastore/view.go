@@ -128,12 +128,12 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 
 // Series returns nothing: this store keeps no series.
 func (v *view) Series(ctx context.Context, _ string, _, _ wire.Minute) ([]store.Bucket, error) {
-	_, cancel, err := v.call(ctx)
+	ctx, cancel, err := v.call(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cancel()
-	return nil, nil
+	defer cancel()
+	return nil, ctx.Err()
 }
 
 // prefixSpan returns the range of counters that begin with prefix and come after after. If one of the
