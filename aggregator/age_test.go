@@ -134,7 +134,8 @@ func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
 					t.Fatal(o.err)
 				}
 				time.Sleep(frozen)
-				a.fold(&o, taken{adds, k.shards}, growths, &k, a.settings.Load())
+				a.settings.Store(&snapshot{asked: a.aging.age()})
+				a.fold(&o, taken{adds, k.shards}, &tally{version: a.settings.Load().Version}, growths, &k, a.settings.Load())
 				return o
 			}
 			for _, step := range []struct {

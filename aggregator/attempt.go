@@ -73,22 +73,22 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if len(o.rest) == 0 {
 		return o
 	}
-	adds, ok := merge(o.rest)
+	c, ok := a.sumsOf(o.rest)
 	if !ok {
 		o.verdict = split
 		return o
 	}
-	records, growths, ok := a.learn(&o, adds)
+	records, growths, ok := a.learn(&o, c.adds)
 	if !ok {
 		return o
 	}
 	o.freed = a.inflight.freed.Load()
-	t, ok := a.inflight.acquire(adds, records.shards)
+	t, ok := a.inflight.acquire(c.adds, records.shards)
 	if !ok {
 		o.verdict = blocked
 		return o
 	}
-	got := a.fold(&o, t, growths, &records, a.settings.Load())
+	got := a.fold(&o, t, &c, growths, &records, a.settings.Load())
 	o.wants = a.inflight.release(t, got)
 	return o
 }
@@ -126,10 +126,12 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 
 // fold commits the rest of the job and interprets the answer. It uses one snapshot of the
 // settings, both for the markers and to refuse old parts.
-func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *known, s *snapshot) (got answer) {
+func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth, records *known, s *snapshot) (got answer) {
 	o.tails = slices.DeleteFunc(slices.Clone(o.tails), s.refuses)
 	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
+	// Totals and series are one commit, under the same markers.
+	c.Buckets = x.buckets
 	if c.Entities() == 0 {
 		o.settle()
 		return got
@@ -145,8 +147,11 @@ func (a *Aggregator) fold(o *outcome, t taken, growths []store.Growth, records *
 	case a.records.tooOld(records.asked, aged):
 		o.verdict = again
 		return got
-	case len(c.Markers) > 0 && s.outdated(aged):
+	case s.outdated(aged):
 		o.verdict = outdated
+		return got
+	case s.Version != x.version: // the rules may have changed since the sums were made
+		o.verdict = again
 		return got
 	}
 	ctx, cancel := a.callContext()

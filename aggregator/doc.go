@@ -40,8 +40,8 @@
 //
 // An aggregator tries a part only while its time is not before the store's ForgetBefore. It
 // checks this before every attempt, and again right before the commit. The marker stays for two
-// hours longer. The aggregator reads the settings every ten seconds. It begins no commit with
-// markers if it asked for its settings over a minute ago.
+// hours longer. The aggregator reads the settings every ten seconds. It begins no commit
+// if it asked for its settings over a minute ago.
 //
 // The aggregator remembers a record for an hour, by whichever clock runs faster: the store's, or
 // the machine's monotonic one. It checks the age again right before every commit. The record of a

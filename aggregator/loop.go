@@ -293,12 +293,14 @@ func (l *loop) launch() {
 	}
 }
 
-// nextJob takes the first job off the queue that may be tried now. A job with markers may not be
-// tried while the settings are outdated.
+// nextJob takes the first job off the queue that may be tried now. None may be tried while the
+// settings are outdated.
 func (l *loop) nextJob(now time.Time) *job {
-	outdated := len(l.jobs) > 0 && l.a.outdated()
+	if len(l.jobs) == 0 || l.a.outdated() {
+		return nil
+	}
 	for i, j := range l.jobs {
-		if j.waits || now.Before(j.after) || outdated && j.marked() {
+		if j.waits || now.Before(j.after) {
 			continue
 		}
 		l.jobs = slices.Delete(l.jobs, i, i+1)

@@ -42,8 +42,9 @@ type part struct {
 	from        time.Time // compared with the window: at, or the broker's time if that is earlier
 	fold        uint64
 	fingerprint wire.Fingerprint
-	marked      bool // needs a marker
-	maybe       bool // an attempt had an unknown outcome
+	marked      bool        // needs a marker
+	maybe       bool        // an attempt had an unknown outcome
+	minute      wire.Minute // at which its entries count in series
 
 	holder *held
 	head   *part // the head that the part follows; nil for most
@@ -148,6 +149,7 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 	for i := range b.Parts {
 		p := &space[i]
 		p.Part, p.holder, p.at, p.maybe = b.Parts[i], h, b.Time, h.maybe
+		p.minute = b.Minute(&b.Parts[i])
 		if !p.Time.IsZero() {
 			p.at = p.Time
 		}

@@ -29,11 +29,6 @@ type job struct {
 	tails []*part
 }
 
-// marked reports whether the job's commit has markers.
-func (j *job) marked() bool {
-	return slices.ContainsFunc(j.parts, func(p *part) bool { return p.marked })
-}
-
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters and a
@@ -125,24 +120,32 @@ func merge(parts []*part) ([]store.ShardDelta, bool) {
 	for _, p := range parts {
 		n += p.entries()
 	}
-	adds := make([]store.ShardDelta, 0, n)
-	var runs []int // start of each ascending run in adds
-	take := func(p *part) {
-		for i := range p.Entries {
-			e := &p.Entries[i]
-			a := store.ShardDelta{Counter: e.Counter, Delta: e.Delta}
-			a.Order, a.Hash = wire.Hashes(e.Counter)
-			if len(adds) == 0 || compareAdds(adds[len(adds)-1], a) > 0 {
-				runs = append(runs, len(adds))
-			}
-			adds = append(adds, a)
-		}
-	}
+	m := merging{adds: make([]store.ShardDelta, 0, n)}
 	for _, p := range parts {
-		p.each(take)
+		p.each(m.take)
 	}
-	return sumAdjacent(sortRuns(adds, runs))
+	return m.sum()
 }
+
+// merging gathers entries.
+type merging struct {
+	adds []store.ShardDelta
+	runs []int // start of each ascending run in adds
+}
+
+func (m *merging) take(p *part) {
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		a := store.ShardDelta{Counter: e.Counter, Delta: e.Delta}
+		a.Order, a.Hash = wire.Hashes(e.Counter)
+		if len(m.adds) == 0 || compareAdds(m.adds[len(m.adds)-1], a) > 0 {
+			m.runs = append(m.runs, len(m.adds))
+		}
+		m.adds = append(m.adds, a)
+	}
+}
+
+func (m *merging) sum() ([]store.ShardDelta, bool) { return sumAdjacent(sortRuns(m.adds, m.runs)) }
 
 // shortRun is the mean length of runs below which merging is not faster than sorting.
 const shortRun = 256
@@ -195,9 +198,8 @@ func sumAdjacent(adds []store.ShardDelta) ([]store.ShardDelta, bool) {
 	for i := 0; i < len(adds); {
 		sum := adds[i]
 		for i++; i < len(adds) && adds[i].Order == sum.Order && adds[i].Counter == sum.Counter; i++ {
-			total := sum.Delta + adds[i].Delta
-			// The sum has wrapped.
-			if (total > sum.Delta) != (adds[i].Delta > 0) {
+			total, fits := plus(sum.Delta, adds[i].Delta)
+			if !fits {
 				return nil, false
 			}
 			sum.Delta = total
@@ -207,6 +209,13 @@ func sumAdjacent(adds []store.ShardDelta) ([]store.ShardDelta, bool) {
 		}
 	}
 	return merged, true
+}
+
+// plus adds b, which is not 0, and reports whether the sum fits.
+func plus(a, b int64) (sum int64, fits bool) {
+	sum = a + b
+	// The sum has wrapped.
+	return sum, (sum > a) == (b > 0)
 }
 
 // compareAdds orders the adds of a commit.

@@ -26,13 +26,14 @@ const beyondWindow = "beyond the deduplication window of "
 // marker has no duplicates, and counts at any age.
 func (s *snapshot) refuses(p *part) bool { return p.marked && s.Refuses(p.from) }
 
-// outdated reports whether the settings are too old to begin a commit with markers.
+// outdated reports whether the settings are too old to begin a commit. Without markers the rules
+// still matter: a part that is folded by old ones is missing from a series.
 func (s *snapshot) outdated(now age) bool { return now-s.asked >= settingsMaxAge }
 
 var errOutdated = errors.New("the settings of the database were last read over " + store.SettingsMaxAge.String() +
-	" ago: commits with ids wait until they are read again")
+	" ago: commits wait until they are read again")
 
-// outdated reports whether the aggregator's settings are too old for commits with markers.
+// outdated reports whether the aggregator's settings are too old for commits.
 func (a *Aggregator) outdated() bool { return a.settings.Load().outdated(a.aging.age()) }
 
 // Settings returns the settings that the aggregator uses; zero before the first check of the

@@ -181,8 +181,9 @@ func TestWhileACheckHangsCommitsWithMarkersWait(t *testing.T) {
 	})
 }
 
-// Nothing repeats a part without a marker, so it needs no deduplication.
-func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
+// Nothing repeats a part without a marker, so its age does not matter. But the rules of old settings
+// may have changed, so the settings are read again first.
+func TestWithoutMarkersOldSettingsAreReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
 		st := strict(t, fakestore.Options{Window: time.Hour, Clock: l.now, CertainOutcome: true})
@@ -192,6 +193,10 @@ func TestWithoutMarkersOldSettingsStopNothing(t *testing.T) {
 		l.suspend(9 * 24 * time.Hour)
 		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		settle(100 * time.Millisecond)
+		if acked(m) {
+			t.Error("folded by settings from before the suspension")
+		}
+		settle(2 * time.Second)
 		r.want(t, map[string]int64{"a": 2})
 		if !acked(held) || !acked(m) {
 			t.Errorf("acknowledged %v and %v", acked(held), acked(m))

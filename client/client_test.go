@@ -568,3 +568,28 @@ func TestReadsAfterAReceipt(t *testing.T) {
 		})
 	}
 }
+
+func TestRulesAndSeries(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	rules, err := c.AddSeries(ctx, "a*", "1m:6h,15m:400d")
+	if err != nil || len(rules.Series) != 1 || rules.Series[0].Ended != nil || rules.Series[0].Begin.IsZero() {
+		t.Fatalf("AddSeries: got %+v, %v", rules, err)
+	}
+	if again, err := c.Rules(ctx); err != nil || again.Version != rules.Version {
+		t.Errorf("Rules: got %+v, %v", again, err)
+	}
+	rows, err := c.Series(ctx, client.SeriesQuery{Counters: []string{"a", "ab"}, Step: "1d", Zone: "Asia/Kathmandu", Rate: true, Compare: "1w"})
+	if err != nil || len(rows) < 2 || rows[0].Counter != "a" || rows[len(rows)-1].Counter != "ab" || rows[0].Earlier != nil || !rows[len(rows)-1].Partial {
+		t.Errorf("Series: got %+v, %v", rows, err)
+	}
+	if _, err := c.Series(ctx, client.SeriesQuery{Counters: []string{"x"}}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a counter without a rule: got %v", err)
+	}
+	if rules, err = c.RemoveSeries(ctx, "a*"); err != nil || rules.Series[0].Ended == nil {
+		t.Errorf("RemoveSeries: got %+v, %v", rules, err)
+	}
+	if _, err := c.RemoveSeries(ctx, "x"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a rule that does not exist: got %v", err)
+	}
+}

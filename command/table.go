@@ -55,6 +55,8 @@ type values struct {
 	minAsOf      string
 	after        string
 	wait         time.Duration
+	last         time.Duration
+	step, tz     string
 	limit        int
 	fix          bool
 	watchPrefix  string
@@ -89,7 +91,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, watch, verify", "", readFlags},
+		{"get, ls, watch, series, verify", "", readFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

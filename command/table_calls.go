@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/store"
 )
 
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
-	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard"}
+	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "series"}
 	pages     = []string{"ls", "verify", "dead list"}
 	calls     = slices.Concat([]string{"watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
@@ -108,6 +109,18 @@ var readFlags = []flag{
 		}},
 	{name: "rates", of: []string{"watch"}, help: "Print the change a second too. A line then appears for each change of it.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.rates} }},
+	{name: "last", arg: "DURATION", of: []string{"series"}, help: "How far back to go, from 1m to 3660d.",
+		bind: func(v *values) pflag.Value {
+			v.last = 24 * time.Hour
+			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeepQuarters}
+		}},
+	{name: "step", arg: "STEP", of: []string{"series"}, def: "fits a terminal", help: "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.step} }},
+	{name: "tz", arg: "ZONE", of: []string{"series"}, help: "The time zone of days and longer steps, such as Asia/Kolkata.",
+		bind: func(v *values) pflag.Value {
+			v.tz = "UTC"
+			return anyValue{&v.tz}
+		}},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
 }

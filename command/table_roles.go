@@ -71,6 +71,9 @@ var roleFlags = []flag{
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.DedupWindow, min: store.MinWindow, max: store.MaxWindow, auto: true}
 		}),
+	role("series", "RULE", app.Aggregator,
+		"A rule for series, as PATTERN=KEEP: the counters of PATTERN keep sums over time. page:*=1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for 400 days. The database keeps the rule; \"countmill rule remove\" ends it. Repeat the flag for several; the variable has one.",
+		func(c *app.Config) pflag.Value { return seriesValue{&c.Series} }),
 	role("linger", "DURATION", app.Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
 		func(c *app.Config) pflag.Value {

@@ -38,8 +38,8 @@ var groups = []*cobra.Group{
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, lsCommand, watchCommand,
-		growCommand, resetCommand, deleteCommand,
+		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
+		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
 		planCommand, tokenCommand, shareCommand, configCommand, completionCommand(), versionCommand,
@@ -47,7 +47,7 @@ func commands() []command {
 }
 
 // families are commands whose next word says what to do.
-var families = []command{deadFamily, adoptFamily, tokenFamily}
+var families = []command{ruleFamily, deadFamily, adoptFamily, tokenFamily}
 
 // newRoot is the command line as cobra has it.
 func newRoot(c call) *cobra.Command {

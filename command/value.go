@@ -338,6 +338,26 @@ func (v originsValue) Set(s string) error {
 	return nil
 }
 
+// A seriesValue gathers rules for series; setting it again adds to it.
+type seriesValue struct{ to *[]string }
+
+func (v seriesValue) Type() string { return "rule" }
+
+func (v seriesValue) String() string {
+	if len(*v.to) == 0 {
+		return "none"
+	}
+	return strings.Join(*v.to, " ")
+}
+
+func (v seriesValue) Set(s string) error {
+	if _, _, err := app.ParseSeries(s); err != nil {
+		return err
+	}
+	*v.to = append(*v.to, s)
+	return nil
+}
+
 // dirValue writes a directory into the URL of the store.
 type dirValue struct{ store *string }
 

@@ -233,6 +233,10 @@ func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([
 	return records, nil
 }
 
+func (v *fakeView) Series(context.Context, string, wire.Minute, wire.Minute) ([]store.Bucket, error) {
+	return nil, nil
+}
+
 func (v *fakeView) ReadTime() time.Time { return v.at }
 
 func (v *fakeView) Close() {

@@ -17,6 +17,7 @@ type partial struct {
 	shards   int
 	reset    store.ResetState
 	sum      sum
+	bucketed int64 // the part of sum that series have; it wraps if that does not fit
 	overflow bool
 	early    []answer
 }
@@ -62,6 +63,7 @@ func (t *partial) add(shard int, v store.Value) {
 	}
 	t.overflow = t.overflow || v.Overflow
 	t.sum.add(v.Value)
+	t.bucketed += v.Bucketed
 }
 
 // total is the counter's total: the sum of its shards minus the baseline of the last reset. The

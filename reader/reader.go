@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -28,6 +29,7 @@ type Reader struct {
 	refreshing busy
 	clock      storetime.Clock
 	checked    checker
+	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
 	workers    roster
 	stats      counts
 }

@@ -40,6 +40,9 @@ func (r *Reader) askStore(ctx context.Context) error {
 	defer cancel()
 	began := r.clock.Moment()
 	checked, err := r.store.Check(call)
+	if err == nil { // before the note: readers that see it may use the settings
+		r.settings.Store(&checked.Settings)
+	}
 	if ctx.Err() == nil {
 		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err)
 	}

@@ -4,9 +4,11 @@
 //	fold.go         commits of markers and shard deltas, applied whole or not at all
 //	counters.go     the records of counters: shards, resets, sweeps
 //	view.go         consistent reads
+//	series.go       sums over time
 //	deadletters.go  letters that could not be counted; replay.go and fate.go: how one is replayed once
 //	heartbeat.go    what aggregators report, and the meta record
-//	settings.go     the deduplication window, kept in the database
+//	settings.go     the deduplication window, kept in the database, and with it the rules
+//	rules.go        which counters keep a series; they are settings too
 //	safety.go       every duration that a proof rests on, with their relations
 //	survey.go       shards as they are stored, for verification and export
 //	cache.go        totals that may be forgotten at any time

@@ -32,7 +32,7 @@ type ShardDelta struct {
 	Order   uint64 // wire.Order(Counter)
 	Hash    uint64 // wire.ShardHash(Counter, Shard)
 	Shard   int
-	Delta   int64 // never 0
+	Delta   int64 // 0 only if Commit.Buckets has a bucket of the add
 }
 
 // NewShardDelta returns a ShardDelta with its Order and Hash.
@@ -50,6 +50,10 @@ type Commit struct {
 	// KnownShards is the number of shards that the aggregator knows of for the counter of
 	// each add. nil if the store does not report ShardStats.
 	KnownShards []int
+	// Buckets are added to series, with the rest of the commit. They are sorted by Add and
+	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta. Empty unless
+	// Limits.Series.
+	Buckets []BucketDelta
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
@@ -100,6 +104,9 @@ type Limits struct {
 	// a look-up of the record. The aggregator then looks up no records, and uses only the
 	// shards of a new counter. It needs Entities 0.
 	GrowsInFold bool
+	// Series is true if the store keeps series: Commit.Buckets, View.Series and SweepSeries. A
+	// store without them refuses every rule (Meta.ChangeRules).
+	Series bool
 }
 
 // A Folder applies commits. Concurrent calls are allowed.

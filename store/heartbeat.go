@@ -63,4 +63,10 @@ type Meta interface {
 	// meta record, and returns the new settings. A window that is in effect already changes
 	// nothing. After an error the window was maybe set: repeat the call.
 	SetWindow(ctx context.Context, window time.Duration) (Settings, error)
+
+	// ChangeRules adds or removes a rule (Settings.ChangeRules) in one transaction on the meta
+	// record, and returns the new settings. A change that is in effect already changes nothing.
+	// An error that matches ErrNoRule, ErrNoSeries or countmill.ErrInvalid means that nothing
+	// was changed. After any other error the rule was maybe changed: repeat the call.
+	ChangeRules(ctx context.Context, change RuleChange) (Settings, error)
 }

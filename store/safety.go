@@ -50,6 +50,14 @@ const (
 	MinWindow = time.Hour
 	MaxWindow = 366 * 24 * time.Hour
 
+	// SeriesAhead is how far the time of an increment may lie ahead of the store's when it counts
+	// in its own minute of a series. A later one counts in the minute of its fold.
+	SeriesAhead = time.Minute
+
+	// SeriesSlack is how much longer than promised a store keeps each sum of a series, so that a
+	// reader whose clock is a little behind still finds it.
+	SeriesSlack = time.Hour
+
 	// MaxLook is how old a look-up may be when a reset is applied, by the store's clock.
 	MaxLook = time.Minute
 

@@ -2,9 +2,9 @@ package store
 
 import "time"
 
-// Settings describe the deduplication window: how long a part that comes again is recognised. The
-// meta record in the database holds them, because processes with different windows would count
-// such a part twice.
+// Settings describe the deduplication window: how long a part that comes again is recognised; and
+// the rules. The meta record in the database holds them, because processes with different windows
+// would count such a part twice.
 //
 // A part has a time, and its marker shows that it was applied. Two rules together keep a part
 // from being counted twice:
@@ -14,7 +14,7 @@ import "time"
 //     Where the store removes it by the time that the marker carries (Expiry), the store's
 //     clock moves ForgetBefore as well.
 type Settings struct {
-	// Version rises by 1 with each change of the window.
+	// Version rises by 1 with each change of the window or of the rules.
 	Version int64
 	// Window is how long a part is recognised.
 	Window time.Duration
@@ -27,6 +27,8 @@ type Settings struct {
 	// way.
 	Pace      time.Duration
 	PaceUntil time.Time
+	// Rules say which counters keep series; nil if there are none.
+	Rules *Rules
 }
 
 // A Checked is the answer of a successful Meta.Check.

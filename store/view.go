@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/countmill/countmill/wire"
 )
 
 // RecordKey is the Shard of a key that asks for the counter's record.
@@ -24,6 +26,9 @@ type Value struct {
 	Value int64
 	// Reset is the reset state of a record.
 	Reset ResetState
+	// Bucketed is the part of a shard's count that was added together with buckets of a series.
+	// The rest is without a curve.
+	Bucketed int64
 	// Overflow means that the shard's count left int64 or is at either end of it.
 	Overflow bool
 }
@@ -37,6 +42,11 @@ type View interface {
 	// List returns up to limit records, also of deleted counters, in the byte order of their
 	// names. Names begin with prefix and come after after.
 	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
+
+	// Series returns the buckets of a counter that begin at from or later and before to, in the
+	// order of their first minutes, a minute before the quarter hour that begins with it. All
+	// sums are as of the view's moment. It may be empty, and is where Limits.Series is false.
+	Series(ctx context.Context, counter string, from, to wire.Minute) ([]Bucket, error)
 
 	// ReadTime is the view's moment: the view has every fold that was committed by then. It
 	// is zero before the first call.

@@ -40,6 +40,21 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 	return set, s.confirm(ctx, "set the window")
 }
 
+// ChangeRules refuses every rule: this store keeps no series.
+func (s *Store) ChangeRules(context.Context, store.RuleChange) (store.Settings, error) {
+	return store.Settings{}, fmt.Errorf("%w: use pebble: for counters with series", store.ErrNoSeries)
+}
+
+// SweepSeries does nothing: this store keeps no series.
+func (s *Store) SweepSeries(ctx context.Context) error {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return ctx.Err()
+}
+
 // settingsProperties returns the properties of the meta record for the settings. Durations are in Go's
 // notation. pace and pace_until are null without a pace.
 func settingsProperties(x store.Settings) map[string]*pb.Value {

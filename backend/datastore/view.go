@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -123,6 +124,16 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		return nil, v.store.explain("list", err)
 	}
 	return records, v.pin(when)
+}
+
+// Series returns nothing: this store keeps no series.
+func (v *view) Series(ctx context.Context, _ string, _, _ wire.Minute) ([]store.Bucket, error) {
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return nil, ctx.Err()
 }
 
 // prefixSpan returns the range of counters that begin with prefix and come after after. If one of the

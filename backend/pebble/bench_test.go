@@ -71,6 +71,41 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
+// BenchmarkFoldSeries measures BenchmarkFold's commits, of counters without a rule and under one. A
+// minute passes every hundred folds.
+func BenchmarkFoldSeries(b *testing.B) {
+	for _, size := range []int{400, 10_000, 100_000} {
+		for _, ruled := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/rule=%t", size, ruled), func(b *testing.B) {
+				commits := benchCommits(min(16, 1_600_000/size), size)
+				s := open(b, Config{Dir: b.TempDir()})
+				first := wire.MinuteOf(time.Now())
+				for i := 0; b.Loop(); i++ {
+					c := commits[i%len(commits)]
+					if ruled {
+						c.Buckets = bucketsAt(c.Buckets[:0], c.Adds, first+wire.Minute(i/100)) // measured too
+					}
+					if _, err := s.Fold(b.Context(), c); err != nil {
+						b.Fatal(err)
+					}
+				}
+				adds := float64(b.N) * float64(size)
+				total := s.db.Metrics().Total()
+				b.ReportMetric(adds/b.Elapsed().Seconds(), "adds/s")
+				b.ReportMetric(float64(s.db.Metrics().WAL.BytesWritten)/adds, "log-B/add")
+				b.ReportMetric(float64(total.TableBytesFlushed+total.TableBytesCompacted)/adds, "table-B/add")
+			})
+		}
+	}
+}
+
+func bucketsAt(buckets []store.BucketDelta, adds []store.ShardDelta, minute wire.Minute) []store.BucketDelta {
+	for i := range adds {
+		buckets = append(buckets, store.BucketDelta{Add: i, Minute: minute, Delta: adds[i].Delta})
+	}
+	return buckets
+}
+
 func growthsOf(adds []store.ShardDelta) []store.Growth {
 	growths := make([]store.Growth, len(adds))
 	for i := range adds {

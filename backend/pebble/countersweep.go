@@ -118,11 +118,11 @@ func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, e
 	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name)}
 	for n := range r.shards {
 		key := s.keys.shard(nil, wire.Order(name), name, n)
-		sum, exists, err := getSum(s.db, key)
+		sum, exists, err := getShard(s.db, key)
 		if err != nil {
 			return false, err
 		}
-		if total = total.plus(sum); exists {
+		if total = total.plus(sum.count); exists {
 			keys = append(keys, key)
 		}
 	}
@@ -134,5 +134,5 @@ func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, e
 			return false, err
 		}
 	}
-	return true, nil
+	return true, s.removeSeries(b, name)
 }

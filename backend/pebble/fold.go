@@ -85,6 +85,9 @@ func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
 	}
+	for i := range c.Buckets {
+		size += s.keys.seriesLen(c.Adds[c.Buckets[i].Add].Counter) + 8 + overhead
+	}
 	for i := range c.Growths {
 		size += s.keys.namedLen(c.Growths[i].Counter) + overhead
 	}
@@ -94,20 +97,41 @@ func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 // mergeCommit adds the deltas and the growths. It writes each kind in key order: neighbouring keys in
 // sequence cost a memtable half as much.
 func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
-	for i := range c.Adds {
-		a := &c.Adds[i]
-		op := b.MergeDeferred(s.keys.shardLen(a.Counter), 8)
-		s.keys.shard(op.Key[:0], a.Order, a.Counter, a.Shard)
-		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
-		if err := op.Finish(); err != nil {
-			return err
-		}
+	if err := s.mergeAdds(b, c); err != nil {
+		return err
+	}
+	// Totals and series are one batch: after a crash a sum is in both or in neither.
+	if err := s.mergeBuckets(b, c); err != nil {
+		return err
 	}
 	for i := range c.Growths {
 		r := &c.Growths[i]
 		op := b.MergeDeferred(s.keys.namedLen(r.Counter), 8)
 		s.keys.named(op.Key[:0], kindRecord, r.Counter)
 		encodeRecord(op.Value[:0], r.Shards)
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeAdds adds the deltas. An add with buckets counts as bucketed too.
+func (s *Store) mergeAdds(b *pebbledb.Batch, c *store.Commit) error {
+	bucket := 0
+	for i := range c.Adds {
+		a, size := &c.Adds[i], 8
+		if bucket < len(c.Buckets) && c.Buckets[bucket].Add == i {
+			for size = bucketedLen; bucket < len(c.Buckets) && c.Buckets[bucket].Add == i; {
+				bucket++
+			}
+		}
+		op := b.MergeDeferred(s.keys.shardLen(a.Counter), size)
+		s.keys.shard(op.Key[:0], a.Order, a.Counter, a.Shard)
+		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
+		if size == bucketedLen {
+			op.Value[8] = 0
+		}
 		if err := op.Finish(); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func FuzzStored(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, value := range [][]byte{
-		nil, fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
+		nil, encodeSeries(nil, []slotSum{{3, fromInt64(-1)}, {quarterSlots, fromInt64(1 << 62)}}), shardSum{fromInt64(5), fromInt64(3)}.encode(nil), fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
 		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
 		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(commitCount{"id", 5, at}.encode()), []byte(commitCount{"id", 5, at}.encode() + "x"),
 	} {
@@ -48,6 +49,12 @@ func FuzzStored(f *testing.F) {
 			again, err := decodeDead("k", text)
 			if diff := cmp.Diff(d, again); err != nil || diff != "" {
 				t.Errorf("dead letter %x, read, written and read again: %v\n%s", value, err, diff)
+			}
+		}
+		if pairs, err := decodeSeries(value); err == nil {
+			again, err := decodeSeries(encodeSeries(nil, pairs))
+			if pairs = slices.DeleteFunc(pairs, func(p slotSum) bool { return p.sum == int128{} }); err != nil || !slices.Equal(pairs, again) {
+				t.Errorf("series %x, read, written and read again: %v, %v", value, again, err)
 			}
 		}
 		readsCommitCount(t, value)
@@ -85,7 +92,7 @@ func FuzzMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c []byte, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		values := [][]byte{a, b, c}
-		for _, key := range [][]byte{ks.shard(nil, 1, "a", 0), ks.named(nil, kindRecord, "a")} {
+		for _, key := range [][]byte{ks.shard(nil, 1, "a", 0), ks.named(nil, kindRecord, "a"), ks.series(nil, 5, 1, "a")} {
 			good := true
 			for _, v := range values {
 				if _, err := merger.Merge(key, v); err != nil {
@@ -110,11 +117,11 @@ func FuzzMerge(f *testing.F) {
 func checkSum(t *testing.T, operands [][]byte, sum []byte) {
 	t.Helper()
 	total := func(b []byte) *big.Int {
-		v, err := decodeSum(b)
+		v, err := decodeShard(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.big()
+		return v.count.big()
 	}
 	want := new(big.Int)
 	for _, o := range operands {

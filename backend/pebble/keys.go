@@ -22,6 +22,8 @@ import (
 //	3 n namespace 'a' tail key             parts of a message in a dead letter: 16 bytes
 //	                                       of the tail's id, the letter's key
 //	3 n namespace 'w' id                   a worker
+//	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day
+//	3 n namespace 'j' day                  what the last sweep did with a day
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
 //
@@ -36,6 +38,8 @@ const (
 	kindAside  = 'a'
 	kindGone   = 'x'
 	kindWorker = 'w'
+	kindSeries = 'b'
+	kindStage  = 'j'
 
 	maxNamespace = 100
 )

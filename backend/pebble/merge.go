@@ -26,10 +26,13 @@ var merger = &pebbledb.Merger{
 		}
 		switch kind := kindOf(key); kind {
 		case kindShard:
-			m := &sumMerger{}
+			m := &shardMerger{}
 			return m, m.MergeNewer(value)
 		case kindRecord:
 			m := &recordMerger{}
+			return m, m.MergeNewer(value)
+		case kindSeries:
+			m := &seriesMerger{}
 			return m, m.MergeNewer(value)
 		default:
 			return nil, fmt.Errorf("merge into a key of kind %q", kind)

@@ -165,8 +165,8 @@ func TestOverflowIsNotForEver(t *testing.T) {
 		}
 	}
 	for range 2 {
-		got, _, err := getSum(s.db, s.keys.shard(nil, wire.Order("a"), "a", 0))
-		if total, overflow := got.total(); err != nil || overflow || total != want {
+		got, _, err := getShard(s.db, s.keys.shard(nil, wire.Order("a"), "a", 0))
+		if total, overflow := got.count.total(); err != nil || overflow || total != want {
 			t.Errorf("got %d, overflow %t, %v, want %d", total, overflow, err, want)
 		}
 		if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {

@@ -59,26 +59,25 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	return b.Commit(pebbledb.NoSync)
 }
 
-func getRecord(from pebbledb.Reader, key []byte) (r record, exists bool, err error) {
-	value, closer, err := from.Get(key)
+// get decodes the value of a key.
+func get[T any](from pebbledb.Reader, key []byte, decode func([]byte) (T, error)) (value T, exists bool, err error) {
+	bytes, closer, err := from.Get(key)
 	if errors.Is(err, pebbledb.ErrNotFound) {
-		return r, false, nil
+		return value, false, nil
 	}
 	if err != nil {
-		return r, false, err
+		return value, false, err
 	}
-	r, err = decodeRecord(value)
-	return r, true, errors.Join(err, closer.Close())
+	value, err = decode(bytes)
+	return value, true, errors.Join(err, closer.Close())
 }
 
-func getSum(from pebbledb.Reader, key []byte) (sum int128, exists bool, err error) {
-	value, closer, err := from.Get(key)
-	if errors.Is(err, pebbledb.ErrNotFound) {
-		return int128{}, false, nil
-	}
-	if err != nil {
-		return int128{}, false, err
-	}
-	sum, err = decodeSum(value)
-	return sum, true, errors.Join(err, closer.Close())
+func getRecord(from pebbledb.Reader, key []byte) (record, bool, error) {
+	return get(from, key, decodeRecord)
+}
+
+func getSum(from pebbledb.Reader, key []byte) (int128, bool, error) { return get(from, key, decodeSum) }
+
+func getShard(from pebbledb.Reader, key []byte) (shardSum, bool, error) {
+	return get(from, key, decodeShard)
 }

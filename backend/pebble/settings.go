@@ -48,6 +48,23 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	if window <= 0 {
 		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
+	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
+		if window == current.Window {
+			return current, nil
+		}
+		return current.Changed(window, now), nil
+	})
+}
+
+// ChangeRules changes the settings in a synced batch.
+func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
+	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
+		return current.ChangeRules(change, now)
+	})
+}
+
+// changeSettings writes the settings that change returns, if their version is another one.
+func (s *Store) changeSettings(ctx context.Context, change func(current store.Settings, now time.Time) (store.Settings, error)) (store.Settings, error) {
 	if err := s.enter(); err != nil {
 		return store.Settings{}, err
 	}
@@ -57,13 +74,13 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	}
 	defer s.unlockMarking()
 	current := s.advance()
-	if window == current.Window {
-		return current, nil
+	next, err := change(current, s.cfg.clock())
+	if err != nil || next.Version == current.Version {
+		return current, err
 	}
-	next := current.Changed(window, s.cfg.clock())
 	b := s.db.NewBatch()
 	defer b.Close()
-	if err := s.changeMeta(b, func(m *meta) { m.Settings = encodeSettings(next) }); err != nil {
+	if err := s.changeMeta(b, func(m *meta) { m.setSettings(next) }); err != nil {
 		return store.Settings{}, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -89,7 +106,7 @@ func (s *Store) keepSettings() error {
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
-	if err := s.changeMeta(b, func(m *meta) { m.Settings = encodeSettings(now) }); err != nil {
+	if err := s.changeMeta(b, func(m *meta) { m.setSettings(now) }); err != nil {
 		return err
 	}
 	return b.Commit(pebbledb.NoSync)
@@ -107,12 +124,28 @@ type settingsRecord struct {
 	ForgetBefore time.Time `json:"forget_before"`
 	Pace         string    `json:"pace,omitempty"`
 	PaceUntil    time.Time `json:"pace_until,omitzero"`
+	// Series are the rules for series.
+	Series []seriesRecord `json:"series,omitempty"`
+}
+
+// seriesRecord is a rule for series in the meta record.
+type seriesRecord struct {
+	Pattern string    `json:"pattern"`
+	Keep    string    `json:"keep"`
+	Since   time.Time `json:"since"`
+	Ended   time.Time `json:"ended,omitzero"`
 }
 
 func encodeSettings(s store.Settings) *settingsRecord {
 	r := &settingsRecord{Version: s.Version, Window: s.Window.String(), Since: s.Since, ForgetBefore: s.ForgetBefore, PaceUntil: s.PaceUntil}
 	if s.Pace != 0 {
 		r.Pace = s.Pace.String()
+	}
+	if s.Rules == nil {
+		return r
+	}
+	for _, rule := range s.Rules.Series {
+		r.Series = append(r.Series, seriesRecord{rule.Pattern, rule.Keep.String(), rule.Since, rule.Ended})
 	}
 	return r
 }
@@ -125,5 +158,20 @@ func (r *settingsRecord) decode() (s store.Settings, err error) {
 	if err == nil && (s.Version < 1 || s.Window <= 0 || s.Pace < 0 || s.ForgetBefore.IsZero()) {
 		err = errors.New("its settings are empty")
 	}
+	if err == nil && len(r.Series) > 0 {
+		s.Rules, err = r.decodeRules()
+	}
 	return s, err
+}
+
+func (r *settingsRecord) decodeRules() (*store.Rules, error) {
+	rules := new(store.Rules)
+	for _, x := range r.Series {
+		keep, err := store.ParseRetention(x.Keep)
+		if err != nil {
+			return nil, fmt.Errorf("the rule for %q: %w", x.Pattern, err)
+		}
+		rules.Series = append(rules.Series, store.SeriesRule{Pattern: x.Pattern, Keep: keep, Since: x.Since, Ended: x.Ended})
+	}
+	return rules, nil
 }

@@ -131,10 +131,10 @@ func shardOf(key string, value []byte) store.Shard {
 	if wire.Order(name) != binary.BigEndian.Uint64([]byte(key[:order])) {
 		shard.Bad = "its key belongs to another shard"
 	}
-	sum, err := decodeSum(value)
+	sum, err := decodeShard(value)
 	if err != nil {
 		shard.Bad = err.Error()
 	}
-	shard.Count, shard.Overflow = sum.total()
+	shard.Count, shard.Overflow = sum.count.total()
 	return shard
 }

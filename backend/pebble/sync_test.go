@@ -37,8 +37,8 @@ func TestViewWaitsForSync(t *testing.T) {
 		var folding sync.WaitGroup
 		folding.Go(func() { fold(t, s, markers, "a", 1) })
 		waitFor(t, "the fold is visible", func() bool {
-			n, _, err := getSum(s.db, s.keys.shard(nil, wire.ShardHash("a", 0), "a", 0))
-			got, _ := n.total()
+			n, _, err := getShard(s.db, s.keys.shard(nil, wire.ShardHash("a", 0), "a", 0))
+			got, _ := n.count.total()
 			return err == nil && got == int64(i+2)
 		})
 		v := s.View()

@@ -86,9 +86,10 @@ func (v *view) get(key store.Key) (store.Value, error) {
 		return store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
 	}
 	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
-	sum, exists, err := getSum(v.snapshot, v.key)
-	total, overflow := sum.total()
-	return store.Value{Exists: exists, Value: total, Overflow: overflow}, err
+	sum, exists, err := getShard(v.snapshot, v.key)
+	total, overflow := sum.count.total()
+	bucketed, _ := sum.bucketed.total()
+	return store.Value{Exists: exists, Value: total, Bucketed: bucketed, Overflow: overflow}, err
 }
 
 // List returns the records in the order of their names.

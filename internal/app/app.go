@@ -83,6 +83,9 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	if err := setWindow(a.cfg, b.store); err != nil {
 		return err
 	}
+	if err := setRules(a.cfg, b.store); err != nil {
+		return err
+	}
 	disks := disks(a.cfg, b)
 	roles, err := makeRoles(a.cfg, b, disks)
 	if err != nil {

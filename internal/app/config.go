@@ -87,6 +87,10 @@ type Config struct {
 	// Default 0: the window in the database, or 8 days if the database is new or there is none.
 	DedupWindow time.Duration
 
+	// Series are rules for series, each as PATTERN=KEEP. An aggregator writes them into the
+	// database at its start. Default: none.
+	Series []string
+
 	// CountWithin is how old an increment may be when it is counted: the same for the publisher
 	// and the aggregator. Default 0: the lingers decide.
 	CountWithin time.Duration

@@ -34,7 +34,7 @@ func sweeps(cfg Config, b *backends) []named {
 		s.chores = append(s.chores, chore{"deleted counters not removed, will try again", func(ctx context.Context) error {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
-		}})
+		}}, chore{"series not swept, will try again", b.store.SweepSeries})
 	}
 	if len(s.chores) == 0 {
 		return nil

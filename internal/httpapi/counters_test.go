@@ -21,6 +21,8 @@ type fakeAdmin struct {
 	asked string
 	done  admin.Done
 	err   error
+	// settings answers the calls about rules.
+	settings store.Settings
 }
 
 func (f *fakeAdmin) Grow(_ context.Context, counter string, shards int) error {
@@ -36,6 +38,21 @@ func (f *fakeAdmin) Reset(_ context.Context, counter, id string) (admin.Done, er
 func (f *fakeAdmin) Delete(_ context.Context, counter string) (admin.Done, error) {
 	f.asked = fmt.Sprintf("delete %q", counter)
 	return f.done, f.err
+}
+
+func (f *fakeAdmin) Rules(context.Context) (store.Settings, error) {
+	f.asked = "rules"
+	return f.settings, f.err
+}
+
+func (f *fakeAdmin) AddSeries(_ context.Context, pattern string, keep store.Retention) (store.Settings, error) {
+	f.asked = fmt.Sprintf("add %q %s", pattern, keep)
+	return f.settings, f.err
+}
+
+func (f *fakeAdmin) RemoveSeries(_ context.Context, pattern string) (store.Settings, error) {
+	f.asked = fmt.Sprintf("remove %q", pattern)
+	return f.settings, f.err
 }
 
 const jsonType = "application/json"

@@ -61,6 +61,7 @@ type Reader interface {
 	TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error)
 	TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error)
 	ListSince(ctx context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error)
+	Series(ctx context.Context, q reader.SeriesQuery) (reader.Series, error)
 	Pipeline(ctx context.Context) reader.Pipeline
 	Busiest(ctx context.Context) []store.Busy
 }
@@ -70,6 +71,9 @@ type Admin interface {
 	Grow(ctx context.Context, counter string, shards int) error
 	Reset(ctx context.Context, counter, id string) (admin.Done, error)
 	Delete(ctx context.Context, counter string) (admin.Done, error)
+	Rules(ctx context.Context) (store.Settings, error)
+	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
+	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
 }
 
 // Config bounds requests. Its zero value works.
@@ -160,13 +164,14 @@ type API struct {
 
 	waiting waiting // for receipts
 
-	watchers atomic.Int64
-	feeds    feeds // of the watchers
-	scrapes  atomic.Int64
-	badges   atomic.Int64
-	unread   atomic.Int64    // bytes of metrics that clients have not read
-	closing  context.Context // ends all watchers
-	close    context.CancelFunc
+	watchers    atomic.Int64
+	feeds       feeds // of the watchers
+	scrapes     atomic.Int64
+	badges      atomic.Int64
+	seriesReads atomic.Int64    // how many series are being read
+	unread      atomic.Int64    // bytes of metrics that clients have not read
+	closing     context.Context // ends all watchers
+	close       context.CancelFunc
 }
 
 // New returns the API of what s holds. The error reports all that is wrong with the config.

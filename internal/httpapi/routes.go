@@ -59,6 +59,10 @@ var (
 		empty: func() any { return new(verifyRequest) }, max: smallBody,
 		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
 	}
+	ruleBody = &body{
+		empty: func() any { return new(ruleRequest) }, max: smallBody,
+		want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`,
+	}
 	backupBody = &body{
 		empty: func() any { return new(backupRequest) }, max: smallBody,
 		want: `{"dir": "monday"}, a directory below the server's --backup-root that is new or empty`,
@@ -79,11 +83,15 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
 	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
 	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: []string{"counter"}, writes: (*API).series},
 	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
 	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
 	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
 	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
+	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
+	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
+	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
 	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},

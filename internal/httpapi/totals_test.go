@@ -44,6 +44,10 @@ type fakeReader struct {
 	wait         time.Duration
 	aside        []reader.SetAside
 	listed       [3]any
+
+	query     reader.SeriesQuery // of the last call of Series
+	series    reader.Series
+	seriesErr error
 }
 
 func (f *fakeReader) set(counter string, total int64) {
@@ -104,6 +108,11 @@ func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit in
 	defer f.mu.Unlock()
 	f.listed, f.minAsOf = [3]any{prefix, after, limit}, minAsOf
 	return f.page, f.err
+}
+
+func (f *fakeReader) Series(_ context.Context, q reader.SeriesQuery) (reader.Series, error) {
+	f.query = q
+	return f.series, f.seriesErr
 }
 
 func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {

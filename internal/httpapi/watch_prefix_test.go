@@ -146,6 +146,10 @@ func (f *prefixReader) TotalsAfter(context.Context, []string, wire.Receipt, time
 	panic("no watcher has a receipt")
 }
 
+func (f *prefixReader) Series(context.Context, reader.SeriesQuery) (reader.Series, error) {
+	panic("no watcher reads series")
+}
+
 func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
 
 func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }

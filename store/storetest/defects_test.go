@@ -123,7 +123,27 @@ var defects = map[string]*defect{
 	"drops markers by the clock":        {caught: "WrongClockForgetsNothing", forget: func(s *fakestore.Store) { s.Expire(s.Now()) }},
 	"draws its identity at each open":   {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, fakestore.New(fakestore.Options{})} }},
 	"has everybody's identity":          {caught: "CacheIdentityIsOfOneDatabase", make: func(s *fakestore.Store) store.Store { return drawing{s, everybody} }},
-	"believes the clock":                {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"changes rules silently":            {caught: "RulesChange", make: ruled(changesSilently)},
+	"has one rule":                      {caught: "ConcurrentRules", make: ruled(replacesRules)},
+	"changes rules that it read before": {caught: "ConcurrentRules", make: ruled(changesRulesReadBefore)},
+	"takes any rule":                    {caught: "RulesRefused", make: ruled(takesAnyRule)},
+	"takes rules and keeps no series":   {caught: "NoSeriesNoRules", make: ruled(takesAnyRule), opts: fakestore.Options{NoSeries: true}},
+	"forgets rules":                     {caught: "ReopenedRules"},
+	"sets buckets": {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store {
+		return &setting{Store: s, last: make(map[string]map[wire.Minute]int64)}
+	}},
+	"does not say what it bucketed":      {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store { return untold{s} }},
+	"finds a series by a prefix":         {caught: "SeriesTakesAnyName", make: series(byPrefix)},
+	"commits series after totals":        {caught: "SeriesIsOneWithItsCommit", make: folds(apartFold), opts: slow},
+	"adds refused buckets":               {caught: "SeriesIsOneWithItsCommit", make: folds(bucketsAnyway)},
+	"reads series unpinned":              {caught: "SeriesIsPinned", make: series(newestSeries)},
+	"shows overflows of series":          {caught: "SeriesReportsOverflow", make: series(withoutOverflow)},
+	"loses what it joins":                {caught: "SweepSeriesKeepsPromises", make: series(withoutQuarters)},
+	"keeps all series":                   {caught: "SweepSeriesKeepsPromises", make: func(s *fakestore.Store) store.Store { return keepingAll{s} }},
+	"joins and keeps":                    {caught: "SweepSeriesBesideFolds", make: func(s *fakestore.Store) store.Store { return doubling{s} }},
+	"keeps the series of swept counters": {caught: "SeriesGoesWithItsCounter", make: func(s *fakestore.Store) store.Store { return &sharing{s, make(map[string][]store.Bucket)} }},
+	"forgets series":                     {caught: "ReopenedSeries"},
+	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // slow gives a defect that acts between two calls as much time as a real store would.

@@ -147,6 +147,20 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
 		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
 		{"ReopenedSettings", testReopenedSettings},
+		{"RulesChange", testRulesChange},
+		{"RulesRefused", testRulesRefused},
+		{"NoSeriesNoRules", testNoSeriesNoRules},
+		{"ConcurrentRules", testConcurrentRules},
+		{"ReopenedRules", testReopenedRules},
+		{"SeriesSums", testSeriesSums},
+		{"SeriesTakesAnyName", testSeriesTakesAnyName},
+		{"SeriesIsOneWithItsCommit", testSeriesIsOneWithItsCommit},
+		{"SeriesIsPinned", testSeriesIsPinned},
+		{"SeriesReportsOverflow", testSeriesReportsOverflow},
+		{"SweepSeriesKeepsPromises", testSweepSeriesKeepsPromises},
+		{"SweepSeriesBesideFolds", testSweepSeriesBesideFolds},
+		{"SeriesGoesWithItsCounter", testSeriesGoesWithItsCounter},
+		{"ReopenedSeries", testReopenedSeries},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

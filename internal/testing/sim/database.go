@@ -58,6 +58,7 @@ func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetRes
 func (db *database) sweep() bool {
 	had := db.recorded()
 	n, _ := db.fake.SweepCounters(background, store.SweepAfter)
+	_ = db.fake.SweepSeries(background)
 	db.noteSweep(had)
 	db.trace("sweep", nil, "", uint64(n))
 	db.say(nil, "%d deleted counters are swept", n)

@@ -14,6 +14,7 @@ type ledger struct {
 	*kernel
 	db     *database
 	totals *totalOracle
+	series *seriesOracle
 
 	sums    []*sum
 	used    map[string]int // digits of each counter
@@ -101,6 +102,7 @@ func (lg *ledger) check() {
 		lg.checkRest(counter, total)
 	}
 	lg.totals.checkRemoved()
+	lg.series.check(lg.sums, totals)
 	lg.checkRivals(totals)
 	lg.checkRefused(totals)
 	lg.checkLetters(letters, totals)

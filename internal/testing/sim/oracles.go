@@ -6,6 +6,7 @@ import "github.com/countmill/countmill/store"
 type oracles struct {
 	*partOracle
 	totals *totalOracle
+	series *seriesOracle
 	ledger *ledger
 }
 
@@ -15,14 +16,20 @@ var (
 )
 
 func newOracles(k *kernel, db *database, bus *broker) *oracles {
-	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db)}
-	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, used: make(map[string]int)}
+	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db)}
+	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, used: make(map[string]int)}
 	return o
 }
 
 func (o *oracles) applied(p *proc, c *store.Commit, called int) {
 	o.partOracle.applied(p, c, called)
 	o.totals.applied(c)
+	o.series.applied(c)
+}
+
+func (o *oracles) published(payload []byte) {
+	o.partOracle.published(payload)
+	o.series.published(payload)
 }
 
 func (o *oracles) reset(r *store.ResetRequest, done *store.ResetResult, by int) {

@@ -13,6 +13,7 @@ type plan struct {
 	shape    shape
 	embedded bool
 	changing bool          // the window will change
+	rules    []string      // the patterns of counters with series
 	window1  time.Duration // the first deduplication window of the database
 	cured    int           // the step from which on the store refuses no content; 0 for none
 	crowd    *crowd        // nil in most schedules
@@ -26,6 +27,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	pl := &plan{seed: seed, rates: weather(rng)}
 	pl.drawDeadLetters()
 	pl.drawWindows()
+	pl.drawRules()
 	pl.embedded = rng.IntN(6) == 0
 	pl.shape = drawShape(rng)
 	pl.crowd = pl.drawCrowd()

@@ -287,6 +287,11 @@ func (s *simStore) SetWindow(context.Context, time.Duration) (store.Settings, er
 	return store.Settings{}, errors.New("sim: nobody calls this")
 }
 
+// ChangeRules is for whoever starts a process; here the world does it (changeRules).
+func (s *simStore) ChangeRules(context.Context, store.RuleChange) (store.Settings, error) {
+	return store.Settings{}, errors.New("sim: nobody calls this")
+}
+
 // SweepCounters is for whoever aggregates; here the world does it (sweep).
 func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
 	return 0, errors.New("sim: nobody calls this")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
 )
 
 // View opens a view.
@@ -51,6 +52,17 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 			return err
 		})
 	return records, err
+}
+
+func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute) (found []store.Bucket, err error) {
+	v.begin()
+	v.read = true
+	err = v.call(ctx, "series", stringsKey([]string{counter}), ReadFails,
+		func() string { return counter }, func() string { return fmt.Sprint(found) }, func() (err error) {
+			found, err = v.fake.Series(background, counter, from, to)
+			return err
+		})
+	return found, err
 }
 
 // begin notes when the first call began. The quicker the call, the more exact is the store's time in

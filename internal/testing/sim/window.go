@@ -74,7 +74,7 @@ func (db *database) changeWindow(longer bool) bool {
 func (db *database) noteSettings(p *proc, c *store.Commit) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if len(c.Markers) > 0 && p.goesBy < int64(len(db.windows)) {
+	if len(c.Markers) > 0 && p.goesBy < int64(len(db.windows)+len(db.rules)) {
 		db.Outdated++
 	}
 }

@@ -57,6 +57,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		options.Age = w.age
 	}
 	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int), buried: make(map[string]store.DeadLetter)}
+	w.db.addRules()
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
 	w.bus = &broker{kernel: w.kernel}

@@ -55,11 +55,15 @@ const (
 	Beat              Op = "Beat"
 	Check             Op = "Check"
 	// SetWindow is a change of settings.
-	SetWindow   Op = "SetWindow"
+	SetWindow Op = "SetWindow"
+	// ChangeRules is a change of rules.
+	ChangeRules Op = "ChangeRules"
 	Workers     Op = "Workers"
 	Lookup      Op = "Lookup"
 	Reset       Op = "ResetCounter"
 	Sweep       Op = "SweepCounters"
+	SweepSeries Op = "SweepSeries"
+	Series      Op = "Series"
 	GrowCounter Op = "GrowCounter"
 	List        Op = "List"
 	Survey      Op = "Survey" // ShardsOf and ShardPage

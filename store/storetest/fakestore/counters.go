@@ -126,9 +126,11 @@ func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 		key := shardKey{counter, n}
 		if _, ok := s.shards[key]; ok {
 			s.shards[key] = s.shards[key].set(at, 0, keep)
+			s.bucketed[key] = s.bucketed[key].set(at, 0, keep)
 			delete(s.shardStats, key)
 		}
 	}
+	s.dropSeriesLocked(counter, at, keep)
 	s.records[counter] = s.records[counter].set(at, record{}, keep)
 	return true
 }

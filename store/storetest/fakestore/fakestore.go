@@ -37,6 +37,8 @@ type Options struct {
 	GrowsInFold bool
 	// CertainOutcome is what Limits returns.
 	CertainOutcome bool
+	// NoSeries makes a store that keeps no series. Default false.
+	NoSeries bool
 
 	// Window is the initial window of the settings. Default countmill.DefaultDedupWindow.
 	Window time.Duration
@@ -119,6 +121,8 @@ type Store struct {
 	cacheKey   [32]byte
 	shards     map[shardKey]history[int64]
 	shardStats map[shardKey]store.ShardStats
+	bucketed   map[shardKey]history[int64]
+	series     map[string]map[bucketKey]history[int64]
 	records    map[string]history[record]
 	markers    map[wire.PartID]store.Marker
 	resets     map[wire.PartID]store.ResetResult // the content of reset markers
@@ -143,6 +147,8 @@ func New(opts Options) *Store {
 		settings:   settings,
 		shards:     make(map[shardKey]history[int64]),
 		shardStats: make(map[shardKey]store.ShardStats),
+		bucketed:   make(map[shardKey]history[int64]),
+		series:     make(map[string]map[bucketKey]history[int64]),
 		records:    make(map[string]history[record]),
 		markers:    make(map[wire.PartID]store.Marker),
 		resets:     make(map[wire.PartID]store.ResetResult),
@@ -168,6 +174,7 @@ func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
 		GrowsInFold: s.opts.GrowsInFold, CertainOutcome: s.opts.CertainOutcome, ShardRate: 1,
+		Series: !s.opts.NoSeries,
 	}
 	if s.opts.GrowsInFold {
 		limits.ShardRate = 0

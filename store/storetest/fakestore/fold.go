@@ -70,6 +70,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		}
 		s.shardStats[key] = reported[i]
 	}
+	s.bucketsLocked(c, at, keep)
 	s.growLocked(c.Growths, at)
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
@@ -117,9 +118,12 @@ func (s *Store) checkCommit(c *store.Commit) error {
 		return s.mistake("%d known numbers of shards for %d adds", len(c.KnownShards), len(c.Adds))
 	}
 	for i := range c.Adds {
-		if err := s.checkAdd(c.Adds, i); err != nil {
+		if err := s.checkAdd(c, i); err != nil {
 			return err
 		}
+	}
+	if err := s.checkBuckets(c); err != nil {
+		return err
 	}
 	if err := s.checkGrowths(c.Growths); err != nil {
 		return err
@@ -142,13 +146,13 @@ func (s *Store) checkGrowths(growths []store.Growth) error {
 	return nil
 }
 
-func (s *Store) checkAdd(adds []store.ShardDelta, i int) error {
-	a := adds[i]
+func (s *Store) checkAdd(c *store.Commit, i int) error {
+	a := c.Adds[i]
 	if err := countmill.CheckCounter(a.Counter); err != nil {
 		return s.mistake("add %d: %v", i, err)
 	}
 	switch {
-	case a.Delta == 0:
+	case a.Delta == 0 && !hasBucket(c, i):
 		return s.mistake("add %d: delta 0 for %q", i, a.Counter)
 	case a.Shard < 0 || a.Shard >= countmill.MaxShards:
 		return s.mistake("add %d: shard %d of %q", i, a.Shard, a.Counter)
@@ -159,7 +163,7 @@ func (s *Store) checkAdd(adds []store.ShardDelta, i int) error {
 	case i == 0:
 		return nil
 	}
-	switch order := compareAdds(adds[i-1], a); {
+	switch order := compareAdds(c.Adds[i-1], a); {
 	case order == 0:
 		return s.mistake("shard %d of %q twice in a commit", a.Shard, a.Counter)
 	case order > 0:

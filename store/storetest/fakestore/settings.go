@@ -66,6 +66,33 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 	return set, err
 }
 
+// ChangeRules changes the settings.
+func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set store.Settings, err error) {
+	if s.opts.NoSeries {
+		return set, fmt.Errorf("fakestore: %w", store.ErrNoSeries)
+	}
+	answer, err := s.begin(ctx, ChangeRules, nil)
+	if err != nil {
+		return set, err
+	}
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.opts.now()
+		if s.opts.Age == nil {
+			now = s.commitTimeLocked()
+		}
+		next, err := s.settingsLocked(now).ChangeRules(change, now)
+		if err != nil {
+			return err
+		}
+		s.settings = next
+		set = s.settingsLocked(now)
+		return nil
+	})
+	return set, err
+}
+
 // Expire removes the markers that have expired by now, as early as a TTL policy may.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()

@@ -72,7 +72,8 @@ func (s *Store) valueLocked(key store.Key, at time.Time) store.Value {
 		return store.Value{Exists: r.exists, Value: r.shards, Reset: r.reset()}
 	}
 	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
-	return store.Value{Exists: ok, Value: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
+	bucketed, _ := s.bucketed[shardKey{key.Counter, key.Shard}].at(at)
+	return store.Value{Exists: ok, Value: sum, Bucketed: bucketed, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
 }
 
 // List returns records at the view's moment.

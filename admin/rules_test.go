@@ -1,0 +1,77 @@
+package admin_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+var keep = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}
+
+func rulesOf(t *testing.T, opts fakestore.Options) (*admin.Admin, *fakestore.Store) {
+	t.Helper()
+	c := &counters{Store: fakestore.New(opts)}
+	a, err := admin.New(c, c, admin.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, c.Store
+}
+
+// A change whose answer was lost is repeated, and is made once.
+func TestRulesAreChangedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, st := rulesOf(t, fakestore.Options{})
+		st.On(fakestore.ChangeRules, fakestore.Script(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
+		set, err := a.AddSeries(t.Context(), "a*", keep)
+		if err != nil || set.Version != 2 || set.Rules.SeriesOf("ab") == nil {
+			t.Fatalf("AddSeries: got %+v, %v", set, err)
+		}
+		if got, err := a.Rules(t.Context()); err != nil || got.Version != 2 || got.Rules.SeriesOf("a").Keep != keep {
+			t.Errorf("Rules: got %+v, %v", got, err)
+		}
+		if set, err = a.RemoveSeries(t.Context(), "a*"); err != nil || set.Rules.SeriesOf("a") != nil {
+			t.Errorf("RemoveSeries: got %+v, %v", set, err)
+		}
+	})
+}
+
+func TestRulesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, st := rulesOf(t, fakestore.Options{})
+		for _, err := range []struct{ got, want error }{
+			{second(a.AddSeries(t.Context(), "", keep)), countmill.ErrInvalid},
+			{second(a.AddSeries(t.Context(), "a", store.Retention{})), countmill.ErrInvalid},
+			{second(a.RemoveSeries(t.Context(), "a")), store.ErrNoRule},
+		} {
+			if !errors.Is(err.got, err.want) {
+				t.Errorf("got %v, want %v", err.got, err.want)
+			}
+		}
+		if calls := st.Calls(fakestore.ChangeRules); calls != 3 {
+			t.Errorf("refused changes were tried %d times, want 3", calls)
+		}
+		none, _ := rulesOf(t, fakestore.Options{NoSeries: true})
+		if _, err := none.AddSeries(t.Context(), "a", keep); !errors.Is(err, store.ErrNoSeries) {
+			t.Errorf("a store without series: got %v", err)
+		}
+		st.On(fakestore.ChangeRules, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		if _, err := a.AddSeries(t.Context(), "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("a store that never answers: got %v", err)
+		}
+		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		if _, err := a.Rules(t.Context()); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("rules that cannot be read: got %v", err)
+		}
+	})
+}
+
+func second(_ store.Settings, err error) error { return err }

@@ -1,0 +1,140 @@
+package aggregator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A tally is the content of a commit: its sums for totals and for series.
+type tally struct {
+	adds    []store.ShardDelta
+	buckets []store.BucketDelta
+	version int64 // of the settings whose rules decided about buckets
+}
+
+// sumsOf sums the entries of the parts. It reports false if a sum does not fit int64.
+func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
+	s := a.settings.Load()
+	c.version = s.Version
+	if s.Rules == nil || !a.limits.Series {
+		c.adds, ok = merge(parts)
+		return c, ok
+	}
+	ok = c.byMinute(parts, s.Rules, a.clock.Now())
+	return c, ok
+}
+
+// byMinute sums by counter, and for counters under a rule by counter and minute: +5 at 12:00 and -5
+// at 12:01 are two buckets, although they leave the total as it is.
+func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool {
+	latest := wire.MinuteOf(now.Add(store.SeriesAhead))
+	bucketOf := func(p *part) wire.Minute {
+		minute := p.minute
+		// A clock is ahead: the minute of the fold is the best that is known.
+		if minute > latest {
+			minute = wire.MinuteOf(now)
+		}
+		return minute
+	}
+	minutes := make(map[wire.Minute]*merging)
+	for minute, n := range countBy(parts, bucketOf) {
+		minutes[minute] = &merging{adds: make([]store.ShardDelta, 0, n)}
+	}
+	for _, p := range parts {
+		p.each(func(q *part) { minutes[bucketOf(q)].take(q) })
+	}
+	if len(minutes) == 1 {
+		return c.oneMinute(minutes, rules)
+	}
+	return c.manyMinutes(minutes, rules)
+}
+
+// countBy counts the entries of the parts by minute.
+func countBy(parts []*part, bucketOf func(*part) wire.Minute) map[wire.Minute]int {
+	counts := make(map[wire.Minute]int)
+	for _, p := range parts {
+		p.each(func(q *part) { counts[bucketOf(q)] += len(q.Entries) })
+	}
+	return counts
+}
+
+// oneMinute is the usual case: all increments of a window are of one minute.
+func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) (ok bool) {
+	for minute, m := range minutes {
+		if c.adds, ok = m.sum(); !ok {
+			return false
+		}
+		for i := range c.adds {
+			if rules.SeriesOf(c.adds[i].Counter) == nil {
+				continue
+			}
+			if c.buckets == nil {
+				c.buckets = make([]store.BucketDelta, 0, len(c.adds)-i)
+			}
+			c.buckets = append(c.buckets, store.BucketDelta{Add: i, Minute: minute, Delta: c.adds[i].Delta})
+		}
+	}
+	return true
+}
+
+// A timed is a sum of one minute.
+type timed struct {
+	store.ShardDelta
+	minute wire.Minute
+}
+
+func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules) bool {
+	n := 0
+	for _, m := range minutes {
+		n += len(m.adds)
+	}
+	all := make([]timed, 0, n)
+	for minute, m := range minutes {
+		adds, ok := m.sum()
+		if !ok {
+			return false
+		}
+		for i := range adds {
+			all = append(all, timed{adds[i], minute})
+		}
+	}
+	slices.SortFunc(all, func(a, b timed) int {
+		return cmp.Or(compareAdds(a.ShardDelta, b.ShardDelta), cmp.Compare(a.minute, b.minute))
+	})
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Order == all[0].Order && all[n].Counter == all[0].Counter {
+			n++
+		}
+		if !c.add(all[:n], rules.SeriesOf(all[0].Counter) != nil) {
+			return false
+		}
+		all = all[n:]
+	}
+	return true
+}
+
+// add adds the sums of one counter. A total of 0 is left out, unless a series has its parts.
+func (c *tally) add(counter []timed, series bool) bool {
+	total := counter[0].ShardDelta
+	for i := range counter[1:] {
+		sum, fits := plus(total.Delta, counter[1+i].Delta)
+		if !fits {
+			return false
+		}
+		total.Delta = sum
+	}
+	if series {
+		for i := range counter {
+			c.buckets = append(c.buckets, store.BucketDelta{Add: len(c.adds), Minute: counter[i].minute, Delta: counter[i].Delta})
+		}
+	}
+	if series || total.Delta != 0 {
+		c.adds = append(c.adds, total)
+	}
+	return true
+}

@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Rules are the rules of the database, in the order in which they are tried.
+type Rules struct {
+	// Version rises by 1 with each change of the settings.
+	Version int64        `json:"version"`
+	Series  []SeriesRule `json:"series"`
+}
+
+// A SeriesRule says that the counters of a pattern keep a series: their sums over time.
+type SeriesRule struct {
+	// Pattern is the name of a counter, or a prefix followed by *.
+	Pattern string `json:"pattern"`
+	// Keep is how long sums stay: 1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for
+	// 400 days.
+	Keep string `json:"keep"`
+	// Begin is the first minute of a complete series.
+	Begin time.Time `json:"begin"`
+	// Ended is when the rule was removed; nil for a rule in force.
+	Ended *time.Time `json:"ended"`
+}
+
+// Rules returns the rules.
+func (c *Client) Rules(ctx context.Context) (r Rules, err error) {
+	return r, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/rules", Safe: true, read: true}, &r)
+}
+
+// AddSeries makes the counters of a pattern keep a series for as long as keep says. It may be
+// repeated.
+func (c *Client) AddSeries(ctx context.Context, pattern, keep string) (r Rules, err error) {
+	body, err := encode(map[string]string{"pattern": pattern, "keep": keep})
+	if err != nil {
+		return r, err
+	}
+	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/series", Body: body, Safe: true}, &r)
+}
+
+// RemoveSeries ends the rule with the pattern. Its series stay for as long as it promised. It may be
+// repeated.
+func (c *Client) RemoveSeries(ctx context.Context, pattern string) (r Rules, err error) {
+	query := url.Values{"pattern": {pattern}}
+	return r, c.call(ctx, Request{Method: http.MethodDelete, Path: "/v1/rules/series", Query: query, Safe: true}, &r)
+}

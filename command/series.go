@@ -1,0 +1,146 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/client"
+)
+
+var seriesCommand = command{
+	path:  "series",
+	group: "count",
+	args:  "NAME...",
+	short: "draw the counts of a counter over time",
+	long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
+rule for series ("countmill help rule"). Where no terminal is, it prints a line for each row: its
+beginning, the count, partial or whole, and the name, with tabs between.
+
+  countmill series page:/home --last 24h
+  countmill series page:/home --last 90d --step 1w --tz Asia/Kolkata
+
+A row is partial if it is not over, or if the rule does not cover all of it.
+`,
+	run: runSeries,
+}
+
+// A seriesRow is one of the rows that GET /v1/series answers with.
+type seriesRow struct {
+	Time    string
+	Counter string
+	Value   int64
+	Partial bool
+}
+
+func runSeries(ctx context.Context, c call) error {
+	if err := checkNames(c.args, 100); err != nil {
+		return err
+	}
+	query := url.Values{"counter": c.args, "tz": {c.tz}, "step": {c.step}}
+	now := time.Now().UTC()
+	query.Set("from", now.Add(-c.last).Format(time.RFC3339))
+	query.Set("to", now.Format(time.RFC3339))
+	if c.step == "" {
+		query.Set("step", stepFor(c.last))
+	}
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/series", Query: query})
+	if problem, ok := errors.AsType[*client.Error](err); ok && strings.HasPrefix(problem.Detail, "step ") && c.step == "" {
+		query.Set("step", "15m") // minutes are not kept for that long
+		answer, err = c.ask(ctx, client.Request{Path: "/v1/series", Query: query})
+	}
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err := c.stdout.Write(answer)
+		return err
+	}
+	var rows []seriesRow
+	if err := json.Unmarshal(answer, &rows); err != nil || rows == nil {
+		return fmt.Errorf("the server answered with something else than a series; is that a countmill?")
+	}
+	if !isTerminal(c.stdout) {
+		return printRows(c, rows)
+	}
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Counter == rows[0].Counter {
+			n++
+		}
+		if _, err := fmt.Fprint(c.stdout, chart(rows[:n], query.Get("step"))); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// stepFor is a step that gives a chart of at most some hundred columns.
+func stepFor(last time.Duration) string {
+	const day = 24 * time.Hour
+	for _, s := range []struct {
+		upTo time.Duration
+		step string
+	}{{100 * time.Minute, "1m"}, {25 * time.Hour, "15m"}, {100 * time.Hour, "1h"}, {100 * day, "1d"}, {700 * day, "1w"}} {
+		if last <= s.upTo {
+			return s.step
+		}
+	}
+	return "1mo"
+}
+
+func printRows(c call, rows []seriesRow) error {
+	for _, r := range rows {
+		whole := "whole"
+		if r.Partial {
+			whole = "partial"
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%d\t%s\t%s\n", plain(r.Time), r.Value, whole, plain(r.Counter)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chartHeight is the number of lines of the columns.
+const chartHeight = 8
+
+// chart draws the rows of one counter, a column each. Negative counts have columns too: they show the
+// size.
+func chart(rows []seriesRow, step string) string {
+	var sum, most float64
+	for _, r := range rows {
+		sum += float64(r.Value)
+		most = max(most, size(r.Value))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %.0f in %d rows of %s, at most %.0f in one\n", plain(rows[0].Counter), sum, len(rows), step, most)
+	for line := chartHeight - 1; line >= 0; line-- {
+		text := ""
+		for _, r := range rows {
+			text += block(size(r.Value), most, line)
+		}
+		b.WriteString(strings.TrimRight(text, " "))
+		b.WriteByte('\n')
+	}
+	first, last := shortTime(rows[0].Time), shortTime(rows[len(rows)-1].Time)
+	fmt.Fprintf(&b, "%s%s%s\n\n", first, strings.Repeat(" ", max(1, len(rows)-len(first)-len(last))), last)
+	return b.String()
+}
+
+func size(n int64) float64 { return max(float64(n), -float64(n)) }
+
+// block is the part of a column that one line shows, in eighths. A count that is not 0 shows at
+// least one.
+func block(value, most float64, line int) string {
+	if value == 0 {
+		return " "
+	}
+	eighths := max(1, int(value/most*8*chartHeight+0.5)) - 8*line
+	return string([]rune(" ▁▂▃▄▅▆▇█")[min(max(eighths, 0), 8)])
+}

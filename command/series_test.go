@@ -1,0 +1,86 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+const twoRows = `[{"time":"2026-11-23T00:00:00Z","counter":"a","value":5,"partial":false},` +
+	`{"time":"2026-11-23T00:15:00Z","counter":"a","value":-1,"partial":true}]` + "\n"
+
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(200, twoRows))
+	got := cli(t, nil, "series", "a", "--last", "24h", "--server", f.URL)
+	if want := (result{0, "2026-11-23T00:00:00Z\t5\twhole\ta\n2026-11-23T00:15:00Z\t-1\tpartial\ta\n", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if path := f.paths[0]; !strings.HasPrefix(path, "/v1/series?counter=a&from=") || !strings.Contains(path, "&step=15m&") || !strings.HasSuffix(path, "&tz=UTC") {
+		t.Errorf("asked %q", f.paths)
+	}
+	f = newFakeServer(t, answer(200, twoRows))
+	if got := cli(t, nil, "series", "a", "b", "--json", "--step", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.out != twoRows || !strings.Contains(f.paths[0], "counter=a&counter=b&") ||
+		!strings.Contains(f.paths[0], "step=1d&") || !strings.HasSuffix(f.paths[0], "tz=Asia%2FKolkata") {
+		t.Errorf("--json: got %+v, asked %q", got, f.paths)
+	}
+	// Minutes are not kept for that long: quarter hours are.
+	f = newFakeServer(t, answer(400, `{"type":"urn:countmill:problem:invalid","status":400,"detail":"step is finer than what is kept"}`), answer(200, twoRows))
+	if got := cli(t, nil, "series", "a", "--last", "1h", "--server", f.URL); got.code != 0 || len(f.paths) != 2 || !strings.Contains(f.paths[1], "step=15m") {
+		t.Errorf("got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "series", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
+	cli(t, nil, "series").wantError(t, 2, "NAME is missing")
+	cli(t, nil, "series", "a", "--last", "1s").wantError(t, 2, "--last: must be a duration")
+}
+
+// The tallest column has all lines, and a count that is not 0 is seen.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	got := chart([]seriesRow{{Time: "2026-11-23T00:00:00Z", Counter: "a", Value: 64}, {Value: 0}, {Value: 1}, {Value: -32}, {Time: "2026-11-23T01:00:00Z", Value: 9}}, "15m")
+	want := `a: 42 in 5 rows of 15m, at most 64 in one
+█
+█
+█
+█
+█  █
+█  █
+█  █▁
+█ ▁██
+2026-11-23T00:00:00Z 2026-11-23T01:00:00Z
+
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := chart([]seriesRow{{Counter: "a"}}, "1d"); strings.ContainsAny(got, "▁█") {
+		t.Errorf("nothing counted, and drawn\n%s", got)
+	}
+}
+
+const rulesAnswer = `{"version":2,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	const table = "RULE    PATTERN  KEEP            COMPLETE FROM         ENDED\nseries  page:*   1m:6h,15m:400d  2026-11-23T10:02:00Z  \n"
+	for _, tt := range []struct {
+		args []string
+		path string
+	}{
+		{[]string{"rule", "add", "series", "page:*=1m:6h,15m:400d"}, "/v1/rules/series"},
+		{[]string{"rule", "list"}, "/v1/rules"},
+		{[]string{"rule", "remove", "series", "page:*"}, "/v1/rules/series?pattern=page%3A%2A"},
+	} {
+		f := newFakeServer(t, answer(200, rulesAnswer))
+		got := cli(t, nil, append(tt.args, "--server", f.URL)...)
+		if got.code != 0 || got.out != table || f.paths[0] != tt.path {
+			t.Errorf("%q: got %+v, asked %q", tt.args, got, f.paths)
+		}
+	}
+	if got := cli(t, nil, "rule", "list", "--json", "--server", newFakeServer(t, answer(200, rulesAnswer)).URL); got.out != rulesAnswer {
+		t.Errorf("--json: got %+v", got)
+	}
+	cli(t, nil, "rule", "add", "series", "page:*").wantError(t, 2, "has no =")
+	cli(t, nil, "rule", "add", "series", "page:*=1m:6h").wantError(t, 2, "keep")
+	cli(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series")
+	cli(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
+}

@@ -1,0 +1,242 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones by name, also where the machine has none
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
+)
+
+const (
+	// maxSeries is how many series are read at once, by all callers: each may read years.
+	maxSeries = 8
+
+	defaultStep = "15m"
+	defaultSpan = 24 * time.Hour
+)
+
+// A seriesCall is a request for rows, and how to write them.
+type seriesCall struct {
+	reader.SeriesQuery
+	quoted, rate, compare, csv bool
+}
+
+func (a *API) series(c call) error {
+	q, err := readSeriesCall(c, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.caller().CheckAll(q.Counters); err != nil {
+		return err
+	}
+	defer a.seriesReads.Add(-1)
+	if a.seriesReads.Add(1) > maxSeries {
+		return fmt.Errorf("%w: %d series are being read", countmill.ErrOverloaded, maxSeries)
+	}
+	found, err := a.services.Reader.Series(c.ctx, q.SeriesQuery)
+	if err != nil {
+		return asSeriesProblem(err)
+	}
+	header := c.w.Header()
+	header.Set("Countmill-As-Of", api.FormatTime(found.AsOf))
+	header.Set("Countmill-Begin", found.Begin.UTC().Format(time.RFC3339))
+	header.Set("Countmill-Without-Curve", strconv.FormatInt(found.Unbucketed, 10))
+	header.Set("Vary", "Accept")
+	if q.csv {
+		return writeCSV(c.w, q.csvOf(&found))
+	}
+	api.WriteJSON(c.w, http.StatusOK, &rows{found, q})
+	return nil
+}
+
+func asSeriesProblem(err error) error {
+	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
+		return api.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
+	}
+	return sayWhichCounter(err)
+}
+
+func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
+	q.Counters = c.params.All("counter")
+	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
+		return q, err
+	}
+	if q.Step, err = reader.ParseStep("step", cmp.Or(c.params.Get("step"), defaultStep)); err != nil {
+		return q, err
+	}
+	if q.compare = c.params.Has("compare"); q.compare {
+		if q.Compare, err = reader.ParseStep("compare", c.params.Get("compare")); err != nil {
+			return q, err
+		}
+	}
+	if q.quoted, err = asString(c.params); err != nil {
+		return q, err
+	}
+	if q.rate, err = yes(c.params, "rate"); err != nil {
+		return q, err
+	}
+	q.csv = acceptsCSV(c.r.Header.Values("Accept"))
+	zone, err := zoneOf(c.params)
+	if err != nil {
+		return q, err
+	}
+	if q.To, err = timeOf(c.params, "to", now.In(zone)); err != nil {
+		return q, err
+	}
+	q.From, err = timeOf(c.params, "from", q.To.Add(-defaultSpan))
+	return q, err
+}
+
+// acceptsCSV reports whether the client names text/csv.
+func acceptsCSV(accept []string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), "text/csv") {
+			return true
+		}
+	}
+	return false
+}
+
+func yes(query api.Params, name string) (bool, error) {
+	switch value := query.Get(name); {
+	case !query.Has(name) || value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
+	}
+	return false, &countmill.FieldError{Field: name, Problem: "is not known", Limit: "true, false"}
+}
+
+// zoneOf returns the zone of tz; UTC if there is none.
+func zoneOf(query api.Params) (*time.Location, error) {
+	name := query.Get("tz")
+	if !query.Has("tz") {
+		name = "UTC"
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		return nil, &countmill.FieldError{Field: "tz", Problem: "is not a time zone", Limit: "a name such as UTC, Asia/Kolkata or America/New_York"}
+	}
+	return zone, nil
+}
+
+// timeOf reads a time, or a date: the first moment of that day in the zone of the default.
+func timeOf(query api.Params, name string, without time.Time) (time.Time, error) {
+	if !query.Has(name) {
+		return without, nil
+	}
+	text := query.Get(name)
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.In(without.Location()), nil
+	}
+	t, err := time.ParseInLocation(time.DateOnly, text, without.Location())
+	if err != nil {
+		return t, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+	}
+	return t, nil
+}
+
+// rows are an answer, which clients see as [{"time", "counter", "value", "partial"}].
+type rows struct {
+	reader.Series
+	seriesCall
+}
+
+// AppendJSON makes it an api.Appender.
+func (r *rows) AppendJSON(b []byte) []byte {
+	b = append(b, '[')
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if i > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = row.Time.AppendFormat(append(b, `{"time":"`...), time.RFC3339)
+		b = appendString(append(b, `","counter":`...), row.Counter)
+		b = r.appendNumber(append(b, `,"value":`...), row.Value)
+		b = strconv.AppendBool(append(b, `,"partial":`...), row.Partial)
+		if r.rate {
+			b = append(append(b, `,"rate":`...), rateOf(row, r.AsOf)...)
+		}
+		if r.compare {
+			b = r.appendEarlier(append(b, `,"earlier":`...), row)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func (q *seriesCall) appendNumber(b []byte, n int64) []byte {
+	if !q.quoted {
+		return strconv.AppendInt(b, n, 10)
+	}
+	return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
+}
+
+func (q *seriesCall) appendEarlier(b []byte, row *reader.Row) []byte {
+	if row.Earlier == nil {
+		return append(b, "null"...)
+	}
+	return q.appendNumber(b, *row.Earlier)
+}
+
+// rateOf is the value a second, over the time of the row that has passed.
+func rateOf(row *reader.Row, asOf time.Time) string {
+	end := row.End
+	if asOf.Before(end) {
+		end = asOf
+	}
+	seconds := end.Sub(row.Time).Seconds()
+	if seconds <= 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(row.Value)/seconds, 'f', -1, 64)
+}
+
+func (q *seriesCall) csvOf(found *reader.Series) []byte {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	head := []string{"time", "counter", "value", "partial"}
+	if q.rate {
+		head = append(head, "rate")
+	}
+	if q.compare {
+		head = append(head, "earlier")
+	}
+	_ = w.Write(head) // a bytes.Buffer takes everything
+	for i := range found.Rows {
+		row := &found.Rows[i]
+		line := []string{row.Time.Format(time.RFC3339), row.Counter, strconv.FormatInt(row.Value, 10), strconv.FormatBool(row.Partial)}
+		if q.rate {
+			line = append(line, rateOf(row, found.AsOf))
+		}
+		if q.compare && row.Earlier != nil {
+			line = append(line, strconv.FormatInt(*row.Earlier, 10))
+		} else if q.compare {
+			line = append(line, "")
+		}
+		_ = w.Write(line)
+	}
+	w.Flush()
+	return text.Bytes()
+}
+
+func writeCSV(w http.ResponseWriter, text []byte) error {
+	header := w.Header()
+	header.Set("Content-Type", "text/csv; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	w.Write(text) // an error means that the client is gone
+	return nil
+}

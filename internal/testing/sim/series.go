@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// drawRules draws the counters that keep series: none, some or all.
+func (pl *plan) drawRules() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x736572696573))
+	pl.rules = [][]string{nil, {"a", "page:*"}, {"*"}}[rng.IntN(3)]
+}
+
+// keepForAll is the retention of every rule: longer than a schedule.
+var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeepQuarters}
+
+// addRules writes the rules of the plan into the database, before anything is counted.
+func (db *database) addRules() {
+	for _, pattern := range db.rules {
+		must(db.fake.ChangeRules(background, store.RuleChange{Pattern: pattern, Keep: keepForAll}))
+	}
+}
+
+// A seriesOracle compares the series with the ledger, minute by minute.
+type seriesOracle struct {
+	*kernel
+	db *database
+
+	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
+	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
+	folded map[string]map[wire.Minute]int64
+}
+
+func newSeriesOracle(k *kernel, db *database) *seriesOracle {
+	return &seriesOracle{
+		kernel: k, db: db, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
+		folded: make(map[string]map[wire.Minute]int64),
+	}
+}
+
+// digitsOf returns the increments in a delta of a counter.
+func digitsOf(counter string, delta int64) (found []int) {
+	for n := range digits {
+		if s := (&sum{counter: counter, digit: n}); s.times(delta) > 0 {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// published notes at which minutes the increments of a message count.
+func (so *seriesOracle) published(payload []byte) {
+	if len(so.rules) == 0 {
+		return
+	}
+	if e, ok := foreignEntry(payload); ok {
+		for _, n := range digitsOf(e.Counter, e.Delta) {
+			put(so.odd, e.Counter, n, true)
+		}
+		return
+	}
+	b, err := decode(payload)
+	if err != nil {
+		return
+	}
+	for i := range b.Parts {
+		minute := b.Minute(&b.Parts[i])
+		for _, e := range b.Parts[i].Entries {
+			for _, n := range digitsOf(e.Counter, e.Delta) {
+				put(so.sent, e.Counter, n, append(so.sent[e.Counter][n], minute))
+			}
+		}
+	}
+}
+
+func put[K comparable, V any](in map[string]map[K]V, counter string, key K, value V) {
+	if in[counter] == nil {
+		in[counter] = make(map[K]V)
+	}
+	in[counter][key] = value
+}
+
+// applied: a commit adds one sum to a total and to its series.
+func (so *seriesOracle) applied(c *store.Commit) {
+	sums := make([]int64, len(c.Adds))
+	for _, b := range c.Buckets {
+		counter := c.Adds[b.Add].Counter
+		sums[b.Add] += b.Delta
+		put(so.folded, counter, b.Minute, so.folded[counter][b.Minute]+b.Delta)
+	}
+	for i, a := range c.Adds {
+		if ruled := so.ruled(a.Counter); ruled && sums[i] != a.Delta || !ruled && sums[i] != 0 {
+			so.violate("a commit adds %d to %s and %d to its series (under a rule: %t)", a.Delta, a.Counter, sums[i], ruled)
+		}
+	}
+}
+
+func (so *seriesOracle) ruled(counter string) bool {
+	return slices.ContainsFunc(so.rules, func(pattern string) bool { return (&store.SeriesRule{Pattern: pattern}).Matches(counter) })
+}
+
+// check compares, when all has come to rest, the series with the totals of the ledger.
+func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
+	for _, s := range sums {
+		if so.ruled(s.counter) {
+			so.checkSum(s, s.times(totals[s.counter]))
+		}
+	}
+	for counter, folded := range so.folded {
+		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
+			so.checkStored(counter, folded)
+		}
+	}
+}
+
+// checkSum: an increment is in the series as often as in the total, and at its own minute. One that
+// was more than a minute ahead of the clock that folded it may be earlier.
+func (so *seriesOracle) checkSum(s *sum, counted int) {
+	found := 0
+	for minute, total := range so.folded[s.counter] {
+		n := s.times(total)
+		if found += n; n == 0 || s.renewed || so.odd[s.counter][s.digit] {
+			continue
+		}
+		sent := so.sent[s.counter][s.digit]
+		if !slices.Contains(sent, minute) && !slices.ContainsFunc(sent, func(m wire.Minute) bool { return m > minute+1 }) {
+			so.violate("increment %d of %s is in the series at minute %d, and was sent for %v", s.digit, s.counter, minute, sent)
+		}
+	}
+	if found != counted {
+		so.violate("increment %d of %s was counted %d times, and is %d times in the series", s.digit, s.counter, counted, found)
+	}
+}
+
+// checkStored: the store has the buckets that were folded, by quarter hours, as minutes may be joined.
+func (so *seriesOracle) checkStored(counter string, folded map[wire.Minute]int64) {
+	quarters := make(map[wire.Minute]int64)
+	for minute, sum := range folded {
+		quarters[store.QuarterOf(minute)] += sum
+	}
+	for _, b := range so.db.fake.Buckets(counter) {
+		quarters[store.QuarterOf(b.Minute)] -= b.Sum
+	}
+	for minute, off := range quarters {
+		if off != 0 {
+			so.violate("the series of %s lacks %d at the quarter hour of minute %d", counter, off, minute)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// MaxRows is the most rows of one call of Series.
+const MaxRows = 10_000
+
+// A SeriesQuery asks for rows of counters.
+type SeriesQuery struct {
+	Counters []string
+	Step     Step
+	// From is rounded down and To up to whole rows, in the zone of From. Both are from the year
+	// 2000 to 2200.
+	From, To time.Time
+	// Compare is how far back the earlier value of each row is; zero for none.
+	Compare Step
+}
+
+// A Series is sums over time, all as of one moment.
+type Series struct {
+	// Rows are by counter, in the order asked, and by time. A row without increments is 0.
+	Rows []Row
+	// AsOf is that moment, by the store's clock: the rows include every fold that was committed by
+	// then.
+	AsOf time.Time
+	// Begin is the latest of the moments from which the counters' rules are complete.
+	Begin time.Time
+	// Unbucketed is the part of the counters' sums that no series ever had, resets aside: it was
+	// counted without a rule.
+	Unbucketed int64
+}
+
+// A Row is the sum of the increments between Time and End.
+type Row struct {
+	Counter   string
+	Time, End time.Time
+	Value     int64
+	// Partial is true for a row that is not over, or not wholly covered by the rule.
+	Partial bool
+	// Earlier is the value of the row that is compared with this one; nil if that one is not
+	// wholly covered, or was not asked for.
+	Earlier *int64
+}
+
+// A NoSeriesError names a counter that keeps no series. No rule has it.
+type NoSeriesError struct{ Counter string }
+
+func (e *NoSeriesError) Error() string {
+	return fmt.Sprintf("counter %q keeps no series: add a rule with countmill rule add series", e.Counter)
+}
+
+// Series reads rows from the store, at a moment that is not before the call.
+//
+// An error matches countmill.ErrInvalid if the query is wrong, countmill.ErrUnavailable if the store
+// cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a row does not fit 64 bits; or
+// it is a *NoSeriesError.
+func (r *Reader) Series(ctx context.Context, q SeriesQuery) (Series, error) {
+	for i, c := range q.Counters {
+		if err := countmill.CheckCounter(c); err != nil {
+			return Series{}, atIndex(err, i, len(q.Counters))
+		}
+	}
+	bounds, err := q.bounds()
+	if err != nil {
+		return Series{}, err
+	}
+	rules, err := r.rulesOf(ctx, q.Counters)
+	if err != nil {
+		return Series{}, err
+	}
+	view := r.store.View()
+	defer view.Close()
+	s := &seriesReading{r: r, view: view, q: &q, bounds: bounds, rules: rules}
+	return s.read(ctx)
+}
+
+// The years in which a row can be asked for. Since then every zone differs from UTC by a multiple of
+// 15 minutes.
+var firstRow, lastRow = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// bounds returns the beginnings of the rows, and the end of the last one.
+func (q *SeriesQuery) bounds() ([]time.Time, error) {
+	for field, t := range map[string]time.Time{"from": q.From, "to": q.To} {
+		if t.Before(firstRow) || t.After(lastRow) {
+			return nil, &countmill.FieldError{Field: field, Problem: "is out of range", Limit: "the years 2000 to 2199"}
+		}
+	}
+	if !q.From.Before(q.To) {
+		return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "later than from"}
+	}
+	most := MaxRows / max(len(q.Counters), 1)
+	bounds := []time.Time{q.Step.floor(q.From)}
+	for last := bounds[0]; last.Before(q.To); bounds = append(bounds, last) {
+		if len(bounds) > most {
+			return nil, &countmill.FieldError{
+				Field: "step", Problem: "gives too many rows", Limit: fmt.Sprintf("%d rows, all counters together: ask for a longer step or a shorter time", MaxRows),
+			}
+		}
+		last = q.Step.next(last)
+	}
+	return bounds, nil
+}
+
+// rulesOf returns the rules, by which each counter has a series. It asks the store again before it
+// says that a counter has none: the rule may be new.
+func (r *Reader) rulesOf(ctx context.Context, counters []string) (*store.Rules, error) {
+	if err := r.checkStore(ctx); err != nil {
+		return nil, err
+	}
+	rules := r.settings.Load().Rules
+	if without(rules, counters) == "" {
+		return rules, nil
+	}
+	if err := r.askStore(ctx); err != nil {
+		return nil, err
+	}
+	rules = r.settings.Load().Rules
+	if name := without(rules, counters); name != "" {
+		return nil, &NoSeriesError{Counter: name}
+	}
+	return rules, nil
+}
+
+// without returns the first counter that has no rule; empty if all have one.
+func without(rules *store.Rules, counters []string) string {
+	at := slices.IndexFunc(counters, func(c string) bool { return rules.LastSeriesOf(c) == nil })
+	if at < 0 {
+		return ""
+	}
+	return counters[at]
+}
+
+// A seriesReading reads the series of several counters in one view.
+type seriesReading struct {
+	r      *Reader
+	view   store.View
+	q      *SeriesQuery
+	bounds []time.Time
+	rules  *store.Rules
+	asOf   time.Time
+}
+
+func (s *seriesReading) read(ctx context.Context) (Series, error) {
+	began := s.r.clock.Moment()
+	rd := s.r.newReading(s.view)
+	for _, c := range slices.Compact(slices.Sorted(slices.Values(s.q.Counters))) {
+		rd.ask(c)
+	}
+	// Totals and series are of one view.
+	if err := rd.run(ctx); err != nil {
+		return Series{}, err
+	}
+	s.asOf = s.view.ReadTime()
+	s.r.clock.Learn(s.asOf, began)
+	found := Series{AsOf: s.asOf, Rows: make([]Row, 0, len(s.q.Counters)*(len(s.bounds)-1))}
+	var unbucketed sum
+	for _, c := range s.q.Counters {
+		rows, err := s.rowsOf(ctx, rd.owner[c])
+		if err != nil {
+			return Series{}, err
+		}
+		found.Rows = append(found.Rows, rows...)
+		found.Begin = later(found.Begin, s.rules.LastSeriesOf(c).Since)
+	}
+	for _, t := range rd.partials {
+		n, _ := t.unbucketed()
+		unbucketed.add(n)
+	}
+	found.Unbucketed, _ = unbucketed.int64()
+	return found, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// rowsOf reads the rows of a counter. Those of a deleted counter are empty.
+func (s *seriesReading) rowsOf(ctx context.Context, t *partial) ([]Row, error) {
+	c, err := s.coverage(t.counter)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(s.bounds)-1)
+	for i := range rows {
+		rows[i] = Row{Counter: t.counter, Time: s.bounds[i], End: s.bounds[i+1]}
+	}
+	if err := s.fill(ctx, t, rows, c); err != nil {
+		return nil, err
+	}
+	if s.q.Compare == (Step{}) {
+		return rows, nil
+	}
+	return rows, s.compare(ctx, t, rows, c)
+}
+
+// compare reads the earlier rows.
+func (s *seriesReading) compare(ctx context.Context, t *partial, rows []Row, c coverage) error {
+	earlier := make([]Row, len(rows))
+	for i := range rows {
+		begin := s.q.Step.floor(s.q.Compare.before(rows[i].Time))
+		earlier[i] = Row{Counter: t.counter, Time: begin, End: s.q.Step.next(begin)}
+	}
+	if err := s.fill(ctx, t, earlier, c); err != nil {
+		return err
+	}
+	for i := range rows {
+		if !earlier[i].Partial {
+			rows[i].Earlier = &earlier[i].Value
+		}
+	}
+	return nil
+}
+
+// fill reads the buckets of rows, which ascend and may overlap.
+func (s *seriesReading) fill(ctx context.Context, t *partial, rows []Row, c coverage) error {
+	for i := range rows {
+		rows[i].Partial = !c.has(&rows[i])
+	}
+	if t.deleted() {
+		return nil
+	}
+	from, to := rows[0].Time, rows[len(rows)-1].End
+	if to.Before(c.kept) {
+		return nil
+	}
+	buckets, err := s.buckets(ctx, t.counter, later(from, c.kept), to)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if err := sumRow(&rows[i], buckets); err != nil {
+			return err
+		}
+		for len(buckets) > 0 && i+1 < len(rows) && !endOf(buckets[0]).After(rows[i+1].Time) {
+			buckets = buckets[1:]
+		}
+	}
+	return nil
+}
+
+func endOf(b store.Bucket) time.Time {
+	if b.Quarter {
+		return b.Minute.Time().Add(quarter * time.Minute)
+	}
+	return b.Minute.Time().Add(time.Minute)
+}
+
+func (s *seriesReading) buckets(ctx context.Context, counter string, from, to time.Time) ([]store.Bucket, error) {
+	call, cancel := context.WithTimeout(ctx, s.r.cfg.Timeout)
+	defer cancel()
+	buckets, err := s.view.Series(call, counter, wire.MinuteOf(from.Truncate(quarter*time.Minute)), wire.MinuteOf(to))
+	if err != nil {
+		return nil, s.r.storeError(ctx, "reading a series", err)
+	}
+	return buckets, nil
+}
+
+// sumRow sums the buckets that begin in the row. A quarter hour that is longer than the row says
+// nothing about it.
+func sumRow(row *Row, buckets []store.Bucket) error {
+	var total sum
+	for _, b := range buckets {
+		begin := b.Minute.Time()
+		if !begin.Before(row.End) {
+			break
+		}
+		if b.Quarter && row.End.Sub(row.Time) < quarter*time.Minute {
+			row.Partial = row.Partial || endOf(b).After(row.Time)
+			continue
+		}
+		if begin.Before(row.Time) {
+			continue
+		}
+		if b.Overflow {
+			return &OverflowError{Counter: row.Counter}
+		}
+		total.add(b.Sum)
+	}
+	v, fits := total.int64()
+	if !fits {
+		return &OverflowError{Counter: row.Counter}
+	}
+	row.Value = v
+	return nil
+}
+
+// A coverage says which rows of a counter are whole.
+type coverage struct {
+	begin, ended time.Time // of the rule; a zero ended is never
+	kept         time.Time // older rows were removed
+	asOf         time.Time
+}
+
+// has reports whether the row is over and whole.
+func (c *coverage) has(row *Row) bool {
+	return !row.End.After(c.asOf) && !row.Time.Before(c.begin) && !row.Time.Before(c.kept) && (c.ended.IsZero() || !row.End.After(c.ended))
+}
+
+// coverage refuses rows of minutes that are not kept.
+func (s *seriesReading) coverage(counter string) (coverage, error) {
+	rule, keep := s.rules.LastSeriesOf(counter), s.rules.KeepOf(counter)
+	c := coverage{begin: rule.Since, ended: rule.Ended, kept: s.asOf.Add(-keep.Quarters), asOf: s.asOf}
+	if !s.q.Step.fine() {
+		return c, nil
+	}
+	// A minute more: from = now - 6h was said a moment ago.
+	if c.kept = s.asOf.Add(-keep.Minutes - time.Minute).Truncate(time.Minute); s.q.From.Before(c.kept) {
+		return c, &countmill.FieldError{
+			Field: "step", Problem: "is finer than what is kept of that time",
+			Limit: fmt.Sprintf("15m or longer, or a from at most %s ago", keep.Minutes),
+		}
+	}
+	c.kept = s.q.Step.floor(c.kept.In(s.q.From.Location()))
+	return c, nil
+}
+
+// deleted reports whether the counter is hidden: it was deleted, and has counted nothing since.
+func (t *partial) deleted() bool {
+	if t.reset.DeletedAt.IsZero() {
+		return false
+	}
+	since := t.sum
+	since.subtract(t.reset.Baseline)
+	return since == sum{}
+}
+
+// unbucketed is the part of the sum that was counted without a series.
+func (t *partial) unbucketed() (int64, bool) {
+	rest := t.sum
+	rest.subtract(t.bucketed)
+	return rest.int64()
+}

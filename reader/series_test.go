@@ -1,0 +1,303 @@
+package reader_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// A seriesStore is a store whose clock a test sets, with a rule for all counters that begin with a.
+type seriesStore struct {
+	*fakestore.Store
+	reader *reader.Reader
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+// born is when the rule was made: long before the times of the tests.
+var born = time.Date(2005, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newSeries(t *testing.T, keep store.Retention) *seriesStore {
+	t.Helper()
+	s := &seriesStore{now: born}
+	s.Store = fakestore.New(fakestore.Options{Clock: s.clock, Errorf: t.Errorf})
+	s.rule(t, store.RuleChange{Pattern: "a*", Keep: keep})
+	var err error
+	if s.reader, err = reader.New(s.Store, nil, reader.Config{CheckEvery: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *seriesStore) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+func (s *seriesStore) set(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+}
+
+func (s *seriesStore) rule(t *testing.T, c store.RuleChange) {
+	t.Helper()
+	if _, err := s.ChangeRules(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// count folds a delta at a time, in a series or only in the total.
+func (s *seriesStore) count(t *testing.T, counter string, at time.Time, delta int64, bucketed bool) {
+	t.Helper()
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}}
+	if bucketed {
+		c.Buckets = []store.BucketDelta{{Minute: wire.MinuteOf(at), Delta: delta}}
+	}
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *seriesStore) read(t *testing.T, q reader.SeriesQuery) reader.Series {
+	t.Helper()
+	found, err := s.reader.Series(t.Context(), q)
+	if err != nil {
+		t.Fatalf("Series: %v", err)
+	}
+	return found
+}
+
+func (s *seriesStore) rows(t *testing.T, q reader.SeriesQuery) []reader.Row {
+	t.Helper()
+	return s.read(t, q).Rows
+}
+
+var (
+	keepLong = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * day}
+	noon     = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+)
+
+// A brief row is a row as a test writes it down.
+type brief struct {
+	At      string
+	Value   int64
+	Partial bool
+}
+
+func briefs(rows []reader.Row) (all []brief) {
+	for _, r := range rows {
+		all = append(all, brief{r.Time.UTC().Format("02 15:04"), r.Value, r.Partial})
+	}
+	return all
+}
+
+func wantRows(t *testing.T, what string, rows []reader.Row, want ...brief) {
+	t.Helper()
+	if diff := cmp.Diff(want, briefs(rows)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Minutes and quarter hours sum to rows, rows without increments are 0, and the row that is not over
+// is partial.
+func TestSeriesSumsRows(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon.Add(7 * time.Minute))
+	for i, at := range []time.Duration{-31, -30, -16, -15, -1, 0, 6} {
+		s.count(t, "a", noon.Add(at*time.Minute), int64(1)<<(2*i), true)
+	}
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "15m"), From: noon.Add(-50 * time.Minute), To: noon.Add(5 * time.Minute)}
+	want := []brief{{"23 11:00", 0, false}, {"23 11:15", 1, false}, {"23 11:30", 4 + 16, false}, {"23 11:45", 64 + 256, false}, {"23 12:00", 1024 + 4096, true}}
+	wantRows(t, "quarter hours", s.rows(t, q), want...)
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, "after a sweep", s.rows(t, q), want...)
+	q.Step, q.From = step(t, "1m"), noon.Add(-2*time.Minute)
+	wantRows(t, "minutes", s.rows(t, q), brief{"23 11:58", 0, false}, brief{"23 11:59", 256, false}, brief{"23 12:00", 1024, false},
+		brief{"23 12:01", 0, false}, brief{"23 12:02", 0, false}, brief{"23 12:03", 0, false}, brief{"23 12:04", 0, false})
+	q.Counters, q.Step, q.From, q.To = []string{"a", "ab", "a"}, step(t, "1d"), noon, noon.Add(time.Minute)
+	wantRows(t, "three counters", s.rows(t, q), brief{"23 00:00", 5461, true}, brief{"23 00:00", 0, true}, brief{"23 00:00", 5461, true})
+}
+
+// The sums of minutes that were joined to quarter hours are the same in every zone.
+func TestSeriesOfZonesAreSumsOfQuarterHours(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	kathmandu := zone(t, "Asia/Kathmandu")
+	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, kathmandu)
+	s.count(t, "a", midnight.Add(-time.Minute), 1, true)
+	s.count(t, "a", midnight, 10, true)
+	s.count(t, "a", midnight.Add(day-time.Minute), 100, true)
+	s.count(t, "a", midnight.Add(day), 1000, true)
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows := s.rows(t, reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1d"), From: midnight, To: midnight.Add(time.Hour)})
+	wantRows(t, "the day of Kathmandu", rows, brief{"19 18:15", 110, false})
+}
+
+// Rows before the rule are partial, and have the increments that were folded under it.
+func TestSeriesBeginWithTheirRule(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	s.rule(t, store.RuleChange{Pattern: "b", Keep: keepLong})
+	s.count(t, "b", noon.Add(-time.Hour), 5, true)
+	s.count(t, "b", noon.Add(-2*time.Hour), 70, false)
+	s.set(noon.Add(time.Hour))
+	s.count(t, "b", noon.Add(30*time.Minute), 6, true)
+	q := reader.SeriesQuery{Counters: []string{"a", "b"}, Step: step(t, "30m"), From: noon.Add(-time.Hour), To: noon.Add(time.Hour)}
+	found := s.read(t, q)
+	wantRows(t, "of a new rule", found.Rows[4:], brief{"23 11:00", 5, true}, brief{"23 11:30", 0, true}, brief{"23 12:00", 0, true}, brief{"23 12:30", 6, false})
+	if begin := found.Begin; begin.Before(noon.Add(2*time.Minute)) || begin.After(noon.Add(3*time.Minute)) || found.Unbucketed != 70 {
+		t.Errorf("begins at %s, %d without a curve; want two minutes after %s, and 70", begin, found.Unbucketed, noon)
+	}
+	s.rule(t, store.RuleChange{Pattern: "b", Remove: true})
+	s.set(noon.Add(2 * time.Hour))
+	q.Counters, q.From, q.To = []string{"b"}, noon.Add(30*time.Minute), noon.Add(90*time.Minute)
+	wantRows(t, "of a rule that ended", s.rows(t, q), brief{"23 12:30", 6, false}, brief{"23 13:00", 0, true})
+}
+
+// Rows that are not kept any more are partial, or refused where they would be wrong.
+func TestSeriesEndWithTheirRetention(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, store.Retention{Minutes: time.Hour, Quarters: 2 * day})
+	s.set(noon)
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1d"), From: noon.Add(-3 * day), To: noon}
+	wantRows(t, "days", s.rows(t, q), brief{"20 00:00", 0, true}, brief{"21 00:00", 0, true}, brief{"22 00:00", 0, false}, brief{"23 00:00", 0, true})
+	q.Step, q.From = step(t, "5m"), noon.Add(-time.Hour)
+	if rows := s.rows(t, q); len(rows) != 12 || rows[0].Partial {
+		t.Errorf("the minutes that are kept: %+v", briefs(rows))
+	}
+	q.From = noon.Add(-2 * time.Hour)
+	if _, err := s.reader.Series(t.Context(), q); !fieldIs(err, "step") {
+		t.Errorf("minutes that were joined: got %v", err)
+	}
+	// A quarter hour that was joined early says nothing about minutes.
+	s.count(t, "a", noon.Add(-50*time.Minute), 9, true)
+	s.rule(t, store.RuleChange{Pattern: "a*", Keep: store.Retention{Quarters: 2 * day}})
+	s.set(noon.Add(time.Hour))
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.rule(t, store.RuleChange{Pattern: "a*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 2 * day}})
+	q.From, q.To, q.Step = noon.Add(-time.Hour), noon.Add(-30*time.Minute), step(t, "10m")
+	wantRows(t, "minutes that were joined", s.rows(t, q), brief{"23 11:00", 0, true}, brief{"23 11:10", 0, true}, brief{"23 11:20", 0, false})
+}
+
+func fieldIs(err error, field string) bool {
+	e, ok := errors.AsType[*countmill.FieldError](err)
+	return ok && e.Field == field && e.Limit != ""
+}
+
+// A row is compared with the one a week before by the wall clock, also where the clock changed.
+func TestSeriesCompare(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	berlin := zone(t, "Europe/Berlin")
+	now := time.Date(2026, 10, 26, 0, 0, 0, 0, berlin)
+	s.set(now)
+	at := func(d, h int) time.Time { return time.Date(2026, 10, d, h, 0, 0, 0, berlin) }
+	s.count(t, "a", at(18, 10), 7, true)
+	s.count(t, "a", at(25, 10), 9, true)
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1h"), Compare: step(t, "1w"), From: at(25, 9), To: at(25, 11)}
+	rows := s.rows(t, q)
+	if len(rows) != 2 || *rows[0].Earlier != 0 || rows[1].Value != 9 || *rows[1].Earlier != 7 {
+		t.Errorf("hours of the day that the clock changed: %+v", rows)
+	}
+	q.Step, q.Compare, q.From, q.To = step(t, "1d"), step(t, "1mo"), time.Date(2026, 3, 28, 0, 0, 0, 0, berlin), time.Date(2026, 4, 1, 0, 0, 0, 0, berlin)
+	s.count(t, "a", time.Date(2026, 2, 28, 1, 0, 0, 0, berlin), 3, true)
+	for _, r := range s.rows(t, q) {
+		if r.Earlier == nil || *r.Earlier != 3 {
+			t.Errorf("%s is compared with %v, want the 3 of the last day of February", r.Time, r.Earlier)
+		}
+	}
+	q.Compare = step(t, "1y")
+	q.From, q.To = at(1, 0), at(2, 0)
+	if rows := s.rows(t, q); rows[0].Earlier == nil {
+		t.Errorf("a year ago, which is kept: %+v", rows)
+	}
+	q.From, q.To = at(1, 0).AddDate(0, -3, 0), at(2, 0).AddDate(0, -3, 0)
+	if rows := s.rows(t, q); rows[0].Earlier != nil {
+		t.Errorf("compared with what was removed: %+v", rows)
+	}
+}
+
+func TestSeriesRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	good := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "15m"), From: noon.Add(-time.Hour), To: noon}
+	for field, change := range map[string]func(q *reader.SeriesQuery){
+		"counter": func(q *reader.SeriesQuery) { q.Counters = []string{""} },
+		"to":      func(q *reader.SeriesQuery) { q.To = q.From },
+		"from":    func(q *reader.SeriesQuery) { q.From = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"step":    func(q *reader.SeriesQuery) { q.From = q.To.Add(-10_001 * 15 * time.Minute) },
+	} {
+		q := good
+		change(&q)
+		if _, err := s.reader.Series(t.Context(), q); !fieldIs(err, field) {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	q := good
+	q.From = q.To.Add(-10_000 * 15 * time.Minute)
+	if rows := s.rows(t, q); len(rows) != reader.MaxRows {
+		t.Errorf("got %d rows, want %d", len(rows), reader.MaxRows)
+	}
+	q = good
+	q.Counters = []string{"a", "x"}
+	_, err := s.reader.Series(t.Context(), q)
+	if none, ok := errors.AsType[*reader.NoSeriesError](err); !ok || none.Counter != "x" {
+		t.Errorf("a counter without a rule: got %v", err)
+	}
+	s.count(t, "a", noon.Add(-50*time.Minute), math.MaxInt64-1, true)
+	s.count(t, "a", noon.Add(-time.Minute), -5, true)
+	s.count(t, "a", noon.Add(-55*time.Minute), 6, true)
+	if _, err := s.reader.Series(t.Context(), good); !errors.Is(err, countmill.ErrOverflow) {
+		t.Errorf("a row beyond int64: got %v", err)
+	}
+}
+
+// A deleted counter has empty rows, and a reset changes no row.
+func TestSeriesOfDeletedCounters(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	s.count(t, "a", noon.Add(-20*time.Minute), 5, true)
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "15m"), From: noon.Add(-30 * time.Minute), To: noon}
+	reset := func(remove bool) {
+		t.Helper()
+		look, err := s.reader.Sum(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := store.ResetRequest{ID: wire.ResetID("a", time.Now().String()), Counter: "a", Look: look, Delete: remove, At: look.At, ExpireAt: look.At.Add(day)}
+		if _, err := s.ResetCounter(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reset(false)
+	wantRows(t, "after a reset", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 0, false})
+	reset(true)
+	wantRows(t, "deleted", s.rows(t, q), brief{"23 11:30", 0, false}, brief{"23 11:45", 0, false})
+}

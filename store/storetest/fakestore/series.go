@@ -1,0 +1,177 @@
+package fakestore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+type bucketKey struct {
+	minute  wire.Minute
+	quarter bool
+}
+
+// length of the bucket.
+func (k bucketKey) length() time.Duration {
+	if k.quarter {
+		return store.QuarterMinutes * time.Minute
+	}
+	return time.Minute
+}
+
+func compareBuckets(a, b store.Bucket) int {
+	switch {
+	case a.Minute != b.Minute:
+		return int(a.Minute - b.Minute)
+	case a.Quarter == b.Quarter:
+		return 0
+	case b.Quarter:
+		return -1
+	}
+	return 1
+}
+
+// checkBuckets refuses buckets that no aggregator should send.
+func (s *Store) checkBuckets(c *store.Commit) error {
+	if len(c.Buckets) > 0 && s.opts.NoSeries {
+		return s.mistake("%d buckets in a fold", len(c.Buckets))
+	}
+	sums := make(map[int]int64)
+	for i, b := range c.Buckets {
+		switch {
+		case b.Add < 0 || b.Add >= len(c.Adds):
+			return s.mistake("bucket %d of add %d, of %d adds", i, b.Add, len(c.Adds))
+		case b.Delta == 0:
+			return s.mistake("bucket %d: delta 0 for %q", i, c.Adds[b.Add].Counter)
+		case b.Minute < 0 || b.Minute >= wire.MinuteOf(wire.MaxTime):
+			return s.mistake("bucket %d: minute %d", i, b.Minute)
+		}
+		if i > 0 && (c.Buckets[i-1].Add > b.Add || c.Buckets[i-1].Add == b.Add && c.Buckets[i-1].Minute >= b.Minute) {
+			return s.mistake("bucket %d is out of order, or is listed twice", i)
+		}
+		sums[b.Add] += b.Delta
+	}
+	for add, sum := range sums {
+		if sum != c.Adds[add].Delta {
+			return s.mistake("the buckets of add %d sum to %d, and its delta is %d", add, sum, c.Adds[add].Delta)
+		}
+	}
+	return nil
+}
+
+// hasBucket reports whether the commit has a bucket of an add.
+func hasBucket(c *store.Commit, add int) bool {
+	return slices.ContainsFunc(c.Buckets, func(b store.BucketDelta) bool { return b.Add == add })
+}
+
+func (s *Store) bucketsLocked(c *store.Commit, at, keep time.Time) {
+	for _, b := range c.Buckets {
+		a := &c.Adds[b.Add]
+		s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, b.Delta, at, keep)
+		key := shardKey{a.Counter, a.Shard}
+		was, _ := s.bucketed[key].newest()
+		s.bucketed[key] = s.bucketed[key].set(at, saturatingAdd(was, b.Delta), keep)
+	}
+}
+
+func (s *Store) addBucketLocked(counter string, key bucketKey, delta int64, at, keep time.Time) {
+	buckets := s.series[counter]
+	if buckets == nil {
+		buckets = make(map[bucketKey]history[int64])
+		s.series[counter] = buckets
+	}
+	was, _ := buckets[key].newest()
+	buckets[key] = buckets[key].set(at, saturatingAdd(was, delta), keep)
+}
+
+// Series returns the buckets of a counter at the view's moment.
+func (v *View) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+	s := v.store
+	answer, err := s.begin(ctx, Series, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found []store.Bucket
+	err = s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		found = s.seriesLocked(counter, from, to, v.pinLocked())
+		return nil
+	})
+	return found, err
+}
+
+func (s *Store) seriesLocked(counter string, from, to wire.Minute, at time.Time) (found []store.Bucket) {
+	for key, h := range s.series[counter] {
+		if sum, ok := h.at(at); ok && sum != 0 && key.minute >= from && key.minute < to {
+			found = append(found, store.Bucket{
+				Minute: key.minute, Quarter: key.quarter, Sum: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64,
+			})
+		}
+	}
+	slices.SortFunc(found, compareBuckets)
+	return found
+}
+
+// Bucket adds the buckets of a commit by themselves, for defects.
+func (s *Store) Bucket(c *store.Commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bucketsLocked(c, s.commitTimeLocked(), s.oldestLocked())
+}
+
+// Buckets returns the whole series of a counter.
+func (s *Store) Buckets(counter string) []store.Bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seriesLocked(counter, 0, wire.MinuteOf(wire.MaxTime), s.last)
+}
+
+// SweepSeries joins and removes each bucket as early as it may.
+func (s *Store) SweepSeries(ctx context.Context) error {
+	answer, err := s.begin(ctx, SweepSeries, nil)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at, keep := s.commitTimeLocked(), s.oldestLocked()
+		rules := s.settingsLocked(at).Rules
+		for counter := range s.series {
+			s.sweepBucketsLocked(counter, rules.KeepOf(counter), at, keep)
+		}
+		return nil
+	})
+}
+
+func (s *Store) sweepBucketsLocked(counter string, promised store.Retention, at, keep time.Time) {
+	over := func(key bucketKey, promise time.Duration) bool {
+		return key.minute.Time().Add(key.length() + promise + store.SeriesSlack).Before(at)
+	}
+	for key, h := range s.series[counter] {
+		sum, _ := h.newest()
+		quarter := bucketKey{store.QuarterOf(key.minute), true}
+		switch {
+		case sum == 0:
+			continue
+		case over(quarter, promised.Quarters):
+		case !key.quarter && over(quarter, promised.Minutes):
+			s.addBucketLocked(counter, quarter, sum, at, keep)
+		default:
+			continue
+		}
+		s.series[counter][key] = s.series[counter][key].set(at, 0, keep)
+	}
+}
+
+// dropSeriesLocked removes the series of a counter.
+func (s *Store) dropSeriesLocked(counter string, at, keep time.Time) {
+	for key, h := range s.series[counter] {
+		s.series[counter][key] = h.set(at, 0, keep)
+	}
+}

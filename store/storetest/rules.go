@@ -1,0 +1,125 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+)
+
+var keep = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * day}
+
+func addRule(t testing.TB, s store.Store, pattern string, keep store.Retention) store.Settings {
+	t.Helper()
+	set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: keep})
+	if err != nil {
+		t.Fatalf("ChangeRules(%q): %v", pattern, err)
+	}
+	return set
+}
+
+// keepsSeries skips a test that the store does not need.
+func keepsSeries(t testing.TB, s store.Store) {
+	t.Helper()
+	if !s.Limits().Series {
+		t.Skip("the store keeps no series")
+	}
+}
+
+func testRulesChange(t *testing.T, su *suite) {
+	s := su.open(t)
+	keepsSeries(t, s)
+	before := check(t, s).Settings
+	set := addRule(t, s, "a*", keep)
+	rule := set.Rules.SeriesOf("ab")
+	if set.Version != before.Version+1 || set.Window != before.Window || rule == nil || rule.Keep != keep || rule.Since.IsZero() {
+		t.Fatalf("a rule was added to %+v: got %+v with %+v", before, set, rule)
+	}
+	wantRules(t, "after a change", s, set)
+	if again := addRule(t, s, "a*", keep); again.Version != set.Version {
+		t.Errorf("the same rule again is version %d, want %d", again.Version, set.Version)
+	}
+	ended, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Remove: true})
+	if err != nil || ended.Version != set.Version+1 || ended.Rules.SeriesOf("a") != nil || ended.Rules.LastSeriesOf("a") == nil {
+		t.Errorf("the rule was removed: got %+v, %v", ended, err)
+	}
+	wantRules(t, "after a removal", s, ended)
+	set = setWindow(t, s, before.Window+time.Hour)
+	if diff := cmp.Diff(ended.Rules, set.Rules, sameTimes); diff != "" {
+		t.Errorf("a change of the window changed the rules (-want +got):\n%s", diff)
+	}
+}
+
+func wantRules(t testing.TB, what string, s store.Store, want store.Settings) {
+	t.Helper()
+	got := check(t, s).Settings
+	if diff := cmp.Diff(want.Rules, got.Rules, sameTimes); diff != "" || got.Version != want.Version {
+		t.Errorf("%s: version %d, want %d; rules (-want +got):\n%s", what, got.Version, want.Version, diff)
+	}
+}
+
+func testRulesRefused(t *testing.T, su *suite) {
+	s := su.open(t)
+	keepsSeries(t, s)
+	set := addRule(t, s, "a*", keep)
+	for _, tt := range []struct {
+		change store.RuleChange
+		want   error
+	}{
+		{store.RuleChange{Pattern: "\x00", Keep: keep}, countmill.ErrInvalid},
+		{store.RuleChange{Pattern: "b"}, countmill.ErrInvalid},
+		{store.RuleChange{Pattern: "b", Remove: true}, store.ErrNoRule},
+	} {
+		if _, err := s.ChangeRules(t.Context(), tt.change); !errors.Is(err, tt.want) {
+			t.Errorf("%+v: got %v, want %v", tt.change, err, tt.want)
+		}
+	}
+	wantRules(t, "after refused changes", s, set)
+}
+
+// A store without series says so, and takes no rule.
+func testNoSeriesNoRules(t *testing.T, su *suite) {
+	s := su.open(t)
+	if s.Limits().Series {
+		t.Skip("the store keeps series")
+	}
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Keep: keep}); !errors.Is(err, store.ErrNoSeries) {
+		t.Errorf("got %v, want ErrNoSeries", err)
+	}
+	if set := check(t, s).Settings; set.Rules != nil {
+		t.Errorf("the rules are %+v", set.Rules)
+	}
+}
+
+func testConcurrentRules(t *testing.T, su *suite) {
+	s := su.open(t)
+	keepsSeries(t, s)
+	before := check(t, s).Settings.Version
+	const n = 8
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { addRule(t, s, fmt.Sprintf("a%d", i), keep) })
+	}
+	all.Wait()
+	set := check(t, s).Settings
+	if set.Version != before+n || set.Rules == nil || len(set.Rules.Series) != n {
+		t.Errorf("%d rules at once: got version %d (from %d) and %+v", n, set.Version, before, set.Rules)
+	}
+}
+
+func testReopenedRules(t *testing.T, su *suite) {
+	if su.reopen == nil {
+		t.Skip("the store does not outlive its process")
+	}
+	s := su.open(t)
+	keepsSeries(t, s)
+	addRule(t, s, "a*", keep)
+	set := addRule(t, s, "b", store.Retention{Quarters: 30 * day})
+	wantRules(t, "opened again", su.reopen(t, s), set)
+}

@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A bucketed is a delta in a minute of a shard's counter.
+type bucketed struct {
+	counter string
+	shard   int
+	minute  wire.Minute
+	delta   int64
+}
+
+// seriesCommit adds the deltas to totals and to series.
+func seriesCommit(markers []store.Marker, deltas ...bucketed) *store.Commit {
+	type shard struct {
+		counter string
+		shard   int
+	}
+	sums := make(map[shard]int64)
+	for _, d := range deltas {
+		sums[shard{d.counter, d.shard}] += d.delta
+	}
+	var adds []store.ShardDelta
+	for key, sum := range sums {
+		adds = append(adds, add(key.counter, key.shard, sum))
+	}
+	c := commit(markers, adds...)
+	for i, a := range c.Adds {
+		for _, d := range deltas {
+			if d.counter == a.Counter && d.shard == a.Shard {
+				c.Buckets = append(c.Buckets, store.BucketDelta{Add: i, Minute: d.minute, Delta: d.delta})
+			}
+		}
+	}
+	slices.SortFunc(c.Buckets, func(a, b store.BucketDelta) int { return cmp.Or(a.Add-b.Add, int(a.Minute-b.Minute)) })
+	return c
+}
+
+const allTime = wire.Minute(math.MaxInt32)
+
+// seriesOf reads a whole series in a view of its own.
+func seriesOf(t testing.TB, s store.Store, counter string) []store.Bucket {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	return seriesIn(t, v, counter, 0, allTime)
+}
+
+func seriesIn(t testing.TB, v store.View, counter string, from, to wire.Minute) []store.Bucket {
+	t.Helper()
+	found, err := v.Series(t.Context(), counter, from, to)
+	if err != nil {
+		t.Fatalf("Series of %q: %v", counter, err)
+	}
+	return found
+}
+
+func wantSeries(t testing.TB, what string, got []store.Bucket, want ...store.Bucket) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got, equateEmpty); diff != "" {
+		t.Errorf("%s: series (-want +got):\n%s", what, diff)
+	}
+}
+
+func minuteOf(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Sum: sum} }
+
+// seriesStore is an empty store with a rule for all counters.
+func seriesStore(t *testing.T, su *suite) store.Store {
+	t.Helper()
+	s := su.open(t)
+	keepsSeries(t, s)
+	addRule(t, s, "*", keep)
+	return s
+}
+
+// today is midnight before the store's time, in UTC.
+func today(t testing.TB, s store.Store) wire.Minute {
+	m := wire.MinuteOf(readTime(t, s))
+	return m - m%store.DayMinutes
+}
+
+func testSeriesSums(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 5}, bucketed{"a", 0, m + 1, 3}, bucketed{"b", 0, m, 100}))
+	mustFold(t, s, seriesCommit(one(marker()), bucketed{"a", 0, m + 1, -10}, bucketed{"a", 1, m + 1, 1}, bucketed{"a", 0, m - 1, 7}))
+	mustFold(t, s, commit(nil, add("a", 0, 1000)))
+	mustFold(t, s, seriesCommit(nil, bucketed{"c", 0, m, 5}, bucketed{"c", 0, m + 1, -5}))
+	wantSeries(t, "all of a", seriesOf(t, s, "a"), minuteOf(m-1, 7), minuteOf(m, 5), minuteOf(m+1, -6))
+	wantSeries(t, "sums that cancel out", seriesOf(t, s, "c"), minuteOf(m, 5), minuteOf(m+1, -5))
+	wantSeries(t, "nobody's", seriesOf(t, s, "aa"))
+	v := s.View()
+	defer v.Close()
+	wantSeries(t, "a part of a", seriesIn(t, v, "a", m-1, m+1), minuteOf(m-1, 7), minuteOf(m, 5))
+	wantSeries(t, "nothing of a", seriesIn(t, v, "a", m+2, m+2))
+	values := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "c", Shard: 0})
+	if a0, a1, c := values[0], values[1], values[2]; a0.Value != 1005 || a0.Bucketed != 5 || a1.Value != 1 || a1.Bucketed != 1 || c.Value != 0 || c.Bucketed != 0 {
+		t.Errorf("counts and bucketed parts: got %+v, want 1005 and 5, 1 and 1, 0 and 0", values)
+	}
+}
+
+func testSeriesTakesAnyName(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	for i, name := range oddNames {
+		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, m, int64(i + 1)}))
+	}
+	for i, name := range oddNames {
+		wantSeries(t, name, seriesOf(t, s, name), minuteOf(m, int64(i+1)))
+	}
+}
+
+// A refused commit adds nothing to a series, and an applied one is in the total and in the series at
+// every moment.
+func testSeriesIsOneWithItsCommit(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m, mark := today(t, s), marker()
+	mustFold(t, s, seriesCommit(one(mark), bucketed{"a", 0, m, 1}))
+	if _, err := s.Fold(t.Context(), seriesCommit([]store.Marker{marker(), mark}, bucketed{"a", 0, m, 10})); !errors.Is(err, store.ErrMarkerExists) {
+		t.Errorf("a fold with a marker that exists: %v", err)
+	}
+	wantSeries(t, "after a refused fold", seriesOf(t, s, "a"), minuteOf(m, 1))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range su.rounds {
+			if _, err := foldRetrying(t.Context(), s, seriesCommit(one(marker()), bucketed{"a", 0, m, 1})); err != nil {
+				t.Errorf("Fold: %v", err)
+				return
+			}
+		}
+	}()
+	for folding := true; folding; {
+		select {
+		case <-done:
+			folding = false
+		default:
+		}
+		v := su.view(t, s)
+		right := su.settled(func() bool {
+			found := seriesIn(t, v, "a", 0, allTime)
+			return len(found) == 1 && found[0].Sum == lookup(t, v, store.Key{Counter: "a"})[0].Value
+		})
+		if !right {
+			t.Errorf("in one view the count is %+v and the series %+v", lookup(t, v, store.Key{Counter: "a"}), seriesIn(t, v, "a", 0, allTime))
+		}
+		v.Close()
+	}
+}
+
+func testSeriesIsPinned(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 1}))
+	v := s.View()
+	defer v.Close()
+	lookup(t, v, store.Key{Counter: "zzz"})
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 10}, bucketed{"a", 0, m + 1, 10}))
+	wantSeries(t, "in a view from before", seriesIn(t, v, "a", 0, allTime), minuteOf(m, 1))
+}
+
+func testSeriesReportsOverflow(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, math.MaxInt64 - 1}, bucketed{"b", 0, m, 1}))
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 1, m, 5}))
+	if found := seriesOf(t, s, "a"); len(found) != 1 || !found[0].Overflow {
+		t.Errorf("a sum beyond int64: got %+v, want an overflow", found)
+	}
+}
+
+// Sums are joined and removed when their promises are over, and not before.
+func testSweepSeriesKeepsPromises(t *testing.T, su *suite) {
+	s := su.open(t)
+	keepsSeries(t, s)
+	addRule(t, s, "short", store.Retention{Minutes: time.Hour, Quarters: 30 * day})
+	addRule(t, s, "long", store.Retention{Minutes: 7 * day, Quarters: 400 * day})
+	now := wire.MinuteOf(readTime(t, s))
+	midnight := now - now%store.DayMinutes
+	young, days4, days40, days500 := now-1, midnight-4*store.DayMinutes, midnight-40*store.DayMinutes, midnight-500*store.DayMinutes
+	for _, name := range []string{"short", "long", "ruleless"} {
+		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, young, 1}, bucketed{name, 0, days4 + 16, 2}, bucketed{name, 0, days4 + 29, 3},
+			bucketed{name, 0, days4 + 30, 4}, bucketed{name, 0, days40 + 5, 5}, bucketed{name, 0, days500, 6}))
+	}
+	quarter := func(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sum} }
+	wantSwept := func(what string) {
+		t.Helper()
+		sweepSeries(t, s)
+		wantSeries(t, what+", short", seriesOf(t, s, "short"), quarter(days4+15, 5), quarter(days4+30, 4), minuteOf(young, 1))
+		wantSeries(t, what+", long", seriesOf(t, s, "long"), quarter(days40, 5), minuteOf(days4+16, 2), minuteOf(days4+29, 3), minuteOf(days4+30, 4), minuteOf(young, 1))
+	}
+	wantSwept("swept")
+	wantSwept("swept again")
+	for _, b := range seriesOf(t, s, "ruleless") {
+		if b.Minute < midnight-store.DayMinutes {
+			t.Errorf("a counter without a rule keeps %+v", b)
+		}
+	}
+	if got := count(t, s, "short", 0); got != 21 {
+		t.Errorf("the sweep changed the count to %d, want 21", got)
+	}
+	// A late increment of a quarter hour that was joined is in its bucket.
+	mustFold(t, s, seriesCommit(nil, bucketed{"short", 0, days4 + 17, 100}))
+	var late int64
+	for _, b := range seriesOf(t, s, "short") {
+		if store.QuarterOf(b.Minute) == days4+15 {
+			late += b.Sum
+		}
+	}
+	if late != 105 {
+		t.Errorf("a quarter hour that was joined, and a late increment: got %d, want 105", late)
+	}
+}
+
+func sweepSeries(t testing.TB, s store.Store) {
+	t.Helper()
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatalf("SweepSeries: %v", err)
+	}
+}
+
+// No sum is lost or doubled by a sweep beside folds, at any moment.
+func testSweepSeriesBesideFolds(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s) - 5*store.DayMinutes
+	done := make(chan struct{})
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+				// Another rule makes the sweep look at every day again.
+				addRule(t, s, "*", store.Retention{Minutes: time.Duration(1+i%2) * time.Hour, Quarters: 400 * day})
+				sweepSeries(t, s)
+			}
+		}
+	})
+	for i := range su.rounds {
+		mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{"a", 0, m + wire.Minute(i%40), 1}))
+		wantWholeSeries(t, s, "a")
+	}
+	close(done)
+	sweeping.Wait()
+	sweepSeries(t, s)
+	wantWholeSeries(t, s, "a")
+}
+
+// wantWholeSeries checks that a counter's only shard and its series have the same sum.
+func wantWholeSeries(t testing.TB, s store.Store, counter string) {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	var sum int64
+	for _, b := range seriesIn(t, v, counter, 0, allTime) {
+		sum += b.Sum
+	}
+	if want := lookup(t, v, store.Key{Counter: counter})[0].Value; sum != want {
+		t.Errorf("the series of %q sums to %d, its count is %d", counter, sum, want)
+	}
+}
+
+func mustFoldRetrying(t testing.TB, s store.Store, c *store.Commit) {
+	t.Helper()
+	if maybe, err := foldRetrying(t.Context(), s, c); err != nil && !(maybe && errors.Is(err, store.ErrMarkerExists)) {
+		t.Fatalf("Fold: %v", err)
+	}
+}
+
+// A deleted counter takes its series along.
+func testSeriesGoesWithItsCounter(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	for _, name := range []string{"gone", "gone2"} {
+		grow(t, s, store.Growth{Counter: name, Shards: 1})
+		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, m, 1}, bucketed{name, 0, m - 3*store.DayMinutes, 1}))
+	}
+	d := resetOf("gone", look(t, s, "gone"))
+	d.Delete = true
+	reset(t, s, d)
+	if got := seriesOf(t, s, "gone"); len(got) != 2 {
+		t.Errorf("a reset or a delete changed the series: got %+v", got)
+	}
+	<-time.After(2 * time.Millisecond) // deleted before the sweep, by any clock
+	for range 5 {
+		if _, err := s.SweepCounters(t.Context(), 0); err != nil {
+			t.Fatalf("SweepCounters: %v", err)
+		}
+	}
+	wantSeries(t, "of a counter that was swept", seriesOf(t, s, "gone"))
+	if got := seriesOf(t, s, "gone2"); len(got) != 2 {
+		t.Errorf("the series of another counter is %+v", got)
+	}
+}
+
+func testReopenedSeries(t *testing.T, su *suite) {
+	if su.reopen == nil {
+		t.Skip("the store does not outlive its process")
+	}
+	s := seriesStore(t, su)
+	m := today(t, s)
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 5}, bucketed{"a", 0, m - 2*store.DayMinutes, 3}))
+	wantSeries(t, "opened again", seriesOf(t, su.reopen(t, s), "a"), minuteOf(m-2*store.DayMinutes, 3), minuteOf(m, 5))
+}
