@@ -17,8 +17,8 @@ var builds = []struct {
 	maxSize     int64
 	maxPackages int
 }{
-	{tags: "", maxSize: 48e6, maxPackages: 726},
-	{tags: "nogoogle", maxSize: 29.5e6, maxPackages: 461},
+	{tags: "", maxSize: 49.5e6, maxPackages: 728},
+	{tags: "nogoogle", maxSize: 31e6, maxPackages: 464},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.
