@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -39,6 +40,7 @@ const patience = time.Minute
 type proxied struct {
 	dir, cert, key string
 	behind, addr   string
+	roots          *x509.CertPool
 	client         *http.Client
 	token          string
 }
@@ -59,20 +61,40 @@ func TestProxies(t *testing.T) {
 			p := newProxied(t)
 			p.start(t, proxy.command(t, program, p))
 			p.await(t)
-			events := p.watch(t)
-			if event := next(t, events, patience); !strings.Contains(event, `"total":0`) {
-				t.Fatalf("the first event is %s", event)
-			}
-			answer := p.call(t, http.MethodPost, "/v1/increments", `{"counter":"a"}`)
-			_ = answer.Body.Close()
-			if answer.StatusCode != http.StatusAccepted {
-				t.Fatalf("POST is answered with %s", answer.Status)
-			}
-			if event := next(t, events, soon); !strings.Contains(event, `"total":1`) {
-				t.Errorf("after the POST the event is %s", event)
+			for i, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+				p.client = p.clientOf(t, protocol)
+				p.try(t, protocol, i)
 			}
 		})
 	}
+}
+
+// try counts through the proxy, while the counter has a total before.
+func (p *proxied) try(t *testing.T, protocol string, before int) {
+	t.Helper()
+	events := p.watch(t)
+	if event := next(t, events, patience); !strings.Contains(event, fmt.Sprintf(`"total":%d`, before)) {
+		t.Fatalf("%s: the first event is %s", protocol, event)
+	}
+	answer := p.call(t, http.MethodPost, "/v1/increments", `{"counter":"a"}`)
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusAccepted || answer.Proto != protocol {
+		t.Fatalf("POST over %s is answered with %s over %s", protocol, answer.Status, answer.Proto)
+	}
+	if event := next(t, events, soon); !strings.Contains(event, fmt.Sprintf(`"total":%d`, before+1)) {
+		t.Errorf("%s: after the POST the event is %s", protocol, event)
+	}
+}
+
+// clientOf speaks one protocol, and trusts the certificate of the proxy only.
+func (p *proxied) clientOf(t *testing.T, protocol string) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(protocol == "HTTP/1.1")
+	protocols.SetHTTP2(protocol == "HTTP/2.0")
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots}, Protocols: protocols}}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
 }
 
 func caddy(t *testing.T, program string, p *proxied) *exec.Cmd {
@@ -153,7 +175,7 @@ func newProxied(t *testing.T) *proxied {
 	return p
 }
 
-// certify makes a certificate for localhost, and a client that trusts no other.
+// certify makes a certificate for localhost.
 func (p *proxied) certify(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -180,10 +202,8 @@ func (p *proxied) certify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certPEM)
-	p.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-	t.Cleanup(p.client.CloseIdleConnections)
+	p.roots = x509.NewCertPool()
+	p.roots.AppendCertsFromPEM(certPEM)
 }
 
 // start runs the proxy until the end of the test.
