@@ -92,7 +92,7 @@ func (p *proxied) clientOf(t *testing.T, protocol string) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(protocol == "HTTP/1.1")
 	protocols.SetHTTP2(protocol == "HTTP/2.0")
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots}, Protocols: protocols}}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots}, Protocols: protocols, ResponseHeaderTimeout: patience / 2}}
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
