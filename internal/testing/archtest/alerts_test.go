@@ -129,19 +129,3 @@ func tool(t *testing.T, name, word string) string {
 	t.Skip(err)
 	return ""
 }
-
-// Metrics that the runbook names exist.
-func TestRunbookMetrics(t *testing.T) {
-	t.Parallel()
-	reference := read(t, metricsReference)
-	for _, page := range documents(t, runbook+"/*.md") {
-		if path.Dir(page) != runbook {
-			continue
-		}
-		for _, name := range regexp.MustCompile("`(countmill_[a-z_]+)").FindAllStringSubmatch(read(t, page), -1) {
-			if !strings.Contains(reference, "| `"+name[1]+"` |") {
-				t.Errorf("%s names %s, which is not in %s", page, name[1], metricsReference)
-			}
-		}
-	}
-}
