@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/systemd"
 )
 
 var upCommand = command{
@@ -73,6 +74,10 @@ func runRoles(ctx context.Context, c call) error {
 	}
 	if token, _ := c.lookup("COUNTMILL_TOKEN"); token != "" && cfg.Tokens == "" {
 		cfg.Logger.Warn("COUNTMILL_TOKEN is ignored here: clients send that token; a server takes the tokens of a file, COUNTMILL_TOKENS or --tokens")
+	}
+	var err error
+	if cfg.Supervisor, err = systemd.FromEnv(c.lookup); err != nil {
+		return app.Usagef("%s", err)
 	}
 	a, err := app.Start(ctx, cfg)
 	if errors.Is(err, app.ErrStopped) {

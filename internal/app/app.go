@@ -116,6 +116,7 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 		a.services = append(a.services, named{"server", server})
 	}
 	a.services = append(a.services, named{"backends", closing{backends: b}})
+	a.services = append(supervisors(a), a.services...)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/systemd"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
@@ -112,6 +113,9 @@ type Config struct {
 	LogLevel, LogFormat string
 	// Logger. Default: discards. The command makes one of LogLevel and LogFormat.
 	Logger *slog.Logger
+
+	// Supervisor gets reports of this process: ready, alive, stopping. Default: there is none.
+	Supervisor *systemd.Supervisor
 }
 
 // Defaults is the configuration of roles without flags.

@@ -32,6 +32,7 @@ var plainFolders = []string{
 	"internal/shards",
 	"internal/storetime",
 	"internal/sysenv",
+	"internal/systemd",
 	"internal/testing/archtest",
 	"internal/testing/browser",
 	"internal/testing/bugtest",

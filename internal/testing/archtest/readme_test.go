@@ -84,7 +84,7 @@ func TestDocumentCommands(t *testing.T) {
 	bin := curl(t)
 	shell(t, root, os.Environ(), "go build -o '"+bin+"/countmill' ./cmd/countmill")
 	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
-	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md") {
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook/*.md") {
 		all := blocks(t, document)
 		if !slices.ContainsFunc(all, func(b block) bool { return b.language == "sh" }) {
 			continue
@@ -320,7 +320,7 @@ func TestDocumentGo(t *testing.T) {
 			compiled = append(compiled, lines(read(t, strings.TrimPrefix(filepath.ToSlash(name), root+"/"))))
 		}
 	}
-	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md") {
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook/*.md") {
 		for _, b := range blocks(t, document) {
 			if b.language == "go" && !slices.ContainsFunc(compiled, func(file []string) bool { return contains(file, lines(b.text)) }) {
 				t.Errorf("no example_test.go, nor examples/webserver, has this code of %s:\n%s", document, b.text)

@@ -1,0 +1,332 @@
+package deploy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/countmill/countmill/command"
+)
+
+const (
+	chart = "helm/countmill"
+	// kubernetes is the version whose schemas the chart has to meet.
+	kubernetes = "1.30"
+)
+
+// needs are the values without which a mode does not work.
+var needs = map[string]map[string]any{
+	"up":    {"mode": "up"},
+	"roles": {"mode": "roles", "bus": "pubsub://p/t?subscription=s", "store": "datastore://p/d"},
+}
+
+// A toggle is a switch of the chart: its values when on and off, and how many objects of a kind it adds.
+type toggle struct {
+	name    string
+	on, off map[string]any
+	kind    string
+	objects map[string]int // by mode
+}
+
+// toggles are all switches but the mode.
+var toggles = []toggle{
+	{name: "tokens", on: map[string]any{"tokens.secret": "t", "serviceMonitor.tokenSecret": "m"}, off: map[string]any{"tokens.insecure": true}},
+	{name: "account", on: nil, off: map[string]any{"serviceAccount.create": false}, kind: "ServiceAccount", objects: map[string]int{"up": 1, "roles": 1}},
+	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"roles": 3}},
+	{name: "network", on: nil, off: map[string]any{"networkPolicy.enabled": false}, kind: "NetworkPolicy", objects: map[string]int{"up": 1, "roles": 1}},
+	{name: "monitor", on: map[string]any{"serviceMonitor.enabled": true}, off: nil, kind: "ServiceMonitor", objects: map[string]int{"up": 1, "roles": 1}},
+	{name: "keda", on: map[string]any{"keda.enabled": true, "keda.prometheus": "http://p:9090"}, off: nil, kind: "ScaledObject", objects: map[string]int{"roles": 1}},
+}
+
+// Every combination of all switches renders the objects that it should, and they meet the schemas of
+// Kubernetes, KEDA and Prometheus Operator.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("renders the chart a hundred times")
+	}
+	helm := needed(t, "helm")
+	dir := t.TempDir()
+	for mode := range needs {
+		for bits := range 1 << len(toggles) {
+			name, set, want := combination(mode, bits)
+			text, err := render(t, helm, set)
+			if mode == "up" && set["keda.enabled"] == true {
+				if err == nil {
+					t.Errorf("%s renders: up cannot be scaled", name)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if got := kinds(t, text); !maps.Equal(got, want) {
+				t.Errorf("%s: got objects %v, want %v", name, got, want)
+			}
+			checkPods(t, name, text)
+			if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Run("schemas", func(t *testing.T) {
+		validate := needed(t, "kubectl-validate")
+		if out, err := bounded(t, validate, "--version", kubernetes, "--local-crds", "testdata/crds", dir).CombinedOutput(); err != nil {
+			t.Errorf("kubectl-validate: %v\n%s", err, out)
+		}
+	})
+}
+
+// combination has the toggles on whose bits are set. It returns the values, and the number of objects of
+// each kind.
+func combination(mode string, bits int) (name string, set map[string]any, objects map[string]int) {
+	name, set = mode, maps.Clone(needs[mode])
+	objects = map[string]int{"StatefulSet": 1, "Service": 1}
+	if mode == "roles" {
+		objects = map[string]int{"Deployment": 3, "Service": 3}
+	}
+	for i, s := range toggles {
+		if bits>>i&1 == 0 {
+			maps.Copy(set, s.off)
+			continue
+		}
+		name += "-" + s.name
+		maps.Copy(set, s.on)
+		if s.objects[mode] > 0 {
+			objects[s.kind] = s.objects[mode]
+		}
+	}
+	return name, set, objects
+}
+
+// helm lint finds nothing, and each mistake in the values has its message.
+func TestChartMistakes(t *testing.T) {
+	t.Parallel()
+	helm := needed(t, "helm")
+	if out, err := bounded(t, helm, "lint", "--strict", chart).CombinedOutput(); err != nil {
+		t.Errorf("helm lint: %v\n%s", err, out)
+	}
+	for _, test := range []struct {
+		mode string
+		set  map[string]any
+		want string
+	}{
+		{"up", nil, "set tokens.secret, or tokens.insecure=true"},
+		{"up", map[string]any{"tokens.insecure": true, "mode": "down"}, `mode is "down"; use up or roles`},
+		{"roles", map[string]any{"tokens.insecure": true, "bus": ""}, "mode roles needs bus and store"},
+		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true, "keda.prometheus": "http://p", "keda.minReplicas": 0}, "keda.minReplicas must be 1 or more"},
+		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true}, "keda.enabled needs keda.prometheus"},
+		{"roles", map[string]any{"tokens.secret": "t", "serviceMonitor.enabled": true}, "serviceMonitor.enabled needs serviceMonitor.tokenSecret"},
+	} {
+		set := maps.Clone(needs[test.mode])
+		maps.Copy(set, test.set)
+		if _, err := render(t, helm, set); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: got %v, want %q", test.set, err, test.want)
+		}
+	}
+}
+
+// Each value of values.yaml changes the objects, in one of the modes.
+func TestChartValues(t *testing.T) {
+	t.Parallel()
+	helm := needed(t, "helm")
+	var values map[string]any
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{}
+	base := map[string]map[string]any{}
+	for mode := range needs {
+		base[mode] = maps.Clone(needs[mode])
+		for _, s := range toggles {
+			if mode == "roles" || s.name != "keda" {
+				maps.Copy(base[mode], s.on)
+			}
+		}
+		if before[mode], err = render(t, helm, base[mode]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := changes("", values)
+	// These two matter only without a switch that the base has.
+	delete(changed, "tokens.insecure")
+	delete(changed, "aggregator.replicas")
+	if len(changed) < 25 {
+		t.Fatalf("found %d values only", len(changed))
+	}
+	for path, others := range changed {
+		effect := false
+		for mode := range needs {
+			for _, value := range others {
+				set := maps.Clone(base[mode])
+				set[path] = value
+				after, err := render(t, helm, set)
+				effect = effect || err != nil || after != before[mode]
+			}
+		}
+		if !effect {
+			t.Errorf("%s has no effect", path)
+		}
+	}
+}
+
+// changes are other values for each value, by its path. An empty map or list gets an entry.
+func changes(prefix string, values map[string]any) map[string][]any {
+	all := map[string][]any{}
+	for name, value := range values {
+		path := prefix + name
+		switch v := value.(type) {
+		case map[string]any:
+			if len(v) > 0 {
+				maps.Copy(all, changes(path+".", v))
+			} else {
+				all[path] = []any{map[string]any{"a": "b"}}
+			}
+		case []any:
+			all[path] = []any{[]any{map[string]any{"namespaceSelector": map[string]any{}}}}
+		case bool:
+			all[path] = []any{false, true} // the base has some that are off by default
+		case int:
+			all[path] = []any{v + 7}
+		default:
+			all[path] = []any{fmt.Sprint(v, "7")}
+		}
+	}
+	return all
+}
+
+// render returns the objects of the chart with values, by their paths.
+func render(t *testing.T, helm string, set map[string]any) (string, error) {
+	t.Helper()
+	args := []string{"template", "test", chart, "--namespace", "ns", "--kube-version", kubernetes}
+	for _, path := range slices.Sorted(maps.Keys(set)) {
+		value, err := json.Marshal(set[path])
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--set-json", path+"="+string(value))
+	}
+	out, err := bounded(t, helm, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("helm template: %w\n%s", err, out)
+	}
+	return string(out), nil
+}
+
+// bounded is a command that ends within some minutes.
+func bounded(t *testing.T, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, program, args...)
+}
+
+// An object is the part of a rendered object that these tests judge.
+type object struct {
+	Kind string
+	Spec struct {
+		Template struct {
+			Spec struct {
+				Grace           int `yaml:"terminationGracePeriodSeconds"`
+				SecurityContext struct {
+					RunAsNonRoot bool `yaml:"runAsNonRoot"`
+				} `yaml:"securityContext"`
+				Containers []container
+			}
+		}
+	}
+}
+
+type container struct {
+	Args            []string
+	Env             []struct{ Name, Value string }
+	Resources       struct{ Requests, Limits map[string]string }
+	SecurityContext struct {
+		ReadOnly bool  `yaml:"readOnlyRootFilesystem"`
+		Gains    *bool `yaml:"allowPrivilegeEscalation"`
+	} `yaml:"securityContext"`
+	Readiness probe `yaml:"readinessProbe"`
+	Liveness  probe `yaml:"livenessProbe"`
+	Lifecycle struct {
+		PreStop struct{ Sleep struct{ Seconds int } } `yaml:"preStop"`
+	}
+}
+
+type probe struct {
+	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+}
+
+func objects(t *testing.T, text string) []object {
+	t.Helper()
+	var all []object
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var o object
+		if err := decoder.Decode(&o); err != nil {
+			return all
+		}
+		all = append(all, o)
+	}
+}
+
+func kinds(t *testing.T, text string) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	for _, o := range objects(t, text) {
+		all[o.Kind]++
+	}
+	return all
+}
+
+// checkPods fails unless the binary accepts the arguments of each pod, and each pod is stopped slowly enough
+// and runs with few rights.
+func checkPods(t *testing.T, name, text string) {
+	t.Helper()
+	for _, o := range objects(t, text) {
+		if o.Kind != "Deployment" && o.Kind != "StatefulSet" {
+			continue
+		}
+		pod := o.Spec.Template.Spec
+		if len(pod.Containers) != 1 || len(pod.Containers[0].Args) == 0 {
+			t.Fatalf("%s: got containers %+v, want one with arguments", name, pod.Containers)
+		}
+		c := pod.Containers[0]
+		settings, err := command.Settings(c.Args[0], c.Args[1:], lookupIn(nil))
+		if err != nil {
+			t.Errorf("%s: %q: %v", name, c.Args, err)
+		}
+		stop := 0 * time.Second
+		for _, s := range settings {
+			if s.Name == "shutdown-timeout" {
+				stop, _ = time.ParseDuration(s.Value)
+			}
+		}
+		pre := c.Lifecycle.PreStop.Sleep.Seconds
+		if grace := time.Duration(pod.Grace-pre) * time.Second; stop == 0 || grace <= stop || (pre > 0) == (c.Args[0] == "aggregator") {
+			t.Errorf("%s: %s gets %d s to end, of them %d before the signal, and needs %s", name, c.Args[0], pod.Grace, pre, stop)
+		}
+		if !pod.SecurityContext.RunAsNonRoot || !c.SecurityContext.ReadOnly || c.SecurityContext.Gains == nil || *c.SecurityContext.Gains {
+			t.Errorf("%s: %s may be root, write or gain rights", name, c.Args[0])
+		}
+		if c.Resources.Requests["cpu"] == "" || c.Resources.Limits["memory"] == "" {
+			t.Errorf("%s: %s has resources %+v", name, c.Args[0], c.Resources)
+		}
+		if c.Readiness.HTTPGet.Path != "/readyz" || c.Liveness.HTTPGet.Path != "/healthz" {
+			t.Errorf("%s: %s has probes %+v, %+v", name, c.Args[0], c.Readiness, c.Liveness)
+		}
+	}
+}

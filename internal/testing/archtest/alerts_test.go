@@ -1,0 +1,131 @@
+package archtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	alertsFile = "deploy/prometheus/alerts.yaml"
+	alertTests = "deploy/prometheus/alerts_test.yaml"
+	runbook    = "docs/runbook"
+	onGitHub   = "https://github.com/countmill/countmill/blob/main/"
+)
+
+// An alert is the part of a rule that these tests judge.
+type alert struct {
+	Name        string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []alert }
+	}
+	if err := yaml.Unmarshal([]byte(read(t, alertsFile)), &file); err != nil {
+		t.Fatalf("%s: %v", alertsFile, err)
+	}
+	var all []alert
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	if len(all) < 10 {
+		t.Fatalf("%s has %d alerts", alertsFile, len(all))
+	}
+	return all
+}
+
+// Each alert is about metrics that countmill has.
+func TestAlertMetrics(t *testing.T) {
+	t.Parallel()
+	reference := read(t, metricsReference)
+	for _, a := range alerts(t) {
+		names := regexp.MustCompile(`\bcountmill_\w+`).FindAllString(a.Expr, -1)
+		if len(names) == 0 {
+			t.Errorf("%s is about no metric of countmill: %s", a.Name, a.Expr)
+		}
+		for _, name := range names {
+			if !strings.Contains(reference, "| `"+name+"` |") {
+				t.Errorf("%s is about %s, which is not in %s", a.Name, name, metricsReference)
+			}
+		}
+	}
+}
+
+// Each alert has a severity and a page of the runbook; each page has an alert, its name as title, the same
+// four parts, and a row in the list of pages.
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	list := read(t, runbook+"/README.md")
+	pages := map[string]bool{"README.md": true}
+	for _, a := range alerts(t) {
+		page, ok := strings.CutPrefix(a.Annotations["runbook_url"], onGitHub)
+		if !ok || path.Dir(page) != runbook {
+			t.Errorf("%s: runbook_url is %q, want %s%s/PAGE.md", a.Name, a.Annotations["runbook_url"], onGitHub, runbook)
+			continue
+		}
+		pages[path.Base(page)] = true
+		headings := "# " + a.Name + "\n.*\n## Meaning\n.*\n## See it\n.*```sh\n.*\n## Do\n.*\n## Do not\n"
+		if !regexp.MustCompile("(?s)^" + headings).MatchString(read(t, page)) {
+			t.Errorf("%s does not have the headings %q, with commands below See it", page, headings)
+		}
+		row := "| " + a.Name + " | " + a.Labels["severity"] + " |"
+		if a.Labels["severity"] == "" || !strings.Contains(list, row) || !strings.Contains(list, "]("+path.Base(page)+")") {
+			t.Errorf("%s/README.md lacks the row %q with a link to %s", runbook, row, page)
+		}
+	}
+	for _, page := range documents(t, runbook+"/*.md") {
+		if path.Dir(page) == runbook && !pages[path.Base(page)] {
+			t.Errorf("no alert names %s", page)
+		}
+	}
+}
+
+// promtool accepts the rules, and each alert fires and ends when its test expects it. Without promtool this
+// skips, or fails if COUNTMILL_TEST_REQUIRE has "prometheus".
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	promtool := tool(t, "promtool", "prometheus")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", alertTests}} {
+		cmd := exec.CommandContext(ctx, promtool, args...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "SUCCESS") {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	tests := read(t, alertTests)
+	for _, a := range alerts(t) {
+		if !strings.Contains(tests, "- alertname: "+a.Name+"\n") || !strings.Contains(tests, "{alertname: "+a.Name+", ") {
+			t.Errorf("%s does not see %s fire, or be silent", alertTests, a.Name)
+		}
+	}
+}
+
+// tool returns the path of a program that is not needed. Without it the test skips, or fails if
+// COUNTMILL_TEST_REQUIRE has word.
+func tool(t *testing.T, name, word string) string {
+	t.Helper()
+	found, err := exec.LookPath(name)
+	if err == nil {
+		return found
+	}
+	if slices.Contains(strings.Split(os.Getenv("COUNTMILL_TEST_REQUIRE"), ","), word) {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+	return ""
+}
