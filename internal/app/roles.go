@@ -70,7 +70,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {

@@ -151,7 +151,7 @@ func (d *doorway) serve(q *proc, payload []byte) *http.Response {
 		d.violate("a batch is refused: %v", err)
 		return nil
 	}
-	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, now)
+	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, now)
 	if err != nil {
 		return response(http.StatusGatewayTimeout, struct{}{})
 	}
@@ -163,7 +163,11 @@ func (d *doorway) serve(q *proc, payload []byte) *http.Response {
 	for _, part := range append(out.Reused, out.Expired...) {
 		conflicts = append(conflicts, conflict{part})
 	}
-	return response(http.StatusAccepted, map[string]any{"parts": out.Parts, "conflicts": conflicts})
+	answer := map[string]any{"parts": out.Parts, "conflicts": conflicts}
+	if out.Sent.Counted {
+		answer["counted_as_of"] = d.procs.db.fake.Moment()
+	}
+	return response(http.StatusAccepted, answer)
 }
 
 // take sends other increments under the ids of a batch's merged increments, as another limited token
@@ -190,7 +194,7 @@ func (d *doorway) take(q *proc, payload []byte) {
 		d.violate("a hostile batch is refused: %v", err)
 		return
 	}
-	_, _ = publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, b.Time)
+	_, _ = publisher.NewDoor(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, b.Time)
 }
 
 // checkTaken: no merged increments of a sender conflict with those of another.
