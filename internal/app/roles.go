@@ -216,6 +216,9 @@ func newReceiving(bus backend.OpenBus) receiving {
 	if counts, ok := bus.Channel.(pubsubStats); ok {
 		r.stats = samples(func() []sample { return pubsubSamples(counts.Stats()) })
 	}
+	if o, ok := bus.Channel.(backend.Observer); ok {
+		r.stats = samples(func() []sample { return unseenSamples(o) })
+	}
 	return r
 }
 
