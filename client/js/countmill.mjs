@@ -45,6 +45,8 @@
  * @typedef {Request & {increments: Increment[]}} Batch
  */
 
+import { setTimeout as after } from "node:timers/promises";
+
 const MAX_DELTA = Number.MAX_SAFE_INTEGER;
 const MAX_COUNTERS = 7_500; // of one batch, which then has less than 8 MiB whatever the names are
 const MAX_ANSWER = 16 << 20;
@@ -346,9 +348,7 @@ export class Client {
     while (this.#sending) {
       const left = deadline - performance.now();
       if (left <= 0) throw new OutcomeUnknownError("another flush has not ended in time; the client keeps the increments");
-      const timer = new AbortController();
-      await Promise.race([this.#sending.catch(() => {}), sleep(left, timer.signal)]);
-      timer.abort();
+      await Promise.race([this.#sending.catch(() => {}), sleep(left, undefined, false)]);
     }
     this.#sending = (async () => {
       if (this.#batch) await this.#sendBatch(deadline, cancel); // an earlier one
@@ -439,31 +439,18 @@ export class Client {
   async #token(signal) {
     const { token } = this.#options;
     if (typeof token === "string") return token;
-    const done = new AbortController();
+    const late = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason), { once: true }));
     try {
-      const late = sleep(2 ** 31 - 1, AbortSignal.any([signal, done.signal])).then(() => { throw new Error("timed out"); });
-      late.catch(() => {});
       return await Promise.race([token(), late]);
     } catch (e) {
       throw new DeniedError(`the token source: ${e}`, { status: 401 });
-    } finally {
-      done.abort();
     }
   }
 }
 
-/** Resolves after ms, or earlier when signal aborts. @param {number} ms @param {AbortSignal} [signal] @returns {Promise<void>} */
-function sleep(ms, signal) {
-  return new Promise((done) => {
-    if (signal?.aborted) return done();
-    const end = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
-      done();
-    };
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener("abort", end);
-  });
+/** Resolves after ms, or earlier when signal aborts. @param {number} ms @param {AbortSignal} [signal] @param {boolean} [ref] */
+function sleep(ms, signal, ref = true) {
+  return after(ms, undefined, { signal, ref }).catch(() => {});
 }
 
 /** @param {Response} res */

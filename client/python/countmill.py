@@ -295,11 +295,11 @@ class Client:
         """The updates of one connection, until it breaks or the caller is behind."""
         name = data = ""
         whole, waited = True, clock.monotonic()
-        with self._sent(r, min(end, waited + _SILENCE), watch=True) as sent:
+        with self._sent(r, min(end, waited + _SILENCE), watch=True) as (sock, res):
             while not self._closed.is_set():
                 began = clock.monotonic()
-                sent.sock.settimeout(_left(min(end, began + _SILENCE)))
-                line = sent.res.readline(_MAX_ANSWER).decode()
+                sock.settimeout(_left(min(end, began + _SILENCE)))
+                line = res.readline(_MAX_ANSWER).decode()
                 if not line.endswith("\n"):
                     raise http.client.HTTPException("the server ended the stream")
                 if clock.monotonic() - began > 0.01:  # nothing was there to read
@@ -379,8 +379,9 @@ class Client:
         while True:
             before, r.maybe = r.maybe, r.maybe or clock.time()  # until the outcome is known
             try:
-                with self._sent(r, min(deadline, clock.monotonic() + half)) as sent:
-                    return decode(json.loads(sent.read()))
+                end = min(deadline, clock.monotonic() + half)
+                with self._sent(r, end) as (sock, res):
+                    return decode(json.loads(_read(sock, res, end)))
             except CountmillError as e:
                 if not e._open:
                     r.maybe = before
@@ -390,26 +391,26 @@ class Client:
             tries += 1
 
     @contextmanager
-    def _sent(self, r: _Request, deadline: float, watch: bool = False) -> Iterator[_Sent]:
+    def _sent(self, r: _Request, deadline: float, watch: bool = False) -> Iterator[Tuple[socket.socket, http.client.HTTPResponse]]:
         """Sends r once and yields a 2xx answer. Whatever breaks, here or in the caller's block, is one error."""
         headers = self._headers(r)
         try:
             conn = self._connect(_left(deadline))
         except OSError as e:
             raise UnavailableError(f"no answer: {e!r}", _again=True) from e
-        sent, keep = _Sent(conn, deadline), False
+        sock, keep = conn.sock, False
         try:
             if watch:
                 with self._lock:
-                    self._watched.add(sent.sock)
+                    self._watched.add(sock)
                 self._check_open()
-            sent.sock.settimeout(_left(deadline))
+            sock.settimeout(_left(deadline))
             conn.request("POST" if r.body else "GET", self._url.path.rstrip("/") + r.path, r.body or None, headers)
-            sent.res = conn.getresponse()
-            if not 200 <= sent.res.status <= 299:
-                raise _problem(sent.res.status, sent.read(), sent.res.headers.get("Retry-After", ""))
-            yield sent
-            keep = bool(conn.sock) and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set()
+            res = conn.getresponse()
+            if not 200 <= res.status <= 299:
+                raise _problem(res.status, _read(sock, res, deadline), res.headers.get("Retry-After", ""))
+            yield sock, res
+            keep = bool(conn.sock) and res.isclosed() and len(self._idle) < 32 and not self._closed.is_set()
         except (OSError, http.client.HTTPException, LookupError, TypeError, AttributeError, ValueError) as e:
             if isinstance(e, CountmillError):
                 raise
@@ -417,12 +418,12 @@ class Client:
             raise OutcomeUnknownError(f"no answer came: {e!r}", _again=True, _open=True) from e
         finally:
             with self._lock:
-                self._watched.discard(sent.sock)
+                self._watched.discard(sock)
             if keep:
                 self._idle.append((conn, clock.monotonic()))
             else:
                 conn.close()
-                sent.sock.close()
+                sock.close()
 
     def _headers(self, r: _Request) -> dict:
         headers = {"Content-Type": r.content_type} if r.body else {}
@@ -454,25 +455,17 @@ class Client:
                 self._idle.pop()[0].close()
 
 
-class _Sent:
-    """A request on its connection, with its answer."""
-
-    res: http.client.HTTPResponse
-
-    def __init__(self, conn: http.client.HTTPConnection, deadline: float) -> None:
-        self.sock, self.deadline = conn.sock, deadline
-
-    def read(self) -> bytes:
-        text = more = b" "
-        while more and not self.res.isclosed():
-            self.sock.settimeout(_left(self.deadline))
-            more = self.res.read1(1 << 16)
-            text += more
-            if len(text) > _MAX_ANSWER:
-                raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
-        if self.res.length == 0:
-            self.res.close()  # Python does not do it before 3.12
-        return text
+def _read(sock: socket.socket, res: http.client.HTTPResponse, deadline: float) -> bytes:
+    text = more = b" "
+    while more and not res.isclosed():
+        sock.settimeout(_left(deadline))
+        more = res.read1(1 << 16)
+        text += more
+        if len(text) > _MAX_ANSWER:
+            raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
+    if res.length == 0:
+        res.close()  # Python does not do it before 3.12
+    return text
 
 
 def _log_error(e: CountmillError) -> None:
@@ -523,10 +516,8 @@ def _line(counter: str, delta: int, **more: Any) -> bytes:
         size = len(counter.encode())
     except (UnicodeEncodeError, AttributeError):
         raise InvalidError("counter is not a string of valid Unicode") from None
-    if not 1 <= size <= 500:
-        raise InvalidError(f"counter has {size} bytes (limit: 1 to 500 bytes)")
-    if _BAD_NAME.search(counter):
-        raise InvalidError("counter has a control character, begins or ends with a space, or is of the form __x__")
+    if not 1 <= size <= 500 or _BAD_NAME.search(counter):
+        raise InvalidError(f"counter {counter!r:.99} is not allowed (limit: 1 to 500 bytes, no control characters, no space at an end, not __x__)")
     if not isinstance(delta, int) or delta == 0 or abs(delta) > MAX_DELTA:
         raise InvalidError(f"delta is {delta!r} (limit: an integer from -(2^53-1) to 2^53-1, not 0)")
     return json.dumps({"counter": counter, "delta": int(delta), **more}, ensure_ascii=False).encode("utf-8", "replace")
