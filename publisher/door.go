@@ -82,7 +82,7 @@ type Outcome struct {
 // out. A limited sender's message gets a seal of the sender's own, which is a hash of the one that
 // it came with. So a repeat has the same tail and the same receipt. An error matches
 // countmill.ErrInvalid, ErrClockSkew or ErrOtherPrincipal. The payload belongs to the Delivery. The
-// batch is as it came, with the ids that its parts count under.
+// batch has all parts that came, for their counters; some may count under other ids.
 func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration) (*Delivery, *wire.Batch, error) {
 	b, err := wire.Decode(payload)
 	if newer, ok := errors.AsType[wire.NewerError](err); ok {
@@ -177,8 +177,7 @@ func (s Sender) own(p *wire.Part, sole bool) (changed bool, err error) {
 		if p.Key.Principal != "" {
 			return false, fmt.Errorf("%w: principal %q is not the caller (limit: %q)", ErrOtherPrincipal, p.Key.Principal, s.Name)
 		}
-		p.Key.Principal = s.Name
-		p.ID = wire.KeyID(s.Name, p.Key.Key, 0)
+		p.Key.Principal = s.Name // the ids follow from it on the other side
 		return true, nil
 	}
 	// An id that the sender chose must not be that of another's part.

@@ -261,7 +261,8 @@ func TestExpiredPartsAreNamed(t *testing.T) {
 	if diff := cmp.Diff([]string{"anonymous", "head", "identified"}, got); diff != "" {
 		t.Errorf("on the bus (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Outcome{Parts: 7, Reused: []int{6}, Expired: []int{1, 2, 3, 5}}, out); diff != "" {
+	receipt := wire.Receipt{Database: wire.DatabaseTag{1}, Time: doorTime, Spans: []wire.Span{{Seal: wire.SealID{7}.Hash()}}}
+	if diff := cmp.Diff(Outcome{Sent: Sent{Receipt: receipt}, Parts: 7, Reused: []int{6}, Expired: []int{1, 2, 3, 5}}, out); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 	bus = new(doorBus)
