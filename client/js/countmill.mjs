@@ -247,8 +247,8 @@ export class Client {
   /**
    * The totals of up to 100 counters, and then those that change, until signal aborts or the client closes.
    * With prefix, and counters [], the counters whose names begin with it: the first 100, or limit (up to
-   * 1,000) of them. Broken connections are made again, and go to onError. So is that of a caller who is 5 s
-   * behind, which then gets the newest totals. An error that a repeat cannot help is thrown.
+   * 1,000) of them. Broken connections are made again, and go to onError. A caller that is 5 s behind gets a
+   * new connection, and so the newest totals. An error that a repeat cannot help is thrown.
    * @param {string[]} counters @param {WatchOptions} [options]
    * @returns {AsyncGenerator<Update, void, void>}
    */

@@ -21,7 +21,7 @@ import secrets
 import socket
 import threading
 import time as clock
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
@@ -269,8 +269,8 @@ class Client:
         """The totals of up to 100 counters, then those that change. It ends after timeout, or with close.
 
         With prefix instead of counters: the counters whose names begin with it, the first 100 or limit (up to
-        1,000) of them. Broken connections are made again, and go to on_error; so is that of a caller who is 5 s
-        behind, which then gets the newest totals. An error that a repeat cannot help is raised.
+        1,000) of them. Broken connections are made again, and go to on_error. A caller that is 5 s behind gets a
+        new connection, and so the newest totals. An error that a repeat cannot help is raised.
         """
         self._check_open()
         path = "/v1/watch" + _query(counter=counters, limit=limit, rates="true" if rates else None, max_staleness=_duration(max_staleness))
@@ -279,9 +279,10 @@ class Client:
         tries, end = 0, float("inf") if timeout is None else clock.monotonic() + timeout
         while not self._closed.is_set() and clock.monotonic() < end:
             try:
-                for update in self._updates(_Request(path), end):
-                    tries = 0
-                    yield update
+                with closing(self._updates(_Request(path), end)) as updates:
+                    for update in updates:
+                        tries = 0
+                        yield update
             except CountmillError as e:
                 if self._closed.is_set() or clock.monotonic() >= end:
                     return
