@@ -96,6 +96,7 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		return nil, nil, err
 	}
 	d := &Delivery{payload: payload, parts: len(b.Parts)}
+	// The batch gets the names that it is taken under, and its receipt has those.
 	changed := from.ownSeal(b)
 	for i := range b.Parts {
 		if err := span.checkPart(i, &b.Parts[i]); err != nil {
