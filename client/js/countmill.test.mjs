@@ -266,7 +266,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
       answer(200, "", { totals: [sum("a", 1)], set_aside: [{ letter: "l-1", discarded: false }] })]);
     let done = await c.increment("a");
     assert.deepEqual(done, { receipt: "AQ_-", countedAsOf: "" });
-    await c.total("a", { after: done, wait: 500 });
+    await c.total("a", { after: done, wait: 500, minAsOf: early });
     done = await c.increment("a");
     assert.deepEqual(done, { receipt: "", countedAsOf: late });
     const { asOf } = await c.total("a", { after: done });
@@ -279,7 +279,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     await assert.rejects(c.total("a", { after: "AQ_-" }), (e) =>
       e instanceof countmill.SetAsideError && e.problem.set_aside[0].letter === "l-1" && e.problem.totals[0].total === 1n);
     const asked = s.got.filter((g) => g.url.startsWith("/v1/totals")).map((g) => decodeURIComponent(g.url).slice("/v1/totals?".length, -"&format=string".length));
-    assert.deepEqual(asked, ["after=AQ_-&wait=500.000ms", "min_as_of=" + late, "min_as_of=" + late, "min_as_of=" + early, ...Array(4).fill("after=AQ_-&wait=2000.000ms")]);
+    assert.deepEqual(asked, ["min_as_of=" + early + "&after=AQ_-&wait=500.000ms", "min_as_of=" + late, "min_as_of=" + late, "min_as_of=" + early, ...Array(4).fill("after=AQ_-&wait=2000.000ms")]);
   });
 
   it("Retry-After", async (t) => {

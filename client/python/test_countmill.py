@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import unittest
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest import mock
@@ -376,7 +377,7 @@ class Scripted(unittest.TestCase):
             answer(200, totals=[total("a", 1)], set_aside=[{"letter": "l-1", "discarded": False}]))
         done = c.increment("a")
         self.assertEqual((done.receipt, done.counted_as_of), ("AQ_-", None))
-        c.total("a", after=done, wait=0.5)
+        c.total("a", after=done, wait=0.5, min_as_of=datetime.fromisoformat(early.replace("Z", "+00:00")))
         done = c.increment("a")
         self.assertEqual((done.receipt, str(done.counted_as_of)), ("", "2026-01-02 15:04:06.000001+00:00"))
         first = c.total("a", after=done)
@@ -388,7 +389,7 @@ class Scripted(unittest.TestCase):
                 c.total("a", after="AQ_-")
         self.assertEqual((got.exception.problem["set_aside"][0]["letter"], got.exception.problem["totals"][0].total), ("l-1", 1))
         asked = [unquote(g[2]).replace("+00:00", "Z") for g in s.got if g[2] != "/v1/increments"]
-        self.assertEqual(asked, ["/v1/totals?after=AQ_-&wait=0.500000s"] + ["/v1/totals?min_as_of=" + late] * 2 + ["/v1/totals?min_as_of=" + early]
+        self.assertEqual(asked, ["/v1/totals?min_as_of=" + early + "&after=AQ_-&wait=0.500000s"] + ["/v1/totals?min_as_of=" + late] * 2 + ["/v1/totals?min_as_of=" + early]
                          + ["/v1/totals?after=AQ_-&wait=2.000000s"] * 4)
 
     def test_retry_after(self):
