@@ -400,6 +400,7 @@ class Client:
         except OSError as e:
             raise UnavailableError(f"no answer: {e!r}", _again=True) from e
         sock, keep = conn.sock, False
+        res: Optional[http.client.HTTPResponse] = None
         try:
             if watch:
                 with self._lock:
@@ -423,8 +424,9 @@ class Client:
             if keep:
                 self._idle.append((conn, clock.monotonic()))
             else:
-                conn.close()
-                sock.close()
+                for each in (res, conn, sock):
+                    if each is not None:
+                        each.close()
 
     def _headers(self, r: _Request) -> dict:
         headers = {"Content-Type": r.content_type} if r.body else {}
