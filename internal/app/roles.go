@@ -70,7 +70,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -215,6 +215,9 @@ func newReceiving(bus backend.OpenBus) receiving {
 	}
 	if counts, ok := bus.Channel.(pubsubStats); ok {
 		r.stats = samples(func() []sample { return pubsubSamples(counts.Stats()) })
+	}
+	if o, ok := bus.Channel.(backend.Observer); ok {
+		r.stats = samples(func() []sample { return unseenSamples(o) })
 	}
 	return r
 }

@@ -22,7 +22,7 @@ type written struct {
 // noteWritten keeps what the answer to o says of how to read sums back.
 func (cs *clients) noteWritten(o *op, sums []*sum) {
 	w := &written{receipt: o.sent.Receipt, sums: sums}
-	if o.sent.Counted {
+	if w.counted = o.sent.CountedAsOf; o.sent.Counted && w.counted.IsZero() {
 		w.counted = cs.procs.db.fake.Moment()
 	}
 	if len(sums) > 0 && (o.sent.Counted || !w.receipt.IsZero()) {
