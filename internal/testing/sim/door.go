@@ -129,9 +129,11 @@ func (d *doorway) arrive(pass *passage) {
 	}
 	q := lives[0]
 	d.running.Add(1)
+	d.procs.atDoors.Add(1)
 	hostile := d.strikes(IDsTaken)
 	d.spawn(q, func() {
 		defer d.running.Done()
+		defer d.procs.atDoors.Add(-1)
 		if hostile {
 			d.take(q, pass.payload)
 		}
