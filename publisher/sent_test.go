@@ -17,6 +17,7 @@ import (
 
 // A tailBus keeps which tail has which counters, as an aggregator would insert them.
 type tailBus struct {
+	mu    sync.Mutex
 	tails map[wire.PartID]map[string]bool
 	sole  int
 }
@@ -26,6 +27,8 @@ func (b *tailBus) Publish(_ string, messages ...*message.Message) error {
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	id := batch.Seal.Hash().Tail(batch.Number)
 	if p := &batch.Parts[0]; len(batch.Parts) == 1 && p.Kind == wire.Anonymous && p.ID.Whole() == id {
 		b.sole++
@@ -47,6 +50,8 @@ func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, id := range parsed.Tails() {
 		counters, ok := b.tails[id]
 		if !ok {
