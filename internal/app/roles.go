@@ -213,11 +213,11 @@ func newReceiving(bus backend.OpenBus) receiving {
 	if r.why == nil {
 		r.why = func() error { return nil }
 	}
-	if counts, ok := bus.Channel.(pubsubStats); ok {
-		r.stats = samples(func() []sample { return pubsubSamples(counts.Stats()) })
-	}
-	if o, ok := bus.Channel.(backend.Observer); ok {
-		r.stats = samples(func() []sample { return unseenSamples(o) })
+	switch bus := bus.Channel.(type) {
+	case pubsubStats:
+		r.stats = samples(func() []sample { return pubsubSamples(bus.Stats()) })
+	case backend.Observer:
+		r.stats = samples(func() []sample { return unseenSamples(bus) })
 	}
 	return r
 }

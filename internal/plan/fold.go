@@ -120,6 +120,13 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	}
 	due := l.due(rate, aggregators)
 	w := at(due)
+	if l.CountWithin == 0 && b.tails > 0 {
+		// If several commits divide a window, its tails begin the next one as soon as these end.
+		// Then that window waits for no message, or for one that comes meanwhile.
+		divided := min(max(w.commits-1, 0), 1)
+		due = max(due-divided*math.Exp(-rate*l.CommitTime.Seconds())/rate, 1/rate)
+		w = at(due)
+	}
 	if over(w) {
 		w = at(bisect(1/rate, due, func(every float64) bool { return over(at(every)) }))
 		w.full = true

@@ -49,7 +49,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	if old := ps.alive[r][slot]; old != nil && restored {
 		p.image = old.image
 	}
-	if ps.rates[ClockSkewed] > 0 && ps.rng.IntN(2) == 0 || r == aggregating && ps.rng.IntN(3) == 0 {
+	if ps.rates[ClockSkewed] > 0 && ps.rng.IntN(2) == 0 || (r == aggregating || r == reading) && ps.rng.IntN(3) == 0 {
 		p.skew = ps.drawSkew(r)
 		ps.hit(ClockSkewed)
 	}
