@@ -1,9 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/countmill/countmill/internal/api"
@@ -64,7 +64,7 @@ func listBackups(ctx context.Context, c call) error {
 		return err
 	}
 	for _, b := range found {
-		fmt.Fprintln(c.stdout, api.FormatTime(b.TakenAt), path.Join(".", b.Target), b.ID)
+		fmt.Fprintln(c.stdout, api.FormatTime(b.TakenAt), cmp.Or(b.Target, "."), b.ID)
 	}
 	return nil
 }

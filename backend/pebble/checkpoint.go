@@ -5,10 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	pebblelog "github.com/cockroachdb/pebble/v2/record"
 )
 
 // checkpointPrefix begins the names of copies in the data directory. A process that is killed leaves its
@@ -79,9 +84,57 @@ func (s *Store) copyTo(dir string) (err error) {
 	if err := writeCommitCount(s.fs, dir, kept); err != nil {
 		return err
 	}
+	if s.cfg.FS == nil {
+		if err := trimLogs(dir); err != nil {
+			return err
+		}
+	}
 	cfg := s.cfg
 	cfg.Dir = dir
-	return look(cfg, s.fs)
+	return look(cfg, s.fs) // it has as many commits as were synced, also after the trim
+}
+
+// trimLogs cuts off what is behind the last record of each log. Pebble writes a new log over an old file,
+// whose rest is up to 64 MiB.
+func trimLogs(dir string) error {
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(name), ".log"), 10, 64)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		end := endOfLog(numbered(pebblelog.NewReader, f, n))
+		if err := errors.Join(f.Close(), os.Truncate(name, end)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered opens a log by its number, whose type is internal to Pebble.
+func numbered[N ~uint64](open func(io.Reader, N) *pebblelog.Reader, from io.Reader, number uint64) *pebblelog.Reader {
+	return open(from, N(number))
+}
+
+// endOfLog is the end of the last whole record.
+func endOfLog(log *pebblelog.Reader) (end int64) {
+	for {
+		r, err := log.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			return end
+		}
+		end = log.Offset()
+	}
 }
 
 // removeCheckpoints removes copies that killed processes have left. The directory must be open.

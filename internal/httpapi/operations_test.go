@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
