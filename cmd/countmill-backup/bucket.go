@@ -112,6 +112,9 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[backend.Obje
 
 // Delete removes an object.
 func (b *bucket) Delete(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil { // not every driver looks at it
+		return err
+	}
 	if err := b.Bucket.Delete(ctx, name); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return ended(ctx, err)
 	}
