@@ -354,20 +354,58 @@ func TestDamageIsFound(t *testing.T) {
 		}
 		b.objects = maps.Clone(whole)
 		delete(b.objects, name)
-		if got, err := restored(t, b, time.Time{}); err == nil {
-			t.Errorf("%s is gone: got %v", name, got)
+		if got, err := restored(t, b, time.Time{}); err == nil || strings.HasPrefix(name, "files/") && !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is gone: got %v, %v, want an error that names it", name, got, err)
 		}
 	}
-	for name, o := range whole { // a file with another size is sent again
-		if b.objects = maps.Clone(whole); strings.HasPrefix(name, "files/") {
-			b.objects[name] = object{o.data[1:], o.at}
+	for name, o := range whole { // a file that is missing or has another size is sent again
+		for what, damage := range map[string]func(){
+			"shorter": func() { b.objects[name] = object{o.data[1:], o.at} }, "gone": func() { delete(b.objects, name) },
+		} {
+			if b.objects = maps.Clone(whole); strings.HasPrefix(name, "files/") {
+				damage()
+			}
+			if _, err := keeper(t, b, f, Config{}).Backup(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := restored(t, b, time.Time{}); err != nil {
+				t.Errorf("%s was %s before the next backup: %v", name, what, err)
+			}
 		}
-		if _, err := keeper(t, b, f, Config{}).Backup(t.Context(), ""); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// A process that was suspended for so long that another one removed its files lists no backup of them.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	b, f := newMemory(), folder{t.TempDir()}
+	f.step(t, 1)
+	removed := 0
+	b.before = func(int) (error, bool) {
+		var sent []string
+		for name := range b.objects {
+			if strings.HasPrefix(name, "files/") {
+				sent = append(sent, name)
+			}
 		}
-		if _, err := restored(t, b, time.Time{}); err != nil {
-			t.Errorf("%s was shorter before the next backup: %v", name, err)
+		if len(sent) == 2 && removed == 0 { // the upload is complete
+			removed++
+			delete(b.objects, sent[0])
 		}
+		return nil, false
+	}
+	k := keeper(t, b, f, Config{})
+	if _, err := k.Backup(t.Context(), ""); removed != 1 || err == nil || !strings.Contains(err.Error(), "was removed or replaced") {
+		t.Errorf("got %v after %d files were removed", err, removed)
+	}
+	if found := listed(t, b); len(found) > 0 {
+		t.Errorf("got backups %v", found)
+	}
+	if _, err := k.Backup(t.Context(), ""); err != nil {
+		t.Errorf("the next backup: %v", err)
+	}
+	if got, err := restored(t, b, time.Time{}); err != nil || !maps.Equal(got, f.files(t)) {
+		t.Errorf("restored: got %v, %v", got, err)
 	}
 }
 

@@ -26,5 +26,6 @@
 //	failure                         what is left
 //	killed before the manifest      files that the next backup uses, or the next sweep removes
 //	killed while removing           backups that are whole; the next sweep continues
+//	suspended for ten minutes       no backup of that process, if another one has removed its files
 //	a file of a backup is damaged   a restore that fails, and names the file; older backups may not need it
 package backup

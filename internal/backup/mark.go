@@ -88,10 +88,11 @@ func (t target) renew(ctx context.Context, mark string) error {
 		}
 		began := time.Now()
 		err := t.put(ctx, mark, nil)
+		if age := began.Sub(last); age > giveUpAfter { // also when the process was suspended
+			return errors.Join(fmt.Errorf("the mark %s was not renewed for %s", mark, age.Round(time.Second)), err)
+		}
 		if err == nil {
 			last = began
-		} else if time.Since(last) > giveUpAfter {
-			return fmt.Errorf("the mark %s was not renewed for %s: %w", mark, giveUpAfter, err)
 		}
 	}
 }

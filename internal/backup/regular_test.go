@@ -161,11 +161,19 @@ func TestLongBackup(t *testing.T) {
 		work("renewed", true)
 		calls := b.calls
 		b.before = func(n int) (error, bool) {
-			if n > calls+6 { // mark, its list, backups, files, manifest
+			if n > calls+6 { // mark, its list, backups, files twice, manifest
 				return errDrawn, false
 			}
 			return nil, false
 		}
 		work("not renewed", false)
+		calls = b.calls
+		b.before = func(n int) (error, bool) {
+			if n == calls+7 { // the first renewal
+				time.Sleep(giveUpAfter + time.Minute)
+			}
+			return nil, false
+		}
+		work("suspended", false)
 	})
 }

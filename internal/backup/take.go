@@ -43,7 +43,25 @@ func (t target) take(ctx context.Context, s shipment) (b Backup, err error) {
 	if b.ID, text, err = m.encode(); err != nil {
 		return b, err
 	}
+	if err := t.has(ctx, m.Files); err != nil {
+		return b, err
+	}
 	return b, t.put(ctx, t.name(manifests, b.ID), text) // every file is in the bucket
+}
+
+// has returns an error unless every file is in the bucket. Without that, a process that was suspended until its mark
+// was out of date would name files that another one has removed since.
+func (t target) has(ctx context.Context, files []file) error {
+	stored, err := t.stored(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if size, ok := stored[f.SHA256]; !ok || size != f.Size {
+			return fmt.Errorf("%s was removed or replaced in the place of the backups before the backup was whole", t.name(content, f.SHA256))
+		}
+	}
+	return nil
 }
 
 // after returns a time after all backups of the target, so that the newest has the last name also when
