@@ -191,7 +191,7 @@ func listed(t *testing.T, b backend.Bucket) []Listed {
 	return found
 }
 
-// Each backup has the state of its time, and sends what is new.
+// Each backup has the state of its time, and sends the new files.
 func TestIncremental(t *testing.T) {
 	t.Parallel()
 	b, f := newMemory(), folder{t.TempDir()}
@@ -262,7 +262,7 @@ func TestTargets(t *testing.T) {
 var errDrawn = errors.New("drawn")
 
 // A backup, and the removal of old ones, may end at any call of the bucket, and the answer to that call may be
-// lost: every backup in the list is whole, and the next backup works and removes what is left over.
+// lost: every backup in the list is whole, and the next backup works and removes the leftovers.
 func TestEndsAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -409,7 +409,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// A table that changes on the disk between its checksum and its sending is no backup.
+// If a table changes on the disk between its checksum and its upload, the backup fails.
 func TestFileChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	b, f := newMemory(), folder{t.TempDir()}

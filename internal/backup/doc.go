@@ -17,13 +17,13 @@
 //
 // Only one process writes to a target at a time. Each puts a mark into busy/, and then looks for other
 // marks: of two processes at least one sees the other, and gives up. Marks are renewed while the work
-// goes on. One that was not renewed for ten minutes is of a process that died. Ages are differences of two times
+// goes on. If a mark was not renewed for ten minutes, its process has died. Ages are differences of two times
 // of the bucket's clock.
 //
 // Old backups are removed in this order: manifests, then files that no manifest names. With the mark, no
 // other process can be about to name one of those files.
 //
-//	failure                         what is left
+//	failure                         result
 //	killed before the manifest      files that the next backup uses, or the next sweep removes
 //	killed while removing           backups that are whole; the next sweep continues
 //	suspended for ten minutes       no backup of that process, if another one has removed its files

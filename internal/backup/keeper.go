@@ -40,7 +40,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Backup is one that was taken.
+// A Backup describes a finished backup.
 type Backup struct {
 	ID     string
 	Target string // its path below the root
@@ -111,7 +111,7 @@ func (k *Keeper) Backup(ctx context.Context, to string) (Backup, error) {
 	return k.take(ctx, at, nil)
 }
 
-// take takes a backup, and then does what has to be done before another process writes to the target.
+// take takes a backup, and calls then before another process may write to the target.
 func (k *Keeper) take(ctx context.Context, at string, then func(context.Context, target, time.Time)) (b Backup, err error) {
 	if err := checkData(k.cfg.Root, at, k.store.Dir()); err != nil {
 		return b, err

@@ -99,7 +99,7 @@ var sumOf = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func isSum(text string) bool { return sumOf.MatchString(text) }
 
-// leftover matches what an interrupted Put adds to a name in a directory.
+// leftover matches the end that an interrupted Put leaves on a name in a directory.
 var leftover = regexp.MustCompile(`\.partial-[a-z0-9]{8}$`)
 
 // isOurs reports whether an object below backups/ or files/ can be of a backup. Whoever shares a bucket
