@@ -40,9 +40,7 @@ type StoreConfig struct {
 	// Create allows the store to create its meta record. Otherwise a store that several
 	// processes share refuses to open an empty database.
 	Create bool
-	// BackupRoot is the directory below which the store may write backups; empty for none.
-	BackupRoot string
-	Logger     *slog.Logger
+	Logger *slog.Logger
 }
 
 // A Disk is a store on a disk of this machine.
@@ -54,9 +52,13 @@ type Disk interface {
 	DiskUsage() uint64
 	// FileSystem returns the free bytes and the size of the file system of Dir.
 	FileSystem() (free, size uint64, err error)
-	// Backup copies the store to a directory below StoreConfig.BackupRoot, and returns its
-	// path.
-	Backup(ctx context.Context, to string) (dir string, err error)
+	// ID identifies the database. Copies of it have the same.
+	ID() string
+	// Checkpoint calls use with the directory of a copy of the store, which can be opened like it,
+	// and removes the copy when use returns. The copy has every fold that returned before the call.
+	// Tables of two copies with the same name have the same content while the store is open. The ctx of use ends with
+	// that of the call and with Close. use must not call the store's methods other than Dir and ID.
+	Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) error
 }
 
 // A Sweeper is a store that removes its markers when it is told to. Other stores remove markers

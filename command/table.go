@@ -48,6 +48,8 @@ type values struct {
 	server, token, tokenFile string
 	insecure                 bool
 	timeout, silence         time.Duration
+	before                   string
+	list                     bool
 	json                     bool
 
 	id, key, at  string
@@ -92,6 +94,7 @@ func table() []section {
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
 		{"get, ls, watch, series, verify", "", readFlags},
+		{"restore", "", restoreFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

@@ -125,6 +125,14 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
 }
 
+var restoreFlags = []flag{
+	{name: "at", arg: "TIME", of: []string{"restore"}, def: "the newest",
+		help: "Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.before} }},
+	{name: "list", of: []string{"restore"}, help: "List the backups, the oldest first, and restore none.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.list} }},
+}
+
 var deadFlags = []flag{
 	{name: "limit", arg: "N", of: []string{"dead list"}, help: "Stop after N dead letters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},

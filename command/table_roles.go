@@ -38,9 +38,22 @@ var roleFlags = []flag{
 	role("data", "DIR", app.Aggregator|app.Reader,
 		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
 		func(c *app.Config) pflag.Value { return dirValue{&c.Store} }),
-	role("backup-root", "DIR", app.Aggregator|app.Reader,
-		"Directory of this machine below which \"countmill backup\" may copy the counters of a pebble: store. Only this user should be able to write there. none: the server refuses backups.",
+	role("backup-root", "PLACE", app.Aggregator|app.Reader,
+		"Place below which backups of a pebble: store may be written: a directory, made if missing, or file:///DIR; with the program countmill-backup also gs://BUCKET[/PATH] and s3://BUCKET[/PATH]. Only this user should be able to write there. none: the server refuses backups.",
 		func(c *app.Config) pflag.Value { return fileValue{&c.BackupRoot} }),
+	role("backup-every", "DURATION", app.Aggregator|app.Reader,
+		"Time between regular backups to --backup-root. A failed one is tried again within a minute. none: there are no regular backups.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.BackupEvery, min: time.Second, max: 30 * 24 * time.Hour, none: true}
+		}),
+	role("backup-keep", "DURATION", app.Aggregator|app.Reader,
+		"How long backups in --backup-root are kept. The newest one stays. Backups in paths below it stay. none: all stay.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.BackupKeep, min: time.Second, max: 3660 * 24 * time.Hour, none: true}
+		}),
+	role("backup-rate", "SIZE", app.Aggregator|app.Reader,
+		"Most bytes that backups read from the disk in a second. A backup reads each new table twice, and after a start each table once.",
+		func(c *app.Config) pflag.Value { return sizeValue{to: &c.BackupRate, min: 1 << 20, max: 1 << 50} }),
 	role("bus", "URL", app.Publisher|app.Aggregator,
 		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters.",
 		func(c *app.Config) pflag.Value { return textValue{to: &c.Bus} }),

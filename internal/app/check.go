@@ -15,7 +15,7 @@ import (
 func (c Config) Check() error {
 	c = c.withDefaults()
 	_, err := chooseBackends(c)
-	return errors.Join(checkOpeners(c), err, checkListen(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c))
+	return errors.Join(checkOpeners(c), err, checkListen(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c), checkBackups(c))
 }
 
 // checkMinFree refuses a limit for a disk that is not there.

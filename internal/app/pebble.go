@@ -21,7 +21,7 @@ func pebbleStore() backend.Store {
 			if err != nil {
 				return nil, err
 			}
-			s, err := pebble.Open(pebble.Config{Dir: dir, Namespace: u.Params.Get("namespace"), Window: c.Window, BackupRoot: c.BackupRoot, Logger: c.Logger})
+			s, err := pebble.Open(pebble.Config{Dir: dir, Namespace: u.Params.Get("namespace"), Window: c.Window, Logger: c.Logger})
 			if err != nil {
 				return nil, err
 			}

@@ -36,9 +36,13 @@ type Services struct {
 	// if the process works without it. Nil: it is always ready.
 	Ready func(ctx context.Context) (degraded string, err error)
 
-	// Backup copies the store to a directory below its backup root, and returns the directory.
-	// Nil: the store cannot be copied.
-	Backup func(ctx context.Context, to string) (dir string, err error)
+	// Backup copies the store to a place below its backup root; "" is the root. Nil: the store cannot
+	// be copied.
+	Backup func(ctx context.Context, to string) (Backup, error)
+
+	// LastBackup is the moment until which the newest known backup has everything; zero if none is
+	// known. Nil: there are no backups.
+	LastBackup func() time.Time
 
 	// Moment returns a moment of the store: views of it or of a later one show every fold that returned
 	// before the call. Nil: a moment costs a read.

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"math"
+
+	"github.com/countmill/countmill/internal/api"
 )
 
 // An overview is the state of the whole pipeline as its page shows it. Rates are those of all
@@ -18,6 +20,7 @@ type overview struct {
 	PerWrite   *float64 `json:"increments_per_write"`
 
 	SinceStart sinceStart `json:"since_start"`
+	LastBackup *string    `json:"last_backup"`
 	Busiest    []busy     `json:"busiest"`
 }
 
@@ -45,6 +48,12 @@ func (a *API) overview(c call) (any, error) {
 	}
 	if p.RatesKnown {
 		o.Increments, o.Commits, o.PerWrite = rounded(p.Increments), rounded(p.Commits), ratio(p.Increments, p.Entities)
+	}
+	if a.services.LastBackup != nil {
+		if last := a.services.LastBackup(); !last.IsZero() {
+			text := api.FormatTime(last)
+			o.LastBackup = &text
+		}
 	}
 	for _, b := range a.services.Reader.Busiest(c.ctx) {
 		if c.caller().Check(b.Counter) == nil {

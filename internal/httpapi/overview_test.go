@@ -30,7 +30,7 @@ func TestOverview(t *testing.T) {
 	status, text, _ := call(t, "GET", srv.URL+"/v1/overview", "")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"ready","lag":0.25,` +
 		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,` +
-		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
+		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},"last_backup":null,` +
 		`"busiest":[{"counter":"page:/home","moved_per_second":1200},{"counter":"shop:a","moved_per_second":3},{"counter":"page:<script>","moved_per_second":1}]}`
 	if status != 200 || text != want {
 		t.Errorf("got %d\n%s, want\n%s", status, text, want)
@@ -59,7 +59,7 @@ func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 		a := serve(t, httpapi.Services{Reader: &fakeReader{}, Ready: ready}, httpapi.Config{Roles: []string{"reader"}})
 		status, text := as(t, a, "/v1/overview")
 		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,` +
-			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[]}`
+			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"last_backup":null,"busiest":[]}`
 		if status != 200 || !strings.Contains(text, `"status":"`+want+`",`+rest) {
 			t.Errorf("got %d %s, want the status %s and %s", status, text, want, rest)
 		}
