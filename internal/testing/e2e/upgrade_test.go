@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,16 +33,33 @@ func rollOut(t *testing.T) *rollout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rollout{deployment: d, binaries: map[string]string{today: binary, newer: filepath.Join(t.TempDir(), "countmill")}}
-	overlay := bugtest.Read(t, "testdata/newer")[0].Overlay(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", r.binaries[newer], "../../../cmd/countmill")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	r := &rollout{deployment: d, binaries: map[string]string{today: binary, newer: buildNewer(t)}}
 	r.aggregators(t, today)
 	r.publishers(t, today)
 	r.reader = d.reader(t)
 	return r
+}
+
+// builtNewer is the countmill of the newer version, once it is built.
+var builtNewer struct {
+	sync.Mutex
+	path string
+}
+
+// buildNewer builds a countmill whose wire version is newer by one, once for all tests.
+func buildNewer(t *testing.T) string {
+	t.Helper()
+	builtNewer.Lock()
+	defer builtNewer.Unlock()
+	if builtNewer.path == "" {
+		overlay, path := bugtest.Read(t, "testdata/newer")[0].Overlay(t), filepath.Join(binaryDir, "newer")
+		build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, "../../../cmd/countmill")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		builtNewer.path = path
+	}
+	return builtNewer.path
 }
 
 // aggregators starts an aggregator of a version, and stops the one before.
