@@ -61,10 +61,6 @@ const (
 // ErrNoRule is the answer to the removal of a rule that does not exist. Nothing was changed.
 var ErrNoRule = errors.New("no such rule")
 
-// ErrNoSeries is the answer to a rule for a store that keeps no series (Limits.Series). Nothing was
-// changed.
-var ErrNoSeries = errors.New("this store keeps no series")
-
 // A RuleChange adds or removes one rule.
 type RuleChange struct {
 	Pattern string

@@ -55,7 +55,7 @@ func setRule(ctx context.Context, log *slog.Logger, s store.Store, change store.
 				slog.String("pattern", change.Pattern), slog.String("keep", change.Keep.String()), slog.Int64("settings_version", set.Version))
 			return nil
 		}
-		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrNoSeries) || errors.Is(err, countmill.ErrInvalid)
+		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, countmill.ErrInvalid)
 		if final || !sleep(ctx, time.Second) {
 			return err
 		}
