@@ -110,8 +110,8 @@ func (s *Store) CommitMove(m *Move) error {
 }
 
 func (s *Store) commitMoveLocked(m *Move) error {
-	// A fold or another move came between.
 	key := shardKey{m.counter, m.shard}
+	// A fold or another move came between.
 	if s.changed[key].After(m.at) {
 		return fmt.Errorf("fakestore: %w: %s", store.ErrContended, m)
 	}
