@@ -40,7 +40,7 @@ type seriesOracle struct {
 	looks  []seriesLook
 }
 
-// A seriesLook is a view, and what had been folded at its moment.
+// A seriesLook is a view, and the sums of all folds until its moment.
 type seriesLook struct {
 	view   *fakestore.View
 	folded map[string]map[wire.Minute]int64
