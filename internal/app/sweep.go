@@ -25,7 +25,7 @@ type chore struct {
 }
 
 // sweeps is one if this process has anything to remove: markers beyond the deduplication window,
-// if the store does not do that by itself, and counters that were deleted a day ago.
+// if the store does not do that by itself, counters that were deleted a day ago, and series that end.
 func sweeps(cfg Config, b *backends) []named {
 	s := &sweeping{log: cfg.Logger, every: b.task()}
 	if sweeper, ok := b.store.(backend.Sweeper); ok {

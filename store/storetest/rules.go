@@ -17,11 +17,9 @@ var keep = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * day}
 
 func addRule(t testing.TB, s store.Store, pattern string, keep store.Retention) store.Settings {
 	t.Helper()
-	set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: keep})
-	if err != nil {
-		t.Fatalf("ChangeRules(%q): %v", pattern, err)
-	}
-	return set
+	return changeSettings(t, fmt.Sprintf("ChangeRules(%q)", pattern), func() (store.Settings, error) {
+		return s.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: keep})
+	})
 }
 
 func testRulesChange(t *testing.T, su *suite) {
