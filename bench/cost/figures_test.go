@@ -10,12 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 var (
 	fullFlag     = flag.Bool("full", false, "measure what docs/evidence/benchmarks.md has; otherwise less")
-	zipfFlag     = flag.Duration("zipf", 6*time.Hour, "TestSeries: how long Zipf lasts with -full")
 	unlockedFlag = flag.Bool("unlocked", false, "TestReads: readers do not wait for each other")
 	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )
