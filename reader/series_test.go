@@ -65,7 +65,8 @@ func (s *seriesStore) count(t *testing.T, counter string, at time.Time, delta in
 	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}}
+	// In the archive, where sweeps find it.
+	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}, Archive: wire.MinuteOf(at) + 1}
 	if bucketed {
 		c.Buckets = []store.BucketDelta{{Minute: wire.MinuteOf(at), Delta: delta}}
 	}

@@ -66,7 +66,7 @@ type Meta interface {
 
 	// ChangeRules adds or removes a rule (Settings.ChangeRules) in one transaction on the meta
 	// record, and returns the new settings. A change that is in effect already changes nothing.
-	// An error that matches ErrNoRule, ErrNoSeries or countmill.ErrInvalid means that nothing
+	// An error that matches ErrNoRule or countmill.ErrInvalid means that nothing
 	// was changed. After any other error the rule was maybe changed: repeat the call.
 	ChangeRules(ctx context.Context, change RuleChange) (Settings, error)
 }

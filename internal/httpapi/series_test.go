@@ -168,10 +168,6 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s", tt.method, tt.target, tt.body, rec.Code, rec.Body)
 		}
 	}
-	f.err = store.ErrNoSeries
-	if rec := change(t, f, doc, http.MethodPost, "/v1/rules/series", jsonType, `{"pattern":"a","keep":"15m:30d"}`); rec.Code != 409 || !strings.Contains(rec.Body.String(), "no-series") {
-		t.Errorf("a store without series: got %d %s", rec.Code, rec.Body)
-	}
 	f.err = store.ErrNoRule
 	if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != 404 || !strings.Contains(rec.Body.String(), "no-rule") {
 		t.Errorf("a rule that does not exist: got %d %s", rec.Code, rec.Body)
