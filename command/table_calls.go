@@ -151,7 +151,10 @@ var tokenFlags = []flag{
 	perToken("bytes-per-second", "Most bytes of requests' bodies in a second. 0: no limit.", func(v *values) *int64 { return &v.limits.Bytes }),
 	perToken("new-counters-per-hour", "Most counters in an hour that the token has not named within the hour before. 0: no limit.", func(v *values) *int64 { return &v.limits.NewCounters }),
 	{name: "file", arg: "FILE", of: []string{"token new", "share"}, def: "print the line",
-		help: "Append the line to FILE, which is made if missing, and print the token or the link only.",
+		help: "Add the line to FILE, which is made if missing, and print the token or the link only.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
+	{name: "file", arg: "FILE", of: []string{"token list", "token remove"}, def: "none; needed",
+		help: "The file of the server's --tokens.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
 	{name: "name", arg: "NAME", of: []string{"share"}, def: "share- and the prefix",
 		help: "Name of the link's token, in the file and in logs.",
@@ -170,6 +173,6 @@ func perToken(name, help string, to func(*values) *int64) flag {
 }
 
 var outputFlags = []flag{
-	asJSON("Write one JSON array.", "config"),
+	asJSON("Write one JSON array.", "config", "token list"),
 	asJSON("Write one JSON object.", "version"),
 }

@@ -42,7 +42,7 @@ func commands() []command {
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
-		planCommand, tokenCommand, shareCommand, configCommand, completionCommand(), versionCommand,
+		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 
