@@ -15,7 +15,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "series"}
 	pages     = []string{"ls", "verify", "dead list"}
-	calls     = slices.Concat([]string{"watch", "export", "import", "adopt gae"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
 
 // without is of without some commands.
@@ -72,6 +72,7 @@ var callFlags = []flag{
 	asJSON("Write the server's answer as it is.", oneAnswer...),
 	asJSON("Write the server's answers as they are, a page a line.", pages...),
 	asJSON("Write the server's events as they are.", "watch"),
+	asJSON("Write the problems, and the server's answer as it is, as one JSON object a look.", "status"),
 	asJSON("Short for --format ndjson.", "export"),
 	asJSON("Write the result as JSON.", "import", "adopt gae"),
 }
@@ -109,6 +110,8 @@ var readFlags = []flag{
 		}},
 	{name: "rates", of: []string{"watch"}, help: "Print the change a second too. A line then appears for each change of it.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.rates} }},
+	{name: "watch", of: []string{"status"}, help: "Look again every 2 s, until Ctrl-C.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.repeat} }},
 	{name: "last", arg: "DURATION", of: []string{"series"}, help: "How far back to go, from 1m to 3660d.",
 		bind: func(v *values) pflag.Value {
 			v.last = 24 * time.Hour

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // onDisk is a store on a disk of this machine.
@@ -36,7 +37,14 @@ func (d *onDisk) kept() string {
 	return " and keeps counters in " + dir
 }
 
-func (d *onDisk) Routes(s *surface) { s.Backup, s.Increments.Admit = d.takeBackup, d.space.admit }
+func (d *onDisk) Routes(s *surface) {
+	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
+}
+
+func (d *onDisk) numbers() httpapi.Disk {
+	free, _, _ := d.space.state()
+	return httpapi.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
+}
 
 func (d *onDisk) Ready(context.Context) (degraded string, err error) {
 	return labelled("store", d.space.degraded()), nil
