@@ -93,6 +93,7 @@ func table() []section {
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
 		{"get, ls, watch, series, status, verify", "", readFlags},
+		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

@@ -15,7 +15,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "series"}
 	pages     = []string{"ls", "verify", "dead list"}
-	calls     = slices.Concat([]string{"status", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
 
 // without is of without some commands.
@@ -128,6 +128,17 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
 }
 
+var doctorFlags = []flag{
+	examined("store", "The store of a role, as the role has it.", func(v *values) *string { return &v.roles.Store }),
+	examined("bus", "The bus of a role, as the role has it.", func(v *values) *string { return &v.roles.Bus }),
+	examined("cache", "The cache of a reader, as the reader has it.", func(v *values) *string { return &v.roles.Cache }),
+}
+
+func examined(name, help string, to func(*values) *string) flag {
+	return flag{name: name, arg: "URL", of: []string{"doctor"}, env: true, def: "not examined", help: help,
+		bind: func(v *values) pflag.Value { return anyValue{to(v)} }}
+}
+
 var deadFlags = []flag{
 	{name: "limit", arg: "N", of: []string{"dead list"}, help: "Stop after N dead letters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
@@ -176,6 +187,7 @@ func perToken(name, help string, to func(*values) *int64) flag {
 }
 
 var outputFlags = []flag{
+	asJSON("Write the report as JSON.", "doctor"),
 	asJSON("Write one JSON array.", "config", "token list"),
 	asJSON("Write one JSON object.", "version"),
 }

@@ -40,7 +40,7 @@ func commands() []command {
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
 		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
-		statusCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
+		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
 		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
