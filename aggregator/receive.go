@@ -46,7 +46,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	l.hold(h)
 	h.open = len(batch.Parts)
-	h.sole = isSole(batch, h.tailID, skipAnonymous)
+	h.sole = !skipAnonymous && batch.IsSole()
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
 		l.done(h)

@@ -45,11 +45,6 @@ func sealTail(batch *wire.Batch) (id wire.PartID) {
 	return id
 }
 
-// isSole reports whether the message's only part is its own tail.
-func isSole(batch *wire.Batch, tail wire.PartID, unmarked bool) bool {
-	return len(batch.Parts) == 1 && batch.Parts[0].Kind == wire.Anonymous && !unmarked && batch.Parts[0].ID.Whole() == tail
-}
-
 func (p *part) isTail() bool { return p.ID.Class() == wire.TailClass }
 
 // needsTail reports whether the message's tail is yet to be inserted. A sole part in a dead letter has

@@ -221,3 +221,45 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// The number in a 202 is compared with the number that was sent. Whoever answers less, or more, is no
+// countmill, or has not understood the request: increments may be lost. So it is an error, and one
+// that says "maybe".
+func TestAcceptedNumberIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, off := range []int{0, -1, 1} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), `"counter"`)+off)
+		}))
+		c := open(t, server.URL, client.WithTries(1), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+		called := 0
+		note := client.WithAccepted(func(client.Accepted) { called++ })
+		three := make([]countmill.Increment, 3)
+		for i := range three {
+			three[i] = countmill.Increment{Counter: "a", Delta: 1}
+		}
+		for call, err := range map[string]error{
+			"Increment":     c.Increment(t.Context(), three[0], note),
+			"IncrementMany": c.IncrementMany(t.Context(), three, note),
+		} {
+			many, isMany := errors.AsType[*client.ManyError](err)
+			switch {
+			case off == 0 && err != nil:
+				t.Errorf("%s, the right number: got %v", call, err)
+			case off != 0 && !errors.Is(err, countmill.ErrOutcomeUnknown):
+				t.Errorf("%s, %+d accepted: got %v, want ErrOutcomeUnknown", call, off, err)
+			case isMany && (many.Counted != 0 || many.Size != 3):
+				t.Errorf("%s, %+d accepted: %d counted, %d open, want 0 and 3", call, off, many.Counted, many.Size)
+			}
+		}
+		if want := map[bool]int{true: 2}[off == 0]; called != want {
+			t.Errorf("%+d accepted: the answer was handed over %d times, want %d", off, called, want)
+		}
+		server.Close()
+	}
+}

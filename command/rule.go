@@ -48,7 +48,7 @@ var ruleRemoveCommand = command{
 	path:  "rule remove",
 	args:  "series PATTERN",
 	short: "end a rule",
-	long: `Later increments are in no series. What was counted under the rule stays for as long as the
+	long: `Later increments get no series. What was counted under the rule stays for as long as the
 rule said, and can still be read.
 
   countmill rule remove series 'page:*'

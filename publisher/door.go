@@ -31,19 +31,24 @@ var (
 // A Door puts batches on a bus that other processes have sealed. It takes them from anybody, so it
 // checks all that an aggregator believes of a batch. It is safe for concurrent use.
 type Door struct {
-	bus   Bus
-	topic string
+	bus      Bus
+	topic    string
+	database wire.DatabaseTag
 }
 
-// NewDoor returns a Door to the topic of a bus; empty for the default of Config.Topic.
-func NewDoor(bus Bus, topic string) *Door { return &Door{bus, cmp.Or(topic, defaultTopic)} }
+// NewDoor returns a Door to the topic of a bus; empty for the default of Config.Topic. database is that
+// of Config.
+func NewDoor(bus Bus, topic string, database wire.DatabaseTag) *Door {
+	return &Door{bus, cmp.Or(topic, defaultTopic), database}
+}
 
 // A Sender is the caller that a batch came from.
 type Sender struct {
 	// Name is the principal of the sender's keys; empty if callers are not authenticated.
 	Name string
-	// Limited is set if the sender may use only some counters. Its parts then get ids that no other
-	// sender can have. Otherwise it could make another's increments look like a repeat.
+	// Limited is set if the sender may use only some counters. Its parts and tails then get ids that no
+	// other sender can have. Otherwise it could make another's increments look like a repeat, or like
+	// counted.
 	Limited bool
 }
 
@@ -52,14 +57,17 @@ type Sender struct {
 type Delivery struct {
 	payload []byte // nil: no part is left
 	uuid    string
-	parts   int   // of the batch as it came
-	places  []int // of the parts of payload in the batch as it came; nil: all are there
-	expired []int // places of the other parts
+	receipt wire.Receipt // of the batch as it was taken; zero if it has no seal
+	parts   int          // of the batch as it came
+	places  []int        // of the parts of payload in the batch as it came; nil: all are there
+	expired []int        // places of the other parts
 }
 
 // An Outcome says which parts of a batch were not counted. All others are durable. Places are those
 // in the batch as it came, from 0.
 type Outcome struct {
+	// Sent says how to read the other parts back. The receipt is zero if the batch has no seal.
+	Sent  Sent
 	Parts int // of the batch as it came
 	// Reused are the parts whose ids were counted with other increments. A refused head includes all
 	// parts that follow it.
@@ -71,8 +79,10 @@ type Outcome struct {
 // OpenBatch checks a batch that came from a sender at the time now, and gives its parts the ids that
 // they count under. It computes the ids of parts with names, and lets nobody use another's
 // principal; a key without one gets the sender's. A part whose own time is before the window is left
-// out. An error matches countmill.ErrInvalid, ErrClockSkew or ErrOtherPrincipal. The payload belongs
-// to the Delivery. The batch is as it came, with the ids that its parts count under.
+// out. A limited sender's message gets a seal of the sender's own, which is a hash of the one that
+// it came with. So a repeat has the same tail and the same receipt. An error matches
+// countmill.ErrInvalid, ErrClockSkew or ErrOtherPrincipal. The payload belongs to the Delivery. The
+// batch has all parts that came, for their counters; some may count under other ids.
 func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration) (*Delivery, *wire.Batch, error) {
 	b, err := wire.Decode(payload)
 	if newer, ok := errors.AsType[wire.NewerError](err); ok {
@@ -86,32 +96,41 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		return nil, nil, err
 	}
 	d := &Delivery{payload: payload, parts: len(b.Parts)}
-	if b.Seal != (wire.SealID{}) {
-		d.uuid = b.Seal.MessageUUID(b.Number)
-	}
-	changed := false
-	if from.Limited && b.Seal != (wire.SealID{}) {
-		// A tail of its choice could say that another's message is settled.
-		b.Seal, b.Number, changed = wire.SealID{}, 0, true
-	}
+	// The batch gets the names that it is taken under, and its receipt has those.
+	changed := from.ownSeal(b)
 	for i := range b.Parts {
 		if err := span.checkPart(i, &b.Parts[i]); err != nil {
 			return nil, nil, err
 		}
-		own, err := from.own(&b.Parts[i])
+		own, err := from.own(&b.Parts[i], b.IsSole())
 		if err != nil {
 			return nil, nil, fmt.Errorf("part %d: %w", i, err)
 		}
 		changed = changed || own
 	}
-	kept := d.drop(b.Parts, span.from)
+	taken := &wire.Batch{Time: b.Time, Seal: b.Seal, Number: b.Number, Parts: d.drop(b.Parts, span.from)}
 	switch {
-	case len(kept) == 0:
+	case len(taken.Parts) == 0:
 		d.payload = nil
-	case changed || len(kept) < len(b.Parts):
-		d.payload = wire.Append(make([]byte, 0, len(payload)), &wire.Batch{Time: b.Time, Seal: b.Seal, Number: b.Number, Parts: kept})
+	case changed || len(taken.Parts) < len(b.Parts):
+		d.payload = wire.Append(make([]byte, 0, len(payload)), taken)
+	}
+	if b.Seal != (wire.SealID{}) {
+		d.name(taken)
 	}
 	return d, b, nil
+}
+
+// name gives the message its names: that of its envelope, and that in receipts. If no part is left, the
+// receipt is about nothing.
+func (d *Delivery) name(taken *wire.Batch) {
+	d.uuid = taken.Seal.MessageUUID(taken.Number)
+	// The tail has the batch's time or, if the sender's clock is ahead by up to MaxBatchAhead, that of
+	// the door. A marker outlives its window by more, so the receipt expires before the tail is removed.
+	d.receipt.Time = taken.Time
+	if len(taken.Parts) > 0 {
+		d.receipt.Spans = []wire.Span{taken.Span()}
+	}
 }
 
 // A span is the times that are accepted.
@@ -139,18 +158,31 @@ func (s span) checkPart(i int, p *wire.Part) error {
 	return s.check(fmt.Sprintf("part %d", i), p.Time)
 }
 
-// own makes a part the sender's own, and reports whether that changed it.
-func (s Sender) own(p *wire.Part) (changed bool, err error) {
+// ownSeal gives a limited sender's batch a seal of the sender's own, and reports whether that changed
+// it. A tail of its choice could say that another's message is settled.
+func (s Sender) ownSeal(b *wire.Batch) (changed bool) {
+	if !s.Limited || b.Seal == (wire.SealID{}) {
+		return false
+	}
+	sole := b.IsSole()
+	b.Seal = wire.SentSeal(s.Name, b.Seal)
+	if sole { // it remains its own tail
+		b.Parts[0].ID = b.Seal.Hash().Sole(b.Number)
+	}
+	return true
+}
+
+// own makes a part the sender's own, and reports whether that changed it. A sole part is its own with its seal.
+func (s Sender) own(p *wire.Part, sole bool) (changed bool, err error) {
 	if p.Kind == wire.Head && p.Key.Principal != s.Name {
 		if p.Key.Principal != "" {
 			return false, fmt.Errorf("%w: principal %q is not the caller (limit: %q)", ErrOtherPrincipal, p.Key.Principal, s.Name)
 		}
-		p.Key.Principal = s.Name
-		p.ID = wire.KeyID(s.Name, p.Key.Key, 0)
+		p.Key.Principal = s.Name // the ids follow from it on the other side
 		return true, nil
 	}
 	// An id that the sender chose must not be that of another's part.
-	if s.Limited && p.Kind == wire.Anonymous {
+	if s.Limited && p.Kind == wire.Anonymous && !sole {
 		p.ID = wire.SentID(s.Name, p.ID)
 		return true, nil
 	}
@@ -187,7 +219,10 @@ func (d *Delivery) drop(all []wire.Part, from time.Time) (kept []wire.Part) {
 // other error matches countmill.ErrOutcomeUnknown.
 func (d *Door) Send(ctx context.Context, in *Delivery, received time.Time) (Outcome, error) {
 	out := Outcome{Parts: in.parts, Expired: in.expired}
+	own := in.receipt
+	own.Database = d.database
 	if in.payload == nil {
+		out.Sent.Receipt = own
 		return out, nil
 	}
 	reply := new(wire.Reply)
@@ -196,6 +231,7 @@ func (d *Door) Send(ctx context.Context, in *Delivery, received time.Time) (Outc
 	m.Metadata.Set(wire.MetaPublished, received.UTC().Format(time.RFC3339Nano))
 	switch err := d.bus.Publish(d.topic, m); {
 	case err == nil:
+		out.Sent = sentOf(reply, own)
 		out.Reused, err = in.placesOf(reply.Reused())
 		return out, err
 	case errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown):

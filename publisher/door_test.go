@@ -62,7 +62,7 @@ func pass(t *testing.T, bus *doorBus, payload []byte, from Sender) (*wire.Batch,
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := NewDoor(bus, "").Send(t.Context(), in, doorTime)
+	out, err := NewDoor(bus, "", wire.DatabaseTag{1}).Send(t.Context(), in, doorTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
 			if from.Limited && id != wire.SentID(from.Name, wire.PartID{0x10, 1}) {
 				t.Errorf("%+v: got id %s", from, id)
 			}
-			if kept := sent.Seal != (wire.SealID{}); kept == from.Limited {
+			if kept := sent.Seal == (wire.SealID{7}); kept == from.Limited {
 				t.Errorf("%+v: the sender's own seal, which names its tails, was kept: %t", from, kept)
 			}
 			if want := wire.IncrementID("page:a", "order-1"); sent.Parts[1].ID != want {
@@ -104,6 +104,71 @@ func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
 	}
 	if len(ids) != 3 {
 		t.Errorf("got %d ids, want 3: the sender's own, and one for each limited sender", len(ids))
+	}
+}
+
+// The receipt names the tail of the message on the bus, and not the one that the sender computes. A
+// repeat gets the same receipt. Two limited senders with the same seal have different tails.
+func TestDoorReceipts(t *testing.T) {
+	t.Parallel()
+	seal := wire.SealID{7}
+	sole := anonymous(1, "page:a")
+	sole.ID = seal.Hash().Sole(3)
+	old := wire.CutIdentified(countmill.Increment{Counter: "page:a", Delta: 1, ID: "old", Time: doorTime.Add(-2 * doorWindow)})
+	for name, parts := range map[string][]wire.Part{
+		"sole":      {sole},
+		"two parts": {sole, wire.CutIdentified(identified("page:a", "order-1", 2))},
+		"one left":  {sole, old},
+		"not sole":  {anonymous(1, "page:a")},
+	} {
+		payload := wire.Append(nil, &wire.Batch{Time: doorTime, Seal: seal, Number: 3, Parts: parts})
+		receipts := make(map[string]bool)
+		for _, from := range []Sender{{}, {Name: "a"}, {Name: "a", Limited: true}, {Name: "b", Limited: true}} {
+			for range 2 {
+				bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
+				in, _, err := OpenBatch(payload, from, doorTime, doorWindow)
+				must(t, err)
+				out, err := NewDoor(bus, "", wire.TagOf("db")).Send(t.Context(), in, doorTime)
+				must(t, err)
+				r := out.Sent.Receipt
+				receipts[r.String()] = true
+				if out.Sent.Counted || r.Messages() != 1 || !bus.has(t, r, "page:a") || !r.Time.Equal(doorTime) || r.Database != wire.TagOf("db") {
+					t.Errorf("%s of %+v: %+v", name, from, out.Sent)
+				}
+				_, alone := bus.tails[seal.Hash().Sole(3)]
+				_, apart := bus.tails[seal.Hash().Tail(3)]
+				if own := alone || apart; own == from.Limited {
+					t.Errorf("%s of %+v: the tail that the sender computes was kept: %t", name, from, own)
+				}
+				if want := name == "sole" || name == "one left" && !from.Limited; want != (bus.sole == 1) {
+					t.Errorf("%s of %+v: the part is its own tail: %t, want %t", name, from, bus.sole == 1, want)
+				}
+			}
+		}
+		if len(receipts) != 3 {
+			t.Errorf("%s: got %d receipts, want 3: the sender's own, and one for each limited sender", name, len(receipts))
+		}
+	}
+}
+
+// A batch without a seal has no tail, and one without parts nothing to wait for. A bus that counts says so.
+func TestDoorWithoutAReceipt(t *testing.T) {
+	t.Parallel()
+	unsealed := wire.Append(nil, &wire.Batch{Time: doorTime, Parts: []wire.Part{anonymous(1, "a")}})
+	if _, out := pass(t, new(doorBus), unsealed, Sender{Name: "a", Limited: true}); !out.Sent.Receipt.IsZero() {
+		t.Errorf("a batch without a seal: got %+v", out.Sent)
+	}
+	old := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: doorTime.Add(-2 * doorWindow)}
+	if _, out := pass(t, new(doorBus), batch(wire.CutIdentified(old)), Sender{}); out.Sent.Receipt.IsZero() || out.Sent.Receipt.Messages() != 0 {
+		t.Errorf("a batch of an expired part alone: got %+v, want a receipt of nothing", out.Sent)
+	}
+	for _, count := range []bool{true, false} {
+		in, _, err := OpenBatch(batch(anonymous(1, "a")), Sender{}, doorTime, doorWindow)
+		must(t, err)
+		out, err := NewDoor(replyingBus(count), "", wire.DatabaseTag{}).Send(t.Context(), in, doorTime)
+		if must(t, err); out.Sent.Counted != count || !out.Sent.Receipt.IsZero() {
+			t.Errorf("counted %t: got %+v", count, out.Sent)
+		}
 	}
 }
 
@@ -196,7 +261,8 @@ func TestExpiredPartsAreNamed(t *testing.T) {
 	if diff := cmp.Diff([]string{"anonymous", "head", "identified"}, got); diff != "" {
 		t.Errorf("on the bus (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Outcome{Parts: 7, Reused: []int{6}, Expired: []int{1, 2, 3, 5}}, out); diff != "" {
+	receipt := wire.Receipt{Database: wire.DatabaseTag{1}, Time: doorTime, Spans: []wire.Span{{Seal: wire.SealID{7}.Hash()}}}
+	if diff := cmp.Diff(Outcome{Sent: Sent{Receipt: receipt}, Parts: 7, Reused: []int{6}, Expired: []int{1, 2, 3, 5}}, out); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 	bus = new(doorBus)
@@ -247,7 +313,7 @@ func TestDoorErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = NewDoor(&doorBus{err: tc.err}, "t").Send(t.Context(), in, doorTime)
+		_, err = NewDoor(&doorBus{err: tc.err}, "t", wire.DatabaseTag{}).Send(t.Context(), in, doorTime)
 		unknown := errors.Is(err, countmill.ErrOutcomeUnknown)
 		if !errors.Is(err, tc.want) || errors.Is(err, countmill.ErrClosed) || unknown != errors.Is(tc.want, countmill.ErrOutcomeUnknown) {
 			t.Errorf("%v: got %v, want %v", tc.err, err, tc.want)

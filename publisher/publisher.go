@@ -30,7 +30,7 @@ import (
 //
 // A bus that knows which parts were not counted adds them to the reply in the message's context
 // (wire.OfferedReply) before Publish returns nil. The Publisher then fails the calls that these
-// parts belong to, and no others.
+// parts belong to, and no others. A bus whose other end gives receipts passes them on (wire.Reply.Answer).
 //
 // The bus bounds the time of a call itself: the message's context ends only when Close runs out
 // of time. The bus must not change the payload.

@@ -21,20 +21,20 @@ type seal struct {
 
 	hash wire.SealHash
 	sole bool // its only message is one anonymous part
-	adds int  // the last message with increments of Add or without ids; -1 if there is none
+	adds int  // number of the last message with increments of Add or without ids; -1 if there is none
 
-	unsent  int   // messages that the bus does not have yet; under Publisher.mu
-	replied int   // messages whose bus passes replies; under Publisher.mu
-	counted int   // messages that were counted by their replies; under Publisher.mu
-	err     error // why the outcome is unknown; read it after done
-	reused  map[wire.Use]struct{}
-	settled time.Time // by a clock that nobody sets; zero before; under Publisher.mu
-	done    chan struct{}
+	unsent   int    // messages that the bus does not have yet; under Publisher.mu
+	messages []Sent // what is known of each message; under Publisher.mu until done
+	err      error  // why the outcome is unknown; read it after done
+	reused   map[wire.Use]struct{}
+	settled  time.Time // by a clock that nobody sets; zero before; under Publisher.mu
+	done     chan struct{}
 }
 
 // A sealed is a message of a seal. Its payload and uuid never change.
 type sealed struct {
 	seal    *seal
+	number  int
 	uuid    string
 	payload []byte
 	entries int
@@ -158,8 +158,9 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	payloads, first := wire.PackFirst(s.oldest, id, parts, wire.MaxBatch)
 	s.place(first, len(parts)-len(own))
 	messages := make([]*sealed, len(payloads))
+	s.messages = make([]Sent, len(payloads))
 	for i, payload := range payloads {
-		messages[i] = &sealed{seal: s, uuid: id.MessageUUID(i), payload: payload}
+		messages[i] = &sealed{seal: s, number: i, uuid: id.MessageUUID(i), payload: payload}
 	}
 	b := wire.Batch{Parts: parts}
 	if s.entries = b.Entries(); len(messages) > 0 {

@@ -185,6 +185,12 @@ func (m *sealed) message(ctx context.Context) *message.Message {
 	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
 }
 
+// receipt names the message alone.
+func (m *sealed) receipt() wire.Receipt {
+	span := wire.Span{Seal: m.seal.hash, First: m.number, Last: m.number, Sole: m.seal.sole}
+	return wire.Receipt{Time: m.seal.oldest, Spans: []wire.Span{span}}
+}
+
 func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 	p.mu.Lock()
 	p.inFlight--
@@ -196,7 +202,7 @@ func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 func (p *Publisher) settleMessageLocked(m *sealed, err error, reply *wire.Reply) {
 	if err == nil {
 		m.seal.addReused(reply.Reused())
-		m.seal.note(reply)
+		m.seal.messages[m.number] = sentOf(reply, m.receipt())
 		p.stats.Messages++
 		p.stats.Bytes += int64(len(m.payload))
 		p.stats.Entries += int64(m.entries)

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -10,29 +11,71 @@ import (
 // Sent is what a publisher knows of increments that the bus has.
 type Sent struct {
 	// Receipt names the messages that have the increments. A reader answers totals after it
-	// (reader.TotalsAfter). It is zero if the bus reports itself whether they were counted, or if they
-	// are in more messages than a receipt can have.
+	// (reader.TotalsAfter). It is zero if Counted, if they are in more messages than a receipt can have,
+	// or if the bus counts them itself and has set a part aside. A bus over HTTP names them as its server
+	// took them.
 	Receipt wire.Receipt
 	// Since is set by Flush: Receipt has the increments of Add since then. It is at most 5 seconds
 	// before the call, and later if more than 64 batches have left since. So a program that reads what it
 	// added calls Flush soon after.
 	Since time.Time
 	// Counted is true if the bus has reported that the increments are in the store. Only a bus inside
-	// the process does.
+	// the process does, and the door of a process that has one (backend/httpbus).
 	Counted bool
+	// CountedAsOf is a moment of the store: totals of it, or of a later one, contain the increments. It
+	// is zero if the bus reports none, as inside the process.
+	CountedAsOf time.Time
 }
 
 // flushCovers is how far before a Flush the increments of Add are that its receipt has.
 const flushCovers = 5 * time.Second
 
-// note takes in the reply to a message of the seal.
-func (s *seal) note(reply *wire.Reply) {
-	if reply.Passed() {
-		s.replied++
+// sentOf is what is known of a message that the bus has. own is its receipt if the bus gives no answer.
+func sentOf(reply *wire.Reply, own wire.Receipt) Sent {
+	if !reply.Passed() {
+		return Sent{Receipt: own}
 	}
-	if reply.Counted() {
-		s.counted++
+	return Sent{Receipt: reply.Receipt(), Counted: reply.Counted(), CountedAsOf: reply.CountedAsOf()}
+}
+
+// A joined is what is known of several messages together.
+type joined struct {
+	receipt wire.Receipt // of those that are not counted
+	asOf    time.Time    // the last moment of those that are
+	counted bool         // there are some
+	undated bool         // and some of them have no moment
+	unknown bool         // of some message nothing is known
+}
+
+func (j *joined) add(messages []Sent) {
+	for i := range messages {
+		m := &messages[i]
+		switch {
+		case m.Counted:
+			j.counted, j.undated = true, j.undated || m.CountedAsOf.IsZero()
+			if m.CountedAsOf.After(j.asOf) {
+				j.asOf = m.CountedAsOf
+			}
+		case m.Receipt.IsZero():
+			j.unknown = true
+		default:
+			j.receipt.Database = cmp.Or(j.receipt.Database, m.Receipt.Database)
+			j.receipt.Add(m.Receipt.Spans...)
+		}
 	}
+}
+
+func (j *joined) sent() Sent {
+	r := j.receipt
+	switch {
+	case j.unknown, r.Messages() > wire.MaxReceiptMessages, len(r.Spans) > wire.MaxReceiptSpans:
+		return Sent{}
+	case !j.counted || len(r.Spans) > 0: // totals after the receipt are read later than the others were counted
+		return Sent{Receipt: r}
+	case j.undated:
+		return Sent{Counted: true}
+	}
+	return Sent{Counted: true, CountedAsOf: j.asOf}
 }
 
 // place turns places of parts into messages. first has the place of the first part of each message,
@@ -55,8 +98,8 @@ func (s *seal) place(first []int, own int) {
 	}
 }
 
-// span is the messages with the increments of a request; false if no message has any.
-func (s *seal) span(r *request) (wire.Span, bool) {
+// messagesOf are the messages with the increments of a request; none if its sums are all 0.
+func (s *seal) messagesOf(r *request) []Sent {
 	first, last := int(r.first), int(r.last)
 	if r.merged > 0 && s.adds >= 0 {
 		if first > last {
@@ -64,26 +107,17 @@ func (s *seal) span(r *request) (wire.Span, bool) {
 		}
 		first, last = 0, max(last, s.adds)
 	}
-	return wire.Span{Seal: s.hash, First: first, Last: last, Sole: s.sole}, first <= last
+	if first > last {
+		return nil
+	}
+	return s.messages[first : last+1]
 }
 
 // sent is the answer to a request whose seal the bus has.
 func (p *Publisher) sent(r *request) Sent {
-	receipt := wire.Receipt{Database: p.cfg.Database, Time: r.seal.oldest}
-	if span, ok := r.seal.span(r); ok {
-		receipt.Spans = []wire.Span{span}
-	}
-	return r.seal.sent(receipt)
-}
-
-func (s *seal) sent(receipt wire.Receipt) Sent {
-	switch {
-	case s.replied > 0:
-		return Sent{Counted: s.counted == s.replied}
-	case receipt.Time.IsZero() || receipt.Messages() > wire.MaxReceiptMessages:
-		return Sent{}
-	}
-	return Sent{Receipt: receipt}
+	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: r.seal.oldest}}
+	all.add(r.seal.messagesOf(r))
+	return all.sent()
 }
 
 // recent has the last seals with increments of Add.
@@ -117,16 +151,15 @@ func (p *Publisher) flushed() Sent {
 	defer p.mu.Unlock()
 	now := p.cfg.env.Now()
 	p.recent.forget(time.Now())
-	all, receipt := seal{}, wire.Receipt{Database: p.cfg.Database, Time: now.Truncate(time.Microsecond)}
+	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: now.Truncate(time.Microsecond)}}
 	for _, s := range p.recent.seals {
 		if s.settled.IsZero() {
 			continue // of increments that came later
 		}
-		all.replied, all.counted = all.replied+s.replied, all.counted+s.counted
-		receipt.Time = earlier(receipt.Time, s.oldest)
-		receipt.Spans = append(receipt.Spans, wire.Span{Seal: s.hash, Last: s.adds, Sole: s.sole})
+		all.receipt.Time = earlier(all.receipt.Time, s.oldest)
+		all.add(s.messages[:s.adds+1])
 	}
-	sent := all.sent(receipt)
+	sent := all.sent()
 	if sent.Since = now.Add(-flushCovers); p.recent.dropped.After(sent.Since) {
 		sent.Since = p.recent.dropped
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/wire"
@@ -16,6 +17,7 @@ import (
 
 // A tailBus keeps which tail has which counters, as an aggregator would insert them.
 type tailBus struct {
+	mu    sync.Mutex
 	tails map[wire.PartID]map[string]bool
 	sole  int
 }
@@ -25,6 +27,8 @@ func (b *tailBus) Publish(_ string, messages ...*message.Message) error {
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	id := batch.Seal.Hash().Tail(batch.Number)
 	if p := &batch.Parts[0]; len(batch.Parts) == 1 && p.Kind == wire.Anonymous && p.ID.Whole() == id {
 		b.sole++
@@ -46,6 +50,8 @@ func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, id := range parsed.Tails() {
 		counters, ok := b.tails[id]
 		if !ok {
@@ -162,6 +168,83 @@ func TestCountedInsteadOfAReceipt(t *testing.T) {
 			if must(t, err); s.Counted != count || !s.Receipt.IsZero() {
 				t.Errorf("counted %t: %+v", count, s)
 			}
+		})
+	}
+}
+
+// An answer about a message: its own receipt, the moment since when it is counted, or nothing.
+type told struct {
+	receipt wire.Receipt
+	asOf    time.Time
+}
+
+// A tellingBus answers the messages as an HTTP bus does, in the order of their numbers.
+type tellingBus []told
+
+func (b tellingBus) Publish(_ string, messages ...*message.Message) error {
+	batch, err := wire.Decode(messages[0].Payload)
+	if err != nil {
+		return err
+	}
+	says := b[min(batch.Number, len(b)-1)]
+	wire.OfferedReply(messages[0].Context()).Answer(says.receipt, says.asOf)
+	return nil
+}
+
+// The answers about all messages of a call become one. It promises no more than the weakest of them.
+func TestAnswersOfSeveralMessages(t *testing.T) {
+	t.Parallel()
+	early, late := time.UnixMicro(1_800_000_000_000_000), time.UnixMicro(1_800_000_001_000_000)
+	named := func(seal byte, number int) told {
+		span := wire.Span{Seal: wire.SealHash{seal}, First: number, Last: number}
+		return told{receipt: wire.Receipt{Database: wire.TagOf("theirs"), Time: early, Spans: []wire.Span{span}}}
+	}
+	for name, tc := range map[string]struct {
+		bus     tellingBus
+		spans   []wire.Span
+		counted bool
+		asOf    time.Time
+	}{
+		"named":             {bus: tellingBus{named(1, 0), named(1, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}, Last: 1}}},
+		"of two servers":    {bus: tellingBus{named(1, 0), named(2, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}}, {Seal: wire.SealHash{2}, First: 1, Last: 1}}},
+		"counted":           {bus: tellingBus{{asOf: late}, {asOf: early}}, counted: true, asOf: late},
+		"one is counted":    {bus: tellingBus{{asOf: late}, named(1, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}, First: 1, Last: 1}}},
+		"one is not known":  {bus: tellingBus{named(1, 0), {}}},
+		"the other neither": {bus: tellingBus{{asOf: late}, {}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leave2000()
+				p, err := New(tc.bus, Config{Linger: time.Second})
+				must(t, err)
+				defer p.Close(context.Background())
+				var large []countmill.Increment
+				for i := range 2000 { // two messages
+					large = append(large, countmill.Increment{Counter: fmt.Sprintf("%0400d", i), Delta: 1})
+				}
+				check := func(call string, s Sent) {
+					if diff := cmp.Diff(tc.spans, s.Receipt.Spans); diff != "" || s.Counted != tc.counted || !s.CountedAsOf.Equal(tc.asOf) {
+						t.Errorf("%s: got %+v, spans (-want +got):\n%s", call, s, diff)
+					}
+					if len(tc.spans) > 0 && s.Receipt.Database != wire.TagOf("theirs") {
+						t.Errorf("%s: got the database %x, want that of the server", call, s.Receipt.Database)
+					}
+				}
+				for call, send := range map[string]func() (Sent, error){
+					"Publish":      func() (Sent, error) { return p.Publish(t.Context(), large...) },
+					"PublishKeyed": func() (Sent, error) { return p.PublishKeyed(t.Context(), "", "k", large...) },
+				} {
+					s, err := send()
+					must(t, err)
+					check(call, s)
+				}
+				for _, inc := range large {
+					must(t, p.Add(inc.Counter, 1))
+				}
+				s, err := p.Flush(t.Context())
+				must(t, err)
+				check("Flush", s)
+			})
 		})
 	}
 }

@@ -163,3 +163,27 @@ func TestTotalsAfterASolePart(t *testing.T) {
 		}
 	})
 }
+
+// A reader that was suspended believes that a receipt has not expired. It does not take removed asides
+// for increments that were counted.
+func TestTotalsAfterAsidesAreGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		receipt := receiptOf(wire.Span{Seal: wire.SealHash{1}})
+		st.mark(wire.SealHash{1}.Tail(0), store.TailAside)
+		ask := func() error {
+			_, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{})
+			return err
+		}
+		if err := ask(); err != nil {
+			t.Errorf("before: %v", err)
+		}
+		st.expired = receipt.Time.Add(time.Second) // while the last check seems to be new
+		if err := ask(); !errors.Is(err, countmill.ErrReceiptExpired) {
+			t.Errorf("got %v, want ErrReceiptExpired", err)
+		}
+	})
+}

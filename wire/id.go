@@ -79,6 +79,12 @@ func SentID(sender string, id PartID) PartID {
 	return hashID(id.Class(), "http", sender, string(id[:]))
 }
 
+// SentSeal replaces the seal of a batch that came from the sender of that name, whose messages must
+// not have tails of others. No two senders share a seal, and the same batch always gets the same one.
+func SentSeal(sender string, seal SealID) SealID {
+	return SealID(hashID(0, "http seal", sender, string(seal[:])))
+}
+
 // ResetID is the id of a reset of a counter.
 func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id) }
 

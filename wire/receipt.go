@@ -85,6 +85,31 @@ func (h SealHash) Sole(number int) PartID { return h.Tail(number).in(AnonymousCl
 // Whole is the tail behind the id of a sole part.
 func (id PartID) Whole() PartID { return id.in(TailClass) }
 
+// IsSole reports whether the batch's only part is its own tail.
+func (b *Batch) IsSole() bool {
+	return b.Seal != (SealID{}) && len(b.Parts) == 1 && b.Parts[0].Kind == Anonymous &&
+		b.Parts[0].ID == b.Seal.Hash().Sole(b.Number)
+}
+
+// Span is the batch's message in receipts. The batch must have a seal.
+func (b *Batch) Span() Span {
+	return Span{Seal: b.Seal.Hash(), First: b.Number, Last: b.Number, Sole: b.IsSole()}
+}
+
+// Add adds messages to the receipt. Spans that follow each other become one.
+func (r *Receipt) Add(spans ...Span) {
+	for _, s := range spans {
+		if n := len(r.Spans); n > 0 {
+			last := &r.Spans[n-1]
+			if last.Seal == s.Seal && !last.Sole && last.Last+1 == s.First {
+				last.Last, last.Sole = s.Last, s.Sole
+				continue
+			}
+		}
+		r.Spans = append(r.Spans, s)
+	}
+}
+
 // IsZero reports whether there is no receipt.
 func (r Receipt) IsZero() bool { return r.Time.IsZero() }
 

@@ -1,6 +1,9 @@
 package wire
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // A Use is one use of a part's id. The same id with another fingerprint is another Use.
 type Use struct {
@@ -13,9 +16,11 @@ type Use struct {
 // letter for such a part. The aggregator adds to the Reply until it acknowledges the message. The
 // publisher reads it after the bus has reported the acknowledgement.
 type Reply struct {
-	reused  map[Use]struct{}
-	passed  bool // the bus hands it over
-	counted bool
+	reused      map[Use]struct{}
+	passed      bool // the bus hands it over
+	counted     bool
+	countedAsOf time.Time
+	receipt     Receipt
 }
 
 // Count notes that each part of the message is in the store, or in Reused. The aggregator calls it
@@ -91,9 +96,19 @@ func ReplyOf(ctx context.Context) *Reply {
 	return r
 }
 
-// Answer notes that the bus itself adds to the reply (OfferedReply). The publisher then gives no receipt,
-// because the message may have another seal behind the bus.
-func (r *Reply) Answer() { r.passed = true }
+// Answer notes what the other end of the bus says of the message. receipt is the message's name there,
+// where it may have another seal; zero if it has none. If the message is counted already, totals of
+// countedAsOf or later contain it; otherwise countedAsOf is zero.
+func (r *Reply) Answer(receipt Receipt, countedAsOf time.Time) {
+	r.passed, r.counted = true, !countedAsOf.IsZero()
+	r.receipt, r.countedAsOf = receipt, countedAsOf
+}
+
+// Receipt is the receipt of Answer.
+func (r *Reply) Receipt() Receipt { return r.receipt }
+
+// CountedAsOf is the moment of Answer.
+func (r *Reply) CountedAsOf() time.Time { return r.countedAsOf }
 
 // OfferedReply returns the reply in the context of a published message, for a bus that gets the
 // answer itself; nil if the publisher asks for none. Call Answer, and Add, before Publish returns nil.

@@ -13,7 +13,8 @@
 // The answer is by part. The server lists the parts that it did not count, because their ids were
 // counted with other increments, or because their times are before its deduplication window. The bus
 // adds them to the message's reply (package wire). The publisher then fails the calls that these
-// parts belong to, and no others.
+// parts belong to, and no others. The answer also says how to read the batch back: its receipt, or a
+// moment since when it is counted. The publisher returns both (publisher.Sent).
 //
 //	answer                                    means              Publish
 //	202                                       durable            nil; the reply has the conflicts

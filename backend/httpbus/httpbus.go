@@ -107,11 +107,11 @@ func (b *Bus) send(m *message.Message) error {
 	return &wire.HeldError{Reason: fmt.Errorf("httpbus: %w", err), After: after}
 }
 
-// settle adds the parts that were not counted to the message's reply.
+// settle adds the answer to the message's reply.
 func (b *Bus) settle(m *message.Message, a answer) error {
 	reply := wire.OfferedReply(m.Context())
 	if reply != nil {
-		reply.Answer()
+		reply.Answer(a.receipt(), a.CountedAsOf)
 	}
 	if len(a.Conflicts) == 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,38 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The publisher returns what the server says of how to read increments back. A receipt that it cannot
+// read, of a newer server, is none.
+func TestReceiptsOfTheServer(t *testing.T) {
+	t.Parallel()
+	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000).UTC(), Spans: []wire.Span{{Seal: wire.SealHash{9}, First: 4, Last: 4}}}
+	asOf := time.UnixMicro(1_800_000_000_123_456)
+	for said, want := range map[string]publisher.Sent{
+		`"receipt":"` + receipt.String() + `"`:                    {Receipt: receipt},
+		`"counted_as_of":"` + asOf.Format(time.RFC3339Nano) + `"`: {Counted: true, CountedAsOf: asOf},
+		`"receipt":"of a newer version"`:                          {},
+		`"conflicts":[]`:                                          {},
+	} {
+		t.Run(said, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := &server{answer: func(int, *http.Request) (*http.Response, error) { return says(202, `{"parts":1,`+said+`}`), nil }}
+				bus := open(t, s)
+				p, err := publisher.New(bus, publisher.Config{Linger: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
+				if err != nil || !slices.Equal(got.Receipt.Spans, want.Receipt.Spans) || got.Counted != want.Counted || !got.CountedAsOf.Equal(want.CountedAsOf) {
+					t.Errorf("after %s: got %+v (%v), want %+v", said, got, err, want)
+				}
+				if err := errors.Join(p.Close(t.Context()), bus.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // An answer about a part that the batch does not have is no answer.

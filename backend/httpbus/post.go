@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/countmill/countmill/wire"
 )
 
 const (
@@ -34,6 +36,17 @@ type answer struct {
 		Part   int    `json:"part"`
 		Reason string `json:"reason"`
 	} `json:"conflicts"`
+	Receipt     string    `json:"receipt"`
+	CountedAsOf time.Time `json:"counted_as_of"`
+}
+
+// receipt is the batch's receipt; zero if there is none, or a newer server has made it.
+func (a *answer) receipt() wire.Receipt {
+	r, err := wire.ParseReceipt(a.Receipt)
+	if err != nil {
+		return wire.Receipt{}
+	}
+	return r
 }
 
 // A refusal is an answer other than 202.

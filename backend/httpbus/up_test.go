@@ -31,7 +31,14 @@ func gotConn(r *http.Request) {
 // up runs `countmill up` until the test ends, and returns its address.
 func up(t *testing.T, cfg app.Config) string {
 	t.Helper()
-	cfg.Listen, cfg.Store = "127.0.0.1:0", "pebble:"+t.TempDir()
+	cfg.Store = "pebble:" + t.TempDir()
+	return runs(t, cfg)
+}
+
+// runs runs roles until the test ends, and returns their address.
+func runs(t *testing.T, cfg app.Config) string {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
 	a, err := app.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func TestMessageSizes(t *testing.T) {
 	}
 }
 
-// Each increment with an id is a part, and so has a marker.
+// Each increment with an id is a part, and so has a marker. A message has one more, its tail.
 func TestIncrementsWithIDs(t *testing.T) {
 	for _, counters := range []int{1, 1000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestIncrementsWithIDs(t *testing.T) {
 			})
 			f := p.close()
 			keep("increments with ids: 10,000/s from 10 publishers", fmt.Sprintf("counters: %d", counters), float64(counters), 0, f)
-			if f.Markers != int(f.Increments) {
-				t.Errorf("%d markers for %d increments with ids", f.Markers, f.Increments)
+			if want := int(f.Increments + f.Messages); f.Markers != want {
+				t.Errorf("%d markers for %d increments with ids in %d messages, want %d", f.Markers, f.Increments, f.Messages, want)
 			}
 		})
 	}

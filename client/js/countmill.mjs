@@ -4,8 +4,8 @@
  *
  *     const c = new Client("http://127.0.0.1:8080");
  *     c.add("page:/home");                                // in memory, sent within 250 ms
- *     await c.increment("orders", 1, { id: "order-7" });  // durable when it resolves
- *     console.log((await c.total("orders")).total);       // a BigInt
+ *     const done = await c.increment("orders", 1, { id: "order-7" });  // durable when it resolves
+ *     console.log((await c.total("orders", { after: done })).total);   // contains the increment; a BigInt
  *     await c.close();
  *
  * The class of an error says whether the increments were counted, and whether a repeat is safe. The
@@ -17,10 +17,13 @@
  * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
  *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
- * @typedef {{totals: Total[], removed: string[], truncated: boolean, lag: number | null}} Update
- *   The difference to the update before it; the first one has all totals. removed are counters that were
- *   deleted or are beyond the limit. truncated: more counters have the prefix. lag: the age of the oldest
- *   uncommitted increment, in seconds.
+ * @typedef {{totals: Total[], whole: boolean, removed: string[], truncated: boolean, lag: number | null}} Update
+ *   The totals of a watch that have changed. whole: these are all totals, and any others are gone. So is the first
+ *   update, and the first one after a break. removed are counters that were deleted or are beyond the limit.
+ *   truncated: more counters have the prefix. lag: the age of the oldest uncommitted increment, in seconds.
+ * @typedef {{receipt: string, countedAsOf: string}} Accepted
+ *   Increments that are durable. Totals of the moment countedAsOf or a later one contain them. It is empty if not
+ *   known; receipt is empty if the server counts before it answers.
  * @typedef {{signal?: AbortSignal, maxStaleness?: number, prefix?: string, limit?: number, rates?: boolean}} WatchOptions
  * @typedef {{position: number, id: string}} Conflict
  * @typedef {{counter: string, delta: number}} Increment
@@ -33,16 +36,22 @@
  * @property {(e: Error) => void} [onError] of the background; console.error
  * @property {boolean} [insecure] lets a token go over plain HTTP to another machine
  * @typedef {{timeout?: number}} CallOptions
- * @typedef {{timeout?: number, maxStaleness?: number}} ReadOptions maxStaleness accepts an older, cheaper total; 0 reads the store
+ * @typedef {{timeout?: number, maxStaleness?: number, minAsOf?: string, after?: Accepted | string, wait?: number}} ReadOptions
+ *   maxStaleness accepts an older, cheaper total; 0 reads the store. minAsOf accepts none of a moment before: pass the
+ *   asOf of an earlier total, and a counter never goes back. after, an Accepted or a receipt, accepts none without
+ *   these increments; the server waits for them for up to wait: 2,000, and 5,000 at most.
  * @typedef {{path: string, body?: string, type?: string, key?: string, read?: boolean, maybe: number}} Request
  *   maybe: when the first try was sent that was maybe counted, or 0
  * @typedef {Request & {increments: Increment[]}} Batch
  */
 
+import { setTimeout as after } from "node:timers/promises";
+
 const MAX_DELTA = Number.MAX_SAFE_INTEGER;
 const MAX_COUNTERS = 7_500; // of one batch, which then has less than 8 MiB whatever the names are
 const MAX_ANSWER = 16 << 20;
 const SILENCE = 45_000; // the server sends a line of a watch every 15 s
+const BEHIND = 5_000; // a caller of watch that is behind for longer gets a new connection
 
 /** Base of all errors of this module. */
 export class CountmillError extends Error {
@@ -85,12 +94,18 @@ export class ClosedError extends CountmillError {}
 export class DeniedError extends CountmillError {}
 /** Nothing was done. There is no such thing, or the server's role does not serve it. */
 export class NotFoundError extends CountmillError {}
+/** Increments of the receipt were not counted within wait. Ask again later. */
+export class NotCountedYetError extends CountmillError {}
+/** The receipt is beyond the deduplication window, or of another database. */
+export class ReceiptGoneError extends CountmillError {}
+/** Increments of the receipt are in dead letters: problem has set_aside and totals. */
+export class SetAsideError extends CountmillError {}
 
 /** By the problem's type, else by the status. @type {Record<string | number, typeof CountmillError>} */
 const ERRORS = {
   "id-reused": ConflictError, "ids-reused": IDsReusedError, overflow: TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
-  401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError, 429: OverloadedError,
-  501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
+  "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
+  410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 };
 const REPEATED = [408, 429, 500, 502, 503, 504, 507];
 
@@ -153,11 +168,13 @@ export class Client {
    * Counts one increment, which is durable when this resolves. After OutcomeUnknownError call it again with
    * the same id. Without an id a second call may count twice.
    * @param {string} counter @param {number | bigint} [delta] @param {CallOptions & {id?: string, time?: Date}} [options]
+   * @returns {Promise<Accepted>}
    */
   async increment(counter, delta = 1, { id, time, timeout } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const body = line(counter, delta, { id, time: time?.toISOString() });
-    await this.#call({ path: "/v1/increments", body, key: id === undefined ? newKey() : undefined, maybe: 0 }, this.#deadline(timeout), accepted);
+    const key = id === undefined ? newKey() : undefined;
+    return this.#call({ path: "/v1/increments", body, key, maybe: 0 }, this.#deadline(timeout), (a) => accepted(a, 1));
   }
 
   /**
@@ -195,11 +212,17 @@ export class Client {
    * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment.
    * @param {string[]} counters @param {ReadOptions} [options] @returns {Promise<Total[]>}
    */
-  async totals(counters, { timeout, maxStaleness } = {}) {
-    const path = "/v1/totals?" + query({ max_staleness: maxStaleness });
-    const got = await this.#call({ path, body: JSON.stringify({ counters }), read: true, maybe: 0 }, this.#deadline(timeout), (a) => a.totals.map(total));
-    if (got.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
-    return got;
+  async totals(counters, { timeout, maxStaleness, minAsOf = "", after, wait = 2000 } = {}) {
+    if (typeof after === "object") {
+      if (after.countedAsOf > minAsOf) minAsOf = after.countedAsOf;
+      after = after.receipt;
+    }
+    const path = "/v1/totals?" + query({ max_staleness: maxStaleness, min_as_of: minAsOf, after, wait: after ? wait : undefined });
+    const body = JSON.stringify({ counters });
+    const got = await this.#call({ path, body, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
+    if (got.totals.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
+    if (got.set_aside?.length) throw new SetAsideError("increments of the receipt are in dead letters: " + JSON.stringify(got.set_aside), { problem: got });
+    return got.totals;
   }
 
   /**
@@ -224,51 +247,23 @@ export class Client {
   /**
    * The totals of up to 100 counters, and then those that change, until signal aborts or the client closes.
    * With prefix, and counters [], the counters whose names begin with it: the first 100, or limit (up to
-   * 1,000) of them. A slow caller gets the newest total of each changed counter, not every update. Broken
-   * connections are made again, and go to onError. An error that a repeat cannot help is thrown.
+   * 1,000) of them. Broken connections are made again, and go to onError. A caller that is 5 s behind gets a
+   * new connection, and so the newest totals. An error that a repeat cannot help is thrown.
    * @param {string[]} counters @param {WatchOptions} [options]
    * @returns {AsyncGenerator<Update, void, void>}
    */
   async *watch(counters, { signal, maxStaleness, prefix, limit, rates } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
-    const left = new AbortController();
-    const stop = AbortSignal.any([left.signal, this.#closing.signal, ...(signal ? [signal] : [])]);
+    const stop = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
     const names = new URLSearchParams(counters.map((c) => ["counter", c]));
     if (prefix !== undefined) names.append("prefix", prefix); // it may be empty: all counters
     const rest = { limit: limit === undefined ? limit : String(limit), rates: rates ? "true" : undefined, max_staleness: maxStaleness };
-    const news = new News();
-    /** @type {{failure?: unknown, ended?: boolean, wake: () => void}} */
-    const state = { wake() {} };
-    const run = this.#follow(`/v1/watch?${names}&${query(rest)}`, stop, news, () => state.wake())
-      .catch((e) => { state.failure = e; }).finally(() => { state.ended = true; state.wake(); });
-    try {
-      for (;;) {
-        if (news.due) yield news.take();
-        else if (state.failure) throw state.failure;
-        else if (state.ended) return;
-        else await new Promise((wake) => { state.wake = () => wake(undefined); });
-      }
-    } finally {
-      left.abort();
-      await run;
-    }
-  }
-
-  /** @param {string} path @param {AbortSignal} stop @param {News} news @param {() => void} wake */
-  async #follow(path, stop, news, wake) {
     for (let tries = 0; !stop.aborted; tries++) {
-      let first = true;
       try {
-        await this.#stream(path, stop, (name, data) => {
+        for await (const update of this.#updates(`/v1/watch?${names}&${query(rest)}`, stop)) {
           tries = -1;
-          const got = JSON.parse(data);
-          if (name === "problem") this.#report(problem(got.status, data, null));
-          else {
-            news.put(got, first);
-            first = false;
-            wake();
-          }
-        });
+          yield update;
+        }
       } catch (e) {
         if (stop.aborted) return;
         if (!(e instanceof CountmillError) || !e.again) throw e;
@@ -278,19 +273,28 @@ export class Client {
     }
   }
 
-  /** Reads one connection until it breaks. @param {string} path @param {AbortSignal} stop @param {(name: string, data: string) => void} event */
-  async #stream(path, stop, event) {
-    const silent = new AbortController();
-    const late = () => silent.abort(new Error("the stream is silent"));
-    let timer = setTimeout(late, SILENCE);
+  /**
+   * The updates of one connection, until it breaks or the caller is behind.
+   * @param {string} path @param {AbortSignal} stop @returns {AsyncGenerator<Update, void, void>}
+   */
+  async *#updates(path, stop) {
+    const end = new AbortController();
+    /** @template T @param {Promise<T> | undefined} answer @returns {Promise<T | undefined>} */
+    const soon = (answer) => {
+      const timer = setTimeout(() => end.abort(new Error("the stream is silent")), SILENCE);
+      return Promise.resolve(answer).finally(() => clearTimeout(timer));
+    };
     try {
-      const res = await this.#send({ path, read: true, maybe: 0 }, AbortSignal.any([stop, silent.signal]));
+      const res = await soon(this.#send({ path, read: true, maybe: 0 }, AbortSignal.any([stop, end.signal])));
+      const reader = res?.body?.getReader();
       const decoder = new TextDecoder();
-      let text = "", name = "", data = "";
-      for await (const chunk of res.body ?? []) {
-        clearTimeout(timer);
-        timer = setTimeout(late, SILENCE);
-        const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
+      let text = "", name = "", data = "", whole = true, waited = performance.now();
+      for (;;) {
+        const began = performance.now();
+        const chunk = await soon(reader?.read());
+        if (!chunk || chunk.done) throw new Error("the server ended the stream");
+        if (performance.now() - began > 10) waited = performance.now(); // nothing was there to read
+        const lines = (text + decoder.decode(chunk.value, { stream: true })).split("\n");
         text = lines.pop() ?? "";
         if (text.length + data.length > MAX_ANSWER) throw new Error(`an event of more than ${MAX_ANSWER} characters`);
         for (const l of lines) {
@@ -298,17 +302,21 @@ export class Client {
           if (l.startsWith("event:")) name = value;
           else if (l.startsWith("data:")) data += value;
           else if (!l.trim() && data) {
-            event(name, data);
+            if (performance.now() - waited > BEHIND) return;
+            const got = JSON.parse(data);
+            if (name === "problem") this.#report(problem(got.status, data, null));
+            else {
+              yield { totals: got.totals.map(total), whole, removed: got.removed ?? [], truncated: got.truncated ?? false, lag: got.lag ?? null };
+              whole = false;
+            }
             name = data = "";
           }
         }
       }
-      throw new Error("the server ended the stream");
     } catch (e) {
       throw broken(e);
     } finally {
-      clearTimeout(timer);
-      silent.abort();
+      end.abort();
     }
   }
 
@@ -340,9 +348,7 @@ export class Client {
     while (this.#sending) {
       const left = deadline - performance.now();
       if (left <= 0) throw new OutcomeUnknownError("another flush has not ended in time; the client keeps the increments");
-      const timer = new AbortController();
-      await Promise.race([this.#sending.catch(() => {}), sleep(left, timer.signal)]);
-      timer.abort();
+      await Promise.race([this.#sending.catch(() => {}), sleep(left, undefined, false)]);
     }
     this.#sending = (async () => {
       if (this.#batch) await this.#sendBatch(deadline, cancel); // an earlier one
@@ -365,7 +371,7 @@ export class Client {
       if (batch.maybe && Date.now() - batch.maybe > this.#options.dedupWindow * 7 / 8) {
         throw new OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat");
       }
-      await this.#call(batch, deadline, accepted, cancel);
+      await this.#call(batch, deadline, (a) => accepted(a, batch.increments.length), cancel);
     } catch (e) {
       if (e instanceof CountmillError && (e.again || e.status === 401)) throw e; // a token that expired is soon another
       if (e instanceof CountmillError && !(e instanceof IDsReusedError)) e.increments = batch.increments;
@@ -433,31 +439,18 @@ export class Client {
   async #token(signal) {
     const { token } = this.#options;
     if (typeof token === "string") return token;
-    const done = new AbortController();
+    const late = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason), { once: true }));
     try {
-      const late = sleep(2 ** 31 - 1, AbortSignal.any([signal, done.signal])).then(() => { throw new Error("timed out"); });
-      late.catch(() => {});
       return await Promise.race([token(), late]);
     } catch (e) {
       throw new DeniedError(`the token source: ${e}`, { status: 401 });
-    } finally {
-      done.abort();
     }
   }
 }
 
-/** Resolves after ms, or earlier when signal aborts. @param {number} ms @param {AbortSignal} [signal] @returns {Promise<void>} */
-function sleep(ms, signal) {
-  return new Promise((done) => {
-    if (signal?.aborted) return done();
-    const end = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
-      done();
-    };
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener("abort", end);
-  });
+/** Resolves after ms, or earlier when signal aborts. @param {number} ms @param {AbortSignal} [signal] @param {boolean} [ref] */
+function sleep(ms, signal, ref = true) {
+  return after(ms, undefined, { signal, ref }).catch(() => {});
 }
 
 /** @param {Response} res */
@@ -540,63 +533,17 @@ function total(t) {
   return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists, rate: t.rate ?? null };
 }
 
-/** The changes of a watch that nobody has taken, over all its connections. */
-class News {
-  due = false;
-  /** @type {Map<string, Total>} */
-  #known = new Map();
-  /** @type {Set<string>} */
-  #names = new Set();
-  #truncated = false;
-  /** @type {number | null} */
-  #lag = null;
-
-  /** @param {any} event @param {boolean} first of its connection: it has all totals, of which many may be known */
-  put(event, first) {
-    /** @type {Total[]} */
-    let totals = event.totals.map(total);
-    /** @type {string[]} */
-    let removed = event.removed ?? [];
-    const truncated = event.truncated ?? false, lag = event.lag ?? null;
-    if (first) {
-      const all = new Set(totals.map((t) => t.counter));
-      removed = [...this.#known.keys()].filter((name) => !all.has(name));
-      totals = totals.filter((t) => !same(t, this.#known.get(t.counter)));
-    }
-    this.due ||= totals.length + removed.length > 0 || truncated !== this.#truncated || lag !== this.#lag || !this.#known.size;
-    this.#truncated = truncated;
-    this.#lag = lag;
-    for (const t of totals) this.#known.set(t.counter, t);
-    for (const name of removed) this.#known.delete(name);
-    for (const name of [...totals.map((t) => t.counter), ...removed]) this.#names.add(name);
-  }
-
-  /** @returns {Update} */
-  take() {
-    const names = [...this.#names];
-    this.due = false;
-    this.#names.clear();
-    return {
-      totals: names.flatMap((name) => this.#known.get(name) ?? []), removed: names.filter((name) => !this.#known.has(name)),
-      truncated: this.#truncated, lag: this.#lag,
-    };
-  }
-}
-
-/** Every read has another asOf. @param {Total} t @param {Total | undefined} old */
-function same(t, old) {
-  return old && t.total === old.total && t.shards === old.shards && t.exists === old.exists && t.rate === old.rate;
-}
-
 /** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */
 function query(parameters) {
   const given = Object.entries(parameters).filter(([, v]) => v !== undefined && v !== "");
   return String(new URLSearchParams(given.map(([k, v]) => [k, typeof v === "number" ? v.toFixed(3) + "ms" : String(v)])));
 }
 
-/** @param {any} answer */
-function accepted(answer) {
-  if (!(answer.accepted > 0)) throw new Error("the answer does not say what was accepted; is that a countmill?");
+/** @param {any} answer @param {number} sent @returns {Accepted} */
+function accepted(answer, sent) {
+  // Something else has answered, and increments may be lost.
+  if (answer.accepted !== sent) throw new Error(`${answer.accepted} increments accepted of ${sent}; is that a countmill?`);
+  return { receipt: answer.receipt ?? "", countedAsOf: answer.counted_as_of ?? "" };
 }
 
 function newKey() {

@@ -1,9 +1,9 @@
 """Counts with a running countmill over HTTP. One file, standard library only, Python 3.9 or later.
 
     with countmill.Client("http://127.0.0.1:8080") as c:
-        c.add("page:/home")                        # in memory, sent within 250 ms
-        c.increment("orders", id="order-7")        # durable when it returns
-        print(c.total("orders").total)
+        c.add("page:/home")                          # in memory, sent within 250 ms
+        done = c.increment("orders", id="order-7")   # durable when it returns
+        print(c.total("orders", after=done).total)   # contains the increment
 
 The class of an error says whether the increments were counted, and whether a repeat is safe. The client
 repeats a call itself, with the same key and body, while that is safe and there is time
@@ -16,15 +16,15 @@ import ipaddress
 import json
 import logging
 import random
+import re
 import secrets
 import socket
 import threading
 import time as clock
-import unicodedata
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 MAX_DELTA = 2**53 - 1
@@ -32,6 +32,8 @@ _MAX_COUNTERS = 7_500  # of one batch, which then has less than 8 MiB whatever t
 _MAX_ANSWER = 16 << 20
 _IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
 _SILENCE = 45.0  # the server sends a line of a watch every 15 s
+_BEHIND = 5.0  # a caller of watch that is behind for longer gets a new connection
+_BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f]|^ | $|^__.*__$", re.S)
 _log = logging.getLogger("countmill")
 
 
@@ -44,6 +46,10 @@ class CountmillError(Exception):
     increments: List[Tuple[str, int]] = []  # of add, which the client has given up; the class says if they counted
     _again = False  # a repeat may help
     _open = False  # the try was maybe counted
+
+    def __init__(self, message: str = "", **fields: Any) -> None:
+        super().__init__(message)
+        vars(self).update(fields)
 
     @property
     def conflicts(self) -> List[dict]:
@@ -61,14 +67,25 @@ class TotalOverflowError(CountmillError): """A total does not fit 64 bits."""
 class ClosedError(CountmillError): """Nothing was counted. The client is closed."""
 class DeniedError(CountmillError): """Nothing was done. The token is missing, or may not do this."""
 class NotFoundError(CountmillError): """Nothing was done. There is no such thing, or the server's role does not serve it."""
+class NotCountedYetError(CountmillError): """Increments of the receipt were not counted within wait. Ask again later."""
+class ReceiptGoneError(CountmillError): """The receipt is beyond the deduplication window, or of another database."""
+class SetAsideError(CountmillError): """Increments of the receipt are in dead letters: problem has set_aside and totals."""
 
 
 _ERRORS = {  # by the problem's type, else by the status
-    "id-reused": ConflictError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError,
-    "outcome-unknown": OutcomeUnknownError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
-    429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
+    "id-reused": ConflictError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
+    "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
+    410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 }
 _REPEATED = (408, 429, 500, 502, 503, 504, 507)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Increments that are durable. Totals after it contain them."""
+
+    receipt: str  # empty if the server counts before it answers
+    counted_as_of: Optional[datetime]  # totals of this moment or a later one contain them; None if not known
 
 
 @dataclass(frozen=True)
@@ -81,32 +98,28 @@ class Total:
     source: str  # cache or store
     shards: int
     exists: bool  # False for a counter that nobody has incremented
-    rate: Optional[float] = None  # of watch(rates=True): the change a second; None until it is known
+    rate: Optional[float]  # of watch(rates=True): the change a second; None until it is known
 
 
 @dataclass(frozen=True)
 class Update:
-    """The difference to the update before it. The first one has all totals."""
+    """The totals of a watch that have changed. If it is whole, all other totals are gone."""
 
-    totals: List[Total]  # that have changed; empty if only the rest has
+    totals: List[Total]
+    whole: bool  # these are all totals: the first update, and the first one after a break
+    removed: List[str]  # no longer in the list: deleted, or beyond the limit
+    truncated: bool  # more counters have the prefix than the limit
     lag: Optional[float]  # seconds: the age of the oldest uncommitted increment; None if unknown
-    removed: List[str] = field(default_factory=lambda: [])  # no longer in the list: deleted, or beyond the limit
-    truncated: bool = False  # more counters have the prefix than the limit
 
 
 @dataclass
 class _Request:
-    method: str
     path: str
     body: bytes = b""
     content_type: str = "application/json"
     key: str = ""
     maybe: float = 0.0  # when the first try was sent that was maybe counted
     increments: List[Tuple[str, int]] = field(default_factory=list)  # of a batch
-
-    @property
-    def read(self) -> bool:
-        return self.path != "/v1/increments"
 
 
 class Client:
@@ -132,14 +145,14 @@ class Client:
         if token is not None and not insecure and u.scheme == "http" and not _loopback(u.hostname):
             raise InvalidError(f"a token is not sent to {u.hostname} over plain http: use https, or insecure=True")
         self._url, self._token, self._timeout, self._interval = u, token, timeout, flush_interval
-        self._max_counters, self._repeat_for, self._on_error = max_counters, dedup_window * 7 / 8, on_error
-        self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
+        self._max_counters, self._repeat_for, self._on_error = max_counters, dedup_window * 7 / 8, on_error or _log_error
         self._sending = threading.Lock()  # held while a batch is sent
         self._lock = threading.Lock()  # of the fields below
-        self._sums: dict = {}  # by counter
+        self._idle: List[Tuple[http.client.HTTPConnection, float]] = []  # since when
+        self._watched: Set[socket.socket] = set()
+        self._sums: Dict[str, int] = {}
         self._batch: Optional[_Request] = None  # drawn once, kept until its outcome is certain
         self._thread: Optional[threading.Thread] = None
-        self._watches: List[_Watch] = []
         self._closed = threading.Event()
 
     def add(self, counter: str, delta: int = 1) -> None:
@@ -163,7 +176,7 @@ class Client:
                 self._thread.start()
 
     def increment(self, counter: str, delta: int = 1, *, id: Optional[str] = None,
-                  time: Optional[datetime] = None, timeout: Optional[float] = None) -> None:
+                  time: Optional[datetime] = None, timeout: Optional[float] = None) -> Accepted:
         """Counts one increment, which is durable when this returns.
 
         After OutcomeUnknownError call it again with the same id. Without an id a second call may count twice.
@@ -173,8 +186,8 @@ class Client:
             raise InvalidError("time has no time zone (limit: an aware datetime)")
         more = {"id": id, "time": time and time.isoformat()}
         body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
-        key = secrets.token_hex(16) if id is None else ""
-        self._call(_Request("POST", "/v1/increments", body, key=key), self._deadline(timeout), lambda a: a["accepted"])
+        request = _Request("/v1/increments", body, key=secrets.token_hex(16) if id is None else "")
+        return self._call(request, self._deadline(timeout), lambda answer: _accepted(answer, 1))
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Sends all that was added before. It is durable when this returns.
@@ -192,9 +205,8 @@ class Client:
         deadline = self._deadline(timeout)
         with self._lock:
             self._closed.set()
-            watches, thread = self._watches[:], self._thread
-        for w in watches:
-            w.close(deadline - clock.monotonic())
+            for s in self._watched:
+                _end(s)
         try:
             self._flush(deadline)
         except CountmillError as e:
@@ -202,8 +214,8 @@ class Client:
                 e.increments = e.increments + (self._batch.increments if self._batch else []) + list(self._sums.items())
             raise
         finally:
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - clock.monotonic()))
+            if self._thread not in (None, threading.current_thread()):
+                self._thread.join(max(0.0, deadline - clock.monotonic()))
             self._close_idle()
 
     def __enter__(self) -> Client:
@@ -212,19 +224,29 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def total(self, counter: str, *, max_staleness: Optional[float] = None, timeout: Optional[float] = None) -> Total:
-        """One total. max_staleness accepts an older, cheaper one; 0 reads the store."""
-        return self.totals([counter], max_staleness=max_staleness, timeout=timeout)[0]
+    def total(self, counter: str, **options: Any) -> Total:
+        """One total. The options are those of totals."""
+        return self.totals([counter], **options)[0]
 
-    def totals(self, counters: Sequence[str], *, max_staleness: Optional[float] = None,
-               timeout: Optional[float] = None) -> List[Total]:
-        """Up to 1,000 totals, in the order asked. Those with source "store" are of one moment."""
-        path = "/v1/totals" + _query(max_staleness=_duration(max_staleness))
+    def totals(self, counters: Sequence[str], *, max_staleness: Optional[float] = None, min_as_of: Optional[datetime] = None,
+               after: Union[Accepted, str, None] = None, wait: float = 2.0, timeout: Optional[float] = None) -> List[Total]:
+        """Up to 1,000 totals, in the order asked. Those with source "store" are of one moment.
+
+        max_staleness accepts older, cheaper ones; 0 reads the store. min_as_of accepts none of a moment before:
+        pass the as_of of an earlier total, and a counter never goes back. after, an Accepted or a receipt, accepts
+        none without these increments; the server waits for them for up to wait, 5 s at most.
+        """
+        if isinstance(after, Accepted):
+            min_as_of, after = max(filter(None, (min_as_of, after.counted_as_of)), default=None), after.receipt
+        path = "/v1/totals" + _query(max_staleness=_duration(max_staleness), min_as_of=min_as_of and min_as_of.isoformat(),
+                                     after=after, wait=_duration(wait) if after else None)
         body = json.dumps({"counters": list(counters)}).encode()
-        got = self._call(_Request("POST", path, body), self._deadline(timeout), _totals)
-        if len(got) != len(counters):
+        got = self._call(_Request(path, body), self._deadline(timeout), lambda a: {**a, "totals": _totals(a)})
+        if len(got["totals"]) != len(counters):
             raise UnavailableError("the answer has another number of totals than was asked for")
-        return got
+        if got.get("set_aside"):
+            raise SetAsideError(f"increments of the receipt are in dead letters: {got['set_aside']}", problem=got)
+        return got["totals"]
 
     def list(self, prefix: str = "", *, timeout: Optional[float] = None) -> Iterator[Total]:
         """All counters whose names begin with prefix, in byte order, page by page. timeout is that of a page.
@@ -235,31 +257,69 @@ class Client:
         page, token = None, ""
         while page is None or token:
             path = "/v1/counters" + _query(prefix=prefix, limit=1000, page_token=token)
-            totals, page = self._call(_Request("GET", path), self._deadline(timeout), lambda a: (_totals(a), a))
-            yield from totals
+            page = self._call(_Request(path), self._deadline(timeout), lambda a: {**a, "totals": _totals(a)})
+            yield from page["totals"]
             overflowed += page.get("overflowed", [])
             token = page.get("next_page_token", "")
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
 
-    def watch(self, counters: Sequence[str] = (), *, prefix: Optional[str] = None, limit: Optional[int] = None,
-              rates: bool = False, max_staleness: Optional[float] = None,
-              timeout: Optional[float] = None) -> Iterator[Update]:
+    def watch(self, counters: Sequence[str] = (), *, prefix: Optional[str] = None, limit: Optional[int] = None, rates: bool = False,
+              max_staleness: Optional[float] = None, timeout: Optional[float] = None) -> Iterator[Update]:
         """The totals of up to 100 counters, then those that change. It ends after timeout, or with close.
 
         With prefix instead of counters: the counters whose names begin with it, the first 100 or limit (up to
-        1,000) of them. A slow caller gets the newest total of each changed counter, not every update. Broken
-        connections are made again, and go to on_error. An error that a repeat cannot help is raised.
+        1,000) of them. Broken connections are made again, and go to on_error. A caller that is 5 s behind gets a
+        new connection, and so the newest totals. An error that a repeat cannot help is raised.
         """
-        path = "/v1/watch" + _query(counter=counters, limit=limit, rates="true" if rates else None,
-                                    max_staleness=_duration(max_staleness))
+        self._check_open()
+        path = "/v1/watch" + _query(counter=counters, limit=limit, rates="true" if rates else None, max_staleness=_duration(max_staleness))
         if prefix is not None:  # it may be empty: all counters
             path += ("&" if "?" in path else "?") + "prefix=" + quote(prefix, safe="")
-        w = _Watch(self, path)
-        try:
-            yield from w.updates(None if timeout is None else clock.monotonic() + timeout)
-        finally:
-            w.close()
+        tries, end = 0, float("inf") if timeout is None else clock.monotonic() + timeout
+        while not self._closed.is_set() and clock.monotonic() < end:
+            try:
+                with closing(self._updates(_Request(path), end)) as updates:
+                    for update in updates:
+                        tries = 0
+                        yield update
+            except CountmillError as e:
+                if self._closed.is_set() or clock.monotonic() >= end:
+                    return
+                if not e._again:
+                    raise
+                self._report(e)
+                self._closed.wait(min(_pause(tries, e), end - clock.monotonic()))
+                tries += 1
+
+    def _updates(self, r: _Request, end: float) -> Iterator[Update]:
+        """The updates of one connection, until it breaks or the caller is behind."""
+        name = data = ""
+        whole, waited = True, clock.monotonic()
+        with self._sent(r, min(end, waited + _SILENCE), watch=True) as (sock, res):
+            while not self._closed.is_set():
+                began = clock.monotonic()
+                sock.settimeout(_left(min(end, began + _SILENCE)))
+                line = res.readline(_MAX_ANSWER).decode()
+                if not line.endswith("\n"):
+                    raise http.client.HTTPException("the server ended the stream")
+                if clock.monotonic() - began > 0.01:  # nothing was there to read
+                    waited = clock.monotonic()
+                elif clock.monotonic() - waited > _BEHIND:
+                    return
+                what, _, value = line.rstrip("\r\n").partition(":")
+                if what == "event":
+                    name = value.strip()
+                elif what == "data":
+                    data += value
+                elif not what and not value and data:
+                    got = json.loads(data)
+                    if name == "problem":
+                        self._report(_problem(got["status"], data.encode(), ""))
+                    else:
+                        yield Update(_totals(got), whole, got.get("removed", []), "truncated" in got, got.get("lag"))
+                        whole = False
+                    data = ""
 
     def _check_open(self) -> None:
         if self._closed.is_set():
@@ -277,9 +337,7 @@ class Client:
 
     def _report(self, e: CountmillError) -> None:
         try:
-            if self._on_error:
-                return self._on_error(e)
-            _log.error("%s; increments given up: %s", e, e.increments)
+            self._on_error(e)
         except Exception:
             _log.exception("on_error raised")
 
@@ -299,22 +357,20 @@ class Client:
                 if not adds:
                     return
                 body = b"".join(_line(c, d) + b"\n" for c, d in adds)
-                self._batch = _Request("POST", "/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds)
+                self._batch = _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds)
             batch = self._batch
         try:
             if batch.maybe and clock.time() - batch.maybe > self._repeat_for:
                 raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat")
-            self._call(batch, deadline, lambda a: a["accepted"], cancel)
+            self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
         except CountmillError as e:
             if e._again or e.status == 401:  # a token that expired is soon another
                 raise
             if not isinstance(e, IDsReusedError):
                 e.increments = batch.increments
-            self._drop()
+            with self._lock:
+                self._batch = None
             raise
-        self._drop()
-
-    def _drop(self) -> None:
         with self._lock:
             self._batch = None
 
@@ -324,44 +380,53 @@ class Client:
         while True:
             before, r.maybe = r.maybe, r.maybe or clock.time()  # until the outcome is known
             try:
-                with self._sent(r, min(deadline, clock.monotonic() + half)) as sent:
-                    return decode(json.loads(sent.read()))
+                end = min(deadline, clock.monotonic() + half)
+                with self._sent(r, end) as (sock, res):
+                    return decode(json.loads(_read(sock, res, end)))
             except CountmillError as e:
                 if not e._open:
                     r.maybe = before
                 wait = _pause(tries, e)
                 if not e._again or clock.monotonic() + wait > deadline or (cancel or threading.Event()).wait(wait):
-                    raise _conclude(r, e)
+                    raise _conclude(r, e) from e.__cause__
             tries += 1
 
     @contextmanager
-    def _sent(self, r: _Request, deadline: float) -> Iterator[_Sent]:
+    def _sent(self, r: _Request, deadline: float, watch: bool = False) -> Iterator[Tuple[socket.socket, http.client.HTTPResponse]]:
         """Sends r once and yields a 2xx answer. Whatever breaks, here or in the caller's block, is one error."""
         headers = self._headers(r)
         try:
             conn = self._connect(_left(deadline))
         except OSError as e:
-            raise _known(UnavailableError(f"no answer: {e!r}"), _again=True) from e
-        sent, keep = _Sent(conn, deadline), False
+            raise UnavailableError(f"no answer: {e!r}", _again=True) from e
+        sock, keep = conn.sock, False
+        res: Optional[http.client.HTTPResponse] = None
         try:
-            sent.sock.settimeout(_left(deadline))
-            conn.request(r.method, self._url.path.rstrip("/") + r.path, r.body or None, headers)
-            sent.res = conn.getresponse()
-            if not 200 <= sent.res.status <= 299:
-                raise _problem(sent.res.status, sent.read(), sent.res.headers.get("Retry-After", ""))
-            yield sent
-            keep = bool(conn.sock) and sent.res.isclosed() and len(self._idle) < 32 and not self._closed.is_set()
+            if watch:
+                with self._lock:
+                    self._watched.add(sock)
+                self._check_open()
+            sock.settimeout(_left(deadline))
+            conn.request("POST" if r.body else "GET", self._url.path.rstrip("/") + r.path, r.body or None, headers)
+            res = conn.getresponse()
+            if not 200 <= res.status <= 299:
+                raise _problem(res.status, _read(sock, res, deadline), res.headers.get("Retry-After", ""))
+            yield sock, res
+            keep = bool(conn.sock) and res.isclosed() and len(self._idle) < 32 and not self._closed.is_set()
         except (OSError, http.client.HTTPException, LookupError, TypeError, AttributeError, ValueError) as e:
             if isinstance(e, CountmillError):
                 raise
             self._close_idle()  # the server of the others is gone too
-            raise _known(OutcomeUnknownError(f"no answer came: {e!r}"), _again=True, _open=True) from e
+            raise OutcomeUnknownError(f"no answer came: {e!r}", _again=True, _open=True) from e
         finally:
+            with self._lock:
+                self._watched.discard(sock)
             if keep:
                 self._idle.append((conn, clock.monotonic()))
             else:
-                conn.close()
-                sent.sock.close()
+                for each in (res, conn, sock):
+                    if each is not None:
+                        each.close()
 
     def _headers(self, r: _Request) -> dict:
         headers = {"Content-Type": r.content_type} if r.body else {}
@@ -370,154 +435,49 @@ class Client:
         try:
             token = self._token() if callable(self._token) else self._token
         except Exception as e:
-            raise _known(DeniedError(f"the token source: {e}"), status=401) from e
+            raise DeniedError(f"the token source: {e}", status=401) from e
         if token and not (token.isascii() and token.isprintable()):
-            raise _known(DeniedError("the token has characters that no header can have"), status=401)
+            raise DeniedError("the token has characters that no header can have", status=401)
         return {**headers, "Authorization": "Bearer " + token} if token else headers
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        while True:
-            try:
+        with suppress(IndexError):  # none is left
+            while True:
                 conn, since = self._idle.pop()
-            except IndexError:
-                break
-            if clock.monotonic() - since < _IDLE:
-                return conn
-            conn.close()
+                if clock.monotonic() - since < _IDLE:
+                    return conn
+                conn.close()
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         conn = kind(self._url.hostname, self._url.port, timeout=min(timeout, 5.0))
         conn.connect()
         return conn
 
     def _close_idle(self) -> None:
-        while self._idle:
-            try:
+        with suppress(IndexError):
+            while True:
                 self._idle.pop()[0].close()
-            except IndexError:
-                return  # another thread took it
 
 
-class _Sent:
-    """A request on its connection, with its answer."""
-
-    res: http.client.HTTPResponse
-
-    def __init__(self, conn: http.client.HTTPConnection, deadline: float) -> None:
-        self.sock, self.deadline = conn.sock, deadline
-
-    def read(self) -> bytes:
-        text = more = b" "
-        while more and not self.res.isclosed():
-            self.sock.settimeout(_left(self.deadline))
-            more = self.res.read1(1 << 16)
-            text += more
-            if len(text) > _MAX_ANSWER:
-                raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
-        if self.res.length == 0:
-            self.res.close()  # Python does not do it before 3.12
-        return text
+def _read(sock: socket.socket, res: http.client.HTTPResponse, deadline: float) -> bytes:
+    text = more = b" "
+    while more and not res.isclosed():
+        sock.settimeout(_left(deadline))
+        more = res.read1(1 << 16)
+        text += more
+        if len(text) > _MAX_ANSWER:
+            raise http.client.HTTPException(f"an answer of more than {_MAX_ANSWER} bytes")
+    if res.length == 0:
+        res.close()  # Python does not do it before 3.12
+    return text
 
 
-class _Watch:
-    """The connections of one watch, and the changes that nobody has taken."""
+def _log_error(e: CountmillError) -> None:
+    _log.error("%s; increments given up: %s", e, e.increments)
 
-    def __init__(self, client: Client, path: str) -> None:
-        self._client, self._request = client, _Request("GET", path)
-        self._changed = threading.Condition()
-        self._known: Dict[str, Total] = {}  # by name, over all connections
-        self._news: Dict[str, None] = {}  # names that changed since the last update was taken, in order
-        self._rest: Tuple[Optional[float], bool] = (None, False)
-        self._due = self._begun = False
-        self._error: Optional[CountmillError] = None
-        self._sent: Optional[_Sent] = None
-        self._stop = threading.Event()
-        self._ended = self._heard = False
-        self._thread = threading.Thread(target=self._run, name="countmill watch", daemon=True)
-        with client._lock:
-            client._check_open()
-            client._watches.append(self)
-            self._thread.start()
 
-    def updates(self, deadline: Optional[float]) -> Iterator[Update]:
-        while True:
-            with self._changed:
-                left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-                self._changed.wait_for(lambda: self._due or self._ended, left)
-                due, self._due, news, self._news = self._due, False, self._news, {}
-                got = Update([self._known[n] for n in news if n in self._known], self._rest[0],
-                             [n for n in news if n not in self._known], self._rest[1])
-            if not due:
-                if self._error is not None:
-                    raise self._error
-                return
-            yield got
-
-    def close(self, wait: float = 6.0) -> None:
-        self._stop.set()
-        if self._sent is not None:
-            try:
-                self._sent.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits
-            except OSError:
-                pass  # it has ended
-        self._thread.join(max(0.0, min(wait, 6.0)))  # a connection is made, or given up, within 5 s
-        with self._client._lock:
-            if self in self._client._watches:
-                self._client._watches.remove(self)
-
-    def _run(self) -> None:
-        tries = 0
-        while not self._stop.is_set() and self._error is None:
-            try:
-                self._follow()
-            except CountmillError as e:
-                if self._stop.is_set():
-                    break
-                if not e._again:
-                    self._error = e
-                    break
-                self._client._report(e)
-                tries, self._heard = (0 if self._heard else tries + 1), False
-                self._stop.wait(_pause(tries, e))
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _follow(self) -> None:
-        """Reads one connection until it breaks."""
-        name = data = ""
-        self._begun = False
-        with self._client._sent(self._request, clock.monotonic() + _SILENCE) as self._sent:
-            while not self._stop.is_set():
-                self._sent.sock.settimeout(_SILENCE)
-                line = self._sent.res.readline(_MAX_ANSWER).decode()
-                if not line.endswith("\n"):
-                    raise http.client.HTTPException("the server ended the stream")
-                what, _, value = line.rstrip("\r\n").partition(":")
-                if what == "event":
-                    name = value.strip()
-                elif what == "data":
-                    data += value
-                elif not what and not value and data:
-                    self._event(name, data)
-                    name = data = ""
-
-    def _event(self, name: str, data: str) -> None:
-        self._heard, got = True, json.loads(data)
-        if name == "problem":
-            return self._client._report(_problem(got["status"], data.encode(), ""))
-        totals, removed, rest = _totals(got), got.get("removed", []), (got.get("lag"), "truncated" in got)
-        with self._changed:
-            if not self._begun:  # all totals, of which many may be known
-                removed = [n for n in self._known if n not in {t.counter for t in totals}]
-                totals = [t for t in totals if _state(t) != _state(self._known.get(t.counter))]
-            self._due = self._due or bool(totals or removed) or rest != self._rest or not self._known
-            self._begun, self._rest = True, rest
-            for t in totals:
-                self._known[t.counter] = t
-            for n in removed:
-                self._known.pop(n, None)
-            self._news.update(dict.fromkeys([t.counter for t in totals] + removed))
-            self._changed.notify_all()
+def _end(s: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        s.shutdown(socket.SHUT_RDWR)  # ends a read that waits
 
 
 def _left(deadline: float) -> float:
@@ -533,18 +493,11 @@ def _pause(tries: int, e: CountmillError) -> float:
 
 def _conclude(r: _Request, e: CountmillError) -> CountmillError:
     """The error that the caller gets after the last try."""
-    if r.read and isinstance(e, OutcomeUnknownError):
-        new: CountmillError = UnavailableError(f"no total: {e}")
-    elif not r.read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
-        new = OutcomeUnknownError(f"an earlier try was maybe counted; then: {e}")
-    else:
-        return e
-    new.__cause__ = e
-    return _known(new, **vars(e))
-
-
-def _known(e: CountmillError, **fields: Any) -> CountmillError:
-    vars(e).update(fields)
+    read = r.path != "/v1/increments"
+    if read and isinstance(e, OutcomeUnknownError):
+        return UnavailableError(f"no total: {e}", **vars(e))
+    if not read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
+        return OutcomeUnknownError(f"an earlier try was maybe counted; then: {e}", **vars(e))
     return e
 
 
@@ -556,10 +509,8 @@ def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
     kind = str(problem.get("type", "")).rpartition(":")[2]
     cls = _ERRORS.get(kind) or _ERRORS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
     detail = problem.get("detail") or problem.get("title") or "no problem+json came with it; is that a countmill?"
-    return _known(
-        cls(f"{detail} (HTTP {status})"), status=status, problem=problem,
-        retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
-        _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
+    return cls(f"{detail} (HTTP {status})", status=status, problem=problem, retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
+               _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
 
 
 def _line(counter: str, delta: int, **more: Any) -> bytes:
@@ -568,25 +519,27 @@ def _line(counter: str, delta: int, **more: Any) -> bytes:
         size = len(counter.encode())
     except (UnicodeEncodeError, AttributeError):
         raise InvalidError("counter is not a string of valid Unicode") from None
-    if not 1 <= size <= 500:
-        raise InvalidError(f"counter has {size} bytes (limit: 1 to 500 bytes)")
-    if any(unicodedata.category(r) == "Cc" for r in counter):
-        raise InvalidError("counter has a control character (limit: no control characters)")
-    if counter[0] == " " or counter[-1] == " " or len(counter) >= 4 and counter[:2] == counter[-2:] == "__":
-        raise InvalidError("counter begins or ends with a space, or is of the form __x__")
+    if not 1 <= size <= 500 or _BAD_NAME.search(counter):
+        raise InvalidError(f"counter {counter!r:.99} is not allowed (limit: 1 to 500 bytes, no control characters, no space at an end, not __x__)")
     if not isinstance(delta, int) or delta == 0 or abs(delta) > MAX_DELTA:
         raise InvalidError(f"delta is {delta!r} (limit: an integer from -(2^53-1) to 2^53-1, not 0)")
     return json.dumps({"counter": counter, "delta": int(delta), **more}, ensure_ascii=False).encode("utf-8", "replace")
 
 
+def _accepted(answer: dict, sent: int) -> Accepted:
+    if answer["accepted"] != sent:  # something else has answered, and increments may be lost
+        raise ValueError(f"{answer['accepted']} increments accepted of {sent}")
+    at = answer.get("counted_as_of")
+    return Accepted(answer.get("receipt", ""), _moment(at) if at else None)
+
+
 def _totals(answer: dict) -> List[Total]:
-    return [Total(t["counter"], int(t["total"]), datetime.fromisoformat(t["as_of"].replace("Z", "+00:00")),
-                  t["source"], t["shards"], t["exists"], t.get("rate")) for t in answer["totals"]]
+    return [Total(t["counter"], int(t["total"]), _moment(t["as_of"]), t["source"], t["shards"], t["exists"], t.get("rate"))
+            for t in answer["totals"]]
 
 
-def _state(t: Optional[Total]) -> Any:
-    """What may change: every read has another as_of."""
-    return t and (t.total, t.shards, t.exists, t.rate)
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _query(**parameters: Any) -> str:

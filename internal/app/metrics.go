@@ -150,6 +150,10 @@ func lagSamples(lag time.Duration, known bool) []sample {
 	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
 }
 
+func unseenSamples(bus backend.Observer) []sample {
+	return []sample{gauge("countmill_unseen_seconds", "Age of the oldest message on the bus that no aggregator has taken; 0 if there is none.", bus.Unseen().Seconds())}
+}
+
 // pipelineSamples are from the aggregators' records. A process with an aggregator of its own, so
 // that its reader is not alone, shows the lag of that instead.
 func pipelineSamples(r *reader.Reader, alone bool) []sample {

@@ -1,12 +1,16 @@
 package app
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,8 +52,38 @@ func TestReceiptsThroughPubSub(t *testing.T) {
 	topic := "projects/" + project + "/topics/increments"
 	id := publishJSON(t, broker, topic, `[{"counter":"a","delta":10},{"counter":"b"}]`)
 	after(fmt.Sprintf("message:%d:%s:%s", time.Now().Unix(), topic, id), `"counter":"a","total":16,`)
+	typeRecipe(t, "API=http://"+broker+"/v1", "TOPIC="+topic, "TOKEN=any", "READER="+r.url)
 	if status, text := r.call(t, "GET", "/v1/totals?counter=a&after=message:"+fmt.Sprint(time.Now().Unix())+":"+topic+":999999", ""); status != http.StatusConflict {
 		t.Errorf("after a message that nobody published: got %d %s, want 409", status, text)
+	}
+}
+
+// typeRecipe types the commands for other software from the page, as they are there.
+func typeRecipe(t *testing.T, env ...string) {
+	t.Helper()
+	for _, program := range []string{"sh", "curl", "sed", "base64", "tr", "date"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("the commands of the page are not typed: there is no %s", program)
+			return
+		}
+	}
+	page, err := os.ReadFile("../../docs/howto/read-what-you-wrote.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile("(?s)```\n(TIME=.*?)```").FindStringSubmatch(string(page))
+	if commands == nil {
+		t.Fatal("the page has no commands that begin with TIME=")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for n := 1; n <= 2; n++ {
+		cmd := exec.CommandContext(ctx, "sh", "-euc", commands[1])
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if want := fmt.Sprintf(`"counter":"orders","total":%d,`, n); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), `"set_aside":[]`) {
+			t.Errorf("the commands of the page answer %s (%v), want %s", out, err, want)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publi
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -219,8 +219,11 @@ func newReceiving(bus backend.OpenBus) receiving {
 	if r.why == nil {
 		r.why = func() error { return nil }
 	}
-	if counts, ok := bus.Channel.(pubsubStats); ok {
-		r.stats = samples(func() []sample { return pubsubSamples(counts.Stats()) })
+	switch bus := bus.Channel.(type) {
+	case pubsubStats:
+		r.stats = samples(func() []sample { return pubsubSamples(bus.Stats()) })
+	case backend.Observer:
+		r.stats = samples(func() []sample { return unseenSamples(bus) })
 	}
 	return r
 }

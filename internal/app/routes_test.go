@@ -75,6 +75,7 @@ func TestMetrics(t *testing.T) {
 		"countmill_totals_served_total":       1,
 		"countmill_total_age_seconds_count":   1,
 		"countmill_lag_seconds":               0,
+		"countmill_unseen_seconds":            0,
 		"countmill_replaying_dead_letters":    0,
 		"countmill_replay_age_seconds":        0,
 		"countmill_store_disk_bytes":          -1,

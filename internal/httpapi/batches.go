@@ -28,6 +28,9 @@ type Door interface {
 type batchAnswer struct {
 	Parts     int            `json:"parts"`
 	Conflicts []partConflict `json:"conflicts,omitempty"`
+	// Receipt and CountedAsOf are about the other parts.
+	Receipt     string `json:"receipt,omitempty"`
+	CountedAsOf string `json:"counted_as_of,omitempty"`
 }
 
 // A partConflict is a part that was not counted.
@@ -45,20 +48,24 @@ func (a *API) batches(c call) error {
 	defer a.gate.leave()
 	out, err := a.takeBatch(c.w, c.r)
 	if err == nil {
-		api.WriteJSON(c.w, http.StatusAccepted, answerOf(out))
+		api.WriteJSON(c.w, http.StatusAccepted, a.batchAnswerOf(out))
 	}
 	return err
 }
 
-func answerOf(out publisher.Outcome) batchAnswer {
-	a := batchAnswer{Parts: out.Parts}
+func (a *API) batchAnswerOf(out publisher.Outcome) batchAnswer {
+	read := a.acceptedOf(out.Parts, out.Sent)
+	answer := batchAnswer{Parts: out.Parts, Receipt: read.receipt}
+	if !read.countedAt.IsZero() {
+		answer.CountedAsOf = string(appendTime(nil, read.countedAt))
+	}
 	for _, part := range out.Reused {
-		a.Conflicts = append(a.Conflicts, partConflict{part, "id-reused"})
+		answer.Conflicts = append(answer.Conflicts, partConflict{part, "id-reused"})
 	}
 	for _, part := range out.Expired {
-		a.Conflicts = append(a.Conflicts, partConflict{part, "expired"})
+		answer.Conflicts = append(answer.Conflicts, partConflict{part, "expired"})
 	}
-	return a
+	return answer
 }
 
 func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.Outcome, err error) {

@@ -43,7 +43,8 @@ func (d *fakeDoor) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time)
 
 func newDoor(t *testing.T, d *fakeDoor, cfg IncrementsConfig) publisherAPI {
 	t.Helper()
-	a, err := New(Services{Sender: &recorder{}, Door: d}, Config{Roles: []string{"publisher"}, Increments: cfg})
+	moment := func() time.Time { return time.Date(2026, 11, 23, 7, 0, 0, 123456000, time.UTC) }
+	a, err := New(Services{Sender: &recorder{}, Door: d, Moment: moment}, Config{Roles: []string{"publisher"}, Increments: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +88,11 @@ func wantRefusal(t *testing.T, what string, d *fakeDoor, w *httptest.ResponseRec
 // The answer lists the parts that were not counted.
 func TestBatchAnswer(t *testing.T) {
 	t.Parallel()
+	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000), Spans: []wire.Span{{Seal: wire.SealHash{9}}}}
 	for want, out := range map[string]publisher.Outcome{
 		`{"parts":2}`: {Parts: 2},
+		`{"parts":3,"receipt":"` + receipt.String() + `"}`:                                                                        {Parts: 3, Sent: publisher.Sent{Receipt: receipt}},
+		`{"parts":1,"counted_as_of":"2026-11-23T07:00:00.123456Z"}`:                                                               {Parts: 1, Sent: publisher.Sent{Counted: true}},
 		`{"parts":4,"conflicts":[{"part":0,"reason":"id-reused"},{"part":3,"reason":"id-reused"},{"part":1,"reason":"expired"}]}`: {Parts: 4, Reused: []int{0, 3}, Expired: []int{1}},
 	} {
 		w := sendBatch(newDoor(t, &fakeDoor{out: out}, IncrementsConfig{}), aBatch(time.Now(), "a", "b"))

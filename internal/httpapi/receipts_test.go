@@ -153,3 +153,19 @@ func TestOneCallerCannotWaitEverywhere(t *testing.T) {
 		t.Errorf("the places of requests that ended are not free: %d", code)
 	}
 }
+
+// unseen is in an answer if the bus can say it.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	known := func() time.Duration { return 1500 * time.Millisecond }
+	for _, tc := range []struct {
+		unseen func() time.Duration
+		want   string
+	}{{known, `,"unseen":1.5}`}, {nil, `"lag":`}} {
+		w := httptest.NewRecorder()
+		serve(t, httpapi.Services{Reader: newFake(), Unseen: tc.unseen}, httpapi.Config{}).ServeHTTP(w, httptest.NewRequest("GET", "/v1/totals?counter=a", nil))
+		if got := w.Body.String(); !strings.Contains(got, tc.want) || strings.Contains(got, "unseen") != (tc.unseen != nil) {
+			t.Errorf("got %s, want %s, and unseen: %t", got, tc.want, tc.unseen != nil)
+		}
+	}
+}

@@ -39,14 +39,14 @@ type window struct {
 // a counter's parts, in the ratio u to 1-u. If it is more, rho-1 commits have 1/rho of the parts
 // each, and the two commits at the ends have a random part u of that.
 func pack(of []class, b batch, m, stray float64) window {
-	w := window{messages: m * b.messages, markers: m * b.parts, in: make([]float64, len(of))}
+	w := window{messages: m * b.messages, markers: m * (b.parts + b.tails), in: make([]float64, len(of))}
 	marginal := 0.0 // entities that one more batch adds
 	for i, c := range of {
 		w.in[i] = drawn(c.share, b.increments*m)
 		w.shards += c.counters * w.in[i]
 		marginal += c.counters * (w.in[i] - drawn(c.share, b.increments*(m-1)))
 	}
-	stray *= marginal + b.parts
+	stray *= marginal + b.parts + b.tails
 	cut := (b.entries - b.ids) / max(b.parts-b.ids, 1e-9) // entries in a part
 	// A part that does not fit begins the next commit, and leaves half of its entities free on
 	// average. None are free if all parts have the largest size, because 16 times 25 is 400. More
@@ -110,6 +110,7 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 		m := max(rate*every, 1)
 		// The number of messages in an open window is Poisson distributed.
 		w := pack(of, b, m, math.Sqrt(m-1))
+		w.commits += l.tailCommits(b, w.commits, rate)
 		w.every = every
 		return w
 	}
@@ -119,6 +120,13 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	}
 	due := l.due(rate, aggregators)
 	w := at(due)
+	if l.CountWithin == 0 && b.tails > 0 {
+		// If several commits divide a window, its tails begin the next one as soon as these end.
+		// Then that window waits for no message, or for one that comes meanwhile.
+		divided := min(max(w.commits-1, 0), 1)
+		due = max(due-divided*math.Exp(-rate*l.CommitTime.Seconds())/rate, 1/rate)
+		w = at(due)
+	}
 	if over(w) {
 		w = at(bisect(1/rate, due, func(every float64) bool { return over(at(every)) }))
 		w.full = true
@@ -137,6 +145,20 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	w = at(bisect(due, most, func(every float64) bool { return busy(at(every)) <= every }))
 	w.waits = true
 	return w
+}
+
+// tailCommits is the number of further commits of a window, because of tails. A tail is in the commit
+// of its message's parts if they are all in one, and otherwise in the next window. If no message comes within a
+// window's linger, only tails are in that.
+func (l Load) tailCommits(b batch, commits, rate float64) float64 {
+	if b.tails == 0 {
+		return 0
+	}
+	divided := min(max(commits-1, 0), 1)
+	if l.CountWithin > 0 {
+		return divided // all messages come at the same moments
+	}
+	return divided * math.Exp(-rate*l.Window.Seconds())
 }
 
 // due is the time in seconds from one window to the next, if each of that many aggregators gets

@@ -20,6 +20,7 @@ type batch struct {
 	increments float64 // number of increments
 	ids        float64 // increments with ids, each a part
 	parts      float64 // each with a marker
+	tails      float64 // markers of whole messages
 	entries    float64
 	messages   float64
 	bytes      float64 // encoded bytes of all messages
@@ -70,7 +71,8 @@ func (b batch) fits(l Load) bool {
 	return b.entries <= openEntries && b.entries*float64(entryCost+l.NameBytes) <= openBytes
 }
 
-// batch computes a batch of n increments.
+// batch computes a batch of n increments. Its messages have tails, except a message that is one
+// part of increments without ids. If a batch has between one part and two on average, some have one.
 func (l Load) batch(of []class, n float64) batch {
 	b := batch{every: n * float64(l.Publishers) / l.Rate, increments: n, ids: n * l.IDs}
 	coalesced := n - b.ids
@@ -82,6 +84,7 @@ func (l Load) batch(of []class, n float64) batch {
 	b.parts, b.entries = cut+b.ids, sums+b.ids
 	b.bytes = 12 + cut*21 + sums*l.entryBytes(coalesced/max(sums, 1e-9)) + b.ids*(23+l.entryBytes(1))
 	b.messages = math.Ceil(b.bytes / wire.MaxBatch)
+	b.tails = b.messages * (1 - math.Exp(-b.ids)*max(2-max(cut, 1), 0))
 	return b
 }
 

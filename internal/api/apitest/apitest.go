@@ -133,7 +133,8 @@ func (d *Document) checkNames(tb testing.TB) {
 	}
 }
 
-// checkTypes makes sure that every enum and constant has a type, without which generators fail.
+// checkTypes makes sure that every enum and constant has a type, and that nothing has two types besides
+// null. Generators fail on both.
 func checkTypes(tb testing.TB, v any, where string) {
 	tb.Helper()
 	switch v := v.(type) {
@@ -142,6 +143,9 @@ func checkTypes(tb testing.TB, v any, where string) {
 		constant := v["const"] != nil && !strings.HasSuffix(where, "/not")
 		if _, ok := v["type"].(string); (enum || constant) && !ok {
 			tb.Errorf("%s: an enum without a type", where)
+		}
+		if types, ok := v["type"].([]any); ok && (len(types) != 2 || types[1] != "null") {
+			tb.Errorf("%s: types %v: name a schema of each, with oneOf", where, types)
 		}
 		for key, val := range v {
 			checkTypes(tb, val, where+"/"+key)

@@ -24,7 +24,7 @@ type metric struct{ name, kind, labels, help string }
 var metricGroups = []struct{ title, of, functions string }{
 	{"Every process", "`/metrics` also has the `go_*` and `process_*` metrics of Prometheus's Go client.", "buildInfo"},
 	{"Publisher", "`countmill publisher` and `countmill up`.", "publisherSamples"},
-	{"Aggregator", "`countmill aggregator` and `countmill up`.", "aggregatorSamples lagSamples foldDurations"},
+	{"Aggregator", "`countmill aggregator` and `countmill up`.", "aggregatorSamples lagSamples foldDurations unseenSamples"},
 	{"Reader", "`countmill reader` and `countmill up`.", "readerSamples pipelineSamples totalAges"},
 	{"Changes of counters", "`countmill reader` and `countmill up`.", "adminSamples"},
 	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
@@ -77,6 +77,7 @@ Every metric of countmill, for Prometheus. ` + "`GET /metrics`" + ` needs the sc
 - Counters start at 0 with the process: use ` + "`rate()`" + `. Times are in seconds, sizes in bytes.
 - ` + "`countmill_lag_seconds`" + ` is absent while nobody knows the lag. That is the case if an aggregator takes no messages and holds none.
 - A stopped aggregator may still hold messages: then there is a lag beside ` + "`countmill_aggregators_alive 0`" + `.
+- ` + "`countmill_unseen_seconds`" + ` is absent if the process cannot know it, as with Pub/Sub: use Cloud Monitoring there.
 - Replays do not raise the lag. Scale aggregators on ` + "`max(countmill_lag_seconds)`" + `.
 - An entry is the delta that a batch has for one counter. A part is a group of entries that is counted once. A fold applies parts to the store.
 `

@@ -160,7 +160,11 @@ func (tb *tab) within(limit time.Duration, expression string) time.Duration {
 	tb.t.Helper()
 	began := time.Now()
 	for {
-		if eval[bool](tb, "(() => { try { return !!("+expression+") } catch { return false } })()") {
+		yes, err := chromedp.Run(tb.ctx, chromedp.Evaluate[bool]("(() => { try { return !!("+expression+") } catch { return false } })()"))
+		switch {
+		case err != nil && !leaves(err):
+			tb.t.Fatalf("%s: %v", expression, err)
+		case yes:
 			return time.Since(began)
 		}
 		if time.Since(began) > limit {
@@ -168,6 +172,16 @@ func (tb *tab) within(limit time.Duration, expression string) time.Duration {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// leaves is true for the error of an expression that was asked while the tab went to another page.
+func leaves(err error) bool {
+	for _, text := range []string{"Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context with specified id"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // size sets the size of the window, in CSS pixels.

@@ -16,7 +16,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A doorway is the network between a publisher outside and the door of `up`. It loses requests and
+// A doorway is the network between a publisher outside and the door of `up`, or of a process that has
+// the bus. It loses requests and
 // answers, repeats requests, and delays everything. httpbus and publisher.Door are the real ones; the
 // route between them is missing.
 type doorway struct {
@@ -27,13 +28,18 @@ type doorway struct {
 	taken bool // an answer refused merged increments; guarded by kernel.mu
 }
 
-// drawDoors draws publishers outside `up`, for half of the schedules that have no crowd or contest.
+// drawDoors draws publishers outside, for half of the schedules with `up` that have no crowd or contest,
+// and an eighth of those with roles apart.
 func (pl *plan) drawDoors() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x646f6f72))
-	if !pl.embedded || pl.crowd != nil || pl.contest != nil || rng.IntN(2) == 0 {
+	if pl.crowd != nil || pl.contest != nil || rng.IntN(2) == 0 || !pl.embedded && rng.IntN(4) > 0 {
 		return
 	}
-	pl.doors = 1 + rng.IntN(2)
+	if pl.outside = !pl.embedded; pl.outside {
+		pl.rates[TwoVersions] = 0 // a door of another version writes a batch in other bytes
+	} else {
+		pl.doors = 1 + rng.IntN(2)
+	}
 	for _, f := range []Fault{RequestLost, AnswerLost, RequestTwice, IDsTaken} {
 		pl.rates[f] = []float64{0, 0.1, 0.3}[rng.IntN(3)]
 	}
@@ -41,7 +47,7 @@ func (pl *plan) drawDoors() {
 
 // busOf is the bus of a publisher: the broker, or a door to it.
 func (ps *processes) busOf(p *proc) publisher.Bus {
-	if !ps.embedded || p.role == node {
+	if !ps.embedded && !ps.outside || p.role == node {
 		return &bus{ps.bus, p}
 	}
 	d := &doorway{kernel: ps.kernel, procs: ps, p: p}
@@ -113,18 +119,21 @@ func (d *doorway) leave(pass *passage, f fate) error {
 	return arrive()
 }
 
-// arrive lets `up` take a request in. If no process listens, the connection breaks.
+// arrive lets a door take a request in. If no process listens, the connection breaks. With roles apart
+// the readers are doors: a door has nothing of its own, so any process will do.
 func (d *doorway) arrive(pass *passage) {
-	lives := d.procs.lives(node)
+	lives := d.procs.lives(reading)
 	if len(lives) == 0 {
 		pass.answer <- nil
 		return
 	}
 	q := lives[0]
 	d.running.Add(1)
+	d.procs.atDoors.Add(1)
 	hostile := d.strikes(IDsTaken)
 	d.spawn(q, func() {
 		defer d.running.Done()
+		defer d.procs.atDoors.Add(-1)
 		if hostile {
 			d.take(q, pass.payload)
 		}
@@ -151,7 +160,7 @@ func (d *doorway) serve(q *proc, payload []byte) *http.Response {
 		d.violate("a batch is refused: %v", err)
 		return nil
 	}
-	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, now)
+	out, err := publisher.NewDoor(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, now)
 	if err != nil {
 		return response(http.StatusGatewayTimeout, struct{}{})
 	}
@@ -163,11 +172,18 @@ func (d *doorway) serve(q *proc, payload []byte) *http.Response {
 	for _, part := range append(out.Reused, out.Expired...) {
 		conflicts = append(conflicts, conflict{part})
 	}
-	return response(http.StatusAccepted, map[string]any{"parts": out.Parts, "conflicts": conflicts})
+	answer := map[string]any{"parts": out.Parts, "conflicts": conflicts}
+	if out.Sent.Counted {
+		answer["counted_as_of"] = d.procs.db.fake.Moment()
+	}
+	if r := out.Sent.Receipt; !r.IsZero() {
+		answer["receipt"] = r.String()
+	}
+	return response(http.StatusAccepted, answer)
 }
 
-// take sends other increments under the ids of a batch's merged increments, as another limited token
-// does that has seen the batch.
+// take sends other increments under the ids of a batch's merged increments, and under its seal, as
+// another limited token does that has seen the batch.
 func (d *doorway) take(q *proc, payload []byte) {
 	b, err := wire.Decode(payload)
 	if err != nil {
@@ -182,15 +198,13 @@ func (d *doorway) take(q *proc, payload []byte) {
 	if len(parts) == 0 {
 		return
 	}
-	seal := b.Seal
-	seal[0] ^= 0xff
-	taking := wire.Append(nil, &wire.Batch{Time: b.Time, Seal: seal, Number: b.Number, Parts: parts})
+	taking := wire.Append(nil, &wire.Batch{Time: b.Time, Seal: b.Seal, Number: b.Number, Parts: parts})
 	in, _, err := publisher.OpenBatch(taking, publisher.Sender{Name: hostile, Limited: true}, b.Time, store.MaxWindow)
 	if err != nil {
 		d.violate("a hostile batch is refused: %v", err)
 		return
 	}
-	_, _ = publisher.NewDoor(&bus{d.procs.bus, q}, "").Send(background, in, b.Time)
+	_, _ = publisher.NewDoor(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, b.Time)
 }
 
 // checkTaken: no merged increments of a sender conflict with those of another.

@@ -85,7 +85,7 @@ func (w *World) awaitAnswers() {
 func (w *World) awaitFolds() {
 	w.procs.restartHalted()
 	switch {
-	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.db.lettersWait():
+	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.procs.atDoors.Load() > 0 || w.db.lettersWait():
 	case w.oracles.inProcess():
 		w.forgetLetters()
 	default:

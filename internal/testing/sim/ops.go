@@ -46,7 +46,8 @@ type op struct {
 	err     error
 	gaveUp  bool // its time was up before it was answered
 	sent    publisher.Sent
-	crowd   int // how many of a crowd were added before
+	wrote   time.Time // when it was made, by clocks that are right
+	crowd   int       // how many of a crowd were added before
 
 	names     []string
 	final     bool // after all has come to rest
@@ -70,7 +71,7 @@ func (cl *callers) newOp(kind string, finish func(*op)) *op {
 	cl.n++
 	limit := []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute}[cl.rng.IntN(4)]
 	limit += time.Duration(cl.n) * 17 // as oddly does
-	return &op{n: cl.n, kind: kind, finish: finish, limit: limit, jumped: cl.jumped, repeats: cl.rng.IntN(6)}
+	return &op{n: cl.n, kind: kind, finish: finish, limit: limit, jumped: cl.jumped, repeats: cl.rng.IntN(6), wrote: cl.wall()}
 }
 
 // ask starts an attempt.

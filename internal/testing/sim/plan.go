@@ -19,6 +19,7 @@ type plan struct {
 	crowd    *crowd        // nil in most schedules
 	contest  *contest      // nil in most schedules
 	doors    int           // publishers outside `up`; 0 in most schedules
+	outside  bool          // with roles apart: all publishers send over HTTP
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older

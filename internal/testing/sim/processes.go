@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -26,6 +27,7 @@ type processes struct {
 	all     []*proc           // in the order of their starts
 	alive   [node + 1][]*proc // by role and slot; a dead one until it lives again
 	ending  bool              // a closed publisher has no successor from now on
+	atDoors atomic.Int32      // batches over HTTP that a process has taken and not answered
 }
 
 // startAll begins the first life of each process.
@@ -47,7 +49,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	if old := ps.alive[r][slot]; old != nil && restored {
 		p.image = old.image
 	}
-	if ps.rates[ClockSkewed] > 0 && ps.rng.IntN(2) == 0 || r == aggregating && ps.rng.IntN(3) == 0 {
+	if ps.rates[ClockSkewed] > 0 && ps.rng.IntN(2) == 0 || (r == aggregating || r == reading) && ps.rng.IntN(3) == 0 {
 		p.skew = ps.drawSkew(r)
 		ps.hit(ClockSkewed)
 	}

@@ -74,7 +74,7 @@ func read(ctx context.Context, c *countmillapi.ClientWithResponses) error {
 
 // watch reads the first event, and has a request refused.
 func watch(ctx context.Context, c *countmillapi.ClientWithResponses) error {
-	stream, err := c.WatchTotals(ctx, &countmillapi.WatchTotalsParams{Counter: []string{"page:/home"}})
+	stream, err := c.WatchTotals(ctx, &countmillapi.WatchTotalsParams{Counter: &[]countmillapi.CounterName{"page:/home"}})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,15 @@
+package reader
+
+import (
+	"testing"
+	"time"
+)
+
+// A row of minutes is compared with the row so many minutes before, whatever the zone does.
+func TestBeforeByMinutes(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2027, 3, 28, 3, 15, 0, 0, time.UTC)
+	if got, want := (Step{minutes: 45}).before(at), at.Add(-45*time.Minute); !got.Equal(want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
