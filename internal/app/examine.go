@@ -20,23 +20,23 @@ const examTimeout = time.Minute
 // few thousand connections. A guess.
 const fewFiles = 4096
 
-// Examine looks for mistakes of the backends that the configuration names, from this machine. It opens
-// none as a role does. The error matches ErrUsage.
+// Examine looks for mistakes of the backends that the configuration names, from this machine, and of the
+// machine if there are any. It opens none as a role does. The error matches ErrUsage.
 func Examine(ctx context.Context, cfg Config, which Exams, r *backend.Report) error {
 	cfg.Roles = Up // which takes every backend
 	var examine []func(context.Context)
 	var errs []error
 	if which.Store {
 		c, err := chooseStore(cfg)
-		examine, errs = append(examine, exam(c, c.opener.Examine, r)), append(errs, err)
+		examine, errs = append(examine, exam("store", c, c.opener.Examine, r)), append(errs, err)
 	}
 	if which.Bus {
 		c, err := chooseExamined(cfg)
-		examine, errs = append(examine, exam(c, c.opener.Examine, r)), append(errs, err)
+		examine, errs = append(examine, exam("bus", c, c.opener.Examine, r)), append(errs, err)
 	}
 	if which.Cache {
 		c, err := chooseCache(cfg)
-		examine, errs = append(examine, exam(c, c.opener.Examine, r)), append(errs, err)
+		examine, errs = append(examine, exam("cache", c, c.opener.Examine, r)), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -44,7 +44,9 @@ func Examine(ctx context.Context, cfg Config, which Exams, r *backend.Report) er
 	for _, of := range examine {
 		of(ctx)
 	}
-	examineFiles(api.OpenFiles(), r)
+	if len(examine) > 0 {
+		examineFiles(api.OpenFiles(), r)
+	}
 	return nil
 }
 
@@ -59,9 +61,10 @@ func chooseExamined(cfg Config) (choice[backend.Bus], error) {
 	return c, err
 }
 
-func exam[T any](c choice[T], run func(context.Context, backend.URL, *backend.Report), r *backend.Report) func(context.Context) {
+func exam[T any](flag string, c choice[T], run func(context.Context, backend.URL, *backend.Report), r *backend.Report) func(context.Context) {
 	return func(ctx context.Context) {
 		if run == nil {
+			r.Skip(flag, c.url.Scheme+": has no checks")
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, examTimeout)
