@@ -90,7 +90,7 @@ var roleFlags = []flag{
 			return sizeValue{to: &c.Publisher.MaxBytes, min: 1 << 20, max: 16 << 30}
 		}),
 	role("min-free", "SIZE", app.Aggregator,
-		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free; everything else goes on. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
+		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free. Below half of it folding stops too. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
 		func(c *app.Config) pflag.Value {
 			return sizeValue{to: &c.MinFree, min: 1 << 20, max: 1 << 50, auto: true}
 		}),

@@ -308,7 +308,10 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	return c
 }
 
-func (s *reading) Ready(ctx context.Context) (degraded string, err error) { return s.Reader.Ready(ctx) }
+func (s *reading) Ready(ctx context.Context) (string, error) {
+	degraded, err := s.Reader.Ready(ctx)
+	return labelled("reader", degraded), err
+}
 
 func (s *reading) Routes(to *surface) {
 	to.Reader, to.Admin = s.Reader, s.admin

@@ -37,7 +37,7 @@ func testBeatReplaces(t *testing.T, su *suite) {
 		t.Fatalf("Workers: %v", err)
 	}
 	slices.SortFunc(got, func(x, y store.Worker) int { return strings.Compare(x.ID, y.ID) })
-	want := []store.Worker{store.Worker(b), store.Worker(a)}
+	want := []store.Worker{b, a}
 	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
 		t.Errorf("Workers (-want +got):\n%s", diff)
 	}

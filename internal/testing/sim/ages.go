@@ -38,7 +38,7 @@ func (pl *plan) drawAges() {
 // begins is the time of the oldest part in the message, from which its window counts. It is zero
 // where the message cannot be read, or will not come twice.
 func (l *busMessage) begins() (from time.Time) {
-	batch, err := l.batch()
+	batch, err := l.decode()
 	if err != nil || l.settled != nil {
 		return from
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -45,6 +46,8 @@ type busMessage struct {
 	// settled gets the outcome, where the publisher waits for it. from is the context of its message.
 	settled func(error)
 	from    context.Context
+
+	decode func() (*wire.Batch, error) // the payload, read once
 }
 
 // A delivery is a message that a subscriber holds.
@@ -67,6 +70,7 @@ type subscription struct {
 func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	b.n++
 	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
+	l.decode = sync.OnceValues(l.batch)
 	b.queue = append(b.queue, l)
 	b.watch.published(payload)
 	b.say(nil, "   message %d is on the bus", l.n)
@@ -276,7 +280,7 @@ func (b *broker) mayFold(id wire.PartID) bool {
 
 // ids returns the ids of the message's parts.
 func (l *busMessage) ids() []wire.PartID {
-	b, err := l.batch()
+	b, err := l.decode()
 	if err != nil {
 		return nil
 	}

@@ -69,7 +69,7 @@ func (opr *operator) resetLast() bool {
 	for len(opr.unreset) > 0 {
 		counter := opr.unreset[0]
 		if opr.lastReset != nil && opr.lastReset.err == nil {
-			if left := opr.db.fake.Left(counter); left != 0 {
+			if left := opr.db.fake.Left()[counter]; left != 0 {
 				opr.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
 			}
 			opr.unreset, opr.lastReset, opr.tries = opr.unreset[1:], nil, 0

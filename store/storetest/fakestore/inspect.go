@@ -80,12 +80,16 @@ func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool
 	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
 }
 
-// Left is the sum of a counter's shards less its baseline.
-func (s *Store) Left(counter string) int64 {
+// Left returns for each counter the sum of its shards less its baseline.
+func (s *Store) Left() map[string]int64 {
+	left := s.Totals()
 	s.mu.Lock()
-	r, _ := s.records[counter].newest()
-	s.mu.Unlock()
-	return s.Total(counter) - r.Baseline
+	defer s.mu.Unlock()
+	for counter, h := range s.records {
+		r, _ := h.newest()
+		left[counter] -= r.Baseline
+	}
+	return left
 }
 
 // Recorded reports whether the counter has a record, even if the counter is deleted.
