@@ -95,16 +95,15 @@ func (d *deployment) serve(t *testing.T) (url string) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	var log bytes.Buffer
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		run(ctx, call{args: []string{"reader", "--listen", "127.0.0.1:0", "--store", "rigged:"}, stdout: in, stderr: &log, stores: []backend.Store{d.rigged()}})
+		run(t.Context(), call{args: []string{"reader", "--listen", "127.0.0.1:0", "--store", "rigged:"}, stdout: in, stderr: &log, stores: []backend.Store{d.rigged()}})
 		_ = in.Close()
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { <-ended }) // the context has ended by then
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		<-ended
