@@ -59,7 +59,7 @@ func run(ctx context.Context, ln net.Listener, data string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	err = errors.Join(err, srv.Shutdown(ctx))
-	_ = <-served
+	<-served
 	return errors.Join(err, db.Close()) // after the last request was counted
 }
 
