@@ -17,8 +17,8 @@ var builds = []struct {
 	maxSize     int64
 	maxPackages int
 }{
-	{tags: "", maxSize: 49.5e6, maxPackages: 729},
-	{tags: "nogoogle", maxSize: 31e6, maxPackages: 465},
+	{tags: "", maxSize: 49.8e6, maxPackages: 729},
+	{tags: "nogoogle", maxSize: 31.3e6, maxPackages: 465},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.
