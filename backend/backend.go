@@ -28,6 +28,9 @@ type Store struct {
 	Check func(u URL) error
 	// Open opens the store. It must end with ctx.
 	Open func(ctx context.Context, u URL, c StoreConfig) (store.Store, error)
+	// Examine looks for mistakes of the store and of the way to it, from this machine. It must end with
+	// ctx, and must work beside processes that have the store open. nil looks for none.
+	Examine func(ctx context.Context, u URL, r *Report)
 }
 
 // A StoreConfig is what the process asks of a store.
@@ -86,6 +89,8 @@ type Bus struct {
 	Check func(u URL, c BusConfig) error
 	// Open connects to the bus. It must end with ctx.
 	Open func(ctx context.Context, u URL, c BusConfig) (OpenBus, error)
+	// Examine is that of Store.
+	Examine func(ctx context.Context, u URL, r *Report)
 }
 
 // A BusConfig is what the process asks of a bus.
@@ -133,4 +138,6 @@ type Cache struct {
 	// Open opens the cache of a store. Close releases it; it is nil if there is nothing to
 	// release.
 	Open func(u URL, s store.Store, log *slog.Logger) (c store.Cache, closeIt func() error, err error)
+	// Examine is that of Store.
+	Examine func(ctx context.Context, u URL, r *Report)
 }

@@ -10,7 +10,7 @@
 // help, completion and docs/reference/flags.md are made of it.
 //
 // Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
-// 3 verify found something wrong.
+// 3 verify found something wrong, or status or doctor could not reach the server.
 package command
 
 import (
@@ -130,7 +130,8 @@ func report(c call, err error, help string) int {
 		return 2
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s\n", line)
-	if _, found := errors.AsType[*inconsistent](err); found {
+	_, found := errors.AsType[*inconsistent](err)
+	if _, silent := errors.AsType[*unreached](err); found || silent {
 		return 3
 	}
 	return 1

@@ -40,9 +40,10 @@ func commands() []command {
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
 		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
-		readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
+		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
+		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
-		planCommand, tokenCommand, shareCommand, configCommand, completionCommand(), versionCommand,
+		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 

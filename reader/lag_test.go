@@ -280,6 +280,22 @@ func TestVersionsOfTheSettings(t *testing.T) {
 	})
 }
 
+// The fleet is the aggregators with fresh records, by ID.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		fresh := time.Now().Add(time.Minute)
+		st.announce(store.Worker{ID: "b", Stalled: true, Expires: fresh}, store.Worker{ID: "ended", Expires: time.Now().Add(-time.Second)},
+			store.Worker{ID: "a", Expires: fresh, Setup: map[string]string{"x": "1"}})
+		got := r.Fleet(t.Context())
+		if len(got) != 2 || got[0].ID != "a" || got[0].Setup["x"] != "1" || got[1].ID != "b" || !got[1].Stalled {
+			t.Errorf("got %+v, want a and b", got)
+		}
+	})
+}
+
 // The busiest counters are of all aggregators with fresh records.
 func TestBusiest(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,9 @@ type Config struct {
 
 	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
 	Listen string
+	// Pprof is the address of this machine to serve profiles on; port 0 picks a free one. Default: none
+	// are served.
+	Pprof string
 	// Tokens is the file of tokens, one for each caller; empty: anybody may call. Insecure lets
 	// anybody also call from other machines. Default: anybody, from this machine only.
 	Tokens   string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/backup"
+	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // onDisk is a store on a disk of this machine.
@@ -45,7 +46,7 @@ func (d *onDisk) kept() string {
 }
 
 func (d *onDisk) Routes(s *surface) {
-	s.Backup, s.Increments.Admit = d.takeBackup, d.space.admit
+	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
 	if d.backups != nil {
 		s.LastBackup = func() time.Time { return d.backups.Stats().Last }
 	}
@@ -57,6 +58,11 @@ func (d *onDisk) Run(ctx context.Context) error {
 		return nil
 	}
 	return d.regular.run(ctx, d.backups.Run)
+}
+
+func (d *onDisk) numbers() httpapi.Disk {
+	free, _, _ := d.space.state()
+	return httpapi.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
 }
 
 func (d *onDisk) Ready(context.Context) (degraded string, err error) {

@@ -27,5 +27,10 @@ func pebbleStore() backend.Store {
 			}
 			return s, nil
 		},
+		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+			if dir, err := u.Dir(); err == nil { // Check has refused others
+				pebble.Examine(ctx, pebble.Exam{Dir: dir}, r)
+			}
+		},
 	}
 }

@@ -20,7 +20,8 @@ func testBeatReplaces(t *testing.T, su *suite) {
 	s := su.open(t)
 	now := time.Now().Truncate(time.Microsecond)
 	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3,
-		Increments: 1 << 41, Entities: 9, Duplicates: 2, DeadLetters: 1, Busiest: busiestNames()}
+		Increments: 1 << 41, Entities: 9, Duplicates: 2, DeadLetters: 1, Busiest: busiestNames(),
+		LastLetter: now.Add(-time.Second), AtLimit: []string{"a b", "é"}, Setup: map[string]string{"shard-rate": "1"}}
 	b := store.Worker{ID: "b", Expires: now.Add(-time.Hour)}
 	for _, w := range []store.Worker{a, b} {
 		if err := s.Beat(t.Context(), w); err != nil {
@@ -40,8 +41,8 @@ func testBeatReplaces(t *testing.T, su *suite) {
 	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
 		t.Errorf("Workers (-want +got):\n%s", diff)
 	}
-	if len(got) == 2 && !got[0].LastCommit.IsZero() {
-		t.Errorf("a worker that never committed: last commit %s, want zero", got[0].LastCommit)
+	if len(got) == 2 && (!got[0].LastCommit.IsZero() || !got[0].LastLetter.IsZero()) {
+		t.Errorf("a worker that wrote nothing: last commit %s, last dead letter %s, want zero", got[0].LastCommit, got[0].LastLetter)
 	}
 }
 

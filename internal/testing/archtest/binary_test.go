@@ -17,8 +17,8 @@ var builds = []struct {
 	maxSize     int64
 	maxPackages int
 }{
-	{tags: "", maxSize: 49.6e6, maxPackages: 731},
-	{tags: "nogoogle", maxSize: 31.1e6, maxPackages: 467},
+	{tags: "", maxSize: 50.2e6, maxPackages: 731},
+	{tags: "nogoogle", maxSize: 31.7e6, maxPackages: 467},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.
