@@ -50,7 +50,7 @@ func TestTotalsSinceAhead(t *testing.T) {
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
 		began := time.Now()
-		for _, staleness := range []time.Duration{0, time.Minute} { // a read of its own, and one that others share
+		for _, staleness := range []time.Duration{0, time.Minute} { // without the cache, and with it
 			since := time.Now().Add(reader.MaxAhead)
 			got, err := r.TotalsSince(t.Context(), []string{"c"}, staleness, since)
 			if err != nil || got[0].AsOf.Before(since) {

@@ -160,7 +160,7 @@ func Recover(h http.Handler, log *slog.Logger) http.Handler {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler {
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v)
 			}
 			log.LogAttrs(r.Context(), slog.LevelError, "handler panicked", slog.String("panic", access.Redact(fmt.Sprint(v))),

@@ -102,7 +102,7 @@ func (r *rollout) exact(t *testing.T) {
 	r.noDeadLetters(t)
 }
 
-// In the documented order every process is ready all the time, and so on the way back.
+// A deployment that is upgraded in the documented order, and rolled back, counts everything once.
 func TestUpgradeAndRollBack(t *testing.T) {
 	t.Parallel()
 	r := rollOut(t)
@@ -114,7 +114,7 @@ func TestUpgradeAndRollBack(t *testing.T) {
 	r.exact(t)
 	r.publishers(t, today)
 	r.count(t)
-	r.exact(t) // before aggregators go back: they could not read what waits
+	r.exact(t) // before aggregators go back: they cannot read newer messages
 	r.aggregators(t, today)
 	r.count(t)
 	r.exact(t)
