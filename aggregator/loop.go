@@ -28,7 +28,8 @@ type loop struct {
 	window window
 	pace   pace
 	jobs   []*job
-	// known has every part with a marker that is in the window or in a job.
+	tails  []*part // of messages whose other parts are settled; in no job yet
+	// known has every part with a marker that is in the window, in tails or in a job.
 	known map[wire.PartID]*part
 
 	running  int
@@ -281,7 +282,7 @@ func (l *loop) launch() {
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
 		if j == nil {
-			if !l.closeWindow(now) {
+			if !l.closeWindow(now) && !l.packTails() {
 				return
 			}
 			continue
@@ -334,7 +335,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	for _, p := range parts {
 		contended[p] = true
 	}
-	for _, j := range pack(append(parts, w.take()...), l.a.limits.Entities, l.a.lateness()) {
+	for _, j := range pack(slices.Concat(parts, l.takeTails(), w.take()), l.a.limits.Entities, l.a.lateness()) {
 		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
 			j.contended, j.attempts = true, attempts
 		}

@@ -44,7 +44,7 @@ func (l *loop) settle(o outcome) {
 		l.a.stats.lastCommit.Store(l.a.cfg.env.Now().UnixMicro())
 	}
 	if len(o.rest) == 0 {
-		if o.job.attempts == 0 {
+		if o.job.attempts == 0 && !o.job.closed.IsZero() {
 			l.pace.folded(time.Since(o.job.closed))
 		}
 		l.answered()

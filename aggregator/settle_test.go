@@ -233,6 +233,24 @@ func TestContendedJobsAreNotHalvedForEver(t *testing.T) {
 	})
 }
 
+// A budget depends on what the commits of windows take. Tails have no increments.
+func TestTailsDoNotSetThePace(t *testing.T) {
+	t.Parallel()
+	l := newLoop(newTestAggregator(t))
+	l.pace.budget, l.pace.takes = time.Minute, 10*time.Second
+	j := testJob(l, 1)
+	l.settle(outcome{job: j, applied: j.parts})
+	if l.pace.takes != 10*time.Second {
+		t.Errorf("commits take %s after one without a window, want 10s still", l.pace.takes)
+	}
+	j = testJob(l, 1)
+	j.closed = time.Now().Add(-20 * time.Second)
+	l.settle(outcome{job: j, applied: j.parts})
+	if l.pace.takes < 20*time.Second {
+		t.Errorf("commits take %s after one that took 20s", l.pace.takes)
+	}
+}
+
 // The halves of a job of one counter would contend with each other.
 func TestAJobOfOneCounterIsNotTriedInHalves(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // A message that somebody may have a receipt for (wire.Receipt) has a tail: a marker that is inserted
 // when all its other parts are settled. It goes into the commit of the last of them if that commit has
-// all that are left, and otherwise into the next window:
+// all that are left, and otherwise into the next commit:
 //
 //	message with parts 1 2 3
 //	one job has 1 2 3       its commit has the markers 1 2 3 and the tail
@@ -99,7 +99,7 @@ func (l *loop) ride(j *job) {
 	}
 }
 
-// admitTail puts the tail of a message into the window: every other part is settled.
+// admitTail lets the tail of a message be committed: every other part is settled.
 func (l *loop) admitTail(h *held) {
 	h.open = 1
 	t, stored := l.tailFor(h), l.a.clock.Now()
@@ -113,9 +113,23 @@ func (l *loop) admitTail(h *held) {
 		return
 	}
 	l.known[t.ID] = t
-	now := time.Now()
-	l.window.add(t, now)
-	l.window.holds(now.Add(h.born.Sub(stored)))
+	l.tails = append(l.tails, t)
+}
+
+// packTails makes jobs of the tails, unless a commit is under way: when it ends, more of them may be
+// ready. A window that closes before that takes them.
+func (l *loop) packTails() bool {
+	if len(l.tails) == 0 || l.running > 0 || l.isAway() {
+		return false
+	}
+	l.jobs = append(l.jobs, pack(l.takeTails(), l.a.limits.Entities, l.a.lateness())...)
+	return true
+}
+
+func (l *loop) takeTails() []*part {
+	tails := l.tails
+	l.tails = nil
+	return tails
 }
 
 // tailApplied ends a tail that was committed with other parts of its message, or was found. Its

@@ -109,6 +109,61 @@ func TestTailsComeWithTheLastPart(t *testing.T) {
 	}
 }
 
+// Tails neither wait for a window nor open one: they are committed when no other commit is under way.
+func TestTailsDoNotWaitForAWindow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := small(t)
+		m := &tailed{wire.SealID{1}, wideParts(2)}
+		r := run(t, st, aggregator.Config{Linger: 10 * time.Second})
+		r.sendBytes(t, m.payload())
+		settle(10*time.Second + 100*time.Millisecond)
+		m.says(t, st, store.TailCounted)
+		r.send(t, anonymous(one("next", 1)))
+		settle(10*time.Second - 50*time.Millisecond)
+		if got := st.FoldCalls(); got != 3 {
+			t.Errorf("%d commits, want 3: the next window closed before its linger", got)
+		}
+		settle(100 * time.Millisecond)
+		if got := st.FoldCalls(); got != 4 {
+			t.Errorf("%d commits, want 4: the next window is still open", got)
+		}
+	})
+}
+
+// While a commit is under way the tails wait for its end, or for the next window.
+func TestTailsWaitForACommit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes, at time.Duration // the slow commit, and the tail's after it began
+	}{
+		"until it ends":              {500 * time.Millisecond, 500 * time.Millisecond},
+		"until the next window ends": {5 * time.Second, 1100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := small(t)
+				m := &tailed{wire.SealID{1}, wideParts(2)}
+				m.watch(t, st, func(n int, c *store.Commit) fakestore.Answer {
+					if len(c.Adds) == 1 && c.Adds[0].Counter == "slow" {
+						time.Sleep(tc.takes)
+					}
+					return fakestore.OK
+				})
+				r := run(t, st, aggregator.Config{Linger: time.Second})
+				r.send(t, anonymous(one("slow", 1)))
+				r.sendBytes(t, m.payload())
+				settle(1100 * time.Millisecond)
+				r.send(t, anonymous(one("next", 1)))
+				settle(tc.at - 110*time.Millisecond)
+				if _, ok := st.Marker(m.tail()); ok {
+					t.Error("the tail is there already")
+				}
+				settle(20 * time.Millisecond)
+				m.says(t, st, store.TailCounted)
+			})
+		})
+	}
+}
+
 // A single anonymous part whose id says so has no other tail. Any other single part has one.
 func TestSolePartsAreTheirOwnTails(t *testing.T) {
 	seal := wire.SealID{1}

@@ -19,15 +19,18 @@ const seriesMost = 1.10
 // A rule for all counters writes no further entities in folds, and moves of full rings write few. The
 // runs are longer than the minutes of a ring, so that the busiest counters are moved.
 func TestSeries(t *testing.T) {
-	const hour, lasts = 1_000_000.0 / 3600, 66 * time.Minute
-	for _, c := range []struct {
+	const hour = 1_000_000.0 / 3600
+	type rated struct {
 		label string
 		rate  float64 // increments a second
 		names int
-	}{
-		{"one hot counter", choose(100*hour, 20), 1},
-		{"Zipf", choose(hour, 20), choose(1_000_000, 1000)},
-	} {
+	}
+	zipf, lasts := rated{"Zipf", choose(hour, 20), choose(1_000_000, 1000)}, 66*time.Minute
+	loads := []rated{{"one hot counter", choose(100*hour, 20), 1}, zipf}
+	if *dayFlag {
+		loads, lasts = []rated{zipf}, 24*time.Hour
+	}
+	for _, c := range loads {
 		var all [2]figures
 		for ruled := range all {
 			synctest.Test(t, func(t *testing.T) {

@@ -180,5 +180,8 @@ func TestRules(t *testing.T) {
 		if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
 			t.Errorf("%v: got %d %s, want %d and %s", f.err, rec.Code, rec.Body, want.status, want.says)
 		}
+		if rec := change(t, f, doc, http.MethodPost, "/v1/rules/series", jsonType, `{"pattern":"a","keep":"15m:30d"}`); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
+			t.Errorf("a new rule, %v: got %d %s, want %d and %s", f.err, rec.Code, rec.Body, want.status, want.says)
+		}
 	}
 }

@@ -27,23 +27,23 @@ func measured() []cell {
 	}
 	const usual = 250 * time.Millisecond
 	return []cell{
-		{"hot, 1 aggregator", hot(1), 1, 85, 403, 5.7},
-		{"hot, 2 aggregators", hot(2), 1, 147, 403, 3.7},
-		{"hot, 4 aggregators", hot(4), 1, 222, 403, 2.8},
-		{"Zipf, 1,000/s", zipf(1000, 25, usual), 10, 709_817, 96_200, 87.8},
-		{"Zipf, 10,000/s", zipf(10_000, 25, usual), 72, 532_025, 44_748, 311.2},
-		{"Zipf, 100,000/s", zipf(100_000, 25, usual), 528, 382_186, 23_483, 371.5},
-		{"1 counter", uniform(1), 1, 88, 400, 5.5},
-		{"10 counters", uniform(10), 10, 930, 400, 14.3},
-		{"100 counters", uniform(100), 100, 9_400, 2_400, 125.5},
-		{"1,000 counters", uniform(1000), 918, 97_578, 15_908, 342.3},
-		{"10,000 counters", uniform(10_000), 2213, 623_758, 37_466, 379.7},
-		{"100,000 counters", uniform(100_000), 2469, 949_392, 41_742, 379.2},
-		{"1,000,000 counters", uniform(1_000_000), 2497, 984_157, 42_250, 393.1},
-		{"linger 10ms", zipf(100_000, 10, 10*time.Millisecond), 75, 468_094, 44_486, 387.6},
-		{"linger 30ms", zipf(100_000, 10, 30*time.Millisecond), 190, 417_866, 30_748, 376.8},
-		{"linger 100ms", zipf(100_000, 10, 100*time.Millisecond), 529, 385_102, 23_466, 372.6},
-		{"linger 250ms", zipf(100_000, 10, usual), 1154, 371_500, 19_823, 371.1},
+		{"hot, 1 aggregator", hot(1), 1, 88, 403, 5.6},
+		{"hot, 2 aggregators", hot(2), 1, 147, 403, 3.8},
+		{"hot, 4 aggregators", hot(4), 1, 216, 403, 2.9},
+		{"Zipf, 1,000/s", zipf(1000, 25, usual), 10, 711_133, 96_167, 87.9},
+		{"Zipf, 10,000/s", zipf(10_000, 25, usual), 72, 531_677, 44_747, 208.7},
+		{"Zipf, 100,000/s", zipf(100_000, 25, usual), 528, 382_132, 23_492, 343.5},
+		{"1 counter", uniform(1), 1, 92, 400, 5.3},
+		{"10 counters", uniform(10), 10, 940, 400, 14.3},
+		{"100 counters", uniform(100), 100, 9_150, 2_400, 126.2},
+		{"1,000 counters", uniform(1000), 918, 97_644, 15_900, 272.3},
+		{"10,000 counters", uniform(10_000), 2213, 625_740, 37_470, 360.5},
+		{"100,000 counters", uniform(100_000), 2469, 950_952, 41_754, 366.4},
+		{"1,000,000 counters", uniform(1_000_000), 2497, 984_113, 42_236, 393.0},
+		{"linger 10ms", zipf(100_000, 10, 10*time.Millisecond), 75, 468_272, 44_525, 387.3},
+		{"linger 30ms", zipf(100_000, 10, 30*time.Millisecond), 190, 417_665, 30_762, 355.9},
+		{"linger 100ms", zipf(100_000, 10, 100*time.Millisecond), 529, 385_426, 23_492, 343.9},
+		{"linger 250ms", zipf(100_000, 10, usual), 1154, 367_771, 19_831, 345.9},
 	}
 }
 
@@ -67,7 +67,8 @@ func near(t *testing.T, what string, got, want, part float64) {
 
 // The plan is close for numbers that depend only on chance: messages, and so markers, and the
 // content of both. The number of windows depends on the moments at which the bench's ten
-// publishers begin: they give 84 to 94, and random ones give 80. That is 15 %.
+// publishers begin: they give 84 to 94, and random ones give 80. That is 15 %,
+// and a little less with the markers.
 func TestMeasuredCells(t *testing.T) {
 	t.Parallel()
 	for _, c := range measured() {
@@ -84,7 +85,7 @@ func TestMeasuredCells(t *testing.T) {
 			near(t, "markers", got.MarkersWritten*million, c.markers, 0.05)
 			near(t, "shards", got.ShardsWritten*million, c.shards, 0.15)
 			near(t, "commits", got.Commits*million, (c.shards+c.markers)/c.perCommit, 0.15)
-			near(t, "all", got.PerMillion-got.WorkersWritten*million, c.shards+c.markers, 0.12)
+			near(t, "all", got.PerMillion-got.WorkersWritten*million, c.shards+c.markers, 0.13)
 		})
 	}
 }

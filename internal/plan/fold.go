@@ -110,7 +110,7 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 		m := max(rate*every, 1)
 		// The number of messages in an open window is Poisson distributed.
 		w := pack(of, b, m, math.Sqrt(m-1))
-		w.commits += l.tailCommits(b, w.commits, rate)
+		w.commits += l.tailCommits(b, w.commits, every)
 		w.every = every
 		return w
 	}
@@ -120,12 +120,6 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	}
 	due := l.due(rate, aggregators)
 	w := at(due)
-	if l.CountWithin == 0 && b.tails > 0 {
-		// The tails of a divided window open the next window when its commits end, unless a
-		// message has opened it before.
-		due = max(due-divided(w.commits)*math.Exp(-rate*l.CommitTime.Seconds())/rate, 1/rate)
-		w = at(due)
-	}
 	if over(w) {
 		w = at(bisect(1/rate, due, func(every float64) bool { return over(at(every)) }))
 		w.full = true
@@ -147,20 +141,14 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 }
 
 // tailCommits is the number of further commits of a window, because of tails. A tail is in the commit
-// of its message's parts if they are all in one, and otherwise in the next window. If no message comes within a
-// window's linger, only tails are in that.
-func (l Load) tailCommits(b batch, commits, rate float64) float64 {
-	if b.tails == 0 {
+// of its message's parts if they are all in one. Otherwise it is committed after them, or in the next
+// window if that ends before them.
+func (l Load) tailCommits(b batch, commits, every float64) float64 {
+	if b.tails == 0 || l.CommitTime.Seconds() > every {
 		return 0
 	}
-	if l.CountWithin > 0 {
-		return divided(commits) // all messages come at the same moments
-	}
-	return divided(commits) * math.Exp(-rate*l.Window.Seconds())
+	return min(max(commits-1, 0), 1) // the part of the windows that several commits divide, if that many do on average
 }
-
-// divided is the part of the windows that several commits divide, if that many do on average.
-func divided(commits float64) float64 { return min(max(commits-1, 0), 1) }
 
 // due is the time in seconds from one window to the next, if each of that many aggregators gets
 // rate batches a second. With CountWithin, all batches of a moment are in one window of each

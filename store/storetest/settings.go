@@ -104,7 +104,7 @@ func changeSettings(t testing.TB, what string, change func() (store.Settings, er
 			t.Errorf("%s: %v", what, err)
 			return set
 		}
-		<-time.After(rand.N(time.Second)) // transactions that wait for each other do so together
+		<-time.After(rand.N(5 * time.Second)) // transactions that wait for each other do so together, the emulator's for 20 s
 	}
 }
 
