@@ -108,8 +108,10 @@ func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, princi
 	}
 	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
-	for i := range parts {
-		parts[i].Minute = minute
+	if minute != 0 {
+		for i := range parts {
+			parts[i].Minute = minute
+		}
 	}
 	r.measure(incs)
 	if err := p.send(ctx, r, now); err != nil {
