@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
 
@@ -16,7 +15,7 @@ func past(began time.Time) CheckTime {
 		switch {
 		case t.IsZero():
 			return &countmill.FieldError{Field: "time", Problem: "is missing", Limit: "a time in each row, with --series"}
-		case t.After(began), began.Sub(t) > publisher.MaxPast-store.MaxWindow:
+		case t.After(began), began.Sub(t) > store.MaxKeepQuarters-store.MaxWindow:
 			return &countmill.FieldError{Field: "time", Problem: t.UTC().Format(time.RFC3339) + " is not in the past that series keep", Limit: "in the last 3294 days, with --series"}
 		}
 		return nil
