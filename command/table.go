@@ -69,7 +69,7 @@ type values struct {
 
 	format, output          string
 	rejects, state          string
-	sameCaller              bool
+	sameCaller, history     bool
 	window                  time.Duration
 	source                  appengine.Config
 	prefix, goTotal, simple string

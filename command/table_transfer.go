@@ -26,6 +26,8 @@ var transferFlags = []flag{
 	{name: "state", arg: "STATE", of: []string{"import"}, def: "FILE.countmill-import; none for -",
 		help: "File that remembers when the import began.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.state} }},
+	{name: "series", of: []string{"import"}, help: "Each row counts in the series of its counter at its own time, which may be years ago.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.history} }},
 	{name: "same-caller", of: []string{"import"}, help: "Go on with another token than the import began with, if both have the same name.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.sameCaller} }},
 	{name: "dedup-window", arg: "DURATION", of: []string{"import", "adopt gae"}, env: true, help: "The server's --dedup-window.",

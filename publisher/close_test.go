@@ -27,7 +27,7 @@ func TestCloseSendsWithoutASignal(t *testing.T) {
 			return err
 		},
 		"Publish": func(p *Publisher) error {
-			r, err := newRequest([]countmill.Increment{inc("a", 1)})
+			r, err := newRequest([]countmill.Increment{inc("a", 1)}, 0)
 			if err == nil {
 				r.at, r.done = time.Now(), make(chan struct{})
 				_, err = p.admit(r)

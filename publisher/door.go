@@ -19,6 +19,9 @@ import (
 // refused.
 const MaxBatchAhead = time.Hour
 
+// pastSlack is how long before the window the oldest increment of a request may be when the request comes.
+const pastSlack = 24 * time.Hour
+
 var (
 	// ErrClockSkew: the time of a batch is before the deduplication window, or more than
 	// MaxBatchAhead ahead. Nothing of the batch was done.
@@ -50,6 +53,8 @@ type Sender struct {
 	// other sender can have. Otherwise it could make another's increments look like a repeat, or like
 	// counted.
 	Limited bool
+	// Past is set if the sender may count in series before the deduplication window, as PublishPast does.
+	Past bool
 }
 
 // A Delivery is a batch that came in, checked by OpenBatch. It has no more than the bytes that go on
@@ -105,6 +110,10 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		own, err := from.own(&b.Parts[i], b.IsSole())
 		if err != nil {
 			return nil, nil, fmt.Errorf("part %d: %w", i, err)
+		}
+		// Of all senders without Past, only one whose request was long on its way has such a minute.
+		if p := &b.Parts[i]; !from.Past && p.Minute != 0 && p.Minute.Time().Before(span.from.Add(-pastSlack)) {
+			p.Minute, own = 0, true // it counts at its time
 		}
 		changed = changed || own
 	}

@@ -241,6 +241,28 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
+// Only a sender who may count in the past chooses minutes long before the window. A request that was long on its
+// way keeps its own.
+func TestOnlySomeSendersCountInThePast(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		age  time.Duration
+		past bool
+		kept bool
+	}{{doorWindow, false, true}, {doorWindow + 23*time.Hour, false, true}, {doorWindow + 25*time.Hour, false, false}, {1000 * doorWindow, true, true}} {
+		p := anonymous(1, "a")
+		p.Minute = wire.MinuteOf(doorTime.Add(-tc.age))
+		sent, _ := pass(t, new(doorBus), batch(anonymous(2, "a"), p), Sender{Past: tc.past})
+		want := wire.MinuteOf(doorTime)
+		if tc.kept {
+			want = p.Minute
+		}
+		if got := sent.Minute(&sent.Parts[1]); got != want {
+			t.Errorf("%s ago, past %t: counts at %s, want %s", tc.age, tc.past, got.Time(), want.Time())
+		}
+	}
+}
+
 // A part of its own time that is before the window is not counted, and named. A head takes all that
 // follows it along. Places are those of the batch as it came.
 func TestExpiredPartsAreNamed(t *testing.T) {

@@ -76,7 +76,7 @@ func TestARepeatedIDHasTheOlderTime(t *testing.T) {
 	} {
 		r, err := newRequest([]countmill.Increment{
 			{Counter: "a", Delta: 1, ID: "x", Time: tc.first}, {Counter: "b", Delta: 1, ID: "x", Time: now}, {Counter: "a", Delta: 1, ID: "x", Time: tc.second},
-		})
+		}, 0)
 		must(t, err)
 		if len(r.parts) != 2 || !r.parts[0].Time.Equal(tc.want) || !r.parts[1].Time.Equal(now) {
 			t.Errorf("%s: %d parts of %s and %s, want 2 of %s and %s", name, len(r.parts), r.parts[0].Time, r.parts[1].Time, tc.want, now)

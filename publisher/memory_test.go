@@ -55,7 +55,7 @@ func waiting(t *testing.T, n, each, id int, keyed bool) *request {
 			incs[i].Counter = fmt.Sprintf("%08d", n*each+i)
 		}
 	}
-	r, err := newRequest(incs)
+	r, err := newRequest(incs, 0)
 	if keyed {
 		var parts []wire.Part
 		parts, err = wire.CutRequest("", strconv.Itoa(n), incs)

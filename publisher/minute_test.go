@@ -226,3 +226,27 @@ func TestMessagesNameTheirSeal(t *testing.T) {
 		}
 	})
 }
+
+// Increments of the past count at that minute, with and without a key or ids, and whatever their times are.
+func TestPublishPast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{})
+		now := time.Now()
+		at := now.Add(-1000 * 24 * time.Hour)
+		must(t, errOf(p.PublishPast(ctx, at, "", "", inc("plain", 1), countmill.Increment{Counter: "timed", Delta: 2, Time: now.Add(-time.Hour)},
+			countmill.Increment{Counter: "named", Delta: 3, ID: "x"})))
+		must(t, errOf(p.PublishPast(ctx, at.Add(time.Minute), "", "key", inc("keyed", 4), countmill.Increment{Counter: "both", Delta: 5, ID: "y"})))
+		must(t, errOf(p.Publish(ctx, inc("plain", 6))))
+		minutes := int(now.Sub(at) / time.Minute)
+		bus.wantByMinutes(at, map[string]int64{"0 plain": 1, "0 timed": 2, "0 named": 3, "1 keyed": 4, "1 both": 5, fmt.Sprint(minutes, " plain"): 6})
+		for name, at := range map[string]time.Time{"later than now": now.Add(time.Second), "before any series": now.Add(-MaxPast - time.Second)} {
+			var field *countmill.FieldError
+			if _, err := p.PublishPast(ctx, at, "", "", inc("a", 1)); !errors.As(err, &field) || field.Field != "at" || !errors.Is(err, countmill.ErrInvalid) {
+				t.Errorf("%s: got %v, want a FieldError of at", name, err)
+			}
+		}
+		closeNow(t, p)
+	})
+}

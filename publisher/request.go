@@ -61,11 +61,16 @@ type timed struct {
 // Increments without an ID are merged with all others. Calls that wait at the same time share
 // messages, and wait for each other's.
 func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) (Sent, error) {
+	return p.publish(ctx, 0, incs)
+}
+
+// publish lets the increments count at the minute in series, or at their own times if it is 0.
+func (p *Publisher) publish(ctx context.Context, minute wire.Minute, incs []countmill.Increment) (Sent, error) {
 	now := p.cfg.env.Now()
 	if err := p.check(now, incs); err != nil {
 		return Sent{}, err
 	}
-	r, err := newRequest(incs)
+	r, err := newRequest(incs, minute)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -81,6 +86,10 @@ func (p *Publisher) Publish(ctx context.Context, incs ...countmill.Increment) (S
 // countmill.ErrConflict if this process knows the key with other increments, or the bus reports
 // that. Nothing of the call is then counted.
 func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (Sent, error) {
+	return p.publishKeyed(ctx, 0, principal, key, incs)
+}
+
+func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, principal, key string, incs []countmill.Increment) (Sent, error) {
 	now := p.cfg.env.Now()
 	if err := countmill.CheckID("Idempotency-Key", key); err != nil {
 		return Sent{}, err
@@ -99,6 +108,11 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 	}
 	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
+	if minute != 0 {
+		for i := range parts {
+			parts[i].Minute = minute
+		}
+	}
 	r.measure(incs)
 	if err := p.send(ctx, r, now); err != nil {
 		return Sent{}, err
@@ -108,6 +122,22 @@ func (p *Publisher) PublishKeyed(ctx context.Context, principal, key string, inc
 		return Sent{}, p.forgetKey(r.known)
 	}
 	return p.sent(r), r.conflicts(incs)
+}
+
+// MaxPast is the greatest age of the time in PublishPast: no series is kept for longer.
+const MaxPast = 3660 * 24 * time.Hour
+
+// PublishPast is PublishKeyed, or Publish if the key is empty, for increments of the past: all of them count
+// in series at the minute of at, whatever their times are. Those are still compared with the deduplication window,
+// which at may be older than. The errors are the same, with the Field at if that is wrong.
+func (p *Publisher) PublishPast(ctx context.Context, at time.Time, principal, key string, incs ...countmill.Increment) (Sent, error) {
+	if age := p.cfg.env.Now().Sub(at); age > MaxPast || age < 0 {
+		return Sent{}, &countmill.FieldError{Field: "at", Problem: at.UTC().Format(time.RFC3339) + " is not in the past that series keep", Limit: "at most 3660 days ago, and not later than now"}
+	}
+	if key == "" {
+		return p.publish(ctx, wire.MinuteOf(at), incs)
+	}
+	return p.publishKeyed(ctx, wire.MinuteOf(at), principal, key, incs)
 }
 
 // Flush sends all increments that were added before the call, without linger, and returns without an
@@ -196,13 +226,13 @@ func atIndex(err error, i int) error {
 
 // newRequest keeps only strings of incs: the caller may use its slice again while the request is
 // sealed.
-func newRequest(incs []countmill.Increment) (*request, error) {
+func newRequest(incs []countmill.Increment, minute wire.Minute) (*request, error) {
 	type name struct{ counter, id string }
 	var seen map[name]int // its index in parts
 	r := &request{}
 	for i, inc := range incs {
 		if inc.ID == "" {
-			r.add(inc, len(incs)-i)
+			r.add(inc, minute, len(incs)-i)
 			continue
 		}
 		if seen == nil {
@@ -220,7 +250,9 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 			continue
 		}
 		seen[n] = len(r.parts)
-		r.parts = append(r.parts, wire.CutIdentified(inc))
+		part := wire.CutIdentified(inc)
+		part.Minute = minute
+		r.parts = append(r.parts, part)
 	}
 	r.measure(incs)
 	return r, nil
@@ -228,11 +260,14 @@ func newRequest(incs []countmill.Increment) (*request, error) {
 
 // add adds an increment without an id. left bounds the number of increments to come, this one
 // included.
-func (r *request) add(inc countmill.Increment, left int) {
+func (r *request) add(inc countmill.Increment, minute wire.Minute, left int) {
 	it := item{wire.Order(inc.Counter), inc.Counter, inc.Delta}
 	r.merged++
-	if !inc.Time.IsZero() {
-		r.timed = append(r.timed, timed{it, wire.MinuteOf(inc.Time)})
+	if minute == 0 && !inc.Time.IsZero() {
+		minute = wire.MinuteOf(inc.Time)
+	}
+	if minute != 0 {
+		r.timed = append(r.timed, timed{it, minute})
 		return
 	}
 	if r.items == nil {

@@ -34,6 +34,14 @@ func testSeriesFlag(t *testing.T, url string) {
 	r := begin("page:*=1m:6h,15m:400d")
 	yesterday := time.Now().Add(-24 * time.Hour).UTC()
 	r.incr(t, `[{"counter":"page:a","delta":5},{"counter":"page:a","delta":-2,"time":"`+yesterday.Format(time.RFC3339)+`"},{"counter":"b"}]`)
+	// Of the past: beyond the deduplication window, and once for its key.
+	past := time.Now().Add(-300 * 24 * time.Hour).UTC()
+	for range 2 {
+		status, text := r.call(t, "POST", "/v1/increments?at="+past.Format(time.RFC3339), `[{"counter":"page:a","delta":70},{"counter":"page:old","delta":9}]`, "Content-Type", "application/json", "Idempotency-Key", "history")
+		if status != 202 {
+			t.Fatalf("the past: got %d %s", status, text)
+		}
+	}
 	r.stop(t)
 	r = begin()
 	defer r.stop(t)
@@ -51,6 +59,13 @@ func testSeriesFlag(t *testing.T, url string) {
 	}
 	if got := sum(yesterday.Add(-time.Hour)); got != 3 {
 		t.Errorf("the rows of two days sum to %d, want 3", got)
+	}
+	if got := sum(past.Add(-time.Hour)); got != 73 {
+		t.Errorf("the rows of 300 days sum to %d, want 73", got)
+	}
+	day := past.Truncate(24 * time.Hour)
+	if _, text := r.call(t, "GET", "/v1/series?counter=page:old&step=1d&from="+day.Format(time.RFC3339)+"&to="+day.Add(48*time.Hour).Format(time.RFC3339), ""); strings.Count(text, `"value":9,`) != 1 || strings.Count(text, `"value":0,`) != 1 {
+		t.Errorf("the day of the past and the next: got %s, want 9 and 0", text)
 	}
 	if status, text := r.call(t, "GET", "/v1/series?counter=b", ""); status != 404 || !strings.Contains(text, "no-series") {
 		t.Errorf("a counter without a rule: got %d %s", status, text)

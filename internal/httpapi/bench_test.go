@@ -30,6 +30,10 @@ func (nowhere) Publish(context.Context, ...countmill.Increment) (publisher.Sent,
 	return publisher.Sent{}, nil
 }
 
+func (nowhere) PublishPast(context.Context, time.Time, string, string, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, nil
+}
+
 func (nowhere) PublishKeyed(context.Context, string, string, ...countmill.Increment) (publisher.Sent, error) {
 	return publisher.Sent{}, nil
 }

@@ -49,6 +49,10 @@ func (s *batchSender) Publish(ctx context.Context, incs ...countmill.Increment) 
 	}
 }
 
+func (s *batchSender) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.Publish(ctx, incs...)
+}
+
 func (s *batchSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return s.Publish(ctx, incs...)
 }

@@ -35,6 +35,9 @@ type Sender interface {
 
 	// PublishKeyed sends increments that a caller may send again under the same key.
 	PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (publisher.Sent, error)
+
+	// PublishPast sends increments that count in series at that minute. key may be empty.
+	PublishPast(ctx context.Context, at time.Time, principal, key string, incs ...countmill.Increment) (publisher.Sent, error)
 }
 
 // IncrementsConfig bounds POST /v1/increments. Its zero value works; values below zero are as
@@ -115,7 +118,11 @@ func (a *API) increments(c call) error {
 	if err != nil {
 		return err
 	}
-	done, err := a.accept(c.w, c.r, &ret)
+	at, err := pastParam(c)
+	if err != nil {
+		return err
+	}
+	done, err := a.accept(c.w, c.r, at, &ret)
 	if err == nil {
 		api.WriteJSON(c.w, http.StatusAccepted, a.answer(c, done, ret))
 	}
@@ -155,8 +162,24 @@ func (a *API) acceptedOf(n int, sent publisher.Sent) accepted {
 	return answer
 }
 
+// pastParam is the time at which increments of the past count in series; zero if the request names
+// none. A caller who may change counted data may also change the past.
+func pastParam(c call) (time.Time, error) {
+	at, err := timeParam(c.params, "at")
+	switch {
+	case err != nil || !c.params.Has("at"):
+		return at, err
+	case at.IsZero():
+		return at, &countmill.FieldError{Field: "at", Problem: "is no time of the past that series keep", Limit: "at most 3660 days ago"}
+	case !c.caller().Has(access.Admin):
+		return at, api.NewProblem(http.StatusForbidden, "forbidden", "forbidden",
+			"this token may not count in the past: at needs the scope "+string(access.Admin)+": nothing was done")
+	}
+	return at, nil
+}
+
 // accept returns the answer to a request whose increments are durable: all of them.
-func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (none accepted, err error) {
+func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *returning) (none accepted, err error) {
 	contentType, err := api.ContentType(r, typeJSON, typeNDJSON)
 	if err != nil {
 		return none, err
@@ -191,9 +214,12 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, ret *returning) (no
 	q.entries = len(q.incs)
 	var sent publisher.Sent
 	err = a.send(r.Context(), q, func(ctx context.Context) (err error) {
-		if q.keyed {
+		switch {
+		case !at.IsZero():
+			sent, err = a.services.Sender.PublishPast(ctx, at, q.caller.Name, q.key, q.incs...)
+		case q.keyed:
 			sent, err = a.services.Sender.PublishKeyed(ctx, q.caller.Name, q.key, q.incs...)
-		} else {
+		default:
 			sent, err = a.services.Sender.Publish(ctx, q.incs...)
 		}
 		return err

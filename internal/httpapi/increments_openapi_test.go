@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
@@ -20,6 +21,10 @@ import (
 type failing struct{ err error }
 
 func (f failing) Publish(context.Context, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, f.err
+}
+
+func (f failing) PublishPast(context.Context, time.Time, string, string, ...countmill.Increment) (publisher.Sent, error) {
 	return publisher.Sent{}, f.err
 }
 

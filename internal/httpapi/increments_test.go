@@ -64,11 +64,16 @@ type recorder struct {
 type sent struct {
 	Keyed          bool
 	Principal, Key string
+	At             time.Time
 	Incs           []countmill.Increment
 }
 
 func (s *recorder) Publish(ctx context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
 	return s.answer, s.take(ctx, sent{Incs: incs})
+}
+
+func (s *recorder) PublishPast(ctx context.Context, at time.Time, principal, key string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.answer, s.take(ctx, sent{Keyed: key != "", Principal: principal, Key: key, At: at, Incs: incs})
 }
 
 func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs ...countmill.Increment) (publisher.Sent, error) {
@@ -140,6 +145,7 @@ func problemOf(tb testing.TB, resp *http.Response) api.Problem {
 
 func TestAccepts(t *testing.T) {
 	t.Parallel()
+	past := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	one := []countmill.Increment{{Counter: "a", Delta: 1}}
 	two := []countmill.Increment{{Counter: "a//b", Delta: -2, ID: "x"}, {Counter: "a//b", Delta: 1}}
 	for _, tc := range []struct {
@@ -153,6 +159,8 @@ func TestAccepts(t *testing.T) {
 		{"key", post(`{"counter":"a"}`, "Idempotency-Key", "k-1"), sent{Keyed: true, Key: "k-1", Incs: one}},
 		{"quoted key", lines(`{"counter":"a"}`, "Idempotency-Key", `"k-1"`), sent{Keyed: true, Key: `"k-1"`, Incs: one}},
 		{"longest key", post(`{"counter":"a"}`, "Idempotency-Key", strings.Repeat("k", 128)), sent{Keyed: true, Key: strings.Repeat("k", 128), Incs: one}},
+		{"past", post(`{"counter":"a"}`).with(func(r *request) { r.query = "?at=2020-01-02T03:04:05Z" }), sent{At: past, Incs: one}},
+		{"past, with a key", post(`{"counter":"a"}`, "Idempotency-Key", "k").with(func(r *request) { r.query = "?at=2020-01-02T05:04:05%2B02:00" }), sent{Keyed: true, Key: "k", At: past, Incs: one}},
 		{"charset", post(`{"counter":"a"}`).with(func(r *request) { r.header.Set("Content-Type", "application/json; charset=utf-8") }), sent{Incs: one}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -34,13 +34,16 @@ func staleness(query api.Params) (time.Duration, error) {
 }
 
 // sinceParam is the oldest moment that a total may be of; zero if the request names none.
-func sinceParam(query api.Params) (time.Time, error) {
-	if !query.Has("min_as_of") {
+func sinceParam(query api.Params) (time.Time, error) { return timeParam(query, "min_as_of") }
+
+// timeParam is the parameter of that name; zero if the request has none.
+func timeParam(query api.Params, name string) (time.Time, error) {
+	if !query.Has(name) {
 		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, query.Get("min_as_of"))
+	t, err := time.Parse(time.RFC3339Nano, query.Get(name))
 	if err != nil {
-		return t, &countmill.FieldError{Field: "min_as_of", Problem: "is not a time", Limit: "RFC 3339, as in 2006-01-02T15:04:05.000000Z; write + as %2B"}
+		return t, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "RFC 3339, as in 2006-01-02T15:04:05.000000Z; write + as %2B"}
 	}
 	return t, nil
 }

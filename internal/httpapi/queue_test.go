@@ -221,6 +221,10 @@ func (s slowSender) Publish(ctx context.Context, _ ...countmill.Increment) (none
 	return none, nil
 }
 
+func (s slowSender) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return s.Publish(ctx, incs...)
+}
+
 func (s slowSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
 	return s.Publish(ctx, incs...)
 }

@@ -31,6 +31,7 @@ func (a *API) returning(c call) (ret returning, err error) {
 	}
 	ret.totals = c.params.Has("return")
 	switch {
+	case !ret.totals && !c.params.Has("format"):
 	case !ret.totals:
 		return ret, &countmill.FieldError{Field: "format", Problem: "is about totals", Limit: "with return=totals only"}
 	case c.params.Get("return") != "totals":

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
@@ -33,6 +34,10 @@ func (f folder) Publish(_ context.Context, incs ...countmill.Increment) (publish
 		f.mu.Unlock()
 	}
 	return publisher.Sent{Counted: true}, f.err
+}
+
+func (f folder) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return f.Publish(ctx, incs...)
 }
 
 func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
@@ -73,6 +78,32 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 		}
 		if tc.query != "" && f.maxStaleness != 0 {
 			t.Errorf("%s: the reader was asked for totals of %s, want 0", tc.query, f.maxStaleness)
+		}
+	}
+}
+
+// Only callers who may change counted data count in the past.
+func TestThePastIsForAdmins(t *testing.T) {
+	t.Parallel()
+	tokens, secrets := accesstest.Open(t,
+		access.Token{Name: "sender", Scopes: []access.Scope{access.Publish}},
+		access.Token{Name: "mover", Scopes: []access.Scope{access.Publish, access.Admin}})
+	for _, tc := range []struct {
+		at, token string
+		status    int
+		want      string
+	}{
+		{"2020-01-02T03:04:05Z", secrets[1], 202, ""},
+		{"2020-01-02T03:04:05Z", secrets[0], 403, "at needs the scope admin"},
+		{"yesterday", secrets[1], 400, `"field":"at"`},
+		{"0001-01-01T00:00:00Z", secrets[1], 400, `"field":"at"`},
+	} {
+		f := newFake()
+		rt := serve(t, httpapi.Services{Sender: folder{f, nil}}, httpapi.Config{})
+		rt.Guard(tokens, new(api.Refusals))
+		status, got := askTotals(t, rt, "?at="+tc.at, "application/json", `{"counter":"a"}`, tc.token)
+		if status != tc.status || !strings.Contains(got, tc.want) || (f.counters["a"] == 8) != (status == 202) {
+			t.Errorf("%s: got %d %s and a total of %d, want %d with %q", tc.at, status, got, f.counters["a"], tc.status, tc.want)
 		}
 	}
 }

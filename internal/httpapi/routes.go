@@ -74,7 +74,7 @@ var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "forma
 
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
-	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format"}, writes: (*API).increments},
+	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format", "at"}, writes: (*API).increments},
 
 	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, writes: (*API).batches},
 

@@ -25,25 +25,32 @@ const (
 	maxSum   = wire.MaxSum
 )
 
+// quarter is the length of the sums that series keep for years. It divides every time zone's hours.
+const quarter = 15 * time.Minute
+
 // A Block is rows that are sent in one request.
 type Block struct {
 	Number      int // from 0
 	First, Last int // lines
 	Rows        int // including the bad ones
 	Size        int // bytes of the file
-	Good        []countmill.Increment
-	Bad         []Row
+	// At is the beginning of the quarter hour of all rows, in an import of history; otherwise zero.
+	At   time.Time
+	Good []countmill.Increment
+	Bad  []Row
 }
 
 // Blocks cuts the rows of a Reader.
 type Blocks struct {
-	rows *Reader
-	next *Row // read, but in no block yet
-	n    int
+	rows    *Reader
+	history bool
+	next    *Row // read, but in no block yet
+	n       int
 }
 
-// NewBlocks cuts the rows of r, from its first row on.
-func NewBlocks(r *Reader) *Blocks { return &Blocks{rows: r} }
+// NewBlocks cuts the rows of r, from its first row on. A block of history also ends before a row of another
+// quarter hour.
+func NewBlocks(r *Reader, history bool) *Blocks { return &Blocks{rows: r, history: history} }
 
 // Next returns the next block, and io.EOF after the last.
 func (b *Blocks) Next() (*Block, error) {
@@ -64,12 +71,25 @@ func (b *Blocks) Next() (*Block, error) {
 		if block.Rows > 0 && (block.Rows == maxRows || block.Size+row.Size > maxBytes || sum+magnitude > maxSum) {
 			break
 		}
+		if at := b.quarterOf(row); block.Rows == 0 {
+			block.At = at
+		} else if !at.Equal(block.At) {
+			break
+		}
 		sum += magnitude
 		b.next = nil
 		block.add(row, ids)
 	}
 	b.n++
 	return block, nil
+}
+
+// quarterOf is zero for a row without a readable time, which is refused at any time.
+func (b *Blocks) quarterOf(row *Row) time.Time {
+	if !b.history || row.Inc.Time.IsZero() {
+		return time.Time{}
+	}
+	return row.Inc.Time.Truncate(quarter)
 }
 
 // A name identifies an increment with an id.
@@ -108,7 +128,11 @@ func (b *Block) add(row *Row, ids map[name]int64) {
 		b.Bad = append(b.Bad, *row)
 		return
 	}
-	b.Good = append(b.Good, row.Inc)
+	inc := row.Inc
+	if !b.At.IsZero() {
+		inc.Time = time.Time{} // At has it: the deduplication window goes by the import
+	}
+	b.Good = append(b.Good, inc)
 }
 
 // Keyed returns the body of a request with the block's Idempotency-Key, and the number of its

@@ -15,12 +15,12 @@ import (
 
 func cut(t *testing.T, text string, began time.Time) []*Block {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), NDJSON, began, window)
+	r, err := NewReader(strings.NewReader(text), NDJSON, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []*Block
-	for blocks := NewBlocks(r); ; {
+	for blocks := NewBlocks(r, false); ; {
 		b, err := blocks.Next()
 		if errors.Is(err, io.EOF) {
 			return all

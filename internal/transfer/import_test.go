@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,5 +136,76 @@ func TestExport(t *testing.T) {
 	done, err := Export{Client: cl, Timeout: time.Minute, Prefix: "p:", Format: CSV, Progress: noProgress}.Run(t.Context(), &out)
 	if err != nil || out.String() != "counter,delta\np:a,7\n" || done.Counters != 1 || done.Zero != 1 || len(done.Overflowed) != 1 || done.First >= done.Last {
 		t.Errorf("got %q, %+v, %v", out.String(), done, err)
+	}
+}
+
+// In an import of history each request has the rows of one quarter hour and says so. Rows must have times and
+// rules, also years ago, and the newest rule must be known everywhere.
+func TestImportHistory(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	begin := time.Now().Add(-time.Minute)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/rules" {
+			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:1d","begin":%q,"ended":%[1]q},{"pattern":"page:*","keep":"15m:1d","begin":%[1]q,"ended":null}]}`, begin.Format(time.RFC3339))
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, fmt.Sprintf("%s %.9s %d rows, %d timed", r.URL.Query().Get("at"), r.Header.Get("Idempotency-Key")+"-without", strings.Count(string(body), "\n"), strings.Count(string(body), `"time"`)))
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), "\n"))
+	}))
+	defer server.Close()
+	cl, err := client.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Now().UTC().Add(-1000 * 24 * time.Hour).Truncate(24 * time.Hour)
+	row := func(counter, id string, after time.Duration) string {
+		return fmt.Sprintf("%s,1,%s,%s\n", counter, id, day.Add(after).Format(time.RFC3339))
+	}
+	run := func(history bool, path string) error {
+		im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, History: history, Stderr: io.Discard, Progress: noProgress}
+		_, err := im.Run(t.Context())
+		return err
+	}
+	const header = "counter,delta,id,time\n"
+	path := rowsFile(t, header+row("page:a", "", 0)+row("page:b", "", 14*time.Minute)+row("page:a", "x", 15*time.Minute)+row("page:a", "", 29*time.Minute))
+	if err := run(true, path); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(asked) // blocks are sent at the same time
+	first, second := day.Format(time.RFC3339), day.Add(15*time.Minute).Format(time.RFC3339)
+	if want := []string{first + " history-1 2 rows, 1 timed", second + " -without 1 rows, 1 timed", second + " history-1 1 rows, 1 timed"}; !slices.Equal(asked, want) {
+		t.Errorf("got requests %q, want %q", asked, want)
+	}
+	if err := run(false, path); err == nil || !strings.Contains(err.Error(), "began with --series") {
+		t.Errorf("again without --series: got %v", err)
+	}
+	asked = nil
+	for name, tc := range map[string]struct{ rows, want string }{
+		"no time":          {"page:a,1,,\n", "time is missing"},
+		"the future":       {row("page:a", "", 1001*24*time.Hour), "not in the past"},
+		"ten years ago":    {row("page:a", "", -2700*24*time.Hour), "not in the past"},
+		"no rule":          {row("page:a", "", 0) + row("other", "", 0), `no rule keeps a series of "other"`},
+		"a rule that went": {row("gone", "", 0), `no rule keeps a series of "gone"`},
+	} {
+		if err := run(true, rowsFile(t, header+tc.rows)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
+		}
+	}
+	begin = time.Now().Add(time.Hour)
+	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err == nil || !strings.Contains(err.Error(), `the rule for "page:*" holds from`) {
+		t.Errorf("a rule of the future: got %v", err)
+	}
+	if len(asked) > 0 {
+		t.Errorf("sent %q, want nothing", asked)
+	}
+	begin = time.Now().Add(2 * time.Second)
+	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err != nil || time.Now().Before(begin.Truncate(time.Second)) {
+		t.Errorf("a rule of the next second: got %v %s before it holds", err, time.Until(begin))
 	}
 }

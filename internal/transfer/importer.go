@@ -36,6 +36,8 @@ type Import struct {
 	Format  Format
 	Rejects string // file for bad rows; empty: a bad row refuses the file
 	State   string // file that remembers the import. Default: the name with StateSuffix, none for Stdin.
+	// History lets each row count in series at its own time, which may be older than Window.
+	History bool
 	// SameCaller says that the token is of the caller who began the import.
 	SameCaller bool
 
@@ -86,6 +88,8 @@ type importer struct {
 	rows  int64
 	done  Imported
 
+	history *history // nil without History
+
 	mu sync.Mutex // for the conflicts in done, while blocks are sent
 
 	progress Progress
@@ -114,6 +118,9 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 	if err := im.check(ctx); err != nil {
 		return nil, err
 	}
+	if err := im.history.wait(ctx, im.Progress); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
+	}
 	if err := im.remember(); err != nil {
 		return nil, err
 	}
@@ -135,6 +142,12 @@ func (im *importer) begin() error {
 	if im.state.Cut != Cut {
 		return fmt.Errorf("%s is of another version of countmill, which cuts files in another way: finish the import with that one", im.State)
 	}
+	if im.fresh {
+		im.state.History = im.History
+	}
+	if im.state.History != im.History {
+		return fmt.Errorf("the import of %s began %s (%s): rows could count twice, so nothing was counted now", im.Name, withOrWithout(im.state.History), im.State)
+	}
 	if age := now.Sub(im.state.Began); age > im.Window {
 		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--dedup-window %s), and %s (%s): nothing was counted now. "+
 			"Remove that file only if all rows are to count again", im.Name, im.state.Began.Format(time.RFC3339), im.Window, im.state.ending(), im.State)
@@ -142,11 +155,21 @@ func (im *importer) begin() error {
 	return nil
 }
 
+func withOrWithout(history bool) string {
+	if history {
+		return "with --series"
+	}
+	return "without --series"
+}
+
 // check reads the whole file before anything is counted.
 func (im *importer) check(ctx context.Context) error {
 	rejects, err := newRejects(im.Rejects, im.file)
 	if err != nil {
 		return err
+	}
+	if err := im.askRules(ctx); err != nil {
+		return errors.Join(err, rejects.close())
 	}
 	im.progress = im.Progress("checking", "rows", im.size)
 	im.rows = 0
@@ -185,6 +208,9 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 				return err
 			}
 		}
+		if err := im.history.note(b); err != nil {
+			return err
+		}
 		im.rows += int64(b.Rows)
 		im.progress.Add(int64(b.Size), int64(b.Rows))
 		return nil
@@ -198,11 +224,15 @@ func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string
 		return err
 	}
 	hash := sha256.New()
-	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Format, im.state.Began, im.Window)
+	check := Within(im.state.Began, im.Window)
+	if im.History {
+		check = past(im.state.Began)
+	}
+	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Format, check)
 	if err != nil {
 		return err
 	}
-	blocks := NewBlocks(reader)
+	blocks := NewBlocks(reader, im.History)
 	for {
 		b, err := blocks.Next()
 		if errors.Is(err, io.EOF) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -13,7 +15,7 @@ import (
 
 // sendBlock returns when all good rows of a block are accepted.
 func (im *importer) sendBlock(ctx context.Context, b *Block) error {
-	key := fmt.Sprintf("import-%d:%s:%d", Cut, im.done.SHA256, b.Number)
+	key := fmt.Sprintf("%s-%d:%s:%d", im.kind(), Cut, im.done.SHA256, b.Number)
 	body, n := b.Keyed(im.state.Began)
 	if err := im.sendRows(ctx, b, key, body, n); err != nil {
 		return err
@@ -26,6 +28,14 @@ func (im *importer) sendBlock(ctx context.Context, b *Block) error {
 	return nil
 }
 
+// kind is a part of each key: the two kinds of import cut a file into different blocks.
+func (im *importer) kind() string {
+	if im.History {
+		return "history"
+	}
+	return "import"
+}
+
 // sendRows sends one request, and the same request again while that may help.
 func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []byte, n int) error {
 	if n == 0 {
@@ -33,8 +43,12 @@ func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []b
 	}
 	ctx, cancel := context.WithTimeout(ctx, im.Timeout)
 	defer cancel()
+	var query url.Values
+	if !b.At.IsZero() {
+		query = url.Values{"at": {b.At.UTC().Format(time.RFC3339)}}
+	}
 	answer, err := im.Client.Do(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/increments", Body: body, ContentType: "application/x-ndjson", Key: key,
+		Method: http.MethodPost, Path: "/v1/increments", Query: query, Body: body, ContentType: "application/x-ndjson", Key: key,
 		Safe: true, OnRetry: func(err error) { im.progress.Wait(err.Error()) },
 	})
 	if err == nil {

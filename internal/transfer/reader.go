@@ -31,14 +31,25 @@ type Reader struct {
 	lines   *bufio.Reader
 	columns *columns // of CSV; nil for NDJSON
 	line    int
-	began   time.Time
-	window  time.Duration
+	check   CheckTime
 }
 
-// NewReader reads r. CSV must have a header. A row's age is its time before began; a row older than
-// window is bad.
-func NewReader(r io.Reader, format Format, began time.Time, window time.Duration) (*Reader, error) {
-	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), began: began, window: window}
+// A CheckTime returns why a row with this time cannot be counted, nil if it can. A row without a time has the zero time.
+type CheckTime func(time.Time) error
+
+// Within refuses rows that are older than window at began.
+func Within(began time.Time, window time.Duration) CheckTime {
+	return func(t time.Time) error {
+		if t.IsZero() {
+			return nil
+		}
+		return countmill.CheckTime(t, began, window)
+	}
+}
+
+// NewReader reads r. CSV must have a header. A row that check refuses is bad.
+func NewReader(r io.Reader, format Format, check CheckTime) (*Reader, error) {
+	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), check: check}
 	if format != CSV {
 		return d, nil
 	}
@@ -71,8 +82,8 @@ func (d *Reader) Next() (Row, error) {
 	} else {
 		row.Inc, row.Err = decode(text)
 	}
-	if row.Err == nil && !row.Inc.Time.IsZero() {
-		row.Err = countmill.CheckTime(row.Inc.Time, d.began, d.window)
+	if row.Err == nil {
+		row.Err = d.check(row.Inc.Time)
 	}
 	return row, nil
 }

@@ -21,7 +21,7 @@ var (
 
 func newReader(t *testing.T, text string, format Format) *Reader {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), format, began, window)
+	r, err := NewReader(strings.NewReader(text), format, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestBadHeaders(t *testing.T) {
 		"\"counter,delta\n":      "the header is not valid CSV",
 		long(100) + ",delta\n":   "...",
 	} {
-		_, err := NewReader(strings.NewReader(text), CSV, began, window)
+		_, err := NewReader(strings.NewReader(text), CSV, Within(began, window))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", text, err, want)
 		}
@@ -163,11 +163,11 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestReadErrorIsNoEnd(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the disk is unavailable")
-	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, began, window)
+	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := NewBlocks(r)
+	blocks := NewBlocks(r, false)
 	if b, err := blocks.Next(); !errors.Is(err, away) {
 		t.Errorf("got block %+v and error %v, want %v", b, err, away)
 	}
@@ -256,7 +256,7 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 {"counter":"c","id":"i\"","time":"2026-01-09T01:02:03Z"}
 {"counter":"d","id":"j"}
 {"counter":"e","delta":0}`
-	blocks := NewBlocks(newReader(t, text, NDJSON))
+	blocks := NewBlocks(newReader(t, text, NDJSON), false)
 	b, err := blocks.Next()
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestOneTimeIsEnough(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&text, "{\"counter\":\"c%d\"}\n", i)
 	}
-	b, err := NewBlocks(newReader(t, text.String(), NDJSON)).Next()
+	b, err := NewBlocks(newReader(t, text.String(), NDJSON), false).Next()
 	if err != nil {
 		t.Fatal(err)
 	}

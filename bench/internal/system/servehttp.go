@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
@@ -72,6 +73,10 @@ type nowhere struct{ seen *atomic.Int64 }
 func (n nowhere) Publish(_ context.Context, incs ...countmill.Increment) (publisher.Sent, error) {
 	n.seen.Add(int64(len(incs)))
 	return publisher.Sent{}, nil
+}
+
+func (n nowhere) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return n.Publish(ctx, incs...)
 }
 
 func (n nowhere) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
