@@ -92,11 +92,15 @@ func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 	}
 }
 
-// createTopic looks for the topic first: more callers may look than create.
+// createTopic looks for the topic first: more callers may look than create. A process that only receives
+// may have no rights on topics: then somebody else made them, or the subscription cannot be made either.
 func (b *Bus) createTopic(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err := b.admin.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name})
+	if b.cfg.ReceiveOnly && status.Code(err) == codes.PermissionDenied {
+		return nil
+	}
 	if status.Code(err) != codes.NotFound {
 		return b.explain(err, "topic "+name)
 	}
