@@ -46,6 +46,9 @@ lint: ## gofmt, vet, staticcheck, go mod tidy
 	go -C bench vet ./...
 	cd bench && go tool -modfile=../tools/go.mod staticcheck ./...
 	go -C bench mod tidy -diff
+	go -C cmd/countmill-backup vet ./...
+	cd cmd/countmill-backup && go tool -modfile=../../tools/go.mod staticcheck ./...
+	go -C cmd/countmill-backup mod tidy -diff
 
 golangci: ## the linters of .golangci.yml, whose first build takes minutes
 	go tool -modfile=tools/golangci/go.mod golangci-lint run
@@ -53,6 +56,7 @@ golangci: ## the linters of .golangci.yml, whose first build takes minutes
 licences: ## list the modules and their licences; fails if a licence is not in the list
 	go tool -modfile=tools/go.mod go-licenses report ./... 2>/dev/null | awk -F, '{ print $$3 "\t" $$1 }' | sort
 	@out=$$(go tool -modfile=tools/go.mod go-licenses check ./... --allowed_licenses=$(LICENCES) 2>&1) || { echo "$$out"; exit 1; }
+	@out=$$(cd cmd/countmill-backup && go tool -modfile=../../tools/go.mod go-licenses check ./... --ignore github.com/countmill/countmill --allowed_licenses=$(LICENCES) 2>&1) || { echo "$$out"; exit 1; }
 
 vulnerabilities: ## list known vulnerabilities of the code in use; asks vuln.go.dev, or GOVULNDB
 	go tool -modfile=tools/go.mod govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...

@@ -27,8 +27,8 @@ func (a *Admin) Rules(ctx context.Context) (store.Settings, error) {
 // followed by *. A rule with the same pattern gets the new retention. Aggregators go by the rule
 // within a minute.
 //
-// Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOutcomeUnknown, or
-// store.ErrNoSeries. You may repeat AddSeries.
+// Errors match countmill.ErrInvalid, countmill.ErrUnavailable or countmill.ErrOutcomeUnknown. You may
+// repeat AddSeries.
 func (a *Admin) AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error) {
 	return a.changeRules(ctx, "add a rule", store.RuleChange{Pattern: pattern, Keep: keep})
 }
@@ -43,7 +43,7 @@ func (a *Admin) RemoveSeries(ctx context.Context, pattern string) (store.Setting
 func (a *Admin) changeRules(ctx context.Context, doing string, c store.RuleChange) (set store.Settings, err error) {
 	err = a.retry(ctx, func(ctx context.Context) (err error) {
 		set, err = a.store.ChangeRules(ctx, c)
-		if errors.Is(err, store.ErrNoRule) || errors.Is(err, store.ErrNoSeries) || errors.Is(err, countmill.ErrInvalid) {
+		if errors.Is(err, store.ErrNoRule) || errors.Is(err, countmill.ErrInvalid) {
 			return undone{err}
 		}
 		return err

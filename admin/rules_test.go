@@ -59,10 +59,6 @@ func TestRulesThatCannotBe(t *testing.T) {
 		if calls := st.Calls(fakestore.ChangeRules); calls != 3 {
 			t.Errorf("refused changes were tried %d times, want 3", calls)
 		}
-		none, _ := rulesOf(t, fakestore.Options{NoSeries: true})
-		if _, err := none.AddSeries(t.Context(), "a", keep); !errors.Is(err, store.ErrNoSeries) {
-			t.Errorf("a store without series: got %v", err)
-		}
 		st.On(fakestore.ChangeRules, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		if _, err := a.AddSeries(t.Context(), "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("a store that never answers: got %v", err)

@@ -131,7 +131,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	// Totals and series are one commit, under the same markers.
-	c.Buckets = x.buckets
+	c.Buckets, c.Archive = x.buckets, o.job.archive
 	if c.Entities() == 0 {
 		o.settle()
 		return got

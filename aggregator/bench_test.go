@@ -128,7 +128,7 @@ func BenchmarkTally(b *testing.B) {
 		minutes       int
 	}{{"no rule", "", 1}, {"rule for others", "page:*", 1}, {"rule for all", "*", 1}, {"rule for all, two minutes", "*", 2}} {
 		b.Run(bench.name, func(b *testing.B) {
-			a, err := New(nil, nullStore{store.Limits{Keys: 1000, Commits: 1, Shards: 1, Series: true}}, Config{})
+			a, err := New(nil, nullStore{store.Limits{Keys: 1000, Commits: 1, Shards: 1}}, Config{})
 			if err != nil {
 				b.Fatal(err)
 			}

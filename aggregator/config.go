@@ -79,6 +79,10 @@ type Config struct {
 	// after three intervals. Default 5s.
 	HeartbeatEvery time.Duration
 
+	// Setup are settings by their names that all aggregators of a database should share. The worker
+	// record has them, so that a person can compare. A few short ones. Default: none.
+	Setup map[string]string
+
 	// OnFold is called with the duration of each attempt to commit. It must not block, and it
 	// must allow concurrent calls. Default: none.
 	OnFold func(took time.Duration)

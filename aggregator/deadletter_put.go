@@ -180,6 +180,7 @@ func (l *loop) afterPut(b putResult) {
 	}
 	l.putFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.dead)))
+	l.a.stats.lastLetter.Store(l.a.cfg.env.Now().UnixMicro())
 	for i := range b.dead {
 		l.writtenLog.add(&b.dead[i])
 		for _, d := range b.letters[i] {

@@ -82,7 +82,7 @@ func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time
 	err := a.store.Beat(ctx, store.Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
 		Increments: s.Increments, Entries: s.Entries, Commits: s.Commits, Entities: s.EntitiesWritten, Duplicates: s.Duplicates,
-		DeadLetters: s.DeadLetters, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
+		DeadLetters: s.DeadLetters, LastLetter: s.LastLetter, AtLimit: a.inflight.atLimit(), Setup: a.cfg.Setup, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
 	})
 	if err != nil {
 		a.cfg.Logger.Warn("worker record not written", "err", err)

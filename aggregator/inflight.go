@@ -92,6 +92,15 @@ func put(a *store.ShardDelta, shard int) {
 	a.Shard, a.Hash = shard, wire.SpreadHash(a.Hash, shard)
 }
 
+// atLimit returns some of the counters that need more shards than Config.MaxShards.
+func (f *inflight) atLimit() []string {
+	if f.policy == nil || f.fixed {
+		return nil
+	}
+	full := f.policy.Full(f.now())
+	return full[:min(len(full), store.MaxAtLimit)]
+}
+
 // An answer is the store's answer to a commit. The zero answer means that the store was not
 // asked.
 type answer struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -28,10 +28,7 @@ type IntakeConfig struct {
 	Timeout time.Duration
 	// Logger gets retries and written letters. Default: discards.
 	Logger *slog.Logger
-	env    *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
-
-var _ = sysenv.Hook(func(c *IntakeConfig, e *sysenv.Env) { c.env = e })
 
 // An Intake writes a dead letter for each message that a broker gave up delivering and moved
 // aside. Each letter says maybe applied, because the broker knows only of acknowledgements.
@@ -102,7 +99,7 @@ func (in *Intake) takeAll(ctx context.Context, messages <-chan *message.Message)
 // take writes the letter of a message, retries until that succeeds, and acknowledges the message.
 // It reports false if ctx ended first.
 func (in *Intake) take(ctx context.Context, m *message.Message) bool {
-	d := givenUp(m, in.cfg.env.Now())
+	d := givenUp(m, time.Now())
 	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
 		if err := in.put(ctx, d); err != nil {
 			in.cfg.Logger.Warn("dead letter not written, will try again", "source", d.Source, "attempts", attempts, "err", err)
@@ -126,7 +123,7 @@ func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 }
 
 func (in *Intake) pause(ctx context.Context, attempts int) {
-	timer := time.NewTimer(in.cfg.env.Jitter(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
+	timer := time.NewTimer(rand.N(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

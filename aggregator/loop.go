@@ -334,7 +334,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	for _, p := range parts {
 		contended[p] = true
 	}
-	for _, j := range pack(append(parts, w.take()...), l.a.limits.Entities) {
+	for _, j := range pack(append(parts, w.take()...), l.a.limits.Entities, l.a.lateness()) {
 		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
 			j.contended, j.attempts = true, attempts
 		}

@@ -24,6 +24,8 @@ type job struct {
 	contended bool
 	half      bool // the job is one half of another
 	entities  int  // that its commit writes, if the store bounds them
+	// archive is store.Commit.Archive: entities has the buckets before it.
+	archive wire.Minute
 	// tails are committed with the parts, after which every part of their messages is settled. They stay
 	// behind as soon as the job does not commit all of its parts at once.
 	tails []*part
@@ -32,8 +34,9 @@ type job struct {
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters and a
-// marker; a whole request may not.
-func pack(parts []*part, limit int) []*job {
+// marker, twice that if its minute is in the archive; a whole request may not. late counts what series
+// add.
+func pack(parts []*part, limit int, late *lateness) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
 	}
@@ -43,16 +46,18 @@ func pack(parts []*part, limit int) []*job {
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
-		if p.whole() && countNew(p, nil) > limit {
+		if p.whole() && countNew(p, nil)+late.alone(p) > limit {
 			p.takeApart() // the whole request does not fit one commit
 		}
-		more := countNew(p, counters)
-		if open == nil || entities+more > limit {
-			open, entities = &job{}, 0
+		more := countNew(p, counters) + late.countNew(p)
+		if open == nil || entities+more > limit || late.full(p) {
+			open, entities = &job{archive: late.archive()}, 0
 			clear(counters)
+			late.clear()
 			jobs = append(jobs, open)
-			more = countNew(p, counters)
+			more = countNew(p, counters) + late.countNew(p)
 		}
+		late.take(p)
 		open.parts = append(open.parts, p)
 		entities += more
 		open.entities = entities

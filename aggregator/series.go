@@ -20,7 +20,7 @@ type tally struct {
 func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
 	s := a.settings.Load()
 	c.version = s.Version
-	if s.Rules == nil || !a.limits.Series {
+	if s.Rules == nil {
 		c.adds, ok = merge(parts)
 		return c, ok
 	}

@@ -45,6 +45,8 @@ type Stats struct {
 	Widened time.Duration
 	// LastCommit is zero before the first commit.
 	LastCommit time.Time
+	// LastLetter is when a dead letter was last written; zero before the first.
+	LastLetter time.Time
 }
 
 type stats struct {
@@ -59,6 +61,7 @@ type stats struct {
 	waits, replays atomic.Pointer[wait] // of messages, and of letters
 	taking         atomic.Bool          // messages
 	lastCommit     atomic.Int64         // Unix microseconds, 0 for none
+	lastLetter     atomic.Int64         // the same
 }
 
 func (s *stats) add(o *outcome) {
@@ -94,6 +97,9 @@ func (a *Aggregator) Stats() Stats {
 	}
 	if at := s.lastCommit.Load(); at != 0 {
 		got.LastCommit = time.UnixMicro(at)
+	}
+	if at := s.lastLetter.Load(); at != 0 {
+		got.LastLetter = time.UnixMicro(at)
 	}
 	return got
 }

@@ -118,18 +118,17 @@ func (l *loop) admitTail(h *held) {
 	l.window.holds(now.Add(h.born.Sub(stored)))
 }
 
-// tailApplied ends a tail that was committed with other parts of its message, or was found.
+// tailApplied ends a tail that was committed with other parts of its message, or was found. Its
+// message is settled with those parts.
 func (l *loop) tailApplied(t *part) {
-	t.holder.tailed = true
+	t.endTail()
 	l.forget(t)
 	if t.company == nil {
 		return
 	}
 	for _, h := range t.company.holders { // of further copies: they wait for nothing else
-		h.tailed = true
 		l.done(h)
 	}
-	t.company.holders = nil
 }
 
 // dropTail gives a tail up: the store refuses it, or its message is beyond the deduplication window.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -21,8 +23,10 @@ type tailed struct {
 
 func (m *tailed) tail() wire.PartID { return m.seal.Hash().Tail(0) }
 
-func (m *tailed) payload() []byte {
-	return wire.Append(nil, &wire.Batch{Time: time.Now().Truncate(time.Microsecond), Seal: m.seal, Parts: m.parts})
+func (m *tailed) payload() []byte { return m.payloadAt(time.Now()) }
+
+func (m *tailed) payloadAt(at time.Time) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at.Truncate(time.Microsecond), Seal: m.seal, Parts: m.parts})
 }
 
 // watch makes the store fail the test if the tail is committed before every part is in the store, in
@@ -212,4 +216,87 @@ func TestForeignMessagesHaveTails(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Two parts of a message are too far ahead. Its tail would be, too: the store does not get it.
+func TestAMessageTooFarAheadHasNoTail(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		m := &tailed{wire.SealID{1}, []wire.Part{anonymous(one("a", 1)), anonymous(one("b", 1))}}
+		r := run(t, st, aggregator.Config{})
+		sent := r.sendBytes(t, m.payloadAt(time.Now().Add(store.MaxAhead+time.Hour)))
+		settle(time.Minute)
+		if got := len(st.Letters()); !acked(sent) || got != 2 {
+			t.Errorf("acknowledged: %t, with %d dead letters; want both parts there", acked(sent), got)
+		}
+		if _, ok := st.Marker(m.tail()); ok {
+			t.Error("the tail is there")
+		}
+	})
+}
+
+// Two copies of a message wait for one tail, which is in the commit of the second:
+//
+//	0:00  the first is too far ahead, and its letter cannot be written
+//	0:59  the second is not too far ahead any more; its commit has the tail, and takes an hour
+//	1:00  the letter is written: the first waits for the tail in that commit
+func TestACopyWaitsForTheTailOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st, began := large(t), time.Now()
+		at := func(minutes time.Duration) { time.Sleep(time.Until(began.Add(minutes * time.Minute))) }
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer {
+			if time.Since(began) < time.Hour {
+				return fakestore.UnknownNotApplied
+			}
+			return fakestore.OK
+		})
+		m := &tailed{wire.SealID{1}, []wire.Part{anonymous(one("a", 1))}}
+		m.watch(t, st, func(int, *store.Commit) fakestore.Answer { at(120); return fakestore.OK })
+		r := run(t, st, aggregator.Config{CommitTimeout: 2 * time.Hour})
+		payload := m.payloadAt(began.Add(store.MaxAhead + 30*time.Minute))
+		first := r.sendBytes(t, payload)
+		at(59)
+		second := r.sendBytes(t, payload)
+		at(90)
+		synctest.Wait()
+		if len(st.Letters()) != 1 || st.FoldCalls() != 1 || acked(first) || acked(second) {
+			t.Errorf("%d letters and %d commits, acknowledged: %t and %t; want one letter, one commit and neither", len(st.Letters()), st.FoldCalls(), acked(first), acked(second))
+		}
+		at(120)
+		synctest.Wait() // no time passes: both wait for nothing else
+		if !acked(first) || !acked(second) {
+			t.Errorf("acknowledged after the commit: %t and %t, want both", acked(first), acked(second))
+		}
+		m.says(t, st, store.TailCounted)
+	})
+}
+
+// An aside names store.MaxAsideParts parts of a letter, or none if there are more.
+func TestAnAsideHasABoundedNumberOfParts(t *testing.T) {
+	for parts, named := range map[int]int{store.MaxAsideParts: store.MaxAsideParts, store.MaxAsideParts + 1: 0} {
+		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := large(t)
+				incs := make([]countmill.Increment, parts-1) // the head is a part, too
+				for i := range incs {
+					incs[i] = countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint(i)}
+				}
+				request, err := wire.CutRequest("", "key", incs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := &tailed{wire.SealID{1}, request}
+				r := run(t, st, aggregator.Config{})
+				r.sendBytes(t, m.payloadAt(time.Now().Add(store.MaxAhead+time.Hour))) // all are refused in one letter
+				settle(time.Minute)
+				asides, err := st.Asides(t.Context(), []wire.PartID{m.tail()})
+				if err != nil || len(asides) != 1 || len(st.Letters()) != 1 {
+					t.Fatalf("%d asides of %d letters, %v; want one", len(asides), len(st.Letters()), err)
+				}
+				if got := len(asides[0].Parts); got != named {
+					t.Errorf("the aside of %d parts names %d, want %d", parts, got, named)
+				}
+			})
+		})
+	}
 }

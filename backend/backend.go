@@ -28,6 +28,9 @@ type Store struct {
 	Check func(u URL) error
 	// Open opens the store. It must end with ctx.
 	Open func(ctx context.Context, u URL, c StoreConfig) (store.Store, error)
+	// Examine looks for mistakes of the store and of the way to it, from this machine. It must end with
+	// ctx, and must work beside processes that have the store open. nil looks for none.
+	Examine func(ctx context.Context, u URL, r *Report)
 }
 
 // A StoreConfig is what the process asks of a store.
@@ -40,9 +43,7 @@ type StoreConfig struct {
 	// Create allows the store to create its meta record. Otherwise a store that several
 	// processes share refuses to open an empty database.
 	Create bool
-	// BackupRoot is the directory below which the store may write backups; empty for none.
-	BackupRoot string
-	Logger     *slog.Logger
+	Logger *slog.Logger
 }
 
 // A Disk is a store on a disk of this machine.
@@ -54,9 +55,13 @@ type Disk interface {
 	DiskUsage() uint64
 	// FileSystem returns the free bytes and the size of the file system of Dir.
 	FileSystem() (free, size uint64, err error)
-	// Backup copies the store to a directory below StoreConfig.BackupRoot, and returns its
-	// path.
-	Backup(ctx context.Context, to string) (dir string, err error)
+	// ID identifies the database. Copies of it have the same.
+	ID() string
+	// Checkpoint calls use with the directory of a copy of the store, which can be opened like it,
+	// and removes the copy when use returns. The copy has every fold that returned before the call.
+	// Tables of two copies with the same name have the same content while the store is open. The ctx of use ends with
+	// that of the call and with Close. use must not call the store's methods other than Dir and ID.
+	Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) error
 }
 
 // A Sweeper is a store that removes its markers when it is told to. Other stores remove markers
@@ -84,6 +89,8 @@ type Bus struct {
 	Check func(u URL, c BusConfig) error
 	// Open connects to the bus. It must end with ctx.
 	Open func(ctx context.Context, u URL, c BusConfig) (OpenBus, error)
+	// Examine is that of Store.
+	Examine func(ctx context.Context, u URL, r *Report)
 }
 
 // A BusConfig is what the process asks of a bus.
@@ -131,4 +138,6 @@ type Cache struct {
 	// Open opens the cache of a store. Close releases it; it is nil if there is nothing to
 	// release.
 	Open func(u URL, s store.Store, log *slog.Logger) (c store.Cache, closeIt func() error, err error)
+	// Examine is that of Store.
+	Examine func(ctx context.Context, u URL, r *Report)
 }

@@ -134,7 +134,7 @@ func (e *Error) repeatable() bool {
 }
 
 // open reports whether the try was maybe applied.
-func (e *Error) open() bool { return e.sentinel() == countmill.ErrOutcomeUnknown }
+func (e *Error) open() bool { return errors.Is(e, countmill.ErrOutcomeUnknown) }
 
 // problem reads a problem. Another program's error need not be JSON.
 func problem(text []byte) *Error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -173,7 +174,7 @@ func (c *Client) IncrementMany(ctx context.Context, incs []countmill.Increment, 
 // settle takes the increments that were left out of a request that was counted.
 func (m *many) settle(err error) error {
 	var left *countmill.ConflictsError
-	if e, ok := err.(*Error); !ok || !e.As(&left) {
+	if !errors.As(err, &left) {
 		return err
 	}
 	for _, conflict := range left.Conflicts {

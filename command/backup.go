@@ -13,37 +13,41 @@ import (
 var backupCommand = command{
 	path:  "backup",
 	group: "look",
-	args:  "DIR",
-	short: "copy the counters of a running countmill to DIR",
-	long: `Copies all of a running countmill's pebble: store to the directory DIR, which is new or
-empty, while it goes on counting, and returns when the copy is whole. Everything that was
-accepted before is in it. Later increments may be.
+	args:  "[TO]",
+	short: "take a backup of a running countmill",
+	long: `Copies a running countmill's pebble: store while it goes on counting, and returns when the
+backup is whole. Everything that was accepted before is in it. Later increments may be.
 
   countmill up --backup-root /backups
-  countmill backup monday                  makes /backups/monday
+  countmill backup                         to /backups
+  countmill backup before-upgrade          to /backups/before-upgrade
+  countmill backup file:///backups         to /backups
 
-The server writes it, on its own machine, below its --backup-root alone: DIR is relative to
-that, or absolute and below it. The directory above DIR exists, and no part of DIR is a
-symbolic link. Only the server's user can read the copy.
+The server writes it: to its --backup-root, or to the path TO below it. TO is relative, or a
+directory or URL that is the root or below it. A backup sends only the files that its place
+does not have, so a second one to the same place is small.
 
-To go on from a backup, copy it first, as a server writes to its directory:
+  countmill up --backup-root gs://bucket/counters --backup-every 15m --backup-keep 7d
 
-  cp -r /backups/monday /var/lib/countmill
-  countmill up --data /var/lib/countmill
+takes a backup every 15 minutes. Directories need nothing else; gs:// and s3:// need the program
+countmill-backup, which has all commands of countmill.
 
-On the disk of the counters a backup costs next to nothing, as files are shared, and it goes
-with that disk: copy it to another one. A kill or a loss of power leaves DIR.partial-...
-behind, which is no backup.
+A backup that is interrupted is not listed, and the next one continues it. "countmill restore"
+writes a backup to a directory.
 `,
 	run: runBackup,
 }
 
 func runBackup(ctx context.Context, c call) error {
-	args := c.args
-	if len(args) != 1 {
-		return app.Usagef("name one DIR, got %s", quoted(args))
+	request := make(map[string]string)
+	switch args := c.args; len(args) {
+	case 0:
+	case 1:
+		request["to"] = args[0]
+	default:
+		return app.Usagef("name one place at most, got %s", quoted(args))
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(map[string]string{"dir": args[0]})})
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)})
 	if err != nil {
 		return err
 	}
@@ -51,12 +55,14 @@ func runBackup(ctx context.Context, c call) error {
 		_, err = c.stdout.Write(answer)
 		return err
 	}
-	var made struct {
-		Dir string `json:"dir"`
+	var taken struct {
+		URL, ID string
+		Bytes   int64
+		Sent    int64 `json:"sent_bytes"`
 	}
-	if err := json.Unmarshal(answer, &made); err != nil || made.Dir == "" {
-		return fmt.Errorf("the server answered %.200q, which names no directory", answer)
+	if err := json.Unmarshal(answer, &taken); err != nil || taken.ID == "" {
+		return fmt.Errorf("the server answered %.200q, which names no backup", answer)
 	}
-	fmt.Fprintf(c.stdout, "%s: to go on from it, copy it and name the copy with `countmill up --data`\n", made.Dir)
+	fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes, %d of them sent\n", taken.URL, taken.ID, taken.Bytes, taken.Sent)
 	return nil
 }

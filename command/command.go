@@ -10,7 +10,7 @@
 // help, completion and docs/reference/flags.md are made of it.
 //
 // Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
-// 3 verify found something wrong.
+// 3 verify found something wrong, or status or doctor could not reach the server.
 package command
 
 import (
@@ -48,6 +48,11 @@ func WithStore(s backend.Store) Option { return func(c *call) { c.stores = appen
 // WithBus adds a bus of another module: --bus SCHEME:... opens it. Its scheme must be a new one.
 func WithBus(b backend.Bus) Option { return func(c *call) { c.buses = append(c.buses, b) } }
 
+// WithBuckets adds a place for backups of another module: --backup-root SCHEME://... opens it.
+func WithBuckets(b backend.Buckets) Option {
+	return func(c *call) { c.buckets = append(c.buckets, b) }
+}
+
 // Context ends the command as an interrupt does. With it, Main leaves signals alone.
 func Context(ctx context.Context) Option { return func(c *call) { c.ctx = ctx } }
 
@@ -82,8 +87,9 @@ func Main(options ...Option) int {
 type call struct {
 	*parser // the flags
 
-	stores []backend.Store // of other modules
-	buses  []backend.Bus
+	stores  []backend.Store // of other modules
+	buses   []backend.Bus
+	buckets []backend.Buckets
 
 	ctx            context.Context // of the option; nil for the process's signals
 	args           []string
@@ -124,7 +130,8 @@ func report(c call, err error, help string) int {
 		return 2
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s\n", line)
-	if _, found := errors.AsType[*inconsistent](err); found {
+	_, found := errors.AsType[*inconsistent](err)
+	if _, silent := errors.AsType[*unreached](err); found || silent {
 		return 3
 	}
 	return 1

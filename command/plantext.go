@@ -28,6 +28,9 @@ func planText(p plan.Plan) string {
 	row("commits/s", mill.Commits, classic.Commits)
 	row("entities written/s", mill.EntitiesWritten, classic.EntitiesWritten)
 	only("  markers", mill.MarkersWritten)
+	if l.Series > 0 {
+		only("  series, beside folds", mill.SeriesWritten)
+	}
 	row("  for a million increments", mill.PerMillion, classic.PerMillion)
 	row("entities read/s", mill.EntitiesRead, classic.EntitiesRead)
 	row("  for totals", mill.TotalsRead, classic.TotalsRead)

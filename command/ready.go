@@ -13,8 +13,8 @@ var readyCommand = command{
 	group: "look",
 	short: "say whether a countmill can do its work",
 	long: `Asks a running countmill, of whatever role, for /readyz. Exit code 0: it is ready, or
-does without its cache (degraded). Exit code 1: it is not, and the error says why. For
-health checks of containers, which have no curl.
+something is missing that it can do without (degraded). Exit code 1: it is not, and the
+error says why. For health checks of containers, which have no curl.
 `,
 	run: runReady,
 }

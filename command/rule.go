@@ -48,8 +48,8 @@ var ruleRemoveCommand = command{
 	path:  "rule remove",
 	args:  "series PATTERN",
 	short: "end a rule",
-	long: `Later increments get no series. What was counted under the rule stays for as long as the
-rule said, and can still be read.
+	long: `Increments after this count without a series. The sums kept under the rule stay for the
+promised time, and can be read.
 
   countmill rule remove series 'page:*'
 `,

@@ -25,7 +25,7 @@ the file that the server reads (--tokens FILE). With --file it appends the line 
   countmill share page: --public --file tokens
 
 The token is behind the # of the link, which browsers send to no server. Everybody who has the link
-may read until it expires. To revoke it, remove the line with its name from the file.
+may read until it expires, or until "countmill token remove" removes it.
 
 Put one counter into another page with a frame of .../frame.html#token=TOKEN&counter=NAME. --public
 also gives each counter under PREFIX a badge without a token: /badge/NAME.svg.
@@ -61,7 +61,7 @@ func runShare(_ context.Context, c call) error {
 		return app.Usagef("%s", ofToken.Replace(err.Error()))
 	}
 	if c.file != "" {
-		if err := appendLine(c.file, token.Line()); err != nil {
+		if err := access.Append(c.file, token); err != nil {
 			return err
 		}
 	}

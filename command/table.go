@@ -48,6 +48,8 @@ type values struct {
 	server, token, tokenFile string
 	insecure                 bool
 	timeout, silence         time.Duration
+	before                   string
+	list                     bool
 	json                     bool
 
 	id, key, at  string
@@ -61,6 +63,7 @@ type values struct {
 	fix          bool
 	watchPrefix  string
 	rates        bool
+	repeat       bool
 
 	all, asNew, yes bool
 
@@ -91,7 +94,9 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, watch, series, verify", "", readFlags},
+		{"get, ls, watch, series, status, verify", "", readFlags},
+		{"restore", "", restoreFlags},
+		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},
 		{"import, export", "", transferFlags},
 		{"adopt", "", adoptFlags},

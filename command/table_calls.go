@@ -15,7 +15,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "series"}
 	pages     = []string{"ls", "verify", "dead list"}
-	calls     = slices.Concat([]string{"watch", "export", "import", "adopt gae"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
 
 // without is of without some commands.
@@ -72,6 +72,7 @@ var callFlags = []flag{
 	asJSON("Write the server's answer as it is.", oneAnswer...),
 	asJSON("Write the server's answers as they are, a page a line.", pages...),
 	asJSON("Write the server's events as they are.", "watch"),
+	asJSON("Write the problems, and the server's answer as it is, as one JSON object a look.", "status"),
 	asJSON("Short for --format ndjson.", "export"),
 	asJSON("Write the result as JSON.", "import", "adopt gae"),
 }
@@ -109,6 +110,8 @@ var readFlags = []flag{
 		}},
 	{name: "rates", of: []string{"watch"}, help: "Print the change a second too. A line then appears for each change of it.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.rates} }},
+	{name: "watch", of: []string{"status"}, help: "Look again every 2 s, until Ctrl-C.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.repeat} }},
 	{name: "last", arg: "DURATION", of: []string{"series"}, help: "How far back to go, from 1m to 3660d.",
 		bind: func(v *values) pflag.Value {
 			v.last = 24 * time.Hour
@@ -123,6 +126,25 @@ var readFlags = []flag{
 		}},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
+}
+
+var restoreFlags = []flag{
+	{name: "at", arg: "TIME", of: []string{"restore"}, def: "the newest",
+		help: "Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.before} }},
+	{name: "list", of: []string{"restore"}, help: "List the backups, the oldest first, and restore none.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.list} }},
+}
+
+var doctorFlags = []flag{
+	examined("store", "The store of a role, as the role has it.", func(v *values) *string { return &v.roles.Store }),
+	examined("bus", "The bus of a role, as the role has it.", func(v *values) *string { return &v.roles.Bus }),
+	examined("cache", "The cache of a reader, as the reader has it.", func(v *values) *string { return &v.roles.Cache }),
+}
+
+func examined(name, help string, to func(*values) *string) flag {
+	return flag{name: name, arg: "URL", of: []string{"doctor"}, env: true, def: "not examined", help: help,
+		bind: func(v *values) pflag.Value { return anyValue{to(v)} }}
 }
 
 var deadFlags = []flag{
@@ -151,7 +173,10 @@ var tokenFlags = []flag{
 	perToken("bytes-per-second", "Most bytes of requests' bodies in a second. 0: no limit.", func(v *values) *int64 { return &v.limits.Bytes }),
 	perToken("new-counters-per-hour", "Most counters in an hour that the token has not named within the hour before. 0: no limit.", func(v *values) *int64 { return &v.limits.NewCounters }),
 	{name: "file", arg: "FILE", of: []string{"token new", "share"}, def: "print the line",
-		help: "Append the line to FILE, which is made if missing, and print the token or the link only.",
+		help: "Add the line to FILE, which is made if missing, and print the token or the link only.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
+	{name: "file", arg: "FILE", of: []string{"token list", "token remove"}, def: "none; needed",
+		help: "The file of the server's --tokens.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.file} }},
 	{name: "name", arg: "NAME", of: []string{"share"}, def: "share- and the prefix",
 		help: "Name of the link's token, in the file and in logs.",
@@ -170,6 +195,7 @@ func perToken(name, help string, to func(*values) *int64) flag {
 }
 
 var outputFlags = []flag{
-	asJSON("Write one JSON array.", "config"),
+	asJSON("Write the report as JSON.", "doctor"),
+	asJSON("Write one JSON array.", "config", "token list"),
 	asJSON("Write one JSON object.", "version"),
 }

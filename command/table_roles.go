@@ -38,9 +38,22 @@ var roleFlags = []flag{
 	role("data", "DIR", app.Aggregator|app.Reader,
 		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.",
 		func(c *app.Config) pflag.Value { return dirValue{&c.Store} }),
-	role("backup-root", "DIR", app.Aggregator|app.Reader,
-		"Directory of this machine below which \"countmill backup\" may copy the counters of a pebble: store. Only this user should be able to write there. none: the server refuses backups.",
+	role("backup-root", "PLACE", app.Aggregator|app.Reader,
+		"Place below which backups of a pebble: store may be written: a directory, made if missing, or file:///DIR; with the program countmill-backup also gs://BUCKET[/PATH] and s3://BUCKET[/PATH]. Only this user should be able to write there. none: the server refuses backups.",
 		func(c *app.Config) pflag.Value { return fileValue{&c.BackupRoot} }),
+	role("backup-every", "DURATION", app.Aggregator|app.Reader,
+		"Time between regular backups to --backup-root. A failed one is tried again within a minute. none: there are no regular backups.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.BackupEvery, min: time.Second, max: 30 * 24 * time.Hour, none: true}
+		}),
+	role("backup-keep", "DURATION", app.Aggregator|app.Reader,
+		"How long backups in --backup-root are kept. The newest one stays. Backups in paths below it stay. none: all stay.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.BackupKeep, min: time.Second, max: 3660 * 24 * time.Hour, none: true}
+		}),
+	role("backup-rate", "SIZE", app.Aggregator|app.Reader,
+		"Most bytes that backups read from the disk in a second. A backup reads each new table twice, and after a start each table once.",
+		func(c *app.Config) pflag.Value { return sizeValue{to: &c.BackupRate, min: 1 << 20, max: 1 << 50} }),
 	role("bus", "URL", app.Publisher|app.Aggregator,
 		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters.",
 		func(c *app.Config) pflag.Value { return textValue{to: &c.Bus} }),
@@ -90,7 +103,7 @@ var roleFlags = []flag{
 			return sizeValue{to: &c.Publisher.MaxBytes, min: 1 << 20, max: 16 << 30}
 		}),
 	role("min-free", "SIZE", app.Aggregator,
-		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free; everything else goes on. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
+		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free. Below half of it folding stops too. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse.",
 		func(c *app.Config) pflag.Value {
 			return sizeValue{to: &c.MinFree, min: 1 << 20, max: 1 << 50, auto: true}
 		}),
@@ -157,6 +170,9 @@ var roleFlags = []flag{
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.ShutdownTimeout, min: time.Second, max: 10 * time.Minute}
 		}),
+	role("pprof", "HOST:PORT", app.Up,
+		"Address of this machine to serve profiles on, such as 127.0.0.1:6060. They need no token, and http://HOST:PORT/debug/pprof/heap is one for \"go tool pprof\". none: no profiles.",
+		func(c *app.Config) pflag.Value { return fileValue{&c.Pprof} }),
 	role("log-level", "LEVEL", app.Up,
 		"Least level to log: debug, info, warn or error.",
 		func(c *app.Config) pflag.Value {

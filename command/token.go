@@ -2,9 +2,7 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -16,28 +14,57 @@ import (
 var tokenFamily = command{
 	path:  "token",
 	group: "set",
-	args:  "new NAME",
-	short: "make a bearer token for a server's --tokens file",
+	args:  "VERB",
+	short: "make, list or remove bearer tokens of a server's --tokens file",
+	long: `The file has a line for each token, with its SHA-256 and what it may do. These commands work on the
+file, and ask no server. Servers see a changed file within 2 s.
+`,
 }
 
 var tokenCommand = command{
 	path:  "token new",
 	args:  "NAME",
 	short: "make a bearer token for a server's --tokens file",
-	long: `Makes a token, without asking a server. It prints two lines: the token, which
-countmill keeps nowhere and cannot show again, and the line for the file that the server reads
-(--tokens FILE), which holds its SHA-256. Servers see a changed file within seconds.
+	long: `Makes a token. It prints two lines: the token, which countmill keeps nowhere and cannot show
+again, and the line for the file that the server reads (--tokens FILE). With --file it adds the line
+there, and prints the token only.
 
   countmill token new web --scope publish --prefix page:
   countmill token new prometheus --scope read,metrics --file tokens
-  countmill token new trial --scope read --expires 720h
+  countmill token new trial --scope read --expires 30d
   countmill token new guest --scope publish --prefix guest: --new-counters-per-hour 1000
 
 NAME identifies the caller, in logs and in the ids of requests with an Idempotency-Key. To replace a
-token, make a second one with the same NAME, add it, hand it out, and remove the first from the
-file. Under another NAME, a repeated request counts again.
+token, make a second one with the same NAME, hand it out, and remove the first. Under another NAME, a
+repeated request counts again.
 `,
 	run: runToken,
+}
+
+var tokenListCommand = command{
+	path:  "token list",
+	short: "list the tokens of a file",
+	long: `Lists the tokens of --file: names, what they may do, and until when. Links of "countmill share" are
+tokens too. ID is the beginning of the token's SHA-256; it distinguishes tokens of one name.
+
+Exit code 1: a line of the file has a mistake. Its tokens are listed all the same.
+`,
+	run: runTokenList,
+}
+
+var tokenRemoveCommand = command{
+	path:  "token remove",
+	args:  "NAME [ID]",
+	short: "remove a token from a file",
+	long: `Removes the line of a token from --file. Servers refuse the token within 2 s. All other lines stay
+as they are, comments too.
+
+  countmill token remove web --file tokens
+  countmill token remove web 9f86d081 --file tokens
+
+If several tokens have the NAME, say which by its ID, as "countmill token list" shows it.
+`,
+	run: runTokenRemove,
 }
 
 func runToken(_ context.Context, c call) error {
@@ -81,30 +108,9 @@ func makeToken(c call, token access.Token, file string) error {
 		_, err := fmt.Fprintf(c.stdout, "%s\n%s\n", secret, token.Line())
 		return err
 	}
-	if err := appendLine(file, token.Line()); err != nil {
+	if err := access.Append(file, token); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.stdout, secret)
 	return err
-}
-
-// appendLine adds a line to a file of tokens in one write. It adds to none that a server
-// would refuse.
-func appendLine(path, line string) (err error) {
-	text, err := access.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if n := len(text); n > 0 && text[n-1] != '\n' {
-		line = "\n" + line
-	}
-	if _, err := access.Parse([]byte(string(text) + line + "\n")); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(line + "\n")
-	return errors.Join(err, f.Sync(), f.Close())
 }

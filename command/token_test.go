@@ -86,7 +86,7 @@ func TestTokenNewAppends(t *testing.T) {
 func TestTokenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ args, want string }{
-		{"token", "say what to do: new"},
+		{"token", "say what to do: new, list, remove"},
 		{"token new", "name one NAME: countmill token new"},
 		{"token old a", `unknown "old"`},
 		{"token new a b --scope read", "name one NAME: countmill token new"},
@@ -123,5 +123,82 @@ func TestParseExpiry(t *testing.T) {
 		if got, err := parseExpiry(text, now); err == nil {
 			t.Errorf("%s: got %v, want an error", text, got)
 		}
+	}
+}
+
+func TestTokenList(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	for _, args := range []string{"web --scope publish --prefix page: --increments-per-second 50", "web --scope publish,read", "old --scope read --expires 2031-01-02T03:04:05Z"} {
+		if got := cli(t, nil, strings.Fields("token new "+args+" --file "+path)...); got.code != 0 {
+			t.Fatal(got)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := access.Entries(text)
+	got := cli(t, nil, "token", "list", "--file", path)
+	want := "NAME  ID        SCOPES        COUNTERS  EXPIRES               LIMITS\n" +
+		"web   " + entries[0].Token.ID() + "  publish       page:*    never                 50 increments/s\n" +
+		"web   " + entries[1].Token.ID() + "  publish,read  all       never                 none\n" +
+		"old   " + entries[2].Token.ID() + "  read          all       2031-01-02T03:04:05Z  none\n"
+	if got != (result{0, want, ""}) {
+		t.Errorf("got %+v, want\n%s", got, want)
+	}
+	asJSON := cli(t, nil, "token", "list", "--json", "--file", path)
+	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"expires": "2031-01-02T03:04:05Z"`) || !strings.Contains(asJSON.out, `"line": 3`) {
+		t.Errorf("--json: got %+v", asJSON)
+	}
+	if err := os.WriteFile(path, append([]byte("nonsense\n"), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := cli(t, nil, "token", "list", "--file", path); got.code != 1 || got.out != want || !strings.Contains(got.errOut, "line 1: is not a JSON object") {
+		t.Errorf("with a bad line: got %+v, want all tokens, and the mistake", got)
+	}
+}
+
+func TestTokenRemove(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	var secrets []string
+	for _, name := range []string{"web", "web", "shop"} {
+		secrets = append(secrets, strings.TrimSpace(cli(t, nil, "token", "new", name, "--scope", "read", "--file", path).out))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := access.Entries(text)[0].Token.ID()
+	cli(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
+	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, "it has no such token")
+	cli(t, nil, "token", "remove", "--file", path).wantError(t, 2, "name one NAME")
+	cli(t, nil, "token", "remove", "web").wantError(t, 2, "--file is missing")
+	if got := cli(t, nil, "token", "remove", "web", first, "--file", path); got != (result{0, "removed web " + first + "\n", ""}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := cli(t, nil, "token", "remove", "shop", "--file", path); got.code != 0 {
+		t.Errorf("got %+v", got)
+	}
+	tokens, err := access.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false} {
+		if _, err := tokens.Authenticate(secrets[i]); (err == nil) != want {
+			t.Errorf("token %d: got %v, want it taken: %t", i, err, want)
+		}
+	}
+	broken, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append([]byte("nonsense\n"), broken...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := cli(t, nil, "token", "remove", "web", "--file", path)
+	if text, _ := os.ReadFile(path); got.code != 1 || !strings.Contains(got.errOut, "servers still take the token: line 1") || string(text) != "nonsense\n" {
+		t.Errorf("from a file with a mistake: got %+v, and the file %q", got, text)
 	}
 }

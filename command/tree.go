@@ -40,9 +40,10 @@ func commands() []command {
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
 		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
-		readyCommand, shardsCommand, verifyCommand, backupCommand, deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
+		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
+		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
-		planCommand, tokenCommand, shareCommand, configCommand, completionCommand(), versionCommand,
+		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 
@@ -89,7 +90,7 @@ func newCommand(cmd command, c call) *cobra.Command {
 		made.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	p := newParser(cmd.path, cmd.roles)
-	p.roles.Stores, p.roles.Buses = c.stores, c.buses
+	p.roles.Stores, p.roles.Buses, p.roles.Buckets = c.stores, c.buses, c.buckets
 	p.bind(made.Flags())
 	completeValues(made, p)
 	made.RunE = func(ran *cobra.Command, args []string) error {

@@ -293,7 +293,7 @@ func (v autoTextValue) Set(s string) error {
 	return nil
 }
 
-// A fileValue names a file, or none.
+// A fileValue names a file or another place, or none.
 type fileValue struct{ to *string }
 
 func (v fileValue) Type() string { return "file" }

@@ -274,7 +274,7 @@ func inImage(lines []string, name, value string) func(string) (string, bool) {
 	}
 }
 
-// The build line must make a static binary.
+// The build line must make static binaries.
 func TestBinaryIsStatic(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -283,7 +283,18 @@ func TestBinaryIsStatic(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is Linux's")
 	}
-	i := slices.IndexFunc(dockerfile(t), func(line string) bool { return strings.Contains(line, " go build ") })
+	for _, program := range []string{"", "countmill-backup"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			checkBinary(t, program)
+		})
+	}
+}
+
+// checkBinary builds the program that is the build argument PROGRAM.
+func checkBinary(t *testing.T, program string) {
+	t.Helper()
+	i := slices.IndexFunc(dockerfile(t), func(line string) bool { return strings.Contains(line, " build -") })
 	if i < 0 {
 		t.Fatal("Dockerfile does not build")
 	}
@@ -292,7 +303,7 @@ func TestBinaryIsStatic(t *testing.T) {
 	if !strings.Contains(line, " -o /out/countmill ") {
 		t.Fatalf("%q does not build /out/countmill", line)
 	}
-	run(t, "sh", "-c", strings.Replace(line, "/out/countmill", "'"+binary+"'", 1))
+	run(t, "env", "PROGRAM="+program, "sh", "-c", strings.Replace(line, "/out/countmill", "'"+binary+"'", 1))
 	f, err := elf.Open(binary)
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +314,10 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 	if out := run(t, binary, "version"); !strings.HasPrefix(out, "countmill ") {
 		t.Errorf("countmill version says %q", out)
+	}
+	out, err := entry(t, binary, "restore", "s3://bucket?regoin=x", "--list").CombinedOutput()
+	if unknown := strings.Contains(string(out), "unknown scheme"); err == nil || unknown != (program == "") {
+		t.Errorf("restore from a URL with a mistake says %q (%v)", out, err)
 	}
 	for name, s := range load(t).Services {
 		if test := s.HealthCheck.Test; slices.Contains(test, "/countmill") {

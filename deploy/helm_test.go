@@ -33,6 +33,7 @@ var needs = map[string]map[string]any{
 // A toggle is a switch of the chart: its values when on and off, and how many objects of a kind it adds.
 type toggle struct {
 	name    string
+	only    string // the mode that has it; the other one refuses it
 	on, off map[string]any
 	kind    string
 	objects map[string]int // by mode
@@ -45,7 +46,10 @@ var toggles = []toggle{
 	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"roles": 3}},
 	{name: "network", on: nil, off: map[string]any{"networkPolicy.enabled": false}, kind: "NetworkPolicy", objects: map[string]int{"up": 1, "roles": 1}},
 	{name: "monitor", on: map[string]any{"serviceMonitor.enabled": true}, off: nil, kind: "ServiceMonitor", objects: map[string]int{"up": 1, "roles": 1}},
-	{name: "keda", on: map[string]any{"keda.enabled": true, "keda.prometheus": "http://p:9090"}, off: nil, kind: "ScaledObject", objects: map[string]int{"roles": 1}},
+	{name: "keda", only: "roles", on: map[string]any{"keda.enabled": true, "keda.prometheus": "http://p:9090"}, off: nil, kind: "ScaledObject", objects: map[string]int{"roles": 1}},
+	{name: "backups", only: "up", on: map[string]any{
+		"up.backups.root": "/backups/a", "up.backups.volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "b"}},
+	}},
 }
 
 // Every combination of all switches renders the objects that it should, and they meet the schemas of
@@ -53,17 +57,17 @@ var toggles = []toggle{
 func TestChart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("renders the chart a hundred times")
+		t.Skip("renders the chart 256 times")
 	}
 	helm := needed(t, "helm")
 	dir := t.TempDir()
 	for mode := range needs {
 		for bits := range 1 << len(toggles) {
-			name, set, want := combination(mode, bits)
+			name, refused, set, want := combination(mode, bits)
 			text, err := render(t, helm, set)
-			if mode == "up" && set["keda.enabled"] == true {
+			if refused {
 				if err == nil {
-					t.Errorf("%s renders: up cannot be scaled", name)
+					t.Errorf("%s renders: a switch is not of this mode", name)
 				}
 				continue
 			}
@@ -88,9 +92,9 @@ func TestChart(t *testing.T) {
 	})
 }
 
-// combination has the toggles on whose bits are set. It returns the values, and the number of objects of
-// each kind.
-func combination(mode string, bits int) (name string, set map[string]any, objects map[string]int) {
+// combination has the toggles on whose bits are set. It returns whether the chart has to refuse that, the
+// values, and the number of objects of each kind.
+func combination(mode string, bits int) (name string, refused bool, set map[string]any, objects map[string]int) {
 	name, set = mode, maps.Clone(needs[mode])
 	objects = map[string]int{"StatefulSet": 1, "Service": 1}
 	if mode == "roles" {
@@ -102,12 +106,13 @@ func combination(mode string, bits int) (name string, set map[string]any, object
 			continue
 		}
 		name += "-" + s.name
+		refused = refused || s.only != "" && s.only != mode
 		maps.Copy(set, s.on)
 		if s.objects[mode] > 0 {
 			objects[s.kind] = s.objects[mode]
 		}
 	}
-	return name, set, objects
+	return name, refused, set, objects
 }
 
 // helm lint finds nothing, and each mistake in the values has its message.
@@ -127,6 +132,9 @@ func TestChartMistakes(t *testing.T) {
 		{"roles", map[string]any{"tokens.insecure": true, "bus": ""}, "mode roles needs bus and store"},
 		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true, "keda.prometheus": "http://p", "keda.minReplicas": 0}, "keda.minReplicas must be 1 or more"},
 		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true}, "keda.enabled needs keda.prometheus"},
+		{"up", map[string]any{"tokens.insecure": true, "up.backups.root": "/backups"}, "name its volume in up.backups.volume"},
+		{"up", map[string]any{"tokens.insecure": true, "up.backups.root": "/data/backups"}, `up.backups.root is "/data/backups"; use /backups`},
+		{"roles", map[string]any{"tokens.insecure": true, "up.backups.root": "gs://b"}, "up.backups.root needs mode up"},
 		{"roles", map[string]any{"tokens.secret": "t", "serviceMonitor.enabled": true}, "serviceMonitor.enabled needs serviceMonitor.tokenSecret"},
 	} {
 		set := maps.Clone(needs[test.mode])
@@ -154,7 +162,7 @@ func TestChartValues(t *testing.T) {
 	for mode := range needs {
 		base[mode] = maps.Clone(needs[mode])
 		for _, s := range toggles {
-			if mode == "roles" || s.name != "keda" {
+			if s.only == "" || s.only == mode {
 				maps.Copy(base[mode], s.on)
 			}
 		}
@@ -166,7 +174,7 @@ func TestChartValues(t *testing.T) {
 	// These two matter only without a switch that the base has.
 	delete(changed, "tokens.insecure")
 	delete(changed, "aggregator.replicas")
-	if len(changed) < 25 {
+	if len(changed) < 29 {
 		t.Fatalf("found %d values only", len(changed))
 	}
 	for path, others := range changed {
@@ -247,10 +255,14 @@ type object struct {
 					RunAsNonRoot bool `yaml:"runAsNonRoot"`
 				} `yaml:"securityContext"`
 				Containers []container
+				Volumes    []named
 			}
 		}
+		Claims []struct{ Metadata named } `yaml:"volumeClaimTemplates"`
 	}
 }
+
+type named struct{ Name string }
 
 type container struct {
 	Args            []string
@@ -265,6 +277,10 @@ type container struct {
 	Lifecycle struct {
 		PreStop struct{ Sleep struct{ Seconds int } } `yaml:"preStop"`
 	}
+	Mounts []struct {
+		Name string
+		Path string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
 }
 
 type probe struct {
@@ -327,6 +343,43 @@ func checkPods(t *testing.T, name, text string) {
 		}
 		if c.Readiness.HTTPGet.Path != "/readyz" || c.Liveness.HTTPGet.Path != "/healthz" {
 			t.Errorf("%s: %s has probes %+v, %+v", name, c.Args[0], c.Readiness, c.Liveness)
+		}
+		checkVolumes(t, name, o, settings)
+	}
+}
+
+// checkVolumes fails unless each volume is mounted, each mount is of a volume, and the directories of the
+// settings are in mounts: the rest of the file system is read-only.
+func checkVolumes(t *testing.T, name string, o object, settings []command.Setting) {
+	t.Helper()
+	volumes := make(map[named]bool)
+	for _, v := range o.Spec.Template.Spec.Volumes {
+		volumes[v] = true
+	}
+	for _, c := range o.Spec.Claims {
+		volumes[c.Metadata] = true
+	}
+	mounts := o.Spec.Template.Spec.Containers[0].Mounts
+	for _, m := range mounts {
+		if !volumes[named{m.Name}] {
+			t.Errorf("%s: %s mounts %s, which is no volume", name, o.Kind, m.Name)
+		}
+		delete(volumes, named{m.Name})
+	}
+	if len(volumes) > 0 {
+		t.Errorf("%s: %s mounts nowhere %v", name, o.Kind, volumes)
+	}
+	for _, s := range settings {
+		dir, _ := strings.CutPrefix(s.Value, "pebble:")
+		if s.Name != "store" && s.Name != "backup-root" && s.Name != "tokens" || !filepath.IsAbs(dir) {
+			continue
+		}
+		in := false
+		for _, m := range mounts {
+			in = in || strings.HasPrefix(dir+"/", m.Path+"/")
+		}
+		if !in {
+			t.Errorf("%s: --%s is %s, which is in none of %v", name, s.Name, dir, mounts)
 		}
 	}
 }

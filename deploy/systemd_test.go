@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/types"
+
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
 )
@@ -46,7 +48,15 @@ func TestUnit(t *testing.T) {
 	if len(words) < 3 || words[1] != "up" {
 		t.Fatalf("ExecStart is %q", words)
 	}
-	settings, err := command.Settings("up", words[2:], lookupIn(nil))
+	env := make(types.MappingWithEquals)
+	for _, pair := range strings.Fields(value("Environment")) {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = &value
+	}
+	if unknown := command.UnknownEnv(pairs(env)); len(unknown) > 0 {
+		t.Errorf("nobody reads %q", unknown)
+	}
+	settings, err := command.Settings("up", words[2:], lookupIn(env))
 	if err != nil {
 		t.Fatalf("%q: %v", words, err)
 	}
@@ -54,9 +64,14 @@ func TestUnit(t *testing.T) {
 		t.Errorf("it listens on %s; IPAddressAllow and the proxies need %s", listen, app.DefaultListen)
 	}
 	for _, s := range settings {
-		if s.Name == "backup-root" || s.Name == "store" {
+		switch s.Name {
+		case "backup-root", "store":
 			if dir := strings.TrimPrefix(s.Value, "pebble:"); !strings.HasPrefix(dir, "/var/lib/countmill/") {
 				t.Errorf("--%s is in %s; ProtectSystem leaves /var/lib/countmill writable only", s.Name, dir)
+			}
+		case "backup-every", "backup-keep":
+			if d, err := time.ParseDuration(s.Value); err != nil || d == 0 {
+				t.Errorf("--%s is %q: there are no regular backups (%v)", s.Name, s.Value, err)
 			}
 		}
 	}

@@ -68,6 +68,6 @@ func WithTokens(file string) Option { return func(o *options) { o.cfg.Tokens = f
 // that your own code guards.
 func WithInsecure() Option { return func(o *options) { o.cfg.Insecure = true } }
 
-// WithBackupRoot allows POST /v1/backup of Handler to copy the counters to new directories below
-// this one. Default: no backups.
+// WithBackupRoot allows POST /v1/backup of Handler to take backups to this directory and to paths below it.
+// Default: no backups.
 func WithBackupRoot(dir string) Option { return func(o *options) { o.cfg.BackupRoot = dir } }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A row of minutes is compared with the row so many minutes before, whatever the zone does.
+// The row before is a fixed number of minutes earlier, in any time zone.
 func TestBeforeByMinutes(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2027, 3, 28, 3, 15, 0, 0, time.UTC)

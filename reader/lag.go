@@ -77,6 +77,13 @@ func (r *Reader) Busiest(ctx context.Context) []store.Busy {
 	return r.workers.busiest(r.workers.clock.Now())
 }
 
+// Fleet returns the records of aggregators that have not expired, by ID: also of those that take no
+// messages. It reads the records that Pipeline does.
+func (r *Reader) Fleet(ctx context.Context) []store.Worker {
+	r.Pipeline(ctx)
+	return r.workers.fresh(r.workers.clock.Now())
+}
+
 // fetchWorkers reads the records, one caller at a time. Other callers use the last ones. If there
 // are none yet they wait, so that the first answers of a process know the lag too.
 func (r *Reader) fetchWorkers(ctx context.Context) {
@@ -216,6 +223,20 @@ func (p *Pipeline) pace(s paces) {
 	p.Entries += s.entries
 	p.Commits += s.commits
 	p.Entities += s.entities
+}
+
+// fresh returns copies: nobody changes what the roster has.
+func (ro *roster) fresh(storeNow time.Time) []store.Worker {
+	ro.mu.Lock()
+	defer ro.mu.Unlock()
+	var all []store.Worker
+	for _, s := range ro.workers {
+		if s.worker.Expires.After(storeNow) {
+			all = append(all, s.worker)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Worker) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // busiest adds up the lists of the aggregators with fresh records.

@@ -2,6 +2,7 @@ package reader_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +276,52 @@ func TestVersionsOfTheSettings(t *testing.T) {
 			if got := []int64{p.OldestSettings, p.NewestSettings}; !cmp.Equal(got, c.want) {
 				t.Errorf("versions %v: got %v, want %v", c.versions, got, c.want)
 			}
+		}
+	})
+}
+
+// The fleet is the aggregators with fresh records, by ID.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		fresh := time.Now().Add(time.Minute)
+		st.announce(store.Worker{ID: "b", Stalled: true, Expires: fresh}, store.Worker{ID: "ended", Expires: time.Now().Add(-time.Second)},
+			store.Worker{ID: "a", Expires: fresh, Setup: map[string]string{"x": "1"}})
+		got := r.Fleet(t.Context())
+		if len(got) != 2 || got[0].ID != "a" || got[0].Setup["x"] != "1" || got[1].ID != "b" || !got[1].Stalled {
+			t.Errorf("got %+v, want a and b", got)
+		}
+	})
+}
+
+// The busiest counters are of all aggregators with fresh records.
+func TestBusiest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		worker := func(id string, after time.Duration, busiest ...store.Busy) store.Worker {
+			return store.Worker{ID: id, Expires: time.Now().Add(after), Busiest: busiest}
+		}
+		many := worker("many", 20*time.Second)
+		for i := range store.MaxBusiest + 1 {
+			many.Busiest = append(many.Busiest, store.Busy{Counter: fmt.Sprintf("m%03d", i), Rate: 1})
+		}
+		st.announce(many,
+			worker("a", 10*time.Second, store.Busy{Counter: "x", Rate: 2}, store.Busy{Counter: "y", Rate: 5}),
+			worker("b", 20*time.Second, store.Busy{Counter: "x", Rate: 4}, store.Busy{Counter: "z", Rate: 5}),
+			worker("dead", 0, store.Busy{Counter: "x", Rate: 100}))
+		for _, want := range [][]store.Busy{
+			{{Counter: "x", Rate: 6}, {Counter: "y", Rate: 5}, {Counter: "z", Rate: 5}, {Counter: "m000", Rate: 1}},
+			{{Counter: "z", Rate: 5}, {Counter: "x", Rate: 4}, {Counter: "m000", Rate: 1}, {Counter: "m001", Rate: 1}}, // a expired
+		} {
+			got := r.Busiest(t.Context())
+			if diff := cmp.Diff(want, got[:min(len(got), len(want))]); diff != "" || len(got) != store.MaxBusiest {
+				t.Errorf("%d counters, want %d, which begin with (-want +got):\n%s", len(got), store.MaxBusiest, diff)
+			}
+			time.Sleep(10 * time.Second)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func (r *Reader) find(ctx context.Context, counters []string, b bound) ([]Total,
 	totals, err := r.share(ctx, missing(found, counters), b)
 	place(found, counters, totals)
 	if err == nil && slices.ContainsFunc(found, func(t Total) bool { return !b.meets(t.AsOf) }) {
-		return r.readSince(ctx, counters, b) // another caller's read, which began too early for this one
+		return r.readSince(ctx, counters, b) // the caller's moment is ahead of the store's
 	}
 	return found, err
 }

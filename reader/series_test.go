@@ -65,7 +65,8 @@ func (s *seriesStore) count(t *testing.T, counter string, at time.Time, delta in
 	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}}
+	// In the archive, where sweeps find it.
+	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}, Archive: wire.MinuteOf(at) + 1}
 	if bucketed {
 		c.Buckets = []store.BucketDelta{{Minute: wire.MinuteOf(at), Delta: delta}}
 	}
@@ -300,4 +301,18 @@ func TestSeriesOfDeletedCounters(t *testing.T) {
 	wantRows(t, "after a reset", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 0, false})
 	reset(true)
 	wantRows(t, "deleted", s.rows(t, q), brief{"23 11:30", 0, false}, brief{"23 11:45", 0, false})
+}
+
+// A store that does not answer about a series is unavailable. Its rows are not 0.
+func TestSeriesOfAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	s.count(t, "a", noon.Add(-20*time.Minute), 5, true)
+	s.On(fakestore.Series, fakestore.Script(fakestore.UnknownNotApplied))
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "15m"), From: noon.Add(-30 * time.Minute), To: noon}
+	if found, err := s.reader.Series(t.Context(), q); !errors.Is(err, countmill.ErrUnavailable) {
+		t.Errorf("got %+v, %v; want ErrUnavailable", found.Rows, err)
+	}
+	wantRows(t, "when it answers again", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 0, false})
 }

@@ -50,15 +50,20 @@ func TestTotalsSinceAhead(t *testing.T) {
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
 		began := time.Now()
-		got, err := r.TotalsSince(t.Context(), []string{"c"}, 0, began.Add(reader.MaxAhead))
-		if err != nil || got[0].AsOf.Before(began.Add(reader.MaxAhead)) {
-			t.Errorf("a second ahead: %+v, %v", got, err)
+		for _, staleness := range []time.Duration{0, time.Minute} { // without the cache, and with it
+			since := time.Now().Add(reader.MaxAhead)
+			got, err := r.TotalsSince(t.Context(), []string{"c"}, staleness, since)
+			if err != nil || got[0].AsOf.Before(since) {
+				t.Errorf("a second ahead, %s old: %+v, %v; want one of %s", staleness, got, err, since)
+			}
+		}
+		totals := func(staleness time.Duration) error {
+			_, err := r.TotalsSince(t.Context(), []string{"c"}, staleness, time.Now().Add(reader.MaxAhead+time.Millisecond))
+			return err
 		}
 		for name, read := range map[string]func() error{
-			"totals": func() error {
-				_, err := r.TotalsSince(t.Context(), []string{"c"}, 0, time.Now().Add(reader.MaxAhead+time.Millisecond))
-				return err
-			},
+			"totals":       func() error { return totals(0) },
+			"older totals": func() error { return totals(time.Minute) },
 			"list": func() error {
 				_, err := r.ListSince(t.Context(), "", "", 10, time.Now().Add(reader.MaxAhead+time.Millisecond))
 				return err

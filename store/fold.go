@@ -52,8 +52,12 @@ type Commit struct {
 	KnownShards []int
 	// Buckets are added to series, with the rest of the commit. They are sorted by Add and
 	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta. Empty unless
-	// Limits.Series.
+	// a rule has the counter.
 	Buckets []BucketDelta
+	// Archive is the minute before which buckets are added to the archive, in a store with a ring
+	// (Limits.Ring). Either place is right at any time, but an entity of the archive is one more
+	// in the commit.
+	Archive wire.Minute
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
@@ -62,7 +66,27 @@ type Commit struct {
 }
 
 // Entities is the number of entities that the commit writes.
-func (c *Commit) Entities() int { return len(c.Markers) + len(c.Adds) + len(c.Growths) }
+func (c *Commit) Entities() int {
+	return len(c.Markers) + len(c.Adds) + len(c.Growths) + c.archived()
+}
+
+// archived is the number of days of counters that the commit adds to the archive.
+func (c *Commit) archived() (n int) {
+	type day struct {
+		add    int
+		number wire.Minute
+	}
+	last := day{add: -1}
+	for _, b := range c.Buckets {
+		if b.Minute >= c.Archive {
+			continue
+		}
+		if d := (day{b.Add, b.Minute / DayMinutes}); d != last {
+			last, n = d, n+1
+		}
+	}
+	return n
+}
 
 // A CommitResult is the store's answer to a commit that it has applied.
 type CommitResult struct {
@@ -104,9 +128,8 @@ type Limits struct {
 	// a look-up of the record. The aggregator then looks up no records, and uses only the
 	// shards of a new counter. It needs Entities 0.
 	GrowsInFold bool
-	// Series is true if the store keeps series: Commit.Buckets, View.Series and SweepSeries. A
-	// store without them refuses every rule (Meta.ChangeRules).
-	Series bool
+	// Ring is zero if the store has no ring.
+	Ring Ring
 }
 
 // A Folder applies commits. Concurrent calls are allowed.

@@ -23,6 +23,12 @@ type Worker struct {
 	// Duplicates counts the parts that were not applied because they had been before, and
 	// DeadLetters the dead letters written, since the aggregator started.
 	Duplicates, DeadLetters int64
+	// LastLetter is when the aggregator last wrote a dead letter; zero if it has not since its start.
+	LastLetter time.Time
+	// AtLimit are counters that need more shards and may not get them, at most MaxAtLimit.
+	AtLimit []string
+	// Setup are settings by their names that all aggregators of a database should share, for people.
+	Setup map[string]string
 	// Busiest are the counters that moved most lately, at most MaxBusiest, the busiest first.
 	Busiest []Busy
 	// Settings is the version of the settings that the aggregator uses; 0 before the first
@@ -32,6 +38,9 @@ type Worker struct {
 
 // MaxBusiest bounds Worker.Busiest. With names of 500 bytes that is a record of 60 KB.
 const MaxBusiest = 100
+
+// MaxAtLimit bounds Worker.AtLimit.
+const MaxAtLimit = 20
 
 // A Busy is a counter, and the sum of the absolute deltas that it got in a second lately. Both are
 // estimates: a counter with a small part of all movement may be missing, and its rate is low while
@@ -66,7 +75,7 @@ type Meta interface {
 
 	// ChangeRules adds or removes a rule (Settings.ChangeRules) in one transaction on the meta
 	// record, and returns the new settings. A change that is in effect already changes nothing.
-	// An error that matches ErrNoRule, ErrNoSeries or countmill.ErrInvalid means that nothing
+	// An error that matches ErrNoRule or countmill.ErrInvalid means that nothing
 	// was changed. After any other error the rule was maybe changed: repeat the call.
 	ChangeRules(ctx context.Context, change RuleChange) (Settings, error)
 }

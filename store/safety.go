@@ -58,6 +58,18 @@ const (
 	// reader whose clock is a little behind still finds it.
 	SeriesSlack = time.Hour
 
+	// SeriesRing and SeriesBuckets are Ring.Window and Ring.Buckets of a store with a ring. Neither
+	// is needed for correctness. A shard with more buckets folds more slowly, and a later bus outage
+	// than the window costs an entity of the archive in each fold.
+	SeriesRing    = 24 * time.Hour
+	SeriesBuckets = 64
+
+	// SeriesMinutes is Ring.Minutes. Datastore takes 500 transforms of an entity in a commit.
+	SeriesMinutes = 100
+
+	// MoveEvery is the interval at which a process empties shards with too many buckets.
+	MoveEvery = 10 * time.Second
+
 	// MaxLook is how old a look-up may be when a reset is applied, by the store's clock.
 	MaxLook = time.Minute
 

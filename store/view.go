@@ -45,7 +45,7 @@ type View interface {
 
 	// Series returns the buckets of a counter that begin at from or later and before to, in the
 	// order of their first minutes, a minute before the quarter hour that begins with it. All
-	// sums are as of the view's moment. It may be empty, and is where Limits.Series is false.
+	// sums are as of the view's moment.
 	Series(ctx context.Context, counter string, from, to wire.Minute) ([]Bucket, error)
 
 	// ReadTime is the view's moment: the view has every fold that was committed by then. It

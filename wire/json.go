@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -192,7 +193,7 @@ func (r *jsonReader) line(text []byte, inc *countmill.Increment) *countmill.Fiel
 
 // end makes sure that nothing follows the text read so far.
 func (r *jsonReader) end(want string) *countmill.FieldError {
-	if _, err := r.dec.ReadToken(); err != io.EOF {
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return &countmill.FieldError{Field: "body", Problem: "has text after its end", Limit: want}
 	}
 	return nil

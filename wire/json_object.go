@@ -191,7 +191,7 @@ func (r *jsonReader) unexpected(field, want string, kind jsontext.Kind) *countmi
 
 // syntaxError is the decoder's error while it read field.
 func syntaxError(field, want string, err error) *countmill.FieldError {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return &countmill.FieldError{Field: "body", Problem: "is empty", Limit: wantSome}
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -91,20 +91,38 @@ func (s *Store) deleted(ctx context.Context, after time.Duration, page []byte) (
 	return counters, resp.GetBatch().GetEndCursor(), nil
 }
 
-// sweepCounter removes a counter's record and shards in one transaction that reads all of them. A fold
-// or a growth in between makes it fail, or waits until it has ended. A counter that has counted
-// something since its deletion exists again.
+// sweepCounter removes a counter's record, shards and series. A counter that has counted something since
+// its deletion exists again.
 func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Duration) (gone bool, err error) {
+	for more := true; more; {
+		if gone, more, err = s.sweepPart(ctx, counter, after); err != nil {
+			return false, fmt.Errorf("sweep counter %q: %w", counter, err)
+		}
+	}
+	if gone {
+		s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "deleted counter removed", slog.String("store", s.cfg.String()), slog.String("counter", counter))
+	}
+	return gone, nil
+}
+
+// sweepPart removes all of a counter in one transaction that reads its record and shards. If its series
+// has too many days for that, sweepPart removes some of them, and there is more. A fold, a move or a
+// growth in between makes it fail, or waits until it has ended.
+func (s *Store) sweepPart(ctx context.Context, counter string, after time.Duration) (gone, more bool, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer cancel()
 	refs, err := s.counterRefs(ctx, counter)
 	if err != nil || len(refs) > maxEntities {
-		return false, err
+		return false, false, err
 	}
-	err = s.readModifyWrite(ctx, refs, func(found map[ref]*pb.Entity, when time.Time) (mutations []*pb.Mutation, err error) {
+	err = s.transaction(ctx, func(tx []byte) (mutations []*pb.Mutation, err error) {
+		found, when, err := s.lookupIn(ctx, tx, refs)
+		if err != nil {
+			return nil, s.explain("read in a transaction", err)
+		}
 		due, same, err := sweepable(found, refs, when.Add(-after))
 		if err != nil || !due {
 			return nil, err
@@ -112,21 +130,44 @@ func (s *Store) sweepCounter(ctx context.Context, counter string, after time.Dur
 		if !same {
 			return []*pb.Mutation{s.rewrite(found[refs[0]], map[string]*pb.Value{"deleted_at": nil})}, nil
 		}
+		// The buckets in its shards go with them.
+		all, err := s.daysOf(ctx, tx, counter)
+		if err != nil {
+			return nil, s.explain("list days of a series", err)
+		}
 		for _, r := range refs {
 			if found[r] != nil {
-				mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+				all = append(all, r)
 			}
 		}
-		gone = true
+		if more = len(all) > maxEntities; more {
+			all = all[:maxEntities] // days only
+		}
+		for _, r := range all {
+			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+		}
+		gone = !more
 		return mutations, nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("sweep counter %q: %w", counter, err)
+	return gone, more, err
+}
+
+// daysOf returns days of a counter in the archive, more than a commit takes if there are that many. It
+// reads in the transaction, so that no day comes later.
+func (s *Store) daysOf(ctx context.Context, tx []byte, counter string) (days []ref, err error) {
+	q := &pb.Query{
+		Kind:       []*pb.KindExpression{{Name: kindSeries}},
+		Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
+		Filter:     s.filter(archiveSpan(counter, 0, lastDay)),
 	}
-	if gone {
-		s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "deleted counter removed", slog.String("store", s.cfg.String()), slog.String("counter", counter))
-	}
-	return gone, nil
+	_, err = s.run(ctx, in(tx), q, maxEntities+1, func(e *pb.Entity) error {
+		r := refOf(e.GetKey())
+		if of, _, ok := archived(r); ok && of == counter {
+			days = append(days, r)
+		}
+		return nil
+	})
+	return days, err
 }
 
 // counterRefs returns the keys of a counter's record and of the shards that it names now.

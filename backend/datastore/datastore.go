@@ -40,6 +40,10 @@ type Store struct {
 	untallied bool // shards have no tallies: the server does not support them
 	lot       int  // the most entities of a commit by commitLots
 
+	ring    store.Ring
+	recent  *recent
+	crowded crowded
+
 	links   *links
 	checked atomic.Int64 // how many connections there had been at the last check of the database's id
 
@@ -66,7 +70,7 @@ func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	}
-	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), lot: maxEntities, links: made}
+	s := &Store{cfg: cfg, conn: conn, stub: pb.NewDatastoreClient(conn), lot: maxEntities, links: made, ring: ring, recent: new(recent)}
 	if err := s.start(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -112,7 +116,7 @@ func (s *Store) learn(ctx context.Context) error {
 
 // Limits returns the limits of a commit.
 func (s *Store) Limits() store.Limits {
-	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1}
+	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1, Ring: s.ring}
 	if s.untallied {
 		limits.Shards = fixedShards
 	}

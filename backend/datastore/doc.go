@@ -8,7 +8,12 @@
 //	                                                    deleted_at (indexed) while it is deleted
 //	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: the number
 //	                                                    of its folds; shards: the largest number of
-//	                                                    shards that one of their aggregators used
+//	                                                    shards that one of their aggregators used;
+//	                                                    with a series bucketed: the part of count that
+//	                                                    is in it; m<minute>: sums by the minute since
+//	                                                    1970; buckets: about how many of these
+//	CountmillSeries    HHHHHHHH:name:YYYYMMDD           m<minute>; q<minute>: sums by the quarter hour;
+//	                                                    due (indexed): the minute at which a sweep looks
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
 //	                                                    whole, true, for a whole request; removed,
 //	                                                    reset_at instead of fingerprint, fold for
@@ -23,11 +28,11 @@
 //	                                                    settings: the version that it uses
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,
-//	                                                    pace, pace_until
+//	                                                    pace, pace_until, rules
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
-// Reserved for later formats: grouped, bucketed and buckets in CountmillShard, rules in CountmillMeta. A
-// process refuses to open a database that has them.
+// Reserved for later formats: grouped in CountmillShard. A process refuses to open a database with rules
+// that it does not know.
 //
 // HHHHHHHH are the upper 32 bits of wire.ShardHash: with neighbouring keys one tablet would get all
 // the load.
@@ -51,6 +56,13 @@
 // because the policy and ForgetBefore use the same clock, the service's. expire_at is the time that the
 // settings promised when the marker was written, and store.Settings.Changed keeps ForgetBefore ahead
 // of it while the window grows.
+//
+// # Series
+//
+// A fold adds its buckets to properties of the shard, in the mutation of the count. A move reads a shard in
+// a transaction, removes the buckets that it has read, and adds them to the archive, which is only ever added to.
+// So a fold of any minute is right at any time: it makes its bucket anew. Commit.Archive names the
+// minutes that a fold adds to the archive itself. A view reads both at its moment.
 //
 // # Resets
 //

@@ -24,6 +24,7 @@ const (
 	kindWorker  = "CountmillWorker"
 	kindMeta    = "CountmillMeta"
 	kindProbe   = "CountmillProbe"
+	kindSeries  = "CountmillSeries"
 )
 
 // A ref is a key without its partition.
@@ -54,15 +55,18 @@ func (s *Store) partition() *pb.PartitionId {
 
 // shardRef returns the key of a shard; hash is the shard's wire.ShardHash.
 func shardRef(hash uint64, counter string, shard int) ref {
+	name := append(hashed(hash, counter, 3), ':')
+	return ref{kindShard, string(strconv.AppendInt(name, int64(shard), 10))}
+}
+
+// hashed returns the beginning of a key, with room for more bytes after a colon.
+func hashed(hash uint64, counter string, more int) []byte {
 	const digits = "0123456789abcdef"
-	name := make([]byte, 0, 8+1+len(counter)+1+3)
+	name := make([]byte, 0, 8+1+len(counter)+1+more)
 	for shift := 60; shift >= 32; shift -= 4 {
 		name = append(name, digits[hash>>shift&0xf])
 	}
-	name = append(name, ':')
-	name = append(name, counter...)
-	name = append(name, ':')
-	return ref{kindShard, string(strconv.AppendInt(name, int64(shard), 10))}
+	return append(append(name, ':'), counter...)
 }
 
 // readerRef returns the key of the entity that a reader asks for.
@@ -78,6 +82,10 @@ func readerRef(k store.Key) ref {
 
 func integer(n int64) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
+}
+
+func indexedInteger(n int64) *pb.Value {
+	return &pb.Value{ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
 }
 
 func text(v string) *pb.Value {

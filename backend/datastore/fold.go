@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/countmill/countmill/store"
@@ -31,6 +30,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 		a := &c.Adds[i]
 		mutations = append(mutations, s.increment(shardRef(a.Hash, a.Counter, a.Shard), a.Counter, a.Delta, c.Tally, knownOf(c, i)))
 	}
+	mutations = s.addBuckets(mutations, c)
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
 		return store.CommitResult{}, s.explain("fold", err)
@@ -39,12 +39,18 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 		return store.CommitResult{}, s.explain("fold", err)
 	}
 	s.reportOverflow(c, resp)
-	return store.CommitResult{At: commitTime(resp), Shards: s.statsOf(resp, len(c.Markers))}, s.confirm(ctx, "fold")
+	s.noteBuckets(c, mutations, resp)
+	return store.CommitResult{At: commitTime(resp), Shards: s.statsOf(shardResults(c, resp))}, s.confirm(ctx, "fold")
 }
 
-// statsOf reads each shard's statistics from the answer. The results of the markers come first.
-func (s *Store) statsOf(resp *pb.CommitResponse, markers int) []store.ShardStats {
-	results := resp.GetMutationResults()[markers:]
+// shardResults returns the results of the adds, which come between those of the markers and those of
+// the archive.
+func shardResults(c *store.Commit, resp *pb.CommitResponse) []*pb.MutationResult {
+	return resp.GetMutationResults()[len(c.Markers):][:len(c.Adds)]
+}
+
+// statsOf reads each shard's statistics from its result.
+func (s *Store) statsOf(results []*pb.MutationResult) []store.ShardStats {
 	stats := make([]store.ShardStats, len(results))
 	for i, r := range results {
 		values := r.GetTransformResults()
@@ -67,8 +73,8 @@ func knownOf(c *store.Commit, i int) int {
 // reportOverflow logs an error when a count has reached an end of int64, where increments have no more
 // effect. Readers refuse to show such a count; a later delta may move it away again.
 func (s *Store) reportOverflow(c *store.Commit, resp *pb.CommitResponse) {
-	for i, r := range resp.GetMutationResults()[len(c.Markers):] {
-		if n := r.GetTransformResults()[resultCount].GetIntegerValue(); n == math.MaxInt64 || n == math.MinInt64 {
+	for i, r := range shardResults(c, resp) {
+		if n := r.GetTransformResults()[resultCount].GetIntegerValue(); saturated(n) {
 			s.cfg.Logger.Error("a shard does not fit 64 bits; its counter has no total now",
 				"store", s.cfg.String(), "counter", c.Adds[i].Counter, "shard", c.Adds[i].Shard)
 		}

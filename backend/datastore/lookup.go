@@ -21,9 +21,9 @@ func at(t *timestamppb.Timestamp) *pb.ReadOptions {
 	return &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_ReadTime{ReadTime: t}}
 }
 
-// lookup makes one call. It returns the entities that it found, the keys that the server deferred, and
-// the answer.
-func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref) (found map[ref]*pb.Entity, deferred []ref, resp *pb.LookupResponse, err error) {
+// lookup makes one call for some properties of entities, or for all if none is named. It returns the
+// entities that it found, the keys that the server deferred, and the answer.
+func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref, properties ...string) (found map[ref]*pb.Entity, deferred []ref, resp *pb.LookupResponse, err error) {
 	keys := make([]*pb.Key, 0, len(refs))
 	found = make(map[ref]*pb.Entity, len(refs))
 	for _, r := range refs {
@@ -33,9 +33,11 @@ func (s *Store) lookup(ctx context.Context, options *pb.ReadOptions, refs []ref)
 		found[r] = nil
 		keys = append(keys, s.key(r))
 	}
-	resp, err = s.stub.Lookup(ctx, &pb.LookupRequest{
-		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, ReadOptions: options, Keys: keys,
-	})
+	req := &pb.LookupRequest{ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, ReadOptions: options, Keys: keys}
+	if len(properties) > 0 {
+		req.PropertyMask = &pb.PropertyMask{Paths: properties}
+	}
+	resp, err = s.stub.Lookup(ctx, req)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -125,18 +127,24 @@ func (s *Store) query(ctx context.Context, when *timestamppb.Timestamp, sp span,
 		Filter: s.filter(sp),
 		Order:  []*pb.PropertyOrder{{Property: &pb.PropertyReference{Name: "__key__"}, Direction: pb.PropertyOrder_ASCENDING}},
 	}
+	return s.run(ctx, at(when), q, limit, visit)
+}
+
+// run visits up to limit results of a query. Without options it reads all of them at the moment of the
+// first answer. It returns the moment of the last answer.
+func (s *Store) run(ctx context.Context, options *pb.ReadOptions, q *pb.Query, limit int, visit func(*pb.Entity) error) (when *timestamppb.Timestamp, err error) {
 	for {
 		q.Limit = wrapperspb.Int32(int32(limit))
 		resp, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
 			ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, PartitionId: s.partition(),
-			ReadOptions: at(when), QueryType: &pb.RunQueryRequest_Query{Query: q},
+			ReadOptions: options, QueryType: &pb.RunQueryRequest_Query{Query: q},
 		})
 		if err != nil {
 			return when, err
 		}
 		batch := resp.GetBatch()
-		if when == nil {
-			when = batch.GetReadTime()
+		if when = batch.GetReadTime(); options == nil {
+			options = at(when)
 		}
 		for _, e := range batch.GetEntityResults() {
 			if err := visit(e.GetEntity()); err != nil {

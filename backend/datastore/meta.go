@@ -77,7 +77,7 @@ func (s *Store) metaOf(e *pb.Entity) (m metaRecord, _ error) {
 	switch {
 	case 0 < version && version < format:
 		return m, fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", store.ErrDeployment, s.cfg, version, format)
-	case version > format, f.has("rules"): // whatever else the record contains
+	case version > format: // whatever else the record contains
 		return m, fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", store.ErrDeployment, s.cfg)
 	case f.err != nil:
 		return m, fmt.Errorf("%w: %s: %w", store.ErrDeployment, s.cfg, f.err)

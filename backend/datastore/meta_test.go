@@ -48,7 +48,7 @@ func TestMetaGoneOrChanged(t *testing.T) {
 		{nil, "another database"},
 		{metaProperties("other"), "another database"},
 		{map[string]*pb.Value{"format": integer(format + 1), "id": text(s.id)}, "newer version"},
-		{with(metaProperties(s.id), "rules", integer(1)), "newer version"},
+		{with(metaProperties(s.id), "rules", text(`{"series":[],"boards":[]}`)), "rules that this version knows"},
 		{with(metaProperties(s.id), "format", text("1")), "format"},
 		{with(metaProperties(s.id), "cache_key", blob(make([]byte, 31))), "31 bytes"},
 		{map[string]*pb.Value{"format": integer(format), "id": text(s.id)}, "version"},

@@ -5,7 +5,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
@@ -15,10 +17,28 @@ import (
 
 // SetWindow makes one attempt at a transaction on the meta record. Like ResetCounter it also works with
 // ReadOnly.
-func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.Settings, err error) {
+func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
 	if window <= 0 {
-		return set, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
+		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
+	return s.changeSettings(ctx, "set the window", func(current store.Settings, when time.Time) (store.Settings, error) {
+		if window == current.Window {
+			return current, nil
+		}
+		return current.Changed(window, when).At(when), nil
+	})
+}
+
+// ChangeRules makes one attempt at a transaction on the meta record, also with ReadOnly.
+func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
+	return s.changeSettings(ctx, "change the rules", func(current store.Settings, when time.Time) (store.Settings, error) {
+		return current.ChangeRules(change, when)
+	})
+}
+
+// changeSettings makes one attempt at a transaction that writes the settings that change returns, if
+// their version is another one.
+func (s *Store) changeSettings(ctx context.Context, doing string, change func(current store.Settings, when time.Time) (store.Settings, error)) (set store.Settings, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return set, certain(err)
@@ -28,39 +48,25 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 		if err := s.compare(&m); err != nil {
 			return nil, err
 		}
-		if set = m.settings.At(when); window == set.Window {
-			return nil, nil
+		current := m.settings.At(when)
+		if set, err = change(current, when); err != nil || set.Version == current.Version {
+			return nil, err
 		}
-		set = set.Changed(window, when).At(when)
 		return settingsProperties(set), nil
 	})
 	if err != nil {
 		return store.Settings{}, certain(err)
 	}
-	return set, s.confirm(ctx, "set the window")
-}
-
-// ChangeRules refuses every rule: this store keeps no series.
-func (s *Store) ChangeRules(context.Context, store.RuleChange) (store.Settings, error) {
-	return store.Settings{}, fmt.Errorf("%w: use pebble: for counters with series", store.ErrNoSeries)
-}
-
-// SweepSeries does nothing: this store keeps no series.
-func (s *Store) SweepSeries(ctx context.Context) error {
-	ctx, cancel, err := s.call(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return ctx.Err()
+	return set, s.confirm(ctx, doing)
 }
 
 // settingsProperties returns the properties of the meta record for the settings. Durations are in Go's
-// notation. pace and pace_until are null without a pace.
+// notation. pace and pace_until are null without a pace, and rules without rules.
 func settingsProperties(x store.Settings) map[string]*pb.Value {
 	properties := map[string]*pb.Value{
 		"version": integer(x.Version), "window": text(x.Window.String()), "since": instant(x.Since),
 		"forget_before": instant(x.ForgetBefore), "pace": instant(time.Time{}), "pace_until": instant(x.PaceUntil),
+		"rules": encodeRules(x.Rules),
 	}
 	if x.Pace != 0 {
 		properties["pace"] = text(x.Pace.String())
@@ -76,10 +82,41 @@ func settingsOf(f *fields) store.Settings {
 	if f.has("pace") {
 		x.Pace = f.duration("pace")
 	}
+	if f.has("rules") {
+		x.Rules = decodeRules(f)
+	}
 	if x.Version < 1 || x.ForgetBefore.IsZero() {
 		f.wrong("version", "of settings")
 	}
 	return x
+}
+
+// rulesRecord is the rules in the meta record, in JSON.
+type rulesRecord struct {
+	Series []store.SeriesRule `json:"series"`
+}
+
+func encodeRules(r *store.Rules) *pb.Value {
+	if r == nil {
+		return instant(time.Time{})
+	}
+	written, err := json.Marshal(rulesRecord{r.Series})
+	if err != nil {
+		panic(err) // its fields are text and times
+	}
+	return text(string(written))
+}
+
+// decodeRules refuses fields that it does not know: they are rules of a newer version.
+func decodeRules(f *fields) *store.Rules {
+	var r rulesRecord
+	d := json.NewDecoder(strings.NewReader(f.text("rules")))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		f.wrong("rules", "rules that this version knows")
+		return nil
+	}
+	return &store.Rules{Series: r.Series}
 }
 
 // An identity separates the cached totals of different databases. A copied database has the original's

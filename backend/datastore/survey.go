@@ -3,7 +3,6 @@ package datastore
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,7 +136,7 @@ func shardOf(r *pb.EntityResult) store.Shard {
 		shard.Number, shard.Bad = max(n, 0), fmt.Sprintf("its key %q does not belong to a shard of this counter", key.name)
 	}
 	shard.Count = f.integer("count")
-	shard.Overflow = shard.Count == math.MaxInt64 || shard.Count == math.MinInt64
+	shard.Overflow = saturated(shard.Count)
 	if f.err != nil {
 		shard.Bad = f.err.Error()
 	}

@@ -16,6 +16,17 @@ type planFunc func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, er
 // readModifyWrite makes one attempt at a transaction. It applies nothing if plan returns an error or no
 // mutations.
 func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) error {
+	return s.transaction(ctx, func(tx []byte) ([]*pb.Mutation, error) {
+		found, when, err := s.lookupIn(ctx, tx, refs)
+		if err != nil {
+			return nil, s.explain("read in a transaction", err)
+		}
+		return plan(found, when)
+	})
+}
+
+// transaction is readModifyWrite for a function that reads in the transaction itself.
+func (s *Store) transaction(ctx context.Context, do func(tx []byte) ([]*pb.Mutation, error)) error {
 	begun, err := s.stub.BeginTransaction(ctx, &pb.BeginTransactionRequest{
 		ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, TransactionOptions: readWrite,
 	})
@@ -23,12 +34,7 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) 
 		return s.explain("begin a transaction", err)
 	}
 	tx := begun.GetTransaction()
-	found, when, err := s.lookupIn(ctx, tx, refs)
-	if err != nil {
-		s.rollback(ctx, tx)
-		return s.explain("read in a transaction", err)
-	}
-	mutations, err := plan(found, when)
+	mutations, err := do(tx)
 	if err != nil || len(mutations) == 0 {
 		s.rollback(ctx, tx)
 		return err
@@ -40,12 +46,16 @@ func (s *Store) readModifyWrite(ctx context.Context, refs []ref, plan planFunc) 
 	return nil
 }
 
+// in makes options for reading in a transaction.
+func in(tx []byte) *pb.ReadOptions {
+	return &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
+}
+
 // lookupIn reads in a transaction. It also returns the time of the first answer.
 func (s *Store) lookupIn(ctx context.Context, tx []byte, refs []ref) (all map[ref]*pb.Entity, when time.Time, err error) {
-	options := &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx}}
 	all = make(map[ref]*pb.Entity, len(refs))
 	for len(refs) > 0 {
-		found, deferred, resp, err := s.lookup(ctx, options, refs)
+		found, deferred, resp, err := s.lookup(ctx, in(tx), refs)
 		if err != nil {
 			return nil, time.Time{}, err
 		}

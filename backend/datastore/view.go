@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -44,6 +43,10 @@ func (v *view) pin(when *timestamppb.Timestamp) error {
 	return nil
 }
 
+// ofTotals are the properties of records and shards that totals need. The buckets of a series stay in
+// the server.
+var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", "count", "bucketed"}
+
 // Lookup makes one call.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	ctx, cancel, err := v.call(ctx)
@@ -58,7 +61,7 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 	for i, k := range keys {
 		refs[i] = readerRef(k)
 	}
-	found, deferred, resp, err := v.store.lookup(ctx, at(v.when), refs)
+	found, deferred, resp, err := v.store.lookup(ctx, at(v.when), refs, ofTotals...)
 	if err != nil {
 		return nil, v.store.explain("look up", err)
 	}
@@ -85,8 +88,10 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 	return values, nil
 }
 
-// valueOf reads a record or a shard. Increments have no effect at an end of int64, so a count with that
-// value is not a sum.
+// saturated reports whether n is at an end of int64, where increments have no effect: it is not a sum.
+func saturated(n int64) bool { return n == math.MaxInt64 || n == math.MinInt64 }
+
+// valueOf reads a record or a shard.
 func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	if e == nil {
 		return store.Value{}, nil
@@ -96,11 +101,14 @@ func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 		rec, err := recordOf(e)
 		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset()}, err
 	}
-	count := f.integer("count")
-	if count == math.MaxInt64 || count == math.MinInt64 {
-		return store.Value{Exists: true, Overflow: true}, f.err
+	v := store.Value{Exists: true, Value: f.integer("count")}
+	if f.has("bucketed") {
+		v.Bucketed = f.integer("bucketed")
 	}
-	return store.Value{Exists: true, Value: count}, f.err
+	if v.Overflow = saturated(v.Value); v.Overflow {
+		v.Value = 0
+	}
+	return v, f.err
 }
 
 // List queries the keys of records.
@@ -124,16 +132,6 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		return nil, v.store.explain("list", err)
 	}
 	return records, v.pin(when)
-}
-
-// Series returns nothing: this store keeps no series.
-func (v *view) Series(ctx context.Context, _ string, _, _ wire.Minute) ([]store.Bucket, error) {
-	ctx, cancel, err := v.call(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	return nil, ctx.Err()
 }
 
 // prefixSpan returns the range of counters that begin with prefix and come after after. If one of the

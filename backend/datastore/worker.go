@@ -26,21 +26,32 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 		return err
 	}
 	defer cancel()
-	busiest, err := json.Marshal(w.Busiest)
+	properties, err := workerProperties(&w)
 	if err != nil {
 		return err
 	}
-	_, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, map[string]*pb.Value{
-		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
-		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
-		"increments": integer(w.Increments), "entities": integer(w.Entities), "duplicates": integer(w.Duplicates),
-		"dead_letters": integer(w.DeadLetters), "busiest": blob(busiest),
-	})})
-	if err != nil {
+	if _, err = s.commitOnce(ctx, []*pb.Mutation{s.replace(ref{kindWorker, w.ID}, properties)}); err != nil {
 		return s.explain("announce", err)
 	}
 	s.tidy(ctx)
 	return nil
+}
+
+func workerProperties(w *store.Worker) (map[string]*pb.Value, error) {
+	properties := map[string]*pb.Value{
+		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
+		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
+		"increments": integer(w.Increments), "entities": integer(w.Entities), "duplicates": integer(w.Duplicates),
+		"dead_letters": integer(w.DeadLetters), "last_letter": instant(w.LastLetter),
+	}
+	for name, list := range map[string]any{"busiest": w.Busiest, "at_limit": w.AtLimit, "setup": w.Setup} {
+		text, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		properties[name] = blob(text)
+	}
+	return properties, nil
 }
 
 // tidy ignores errors: the next call tries again.
@@ -95,8 +106,13 @@ func workerOf(e *pb.Entity) (store.Worker, error) {
 			*to = f.integer(name)
 		}
 	}
-	if f.has("busiest") && json.Unmarshal(f.blob("busiest"), &w.Busiest) != nil {
-		f.wrong("busiest", "a list of counters")
+	if f.has("last_letter") {
+		w.LastLetter = f.instant("last_letter")
+	}
+	for name, to := range map[string]any{"busiest": &w.Busiest, "at_limit": &w.AtLimit, "setup": &w.Setup} {
+		if f.has(name) && json.Unmarshal(f.blob(name), to) != nil {
+			f.wrong(name, "JSON of a worker")
+		}
 	}
 	return w, f.err
 }

@@ -169,29 +169,37 @@ func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 
 // warn logs the subscription's settings that cause harm.
 func (b *Bus) warn(s *pubsubpb.Subscription) {
-	if harm := harmful(s); len(harm) > 0 {
+	var harm []string
+	for _, h := range harmful(s) {
+		harm = append(harm, h.what)
+	}
+	if len(harm) > 0 {
 		b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the subscription has harmful settings",
 			slog.String("subscription", s.Name), slog.String("settings", strings.Join(harm, "; ")))
 	}
 }
 
-func harmful(s *pubsubpb.Subscription) []string {
-	var harm []string
-	add := func(bad bool, text string) {
+// A harm is a setting of a subscription that causes harm: what it does, and the flags of `gcloud
+// pubsub subscriptions update` that change it; empty if only another subscription helps.
+type harm struct{ what, flags string }
+
+func harmful(s *pubsubpb.Subscription) []harm {
+	var all []harm
+	add := func(bad bool, what, flags string) {
 		if bad {
-			harm = append(harm, text)
+			all = append(all, harm{what, flags})
 		}
 	}
-	add(s.Filter != "", "a filter drops messages uncounted")
-	add(len(s.MessageTransforms) > 0, "message transforms change or drop messages uncounted")
-	add(s.EnableMessageOrdering, "message ordering makes batches small")
-	add(s.EnableExactlyOnceDelivery, "exactly-once delivery is slower and has no benefit here")
-	add(s.ExpirationPolicy.GetTtl() != nil, "the subscription expires when unused")
-	add(s.MessageRetentionDuration != nil && s.MessageRetentionDuration.AsDuration() < 24*time.Hour, "messages are kept for less than a day")
+	add(s.Filter != "", "a filter drops messages uncounted", "")
+	add(len(s.MessageTransforms) > 0, "message transforms change or drop messages uncounted", "--clear-message-transforms")
+	add(s.EnableMessageOrdering, "message ordering makes batches small", "")
+	add(s.EnableExactlyOnceDelivery, "exactly-once delivery is slower and has no benefit here", "--no-enable-exactly-once-delivery")
+	add(s.ExpirationPolicy.GetTtl() != nil, "the subscription expires when unused", "--expiration-period=never")
+	add(s.MessageRetentionDuration != nil && s.MessageRetentionDuration.AsDuration() < 24*time.Hour, "messages are kept for less than a day", "--message-retention-duration=7d")
 	dead := s.DeadLetterPolicy
 	add(dead != nil && dead.MaxDeliveryAttempts < deliveryAttempts,
-		fmt.Sprintf("fewer than %d delivery attempts move messages away during an outage", deliveryAttempts))
-	return harm
+		fmt.Sprintf("fewer than %d delivery attempts move messages away during an outage", deliveryAttempts), fmt.Sprintf("--max-delivery-attempts=%d", deliveryAttempts))
+	return all
 }
 
 // explain adds the remedy to errors that a person must resolve. It returns nil for nil.

@@ -28,7 +28,7 @@ func count(ctx context.Context, address string) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, p.Close(ctx)) // reports what it could not confirm
+		err = errors.Join(err, p.Close(ctx)) // names increments that are not confirmed
 	}()
 	for range 1000 {
 		if err := p.Add("page:home", 1); err != nil { // does not wait

@@ -170,22 +170,36 @@ type workerRecord struct {
 	Duplicates  int64        `json:"duplicates,omitempty"`
 	DeadLetters int64        `json:"dead_letters,omitempty"`
 	Busiest     []store.Busy `json:"busiest,omitempty"`
+
+	LastLetter int64             `json:"last_letter,omitempty"`
+	AtLimit    []string          `json:"at_limit,omitempty"`
+	Setup      map[string]string `json:"setup,omitempty"`
 }
 
 func workerRecordOf(w *store.Worker) workerRecord {
-	return workerRecord{
+	r := workerRecord{
 		Lag: int64(w.Lag), Stalled: w.Stalled, LastCommit: w.LastCommit.UnixMicro(), Expires: w.Expires.UnixMicro(),
 		Entries: w.Entries, Commits: w.Commits, Settings: w.Settings,
 		Increments: w.Increments, Entities: w.Entities, Duplicates: w.Duplicates, DeadLetters: w.DeadLetters, Busiest: w.Busiest,
+		AtLimit: w.AtLimit, Setup: w.Setup,
 	}
+	if !w.LastLetter.IsZero() {
+		r.LastLetter = w.LastLetter.UnixMicro()
+	}
+	return r
 }
 
 func (r *workerRecord) worker(id string) store.Worker {
-	return store.Worker{
+	w := store.Worker{
 		ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
 		Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		Increments: r.Increments, Entities: r.Entities, Duplicates: r.Duplicates, DeadLetters: r.DeadLetters, Busiest: r.Busiest,
+		AtLimit: r.AtLimit, Setup: r.Setup,
 	}
+	if r.LastLetter != 0 {
+		w.LastLetter = time.UnixMicro(r.LastLetter).UTC()
+	}
+	return w
 }
 
 // Beat replaces the worker's record. It does not sync: the next heartbeat repeats the record.

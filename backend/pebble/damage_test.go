@@ -167,18 +167,16 @@ func hurt(files vfs.FS, random *rand.Rand) (what string, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", err
 	}
-	switch at := 0; {
-	case len(data) == 0 || random.IntN(8) == 0:
+	if len(data) == 0 || random.IntN(8) == 0 {
 		return fmt.Sprintf("%s removed of %s", kind, name), files.Remove(name)
-	case random.IntN(3) == 0:
-		at = random.IntN(len(data))
+	}
+	switch one, at := random.IntN(6), random.IntN(len(data)); {
+	case one < 2:
 		what, data = fmt.Sprintf("%s cut of %s at %d of %d", kind, name, at, len(data)), data[:at]
-	case random.IntN(4) == 0:
-		at = random.IntN(len(data))
+	case one == 2:
 		clear(data[at:min(len(data), at+4096)])
 		what = fmt.Sprintf("%s zeroed of %s at %d of %d", kind, name, at, len(data))
 	default:
-		at = random.IntN(len(data))
 		data[at] ^= byte(1 + random.IntN(255))
 		what = fmt.Sprintf("%s flipped of %s at %d of %d", kind, name, at, len(data))
 	}

@@ -28,14 +28,14 @@ func ExampleOpen() {
 	// Output: a second one is refused: true
 }
 
-// A backup is a database of its own, made while counting goes on.
-func ExampleStore_Backup() {
+// A copy is a database of its own, made while counting goes on.
+func ExampleStore_Checkpoint() {
 	root, err := os.MkdirTemp("", "countmill-")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(root)
-	s, err := pebble.Open(pebble.Config{Dir: filepath.Join(root, "data"), BackupRoot: root})
+	s, err := pebble.Open(pebble.Config{Dir: filepath.Join(root, "data")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,16 +44,19 @@ func ExampleStore_Backup() {
 		log.Fatal(err)
 	}
 
-	dir, err := s.Backup(context.Background(), "monday")
+	monday := filepath.Join(root, "monday")
+	err = s.Checkpoint(context.Background(), func(_ context.Context, dir string) error {
+		return os.CopyFS(monday, os.DirFS(dir))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	backup, err := pebble.Open(pebble.Config{Dir: dir})
+	copied, err := pebble.Open(pebble.Config{Dir: monday})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer backup.Close()
-	shards, err := backup.Shards(context.Background(), []string{"orders"})
-	fmt.Println(filepath.Base(dir), shards, err)
-	// Output: monday [4] <nil>
+	defer copied.Close()
+	shards, err := copied.Shards(context.Background(), []string{"orders"})
+	fmt.Println(shards, err)
+	// Output: [4] <nil>
 }

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -34,11 +35,6 @@ func Open(cfg Config) (*Store, error) {
 			return nil, explain(cfg.Dir, err)
 		}
 		cfg.Dir = dir
-		if cfg.BackupRoot != "" {
-			if cfg.BackupRoot, err = filepath.Abs(cfg.BackupRoot); err != nil {
-				return nil, fmt.Errorf("directory of backups %s: %w", cfg.BackupRoot, err)
-			}
-		}
 	}
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
@@ -50,8 +46,9 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
 		identity: newIdentity(), moments: moments{clock: cfg.clock},
-		views: make(map[*view]struct{}), marking: make(chan struct{}, 1), backing: make(chan struct{}, 1),
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
 	}
+	s.ending, s.end = context.WithCancel(context.Background())
 	if cfg.FS == nil {
 		s.home = newHome(cfg.Dir)
 		s.syncs.kept = s.home.await
@@ -60,10 +57,12 @@ func Open(cfg Config) (*Store, error) {
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
 	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home}, logger{cfg.Logger, d}, listener))
 	if err != nil {
+		s.end()
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
 	}
 	s.db = db
 	if err := s.start(); err != nil {
+		s.end()
 		return nil, errors.Join(err, db.Close(), s.files.Close())
 	}
 	d.opened.Store(true)
@@ -78,6 +77,9 @@ const slowDisk = 5 * time.Second
 func (s *Store) start() error {
 	if err := s.readMeta(); err != nil {
 		return err
+	}
+	if err := s.removeCheckpoints(); err != nil {
+		return explain(s.cfg.Dir, err)
 	}
 	if err := s.loadEpochs(); err != nil {
 		return explain(s.cfg.Dir, err)
@@ -198,7 +200,7 @@ func checkDir(files vfs.FS, dir string) error {
 // ours reports whether a file of this name can belong to a database. A volume's own lost+found passes
 // too.
 func ours(name string) bool {
-	for _, prefix := range []string{"marker.", "MANIFEST-", "OPTIONS-", "temporary.", "CURRENT"} {
+	for _, prefix := range []string{"marker.", "MANIFEST-", "OPTIONS-", "temporary.", "CURRENT", checkpointPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -17,6 +17,7 @@ package pebble
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,8 +43,6 @@ type Config struct {
 	// Namespace separates the counters of several deployments in one directory. At most 100 bytes of
 	// UTF-8. Default "".
 	Namespace string
-	// BackupRoot is the directory below which Backup may write. Default "": no backups.
-	BackupRoot string
 	// Window is how long a new database recognises a repeated part. An existing database uses its own
 	// setting, which SetWindow changes. Default countmill.DefaultDedupWindow.
 	Window time.Duration
@@ -117,10 +116,11 @@ type Store struct {
 	// closing is held for reading by every call that uses db.
 	closing sync.RWMutex
 	closed  bool
+	ending  context.Context // ends when Close is called
+	end     context.CancelFunc
 
 	commits commits
 	moments moments
-	backing chan struct{} // room for one backup
 	syncs   syncs
 
 	viewsMu sync.Mutex
@@ -155,7 +155,7 @@ const maxKeys = 1000
 // Limits says that a commit may have any size, and that one commit at a time is best: one already uses
 // the whole disk, and the increments that wait make the next one larger.
 func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, Series: true}
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true}
 }
 
 // Dir is Config.Dir.
@@ -180,6 +180,7 @@ func (s *Store) enter() error {
 // Close waits for running calls, closes the views that are still open, and releases the directory. A
 // second call does nothing.
 func (s *Store) Close() error {
+	s.end()
 	s.home.end()
 	s.closing.Lock()
 	defer s.closing.Unlock()

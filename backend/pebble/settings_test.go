@@ -174,7 +174,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 func TestForgetBeforeIsKept(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day, BackupRoot: t.TempDir()}))
+	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 	closed := c.pass(t, s, 12*time.Hour)
 	c.set(clockStart) // so that it can only come from the disk
 	s = reopen(t, s)
@@ -185,10 +185,7 @@ func TestForgetBeforeIsKept(t *testing.T) {
 	swept := c.pass(t, s, 6*time.Hour)
 	sweep(t, s)
 	c.pass(t, s, 6*time.Hour)
-	copied, err := s.Backup(t.Context(), "copy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	copied := copyOf(t, s)
 	c.set(clockStart)
 	if got := check(t, open(t, c.config(Config{Dir: copied, Window: 9 * day}))); !cmp.Equal(got, swept) {
 		t.Errorf("a backup has settings %+v, want those of the last sweep, %+v", got, swept)

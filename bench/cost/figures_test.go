@@ -53,6 +53,8 @@ type figures struct {
 	Markers    int   `json:"markers_written"`
 	Records    int   `json:"records_written"`
 	Workers    int   `json:"worker_records_written"`
+	Moved      int   `json:"series_written"` // by moves of series
+	Moves      int   `json:"moves"`
 	Commits    int   `json:"commits"`
 	Reads      int   `json:"entities_read"`
 }
@@ -61,7 +63,7 @@ type figures struct {
 func (f figures) folded() int { return f.Shards + f.Markers }
 
 // written is every entity written.
-func (f figures) written() int { return f.folded() + f.Records + f.Workers }
+func (f figures) written() int { return f.folded() + f.Records + f.Workers + f.Moved }
 
 func (f figures) perMillion(n int) float64 { return float64(n) * 1e6 / float64(f.Increments) }
 
@@ -81,6 +83,7 @@ func (p *pipeline) figures() figures {
 	}
 	c := p.store.Counts()
 	f.Shards, f.Markers, f.Records, f.Workers = c.Adds, c.Markers, c.Raised, c.Announced
+	f.Moved, f.Moves = c.MoveEntities, c.Moves
 	f.Commits, f.Reads = c.Folds, c.RecordsRead+c.MarkersRead
 	if int(written) != f.folded()+f.Records || int(read) != f.Reads {
 		p.t.Errorf("the aggregators say they wrote %d entities and read %d; the store has %d and %d", written, read, f.folded()+f.Records, f.Reads)
@@ -93,6 +96,7 @@ func (f figures) since(e figures) figures {
 	return figures{
 		Increments: f.Increments - e.Increments, Messages: f.Messages - e.Messages, Entries: f.Entries - e.Entries, Bytes: f.Bytes - e.Bytes,
 		Shards: f.Shards - e.Shards, Markers: f.Markers - e.Markers, Records: f.Records - e.Records, Workers: f.Workers - e.Workers,
+		Moved: f.Moved - e.Moved, Moves: f.Moves - e.Moves,
 		Commits: f.Commits - e.Commits, Reads: f.Reads - e.Reads,
 	}
 }

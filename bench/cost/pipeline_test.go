@@ -39,6 +39,7 @@ type setup struct {
 	window                  time.Duration // how long one waits for more; default the aggregators'
 	marking                 *marking      // how applied parts are remembered; default markers
 	staleness               time.Duration // default none
+	series                  bool          // all counters have a rule
 }
 
 // A pipeline is publishers, aggregators, the bus and the store. It runs in a synctest bubble.
@@ -73,6 +74,11 @@ func open(t *testing.T, s setup) *pipeline {
 		s.marking.fit(&options)
 	}
 	p := &pipeline{t: t, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
+	if s.series {
+		if _, err := p.store.ChangeRules(t.Context(), seriesRule); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,8 +74,8 @@ func (c Caller) Check(counter string) error {
 func (c Caller) CheckAll(counters []string) error {
 	for i, counter := range counters {
 		if err := c.Check(counter); err != nil {
-			if len(counters) > 1 {
-				err.(*OutsideError).Index = &i
+			if outside, ok := errors.AsType[*OutsideError](err); ok && len(counters) > 1 {
+				outside.Index = &i
 			}
 			return err
 		}

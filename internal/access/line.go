@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +67,35 @@ const (
 	maxTokens = 1000
 )
 
+// An Entry is a line of a file that is neither blank nor a comment.
+type Entry struct {
+	Line       int   // from 1
+	Token      Token // of no meaning if Err is set
+	Err        error // why the line is no token; it quotes nothing of the line
+	begin, end int   // of the line in the text, with its end
+}
+
+// Entries reads each line by itself, so one mistake hides no other token.
+func Entries(text []byte) []Entry {
+	var entries []Entry
+	seen := make(map[[sha256.Size]byte]bool)
+	number, begin := 0, 0
+	for l := range bytes.Lines(text) {
+		e := Entry{Line: number + 1, begin: begin, end: begin + len(l)}
+		number, begin = e.Line, e.end
+		if l = bytes.TrimSpace(l); len(l) == 0 || l[0] == '#' {
+			continue
+		}
+		e.Token, e.Err = parseLine(l)
+		if e.Err == nil && seen[e.Token.hash] {
+			e.Err = errors.New("hash: is listed twice")
+		}
+		seen[e.Token.hash] = true
+		entries = append(entries, e)
+	}
+	return entries
+}
+
 // Parse reads the text of a file, which may contain no token. Its error names the line, and quotes
 // nothing of it.
 func Parse(text []byte) ([]Token, error) {
@@ -73,19 +103,11 @@ func Parse(text []byte) ([]Token, error) {
 		return nil, fmt.Errorf("it is over %d bytes", maxFile)
 	}
 	var tokens []Token
-	for i, l := range bytes.Split(text, []byte("\n")) {
-		l = bytes.TrimSpace(l)
-		if len(l) == 0 || l[0] == '#' {
-			continue
+	for _, e := range Entries(text) {
+		if e.Err != nil {
+			return nil, fmt.Errorf("line %d: %w", e.Line, e.Err)
 		}
-		t, err := parseLine(l)
-		if err == nil && slices.ContainsFunc(tokens, func(o Token) bool { return o.hash == t.hash }) {
-			err = errors.New("hash: is listed twice")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
-		}
-		tokens = append(tokens, t)
+		tokens = append(tokens, e.Token)
 	}
 	if len(tokens) > maxTokens {
 		return nil, fmt.Errorf("it holds %d tokens (limit: %d)", len(tokens), maxTokens)

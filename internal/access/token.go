@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -32,7 +33,8 @@ type Token struct {
 	// scope read and prefixes.
 	Public bool
 	hash   [sha256.Size]byte
-	quota  *quota // of a current token that has limits
+	quota  *quota        // of a current token that has limits
+	used   *atomic.Int64 // when a current token was last used, Unix seconds; 0 for not yet
 }
 
 // New makes a token. The secret is for its owner, and is stored nowhere. The error says which field of
@@ -97,11 +99,17 @@ func checkPrefixes(prefixes []string) error {
 
 func (t *Token) has(s Scope) bool { return slices.Contains(t.Scopes, s) }
 
-func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
-
 const hashForm = "sha256:"
 
-func (t *Token) hashText() string { return hashForm + hex.EncodeToString(t.hash[:]) }
+func (t *Token) hashDigits() string { return hex.EncodeToString(t.hash[:]) }
+
+func (t *Token) hashText() string { return hashForm + t.hashDigits() }
+
+// ID is the first 8 digits of the token's hash. It distinguishes tokens of one name.
+func (t *Token) ID() string { return t.hashDigits()[:8] }
+
+// Expired reports whether the token is valid no more.
+func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 func (t *Token) setHash(text string) error {
 	digits, ok := strings.CutPrefix(text, hashForm)

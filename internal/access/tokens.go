@@ -70,6 +70,7 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 	}
 	set := &tokenSet{text, tokens}
 	set.keepQuotas(was, time.Now())
+	set.keepUses(was)
 	return set, nil
 }
 
@@ -189,9 +190,10 @@ func (t *Tokens) Authenticate(secret string) (Caller, error) {
 	switch {
 	case found == nil:
 		return Caller{}, ErrUnknown
-	case found.expired(time.Now()):
+	case found.Expired(time.Now()):
 		return Caller{}, ErrExpired
 	}
+	found.use(time.Now())
 	return Caller{Name: found.Name, token: found, tokens: t}, nil
 }
 
@@ -200,7 +202,7 @@ func (t *Tokens) Public(counter string) bool {
 	now, all := time.Now(), t.set.Load().tokens
 	for i := range all {
 		token := &all[i]
-		if token.Public && !token.expired(now) && (Caller{token: token}).Check(counter) == nil {
+		if token.Public && !token.Expired(now) && (Caller{token: token}).Check(counter) == nil {
 			return true
 		}
 	}
@@ -222,5 +224,5 @@ func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 // current reports whether the token is valid with the same rights.
 func (t *Tokens) current(token *Token) bool {
 	now := t.set.Load().find(token.hash)
-	return now != nil && (now == token || now.Line() == token.Line()) && !now.expired(time.Now())
+	return now != nil && (now == token || now.Line() == token.Line()) && !now.Expired(time.Now())
 }

@@ -2,5 +2,5 @@
 
 package api
 
-// openFiles is 0: the system does not say.
-func openFiles() uint64 { return 0 }
+// OpenFiles is 0: the system does not say.
+func OpenFiles() uint64 { return 0 }

@@ -4,9 +4,9 @@ package api
 
 import "syscall"
 
-// openFiles is how many files and connections the system lets this process have open, 0
+// OpenFiles is how many files and connections the system lets this process have open, 0
 // if it does not say.
-func openFiles() uint64 {
+func OpenFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0

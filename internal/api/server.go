@@ -44,7 +44,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 90*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
 	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 256<<10)
-	c.MaxConns = cmp.Or(c.MaxConns, defaultConns(openFiles()))
+	c.MaxConns = cmp.Or(c.MaxConns, defaultConns(OpenFiles()))
 	c.Log = orDiscard(c.Log)
 	return c
 }
@@ -160,7 +160,7 @@ func Recover(h http.Handler, log *slog.Logger) http.Handler {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler {
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v)
 			}
 			log.LogAttrs(r.Context(), slog.LevelError, "handler panicked", slog.String("panic", access.Redact(fmt.Sprint(v))),

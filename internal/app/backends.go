@@ -65,7 +65,7 @@ func (b *backends) openStore(c chosen, cfg Config) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if b.store, err = o.Open(ctx, c.store.url, backend.StoreConfig{
-		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create, BackupRoot: cfg.BackupRoot,
+		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", o.Scheme),
 	}); err != nil {
 		return &FlagError{"store", err}

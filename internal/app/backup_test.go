@@ -12,11 +12,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/store"
 )
 
@@ -46,13 +47,17 @@ func TestBackupUnderLoad(t *testing.T) {
 		})
 	}
 	r.poll(t, "under load", func() bool { return answered.Load() > 50 })
-	least, dir := answered.Load(), filepath.Join(root, "copy")
-	status, text := r.call(t, "POST", "/v1/backup", `{"dir":"copy"}`)
+	least := answered.Load()
+	status, text := r.call(t, "POST", "/v1/backup", `{"to":"copy"}`)
 	most := sent.Load()
 	close(done)
 	load.Wait()
-	if status != http.StatusOK || !strings.Contains(text, dir) {
+	if status != http.StatusOK {
 		t.Fatalf("got %d %s, want 200", status, text)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(t.Context(), nil, root, time.Time{}, dir); err != nil {
+		t.Fatal(err)
 	}
 	copied := start(t, dir)
 	var got struct{ Total int64 }
@@ -104,43 +109,56 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		}
 		doc.CheckAnswer(t, "POST", "/v1/backup", res.StatusCode, res.Header, []byte(answer))
 	}
-	check(r, `{"dir":"`+filepath.Join(root, "copy")+`"}`, 200, `{"dir":"`+filepath.Join(root, "copy")+`"}`)
-	check(r, `{"dir":"relative"}`, 200, `{"dir":"`+filepath.Join(root, "relative")+`"}`)
+	url := backend.FileURL(root).String()
+	check(r, `{}`, 200, `{"url":"`+url+`",`)
+	check(r, `{"to":"`+filepath.Join(root, "copy")+`"}`, 200, `{"url":"`+url+`/copy",`)
+	check(r, `{"to":"relative"}`, 200, `{"url":"`+url+`/relative",`)
 	query = "?x=1"
-	check(r, `{"dir":"never"}`, 400, "this call takes no parameters")
+	check(r, `{"to":"never"}`, 400, "this call takes no parameters")
 	query = ""
-	check(r, `{"dir":"copy"}`, 400, "it is not empty")
-	check(r, `{"dir":"/etc"}`, 400, "it is not below "+root)
-	check(r, `{"dir":"no/such"}`, 400, "no does not exist")
+	check(r, `{"to":"/etc"}`, 400, "it is not below file://")
+	check(r, `{"to":"../up"}`, 400, "it is not below file://")
 	made, err := os.ReadDir(root)
-	if err != nil || len(made) != 2 {
+	if err != nil || len(made) != 5 { // copy, relative, backups, files, busy
 		t.Errorf("what was refused left %v, %v", made, err)
 	}
+	_, text := r.call(t, "GET", "/v1/overview", "")
+	if !strings.Contains(text, `"last_backup":"2`) {
+		t.Errorf("overview: got %s, want the time of the last backup", text)
+	}
+	_, text = r.call(t, "GET", "/metrics", "")
+	for _, line := range []string{"countmill_backups_total 3", "countmill_backup_failures_total 0", "countmill_backup_every_seconds 0", "countmill_backup_last_timestamp_seconds 1."} {
+		if !strings.Contains(text, "\n"+line) {
+			t.Errorf("the metrics have no line %q", line)
+		}
+	}
 	unset := start(t, t.TempDir())
-	check(unset, `{"dir":"/copy"}`, 501, "--backup-root DIR or COUNTMILL_BACKUP_ROOT")
-	check(r, `{"dir":""}`, 400, "dir is empty")
+	check(unset, `{"to":"/copy"}`, 501, "--backup-root PLACE or COUNTMILL_BACKUP_ROOT")
+	if _, text := unset.call(t, "GET", "/v1/overview", ""); strings.Contains(text, `"last_backup"`) {
+		t.Errorf("overview without backups: got %s", text)
+	}
+	check(r, `{"to":""}`, 400, "to is empty")
 	check(r, `{"directory":"/tmp"}`, 400, "directory is not a field")
-	check(r, `{}`, 400, "dir is missing")
 	check(r, ``, 400, "body is not JSON")
 	for err, want := range map[error]struct {
 		status int
 		says   string
 	}{
-		pebble.ErrBackupBusy:    {409, ""},
+		backup.ErrBusy:          {409, ""},
 		errors.New("/secret/a"): {500, "could not be written: the server's log says why"},
 		&os.PathError{Op: "write", Path: "/secret/a", Err: syscall.ENOSPC}: {500, "could not be written: no space left on device"},
 		context.DeadlineExceeded: {503, ""},
 		countmill.ErrUnavailable: {503, ""},
 	} {
-		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) {
+		failing := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), BackupRoot: t.TempDir()}, func(b *backends) {
 			b.store = badDisk{b.store.(backend.Disk), err}
 		})
-		check(failing, `{"dir":"/copy"}`, want.status, want.says)
+		check(failing, `{}`, want.status, want.says)
 		failing.stop(t)
 	}
 	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.store = struct{ store.Store }{b.store} })
 	defer other.stop(t)
-	check(other, `{"dir":"/copy"}`, 501, "pebble:")
+	check(other, `{}`, 501, "pebble:")
 }
 
 // A badDisk takes no backups.
@@ -149,4 +167,4 @@ type badDisk struct {
 	err error
 }
 
-func (d badDisk) Backup(context.Context, string) (string, error) { return "", d.err }
+func (d badDisk) Checkpoint(context.Context, func(context.Context, string) error) error { return d.err }

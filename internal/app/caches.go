@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 
@@ -51,6 +52,11 @@ func memcachedCache() backend.Cache {
 				return nil, nil, err
 			}
 			return c, c.Close, nil
+		},
+		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+			if servers, err := u.Hosts(memcached.CheckServer); err == nil { // Check has refused others
+				memcached.Examine(ctx, servers, r)
+			}
 		},
 	}
 }

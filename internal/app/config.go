@@ -53,20 +53,31 @@ type Config struct {
 
 	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
 	Listen string
+	// Pprof is the address of this machine to serve profiles on; port 0 picks a free one. Default: none
+	// are served.
+	Pprof string
 	// Tokens is the file of tokens, one for each caller; empty: anybody may call. Insecure lets
 	// anybody also call from other machines. Default: anybody, from this machine only.
 	Tokens   string
 	Insecure bool
 	// CORSOrigins are web pages whose scripts may call. Default: none.
 	CORSOrigins []string
-	// BackupRoot is the directory below which backups may be made. Default: none are.
+	// BackupRoot is the place below which backups may be made: a directory, or a URL of Buckets.
+	// Default: none are.
 	BackupRoot string
+	// BackupEvery is the time between regular backups to BackupRoot, and BackupKeep how long these are kept.
+	// Defaults 0: there are none; all are kept.
+	BackupEvery, BackupKeep time.Duration
+	// BackupRate bounds the bytes that backups read in a second. Default 64 MiB, a guess.
+	BackupRate int
 	// Bus, Store and Cache are URLs. Defaults inproc:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
 	// Stores and Buses are backends of other modules, beside those of the program.
 	Stores []backend.Store
 	Buses  []backend.Bus
+	// Buckets are places for backups of other modules, beside directories.
+	Buckets []backend.Buckets
 
 	// Create makes the topic, subscription and meta record if they are missing. Default false.
 	Create bool
@@ -135,6 +146,7 @@ func (c Config) withDefaults() Config {
 	c.Aggregator.MaxShards = cmp.Or(c.Aggregator.MaxShards, 128)
 	c.Aggregator.CommitTimeout = cmp.Or(c.Aggregator.CommitTimeout, 10*time.Second)
 	c.Aggregator.DeadLetterRate = cmp.Or(c.Aggregator.DeadLetterRate, 100)
+	c.BackupRate = cmp.Or(c.BackupRate, 64<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")

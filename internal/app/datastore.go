@@ -33,6 +33,11 @@ func datastoreStore() backend.Store {
 			}
 			return s, nil
 		},
+		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+			if project, name, err := database(u); err == nil { // Check has refused others
+				datastore.Examine(ctx, datastore.Exam{Config: datastore.Config{Project: project, Database: name, Namespace: u.Params.Get("namespace")}}, r)
+			}
+		},
 	}
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/backup"
+	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // onDisk is a store on a disk of this machine.
@@ -16,6 +19,9 @@ type onDisk struct {
 	backend.Disk
 	space *space
 	log   *slog.Logger
+
+	backups *backup.Keeper // nil without Config.BackupRoot
+	regular *task
 }
 
 // disks is one if the store is on a disk of this machine.
@@ -24,7 +30,10 @@ func disks(cfg Config, b *backends) []*onDisk {
 	if !ok {
 		return nil
 	}
-	return []*onDisk{{Disk: disk, log: cfg.Logger, space: newSpace(disk.FileSystem, cfg.MinFree, cfg.Logger.With("dir", disk.Dir()))}}
+	return []*onDisk{{
+		Disk: disk, log: cfg.Logger, space: newSpace(disk.FileSystem, cfg.MinFree, cfg.Logger.With("dir", disk.Dir())),
+		backups: newKeeper(cfg, disk), regular: b.task(),
+	}}
 }
 
 // kept is the directory in words.
@@ -36,7 +45,25 @@ func (d *onDisk) kept() string {
 	return " and keeps counters in " + dir
 }
 
-func (d *onDisk) Routes(s *surface) { s.Backup, s.Increments.Admit = d.takeBackup, d.space.admit }
+func (d *onDisk) Routes(s *surface) {
+	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
+	if d.backups != nil {
+		s.LastBackup = func() time.Time { return d.backups.Stats().Last }
+	}
+}
+
+// Run takes regular backups.
+func (d *onDisk) Run(ctx context.Context) error {
+	if d.backups == nil {
+		return nil
+	}
+	return d.regular.run(ctx, d.backups.Run)
+}
+
+func (d *onDisk) numbers() httpapi.Disk {
+	free, _, _ := d.space.state()
+	return httpapi.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
+}
 
 func (d *onDisk) Ready(context.Context) (degraded string, err error) {
 	return labelled("store", d.space.degraded()), nil
@@ -46,5 +73,6 @@ func (d *onDisk) Collect() []prometheus.Collector {
 	return samples(
 		func() []sample { return spaceSamples(d.space) },
 		func() []sample { return diskSamples(d.Disk) },
+		func() []sample { return backupSamples(d.backups) },
 	)
 }

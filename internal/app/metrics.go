@@ -224,6 +224,10 @@ func accessSamples(tokens *access.Tokens, requests *api.Refusals) []sample {
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", requests.Unauthorized.Load(), "status", "401"),
 		counter("countmill_refused_requests_total", "Requests refused because of who sent them.", requests.Forbidden.Load(), "status", "403"),
 	}
+	for name, at := range tokens.LastUsed() {
+		samples = append(samples, sample{"countmill_token_last_used_timestamp_seconds", "When a token of this name last made a call of this process; 0 before the first.",
+			prometheus.GaugeValue, unixSeconds(at), []string{"token", name}})
+	}
 	for name, refused := range tokens.Refused() {
 		samples = append(samples, counter("countmill_quota_refused_requests_total", "Requests refused because of a limit of their token.", refused, "token", name))
 	}

@@ -21,11 +21,16 @@ func pebbleStore() backend.Store {
 			if err != nil {
 				return nil, err
 			}
-			s, err := pebble.Open(pebble.Config{Dir: dir, Namespace: u.Params.Get("namespace"), Window: c.Window, BackupRoot: c.BackupRoot, Logger: c.Logger})
+			s, err := pebble.Open(pebble.Config{Dir: dir, Namespace: u.Params.Get("namespace"), Window: c.Window, Logger: c.Logger})
 			if err != nil {
 				return nil, err
 			}
 			return s, nil
+		},
+		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+			if dir, err := u.Dir(); err == nil { // Check has refused others
+				pebble.Examine(ctx, pebble.Exam{Dir: dir}, r)
+			}
 		},
 	}
 }

@@ -21,6 +21,11 @@ func pubsubBus() backend.Bus {
 			return err
 		},
 		Open: openPubSub,
+		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+			if n, err := pubsubNames(u, backend.BusConfig{}); err == nil { // Check has refused others
+				gcppubsub.Examine(ctx, gcppubsub.Config{Project: n.project, Topic: n.topic, Subscription: n.subscription, DeadLetterTopic: n.givenUp}, r)
+			}
+		},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestTokensHaveLimits(t *testing.T) {
 	r.incr(t, `[{"counter":"a"},{"counter":"b"},{"counter":"c"}]`, guest...)
 	r.incr(t, `{"counter":"d"}`, "Authorization", "Bearer "+secrets[1])
 	_, metrics := r.call(t, "GET", "/metrics", "", guest...)
-	if want := "countmill_quota_refused_requests_total{token=\"guest\"} 1\n"; !strings.Contains(metrics, want) || strings.Contains(metrics, `token="free"`) {
+	if want := "countmill_quota_refused_requests_total{token=\"guest\"} 1\n"; !strings.Contains(metrics, want) || strings.Contains(metrics, `countmill_quota_refused_requests_total{token="free"}`) {
 		t.Errorf("metrics lack %q, or have one of a token without limits", want)
 	}
 }

@@ -81,11 +81,12 @@ func TestReusedIDsStopNobody(t *testing.T) {
 	}
 }
 
-// unhurried repeats a request after a 429: the machine may be slow.
+// unhurried repeats a request after a 429, or after a 504 for its time-out: the machine may be slow.
 func (r *running) unhurried(method, path, body string) (status int, text string, err error) {
 	for deadline := time.Now().Add(patience); ; <-time.After(100 * time.Millisecond) {
 		status, text, err = r.try(method, path, body)
-		if status != http.StatusTooManyRequests || time.Now().After(deadline) {
+		slow := status == http.StatusTooManyRequests || status == http.StatusGatewayTimeout
+		if !slow || time.Now().After(deadline) {
 			return status, text, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/internal/page"
+	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -144,6 +146,10 @@ func aggregatorConfig(cfg Config, b *backends, folds prometheus.Observer) aggreg
 	// it gives back, in order, the messages that it could not commit.
 	c.DrainTimeout = cfg.ShutdownTimeout / 4
 	c.OnFold = func(took time.Duration) { folds.Observe(took.Seconds()) }
+	c.Setup = map[string]string{
+		"version": BuildVersion().Version, "count-within": units.FormatDuration(cfg.CountWithin),
+		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64), "max-shards": strconv.Itoa(cfg.Aggregator.MaxShards),
+	}
 	c.Logger = cfg.Logger.With("role", "aggregator")
 	return c
 }
@@ -302,7 +308,10 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	return c
 }
 
-func (s *reading) Ready(ctx context.Context) (degraded string, err error) { return s.Reader.Ready(ctx) }
+func (s *reading) Ready(ctx context.Context) (string, error) {
+	degraded, err := s.Reader.Ready(ctx)
+	return labelled("reader", degraded), err
+}
 
 func (s *reading) Routes(to *surface) {
 	to.Reader, to.Admin = s.Reader, s.admin

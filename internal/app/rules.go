@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -46,7 +47,8 @@ func setRules(cfg Config, s store.Store) error {
 	return nil
 }
 
-// setRule repeats the change after an unclear answer: a rule that is in force changes nothing.
+// setRule repeats the change after an unclear answer: a rule that is in force changes nothing. Processes
+// that start together do not repeat it together.
 func setRule(ctx context.Context, log *slog.Logger, s store.Store, change store.RuleChange) error {
 	for {
 		set, err := s.ChangeRules(ctx, change)
@@ -55,8 +57,8 @@ func setRule(ctx context.Context, log *slog.Logger, s store.Store, change store.
 				slog.String("pattern", change.Pattern), slog.String("keep", change.Keep.String()), slog.Int64("settings_version", set.Version))
 			return nil
 		}
-		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrNoSeries) || errors.Is(err, countmill.ErrInvalid)
-		if final || !sleep(ctx, time.Second) {
+		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, countmill.ErrInvalid)
+		if final || !sleep(ctx, time.Second/2+rand.N(time.Second)) {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ var goodBodies = map[string]map[string]any{
 	"POST /v1/dead-letters/replay":  {"keys": []string{"a"}},
 	"POST /v1/dead-letters/discard": {"keys": []string{"a"}},
 	"POST /v1/verify":               {"limit": 10},
-	"POST /v1/backup":               {"dir": "copy"},
+	"POST /v1/backup":               {"to": "copy"},
 }
 
 // freeQueries are the routes that ignore parameters, each with the reason.

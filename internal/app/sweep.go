@@ -9,22 +9,23 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// sweeping removes old data from the store every hour.
+// sweeping removes old data from the store every hour, and moves series to the archive more often.
 type sweeping struct {
 	idle
 	log    *slog.Logger
 	chores []chore
+	moves  []chore
 	every  *task
 }
 
-// A chore is a removal. A failed one is tried again an hour later.
+// A chore is a removal or a move. A failed one is tried again with the next round.
 type chore struct {
 	failed string // in the log
 	do     func(context.Context) error
 }
 
 // sweeps is one if this process has anything to remove: markers beyond the deduplication window,
-// if the store does not do that by itself, and counters that were deleted a day ago.
+// if the store does not do that by itself, counters that were deleted a day ago, and series that end.
 func sweeps(cfg Config, b *backends) []named {
 	s := &sweeping{log: cfg.Logger, every: b.task()}
 	if sweeper, ok := b.store.(backend.Sweeper); ok {
@@ -35,6 +36,12 @@ func sweeps(cfg Config, b *backends) []named {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
 		}}, chore{"series not swept, will try again", b.store.SweepSeries})
+		if b.store.Limits().Ring.Buckets > 0 {
+			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
+				_, err := b.store.MoveSeries(ctx)
+				return err
+			}})
+		}
 	}
 	if len(s.chores) == 0 {
 		return nil
@@ -45,21 +52,24 @@ func sweeps(cfg Config, b *backends) []named {
 // Run does the chores until ctx ends.
 func (s *sweeping) Run(ctx context.Context) error {
 	return s.every.run(ctx, func(ctx context.Context) error {
-		tick := time.NewTicker(store.SweepEvery)
+		tick, often := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery)
 		defer tick.Stop()
+		defer often.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-tick.C:
-				s.sweep(ctx)
+				s.do(ctx, s.chores)
+			case <-often.C:
+				s.do(ctx, s.moves)
 			}
 		}
 	})
 }
 
-func (s *sweeping) sweep(ctx context.Context) {
-	for _, c := range s.chores {
+func (s *sweeping) do(ctx context.Context, chores []chore) {
+	for _, c := range chores {
 		if err := c.do(ctx); err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, c.failed, slog.Any("err", err))
 		}

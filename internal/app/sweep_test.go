@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A sweptStore removes nothing by itself.
@@ -54,4 +55,42 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A movingStore counts the calls of MoveSeries, which fail.
+type movingStore struct {
+	*fakestore.Store
+	moves int
+}
+
+func (s *movingStore) MoveSeries(context.Context) (int, error) {
+	s.moves++
+	return 0, store.ErrContended
+}
+
+// A process that folds moves series every MoveEvery, also after errors, if its store has a ring.
+func TestProcessesMoveSeries(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what    string
+		role    Roles
+		options fakestore.Options
+		want    int
+	}{
+		{"an aggregator", Aggregator, fakestore.Options{}, int(time.Hour / store.MoveEvery)},
+		{"a reader", Reader, fakestore.Options{}, 0},
+		{"a store without a ring", Aggregator, fakestore.Options{GrowsInFold: true}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &movingStore{Store: fakestore.New(c.options)}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
+			defer cancel()
+			if err := startAll(ctx, sweeps(Config{Roles: c.role, Logger: slog.New(slog.DiscardHandler)}, &backends{store: s})).rest(true); err != nil {
+				t.Error(err)
+			}
+			if s.moves != c.want {
+				t.Errorf("%s moved %d times in an hour, want %d", c.what, s.moves, c.want)
+			}
+		})
+	}
 }

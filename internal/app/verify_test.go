@@ -16,7 +16,8 @@ import (
 func (r *running) verify(t *testing.T, fix bool) (problems []string, shards, cached int) {
 	t.Helper()
 	for token := ""; ; {
-		status, text := 0, ""
+		var status int
+		var text string
 		if fix {
 			body, _ := json.Marshal(map[string]any{"limit": 100, "page_token": token})
 			status, text = r.call(t, "POST", "/v1/verify", string(body))

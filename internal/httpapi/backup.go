@@ -11,31 +11,45 @@ import (
 	"github.com/countmill/countmill/internal/api"
 )
 
-// backupTimeout bounds a backup: a disk that copies 100 MB a second takes 60 GB in it.
+// backupTimeout bounds a backup. A later call continues where this one ended.
 const backupTimeout = 10 * time.Minute
 
-// A backupRequest names the directory of the copy.
+// A backupRequest names the target.
 type backupRequest struct {
-	Dir text `json:"dir"`
+	To text `json:"to"`
 }
 
-// backupTaken is the answer: an absolute path.
+// A Backup is one that was taken.
+type Backup struct {
+	URL, ID string
+	// BeganAt: everything accepted before is in it. TakenAt: nothing accepted afterwards is.
+	BeganAt, TakenAt time.Time
+	// Bytes is its size, Sent the bytes that the target did not have.
+	Bytes, Sent int64
+}
+
+// backupTaken is the answer.
 type backupTaken struct {
-	Dir string `json:"dir"`
+	URL     string `json:"url"`
+	ID      string `json:"id"`
+	BeganAt string `json:"began_at"`
+	TakenAt string `json:"taken_at"`
+	Bytes   int64  `json:"bytes"`
+	Sent    int64  `json:"sent_bytes"`
 }
 
 // The errors of Services.Backup that have an answer of their own.
 var (
 	// ErrNoBackupRoot: the process may write no backups.
 	ErrNoBackupRoot = api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
-		"this process makes no backups: start it with --backup-root DIR or COUNTMILL_BACKUP_ROOT, below which they are made")
+		"this process makes no backups: start it with --backup-root PLACE or COUNTMILL_BACKUP_ROOT, below which they are made")
 
 	errNoBackups = api.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
 		"backup copies a pebble: store; this process has another, which its own tools back up")
 )
 
-// BackupDirError refuses the directory that a request names.
-func BackupDirError(problem string) error { return backupBody.wrong("dir", problem) }
+// BackupTargetError refuses the target that a request names.
+func BackupTargetError(problem string) error { return backupBody.wrong("to", problem) }
 
 // BackupBusyError refuses a backup while another one is made.
 func BackupBusyError(err error) error {
@@ -50,11 +64,8 @@ func BackupFailedError(reason string) error {
 // backup answers when the copy is whole.
 func (a *API) backup(c call) (any, error) {
 	request := c.body.(*backupRequest)
-	if !request.Dir.given {
-		return nil, backupBody.missing("dir")
-	}
-	if request.Dir.value == "" {
-		return nil, backupBody.wrong("dir", "is empty")
+	if request.To.given && request.To.value == "" {
+		return nil, backupBody.wrong("to", "is empty: leave it out for the backup root itself")
 	}
 	if a.services.Backup == nil {
 		return nil, errNoBackups
@@ -64,10 +75,10 @@ func (a *API) backup(c call) (any, error) {
 	_ = api.ExtendWrite(c.w, backupTimeout+10*time.Second)
 	ctx, cancel := context.WithTimeout(c.ctx, backupTimeout)
 	defer cancel()
-	dir, err := a.services.Backup(ctx, request.Dir.value)
+	b, err := a.services.Backup(ctx, request.To.value)
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, countmill.ErrUnavailable) {
-		late := api.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("%s was not written within %s: there is no backup", dir, backupTimeout))
+		late := api.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("the backup did not end within %s: repeat it, and it continues", backupTimeout))
 		err = late.RetryAfter(time.Minute)
 	}
-	return backupTaken{dir}, err
+	return backupTaken{b.URL, b.ID, api.FormatTime(b.BeganAt), api.FormatTime(b.TakenAt), b.Bytes, b.Sent}, err
 }

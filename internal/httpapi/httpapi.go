@@ -36,9 +36,16 @@ type Services struct {
 	// if the process works without it. Nil: it is always ready.
 	Ready func(ctx context.Context) (degraded string, err error)
 
-	// Backup copies the store to a directory below its backup root, and returns the directory.
-	// Nil: the store cannot be copied.
-	Backup func(ctx context.Context, to string) (dir string, err error)
+	// Backup copies the store to a place below its backup root; "" is the root. Nil: the store cannot
+	// be copied.
+	Backup func(ctx context.Context, to string) (Backup, error)
+
+	// LastBackup is the moment until which the newest known backup has everything; zero if none is
+	// known. Nil: there are no backups.
+	LastBackup func() time.Time
+
+	// Disk is the space of the store. Nil: it is on no disk of this machine.
+	Disk func() Disk
 
 	// Moment returns a moment of the store: views of it or of a later one show every fold that returned
 	// before the call. Nil: a moment costs a read.
@@ -56,6 +63,13 @@ type Services struct {
 	Metrics http.Handler
 }
 
+// A Disk is the space of a store, in bytes.
+type Disk struct {
+	Used    uint64 `json:"used"`     // by the store
+	Free    uint64 `json:"free"`     // on its file system
+	MinFree uint64 `json:"min_free"` // below so many free bytes increments are refused; 0: never
+}
+
 // A Reader gives totals. *reader.Reader is one; its methods have the promises.
 type Reader interface {
 	TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error)
@@ -64,6 +78,7 @@ type Reader interface {
 	Series(ctx context.Context, q reader.SeriesQuery) (reader.Series, error)
 	Pipeline(ctx context.Context) reader.Pipeline
 	Busiest(ctx context.Context) []store.Busy
+	Fleet(ctx context.Context) []store.Worker
 }
 
 // An Admin looks after counters. *admin.Admin is one; its methods have the promises.

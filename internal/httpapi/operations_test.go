@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
@@ -53,19 +54,21 @@ func TestMetricsOfTheProcess(t *testing.T) {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	const path = "/v1/backup"
-	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "POST", path, `{"dir":"a"}`, 501, "backup copies a pebble: store")
+	ask(t, httpapi.Services{}, httpapi.Config{}).want(t, "POST", path, `{"to":"a"}`, 501, "backup copies a pebble: store")
 	var err error
 	var asked []string
-	s := ask(t, httpapi.Services{Backup: func(_ context.Context, to string) (string, error) {
+	at := time.Date(2026, 11, 23, 9, 22, 1, 0, time.UTC)
+	s := ask(t, httpapi.Services{Backup: func(_ context.Context, to string) (httpapi.Backup, error) {
 		asked = append(asked, to)
-		return "/backups/" + to, err
+		return httpapi.Backup{URL: "file:///backups/" + to, ID: "x", BeganAt: at, TakenAt: at.Add(time.Second), Bytes: 12, Sent: 3}, err
 	}}, httpapi.Config{})
-	s.want(t, "POST", path, `{"dir":"a"}`, 200, `{"dir":"/backups/a"}`)
-	s.want(t, "POST", path, `{"dir":""}`, 400, "dir is empty")
-	s.want(t, "POST", path, `{}`, 400, "dir is missing")
-	s.want(t, "POST", path+"?x=1", `{"dir":"a"}`, 400, "x is not a parameter")
-	if len(asked) != 1 {
-		t.Errorf("asked for %q, want one backup", asked)
+	s.want(t, "POST", path, `{"to":"a"}`, 200,
+		`{"url":"file:///backups/a","id":"x","began_at":"2026-11-23T09:22:01.000000Z","taken_at":"2026-11-23T09:22:02.000000Z","bytes":12,"sent_bytes":3}`)
+	s.want(t, "POST", path, `{}`, 200, `{"url":"file:///backups/",`)
+	s.want(t, "POST", path, `{"to":""}`, 400, "to is empty")
+	s.want(t, "POST", path+"?x=1", `{"to":"a"}`, 400, "x is not a parameter")
+	if len(asked) != 2 {
+		t.Errorf("asked for %q, want two backups", asked)
 	}
 	for _, tc := range []struct {
 		err    error
@@ -73,14 +76,14 @@ func TestBackup(t *testing.T) {
 		says   string
 	}{
 		{httpapi.ErrNoBackupRoot, 501, "--backup-root"},
-		{httpapi.BackupDirError("is not empty"), 400, `"field":"dir"`},
+		{httpapi.BackupTargetError("is elsewhere"), 400, `"field":"to"`},
 		{httpapi.BackupBusyError(errors.New("one is made")), 409, "one is made"},
 		{httpapi.BackupFailedError("disk full"), 500, "it could not be written: disk full"},
-		{context.DeadlineExceeded, 503, "/backups/a was not written within 10m0s"},
+		{context.DeadlineExceeded, 503, "the backup did not end within 10m0s"},
 		{fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.DeadlineExceeded), 503, ":unavailable"},
 	} {
 		err = tc.err
-		s.want(t, "POST", path, `{"dir":"a"}`, tc.status, tc.says)
+		s.want(t, "POST", path, `{"to":"a"}`, tc.status, tc.says)
 	}
 }
 

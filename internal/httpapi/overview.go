@@ -2,11 +2,17 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
-// An overview is the state of the whole pipeline as its page shows it. Rates are those of all
-// aggregators together, by their last two heartbeats; null while that is unknown.
+// An overview is the state of the whole pipeline, for its page and for countmill status. Rates are
+// those of all aggregators together, by their last two heartbeats; null while that is unknown.
 type overview struct {
 	Roles       []string `json:"roles"`
 	Aggregators int      `json:"aggregators"`
@@ -19,6 +25,21 @@ type overview struct {
 
 	SinceStart sinceStart `json:"since_start"`
 	Busiest    []busy     `json:"busiest"`
+	AtLimit    []string   `json:"at_limit"`
+	AsOf       string     `json:"as_of"`
+	LastLetter string     `json:"last_dead_letter,omitzero"`
+
+	inside
+}
+
+// inside is the part of an overview that is about the deployment. A caller that is limited to prefixes
+// may be a stranger, and does not get it.
+type inside struct {
+	Reason      string       `json:"reason,omitzero"`
+	Fleet       []member     `json:"fleet,omitempty"`
+	Differences []difference `json:"differences,omitempty"`
+	Disk        *Disk        `json:"disk,omitzero"`
+	LastBackup  string       `json:"last_backup,omitzero"`
 }
 
 // sinceStart are counts since the aggregators that are alive started.
@@ -35,12 +56,30 @@ type busy struct {
 	Rate    float64 `json:"moved_per_second"`
 }
 
+// A member is an aggregator that is alive.
+type member struct {
+	ID         string  `json:"id"`
+	Stalled    bool    `json:"stalled"`
+	Lag        float64 `json:"lag"`
+	LastCommit string  `json:"last_commit,omitzero"`
+}
+
+// mostMembers bounds the list of aggregators in an overview.
+const mostMembers = 100
+
+// A difference is a setting in which aggregators differ, and its values.
+type difference struct {
+	Setting string   `json:"setting"`
+	Values  []string `json:"values"`
+}
+
 // overview reads the aggregators' heartbeats, which readers share and keep for some seconds: no
 // caller causes a scan of the store.
 func (a *API) overview(c call) (any, error) {
 	p := a.services.Reader.Pipeline(c.ctx)
+	status, reason := a.statusOf(c.ctx)
 	o := overview{
-		Roles: a.cfg.Roles, Aggregators: p.Workers, Status: a.statusOf(c.ctx), Lag: lagOf(p), Busiest: []busy{},
+		Roles: a.cfg.Roles, Aggregators: p.Workers, Status: status, Lag: lagOf(p), Busiest: []busy{}, AtLimit: []string{}, AsOf: timeText(time.Now()),
 		SinceStart: sinceStart{p.Folded, p.Written, ratio(float64(p.Folded), float64(p.Written)), p.Duplicates, p.DeadLetters},
 	}
 	if p.RatesKnown {
@@ -51,23 +90,104 @@ func (a *API) overview(c call) (any, error) {
 			o.Busiest = append(o.Busiest, busy{b.Counter, *rounded(b.Rate)})
 		}
 	}
+	fleet := a.services.Reader.Fleet(c.ctx)
+	o.LastLetter = lastLetter(fleet)
+	for _, counter := range atLimit(fleet) {
+		if c.caller().Check(counter) == nil {
+			o.AtLimit = append(o.AtLimit, counter)
+		}
+	}
+	if !c.caller().Limited() {
+		o.inside = a.inside(fleet, reason)
+	}
 	return o, nil
 }
 
-// statusOf is that of /readyz in a word. The reason is for callers of /readyz.
-func (a *API) statusOf(ctx context.Context) string {
+func (a *API) inside(fleet []store.Worker, reason string) inside {
+	in := inside{Reason: reason, Differences: differences(fleet)}
+	for _, w := range fleet[:min(len(fleet), mostMembers)] {
+		in.Fleet = append(in.Fleet, member{ID: w.ID, Stalled: w.Stalled, Lag: *rounded(w.Lag.Seconds()), LastCommit: timeText(w.LastCommit)})
+	}
+	if a.services.Disk != nil {
+		disk := a.services.Disk()
+		in.Disk = &disk
+	}
+	if a.services.LastBackup != nil {
+		in.LastBackup = timeText(a.services.LastBackup())
+	}
+	return in
+}
+
+// timeText is empty for no time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return string(appendTime(nil, t))
+}
+
+func lastLetter(fleet []store.Worker) string {
+	var last time.Time
+	for _, w := range fleet {
+		if w.LastLetter.After(last) {
+			last = w.LastLetter
+		}
+	}
+	return timeText(last)
+}
+
+// atLimit are the counters that some aggregator could not give more shards.
+func atLimit(fleet []store.Worker) []string {
+	var all []string
+	for _, w := range fleet {
+		all = append(all, w.AtLimit...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(len(all), store.MaxAtLimit)]
+}
+
+// differences are the settings with several values, in the order of their names. An aggregator that
+// has not said a setting does not differ in it.
+func differences(fleet []store.Worker) []difference {
+	values := make(map[string][]string)
+	for _, w := range fleet {
+		for setting, value := range w.Setup {
+			if !slices.Contains(values[setting], value) {
+				values[setting] = append(values[setting], value)
+			}
+		}
+		if version := strconv.FormatInt(w.Settings, 10); w.Settings > 0 && !slices.Contains(values[settingsVersion], version) {
+			values[settingsVersion] = append(values[settingsVersion], version)
+		}
+	}
+	var all []difference
+	for _, setting := range slices.Sorted(maps.Keys(values)) {
+		if of := values[setting]; len(of) > 1 {
+			slices.Sort(of)
+			all = append(all, difference{setting, of})
+		}
+	}
+	return all
+}
+
+// settingsVersion is the name of the version of the database's settings among the settings.
+const settingsVersion = "settings_version"
+
+// statusOf is that of /readyz in a word, and the reason.
+func (a *API) statusOf(ctx context.Context) (status, reason string) {
 	if a.services.Ready == nil {
-		return "ready"
+		return "ready", ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	switch degraded, err := a.services.Ready(ctx); {
 	case err != nil:
-		return "not ready"
+		return "not ready", err.Error()
 	case degraded != "":
-		return "degraded"
+		return "degraded", degraded
 	}
-	return "ready"
+	return "ready", ""
 }
 
 // ratio is null if nothing was written.

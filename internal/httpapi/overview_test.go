@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,19 +21,36 @@ func busyReader() *fakeReader {
 			Increments: 48_000, Entries: 900, Commits: 4, Entities: 120,
 			Folded: 9000, Written: 60, Duplicates: 7, DeadLetters: 1,
 		},
+		fleet: []store.Worker{
+			{ID: "a", Lag: 250 * time.Millisecond, LastCommit: asOf, LastLetter: asOf.Add(-time.Hour), Settings: 3, AtLimit: []string{"shop:a", "page:/home"},
+				Setup: map[string]string{"max-shards": "128", "shard-rate": "1"}},
+			{ID: "b", Stalled: true, Settings: 4, AtLimit: []string{"shop:a"}, LastLetter: asOf, Setup: map[string]string{"max-shards": "64"}},
+		},
 		busiest: []store.Busy{{Counter: "page:/home", Rate: 1200.0004}, {Counter: "shop:a", Rate: 3}, {Counter: "page:<script>", Rate: 1}},
+	}
+}
+
+// wholeServices have everything that an overview shows.
+func wholeServices() httpapi.Services {
+	return httpapi.Services{
+		Reader: busyReader(), Ready: func(context.Context) (string, error) { return "cache: away", nil },
+		Disk: func() httpapi.Disk { return httpapi.Disk{Used: 1, Free: 2, MinFree: 3} }, LastBackup: func() time.Time { return asOf },
 	}
 }
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	srv, _ := start(t, busyReader(), httpapi.Config{Roles: []string{"reader"}})
-	status, text, _ := call(t, "GET", srv.URL+"/v1/overview", "")
-	const want = `{"roles":["reader"],"aggregators":2,"status":"ready","lag":0.25,` +
+	status, text := as(t, serve(t, wholeServices(), httpapi.Config{Roles: []string{"reader"}}), "/v1/overview")
+	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,` +
 		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,` +
 		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
-		`"busiest":[{"counter":"page:/home","moved_per_second":1200},{"counter":"shop:a","moved_per_second":3},{"counter":"page:<script>","moved_per_second":1}]}`
-	if status != 200 || text != want {
+		`"busiest":[{"counter":"page:/home","moved_per_second":1200},{"counter":"shop:a","moved_per_second":3},{"counter":"page:<script>","moved_per_second":1}],` +
+		`"at_limit":["page:/home","shop:a"],"as_of":"NOW","last_dead_letter":"2026-11-21T04:04:03.120000Z",` +
+		`"reason":"cache: away","fleet":[{"id":"a","stalled":false,"lag":0.25,"last_commit":"2026-11-21T04:04:03.120000Z"},{"id":"b","stalled":true,"lag":0}],` +
+		`"differences":[{"setting":"max-shards","values":["128","64"]},{"setting":"settings_version","values":["3","4"]}],` +
+		`"disk":{"used":1,"free":2,"min_free":3},"last_backup":"2026-11-21T04:04:03.120000Z"}`
+	text = regexp.MustCompile(`"as_of":"[^"]*"`).ReplaceAllString(text, `"as_of":"NOW"`)
+	if status != 200 || strings.TrimSpace(text) != want {
 		t.Errorf("got %d\n%s, want\n%s", status, text, want)
 	}
 }
@@ -40,11 +58,13 @@ func TestOverview(t *testing.T) {
 // A caller that is limited to prefixes sees the names that it may read, and no other.
 func TestOverviewShowsOnlyTheCallersNames(t *testing.T) {
 	t.Parallel()
-	h, err := newReader(busyReader(), httpapi.Config{Roles: []string{"reader"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := serve(t, wholeServices(), httpapi.Config{Roles: []string{"reader"}})
 	status, text := as(t, accesstest.As(t, h, "pages", "page:"), "/v1/overview")
+	for _, inside := range []string{"reason", "fleet", "differences", "disk", "last_backup"} {
+		if strings.Contains(text, inside) {
+			t.Errorf("got %s, want nothing of the deployment", text)
+		}
+	}
 	if status != 200 || strings.Contains(text, "shop:a") || !strings.Contains(text, "page:/home") || !strings.Contains(text, "page:<script>") {
 		t.Errorf("got %d %s, want the names that begin with page:", status, text)
 	}
@@ -59,7 +79,7 @@ func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 		a := serve(t, httpapi.Services{Reader: &fakeReader{}, Ready: ready}, httpapi.Config{Roles: []string{"reader"}})
 		status, text := as(t, a, "/v1/overview")
 		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,` +
-			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[]}`
+			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[],"at_limit":[],"as_of":"`
 		if status != 200 || !strings.Contains(text, `"status":"`+want+`",`+rest) {
 			t.Errorf("got %d %s, want the status %s and %s", status, text, want, rest)
 		}

@@ -65,7 +65,7 @@ var (
 	}
 	backupBody = &body{
 		empty: func() any { return new(backupRequest) }, max: smallBody,
-		want: `{"dir": "monday"}, a directory below the server's --backup-root that is new or empty`,
+		want: `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`,
 	}
 )
 

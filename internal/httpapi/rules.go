@@ -85,10 +85,7 @@ func (a *API) removeSeriesRule(c call) (any, error) {
 
 // asRuleProblem names the reason why no rule was changed.
 func asRuleProblem(err error) error {
-	switch {
-	case errors.Is(err, store.ErrNoSeries):
-		return api.NewProblem(http.StatusConflict, "no-series", "no series", err.Error())
-	case errors.Is(err, store.ErrNoRule):
+	if errors.Is(err, store.ErrNoRule) {
 		return api.NewProblem(http.StatusNotFound, "no-rule", "no rule", err.Error())
 	}
 	return asChange(err)

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -73,6 +74,20 @@ func TestSeries(t *testing.T) {
 	call(t, http.MethodGet, srv.URL+"/v1/series?counter=a", "")
 	if q := f.query; q.To.Sub(q.From) != 24*time.Hour || time.Since(q.To) > time.Minute || q.From.Location() != time.UTC {
 		t.Errorf("without parameters: from %s to %s", q.From, q.To)
+	}
+}
+
+// A row that has not begun has no time over which its value could be a rate.
+func TestRateOfARowThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	for _, before := range []time.Duration{0, time.Hour} {
+		found := twoRows(t)
+		found.AsOf = found.Rows[1].Time.Add(-before)
+		srv, _ := start(t, &fakeReader{series: found}, httpapi.Config{})
+		_, text, _ := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&rate=true", "")
+		if !strings.Contains(text, `"value":-30,"partial":true,"rate":0}`) {
+			t.Errorf("%s before it: got %s, want the rate 0", before, text)
+		}
 	}
 }
 
@@ -153,12 +168,17 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s", tt.method, tt.target, tt.body, rec.Code, rec.Body)
 		}
 	}
-	f.err = store.ErrNoSeries
-	if rec := change(t, f, doc, http.MethodPost, "/v1/rules/series", jsonType, `{"pattern":"a","keep":"15m:30d"}`); rec.Code != 409 || !strings.Contains(rec.Body.String(), "no-series") {
-		t.Errorf("a store without series: got %d %s", rec.Code, rec.Body)
-	}
 	f.err = store.ErrNoRule
 	if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != 404 || !strings.Contains(rec.Body.String(), "no-rule") {
 		t.Errorf("a rule that does not exist: got %d %s", rec.Code, rec.Body)
+	}
+	for err, want := range map[error]struct {
+		status int
+		says   string
+	}{countmill.ErrUnavailable: {503, ":unavailable"}, countmill.ErrOutcomeUnknown: {504, "maybe done: repeat it"}} {
+		f.err = fmt.Errorf("change the rules: %w", err)
+		if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
+			t.Errorf("%v: got %d %s, want %d and %s", f.err, rec.Code, rec.Body, want.status, want.says)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type fakeReader struct {
 	counters map[string]int64
 	pipeline reader.Pipeline
 	busiest  []store.Busy
+	fleet    []store.Worker
 	page     reader.Page
 	err      error
 	moving   bool // AsOf differs at every read, as a real reader's does
@@ -125,6 +126,12 @@ func (f *fakeReader) Busiest(context.Context) []store.Busy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.busiest
+}
+
+func (f *fakeReader) Fleet(context.Context) []store.Worker {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fleet
 }
 
 // serve is the API of services.

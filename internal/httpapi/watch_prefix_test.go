@@ -152,6 +152,8 @@ func (f *prefixReader) Series(context.Context, reader.SeriesQuery) (reader.Serie
 
 func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
 
+func (f *prefixReader) Fleet(context.Context) []store.Worker { return nil }
+
 func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }
 
 // A pageEvent is an event as a page reads it.

@@ -17,12 +17,15 @@
 //	reader      reads a counter, its record and N shards, at the first request after four
 //	            fifths of its permitted age: every 0.8 * staleness + 1/questions. If anybody
 //	            watches a prefix, the reader reads its counters once a second.
+//	series      the shards of counters under a rule are emptied into an archive when they
+//	            have 65 minutes. The archive has an entity for each counter and day.
 //
 // N is the result of growth (package shards, Grown): a counter's commits a second, divided by the
 // commits that one shard sustains, and up to half as many again. It is at least the number of
 // shards of a new counter, and at most the cap.
 //
-// The plan does not include bursts of increments, requests with an Idempotency-Key (they have
-// parts of their own), repeats, lists and resets. It does not include restarts either: in its
-// first minute an aggregator looks up each marker.
+// The plan does not include the storage of the archive, which depends on the retention of rules.
+// It does not include bursts of increments, requests with an Idempotency-Key (they have
+// parts of their own), repeats, lists and resets either, nor restarts: in its first minute an
+// aggregator looks up each marker.
 package plan

@@ -121,10 +121,9 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	due := l.due(rate, aggregators)
 	w := at(due)
 	if l.CountWithin == 0 && b.tails > 0 {
-		// If several commits divide a window, its tails begin the next one as soon as these end.
-		// Then that window waits for no message, or for one that comes meanwhile.
-		divided := min(max(w.commits-1, 0), 1)
-		due = max(due-divided*math.Exp(-rate*l.CommitTime.Seconds())/rate, 1/rate)
+		// The tails of a divided window open the next window when its commits end, unless a
+		// message has opened it before.
+		due = max(due-divided(w.commits)*math.Exp(-rate*l.CommitTime.Seconds())/rate, 1/rate)
 		w = at(due)
 	}
 	if over(w) {
@@ -154,12 +153,14 @@ func (l Load) tailCommits(b batch, commits, rate float64) float64 {
 	if b.tails == 0 {
 		return 0
 	}
-	divided := min(max(commits-1, 0), 1)
 	if l.CountWithin > 0 {
-		return divided // all messages come at the same moments
+		return divided(commits) // all messages come at the same moments
 	}
-	return divided * math.Exp(-rate*l.Window.Seconds())
+	return divided(commits) * math.Exp(-rate*l.Window.Seconds())
 }
+
+// divided is the part of the windows that several commits divide, if that many do on average.
+func divided(commits float64) float64 { return min(max(commits-1, 0), 1) }
 
 // due is the time in seconds from one window to the next, if each of that many aggregators gets
 // rate batches a second. With CountWithin, all batches of a moment are in one window of each

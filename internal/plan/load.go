@@ -34,6 +34,8 @@ type Load struct {
 	Readers      int   // with a cache each; readers that share memcached count as one
 	Watched      int64 // counters that every reader reads once a second, as somebody watches their prefix; the busiest ones
 
+	Series int64 // counters under a rule for series; the busiest ones
+
 	Prices Prices
 }
 
@@ -85,6 +87,7 @@ func (l Load) Check() error {
 	between("totals", l.Totals, 0, 1e10)
 	between("asked", float64(l.Asked), 0, float64(l.Counters))
 	between("watched", float64(l.Watched), 0, float64(l.Counters))
+	between("series-counters", float64(l.Series), 0, float64(l.Counters))
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
 	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)

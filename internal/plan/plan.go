@@ -27,7 +27,8 @@ type Cost struct {
 	ShardsWritten   float64 `json:"shards_written_per_second"`
 	MarkersWritten  float64 `json:"markers_written_per_second"`
 	WorkersWritten  float64 `json:"workers_written_per_second"`
-	EntitiesWritten float64 `json:"entities_written_per_second"` // the sum of these three
+	SeriesWritten   float64 `json:"series_written_per_second"`   // beside the shards of folds
+	EntitiesWritten float64 `json:"entities_written_per_second"` // the sum of these four
 	PerMillion      float64 `json:"entities_written_per_million"`
 
 	RecordsRead     float64 `json:"records_read_per_second"`  // read by aggregators
@@ -76,28 +77,31 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 		WorkersWritten: aggregators / heartbeatEvery,
 		Records:        float64(l.Counters),
 	}
-	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten
-	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
-	c.EntitiesDeleted = c.MarkersWritten
 	// A TTL policy deletes markers up to a day after they expire.
 	c.Markers = c.MarkersWritten * (l.DedupWindow + store.MarkerSlack).Seconds()
 
-	folds := make([]float64, len(of))
+	folds, commits, shards := make([]float64, len(of)), make([]float64, len(of)), make([]float64, len(of))
 	served, watched := l.served(of), l.watched(of)
 	for i, class := range of {
 		folds[i] = w.in[i] / w.every
-		each := l.shards(w.in[i] * windows)
-		c.Shards += class.counters * each
-		c.MostShards = max(c.MostShards, each)
-		c.TotalsRead += served[i] * (each + 1)
-		c.WatchedRead += watched[i] * (each + 1)
+		commits[i] = w.in[i] * windows
+		shards[i] = l.shards(commits[i])
+		c.Shards += class.counters * shards[i]
+		c.MostShards = max(c.MostShards, shards[i])
+		c.TotalsRead += served[i] * (shards[i] + 1)
+		c.WatchedRead += watched[i] * (shards[i] + 1)
 	}
+	series := l.series(of, commits, shards)
+	c.SeriesWritten = series.written
+	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten + c.SeriesWritten
+	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
+	c.EntitiesDeleted = c.MarkersWritten + series.deleted
 	c.RecordsRead = records(of, folds, aggregators)
 	readers := float64(l.Readers)
 	if l.Totals == 0 && l.Watched == 0 {
 		readers = 0
 	}
-	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + series.read + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
 	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c

@@ -39,7 +39,7 @@ func (l Load) send(of []class) batch {
 	}
 	b := l.batch(of, n)
 	if b.fits(l) {
-		return b
+		return b.overMinutes(gap)
 	}
 	least, most := 1.0, b.increments
 	for most-least > 0.5 {
@@ -52,6 +52,15 @@ func (l Load) send(of []class) batch {
 	}
 	b = l.batch(of, least)
 	b.full = true
+	return b.overMinutes(gap)
+}
+
+// overMinutes divides a batch that is open when a minute ends. It then has one part more, and a tail if it
+// had none. gap is the time in seconds between two increments of a publisher.
+func (b batch) overMinutes(gap float64) batch {
+	ends := max(b.every-gap, 0) / 60 // of minutes, while it is open
+	b.parts += min(ends, max(b.increments-b.parts, 0))
+	b.tails += (b.messages - b.tails) * min(ends, 1)
 	return b
 }
 

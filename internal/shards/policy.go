@@ -2,6 +2,9 @@ package shards
 
 import (
 	"cmp"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +50,7 @@ type Policy struct {
 	mu   sync.Mutex
 	busy map[shardKey]struct{}
 	heat memory
+	full map[string]time.Time // counters that need more than Max, and when that was judged last
 }
 
 type shardKey struct {
@@ -59,7 +63,7 @@ func New(cfg Config) *Policy {
 	cfg.Rate = cmp.Or(cfg.Rate, 1)
 	cfg.Max = cmp.Or(cfg.Max, 128)
 	cfg.Remember = cmp.Or(cfg.Remember, 1<<16)
-	return &Policy{cfg: cfg, busy: make(map[shardKey]struct{}), heat: newMemory(cfg.Remember)}
+	return &Policy{cfg: cfg, busy: make(map[shardKey]struct{}), full: make(map[string]time.Time), heat: newMemory(cfg.Remember)}
 }
 
 // Pick returns a shard from 0 to n-1 that no commit of this process holds, or false if there is
@@ -150,10 +154,37 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 	if !first && h.fair(gap) {
 		h.saw(commits, since)
 	}
-	if n >= p.cfg.Max || p.cfg.Env.Float64()*float64(n)*p.cfg.Rate > judges {
+	if n >= p.cfg.Max {
+		p.judgeFullLocked(counter, h.want(p.cfg.Rate) > n, now)
+		return n
+	}
+	if p.cfg.Env.Float64()*float64(n)*p.cfg.Rate > judges {
 		return n
 	}
 	return max(n, min(h.want(p.cfg.Rate), p.cfg.Max))
+}
+
+// judgeFullLocked notes whether a counter with Max shards needs more.
+func (p *Policy) judgeFullLocked(counter string, full bool, now time.Time) {
+	if !full {
+		delete(p.full, counter)
+	} else if _, known := p.full[counter]; known || len(p.full) < mostFull {
+		p.full[strings.Clone(counter)] = now // the name is cut from a message
+	}
+}
+
+// mostFull bounds the counters that are remembered as full, and fullFor how long each is. Guesses.
+const (
+	mostFull = 1000
+	fullFor  = time.Minute
+)
+
+// Full returns the names of counters that have Max shards and lately needed more, in order.
+func (p *Policy) Full(now time.Time) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.full, func(_ string, at time.Time) bool { return now.Sub(at) > fullFor })
+	return slices.Sorted(maps.Keys(p.full))
 }
 
 // judges is the number of commits a second, of all aggregators together, after which the number

@@ -365,3 +365,34 @@ func BenchmarkCold(b *testing.B) {
 		p.Done(name, shard, 1, end, began)
 	}
 }
+
+// A counter with Max shards that takes more commits than they sustain is full, and a minute later it is not.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	p := New(Config{Max: 2, Env: seeded(1)})
+	now, tallies := began, make(map[shardKey]int64)
+	for i := range 200 {
+		for _, c := range []struct {
+			counter string
+			every   int
+		}{{"busy", 1}, {"calm", 40}} {
+			if i%c.every != 0 {
+				continue
+			}
+			shard, ok := p.Pick(c.counter, 2, now)
+			if !ok {
+				t.Fatal("no shard is free")
+			}
+			key := shardKey{c.counter, shard}
+			tallies[key] = max(tallies[key], Floor(now)) + 1
+			p.Done(c.counter, shard, 2, End{OK: true, Took: time.Millisecond, Tally: tallies[key]}, now)
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	if got := p.Full(now); len(got) != 1 || got[0] != "busy" {
+		t.Errorf("got %q, want busy", got)
+	}
+	if got := p.Full(now.Add(fullFor + time.Second)); len(got) != 0 {
+		t.Errorf("a minute later: got %q", got)
+	}
+}

@@ -43,7 +43,7 @@ func NewReader(r io.Reader, format Format, began time.Time, window time.Duration
 		return d, nil
 	}
 	text, _, err := d.next()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil, errors.New("it is empty: a CSV file begins with a line such as counter,delta")
 	}
 	if err != nil {
@@ -82,10 +82,10 @@ func (d *Reader) next() (text []byte, size int, err error) {
 	for {
 		text, err := d.lines.ReadSlice('\n')
 		size := len(text)
-		if err == bufio.ErrBufferFull { // the beginning is enough to name it
+		if errors.Is(err, bufio.ErrBufferFull) { // the beginning is enough to name it
 			text = bytes.Clone(text)
 		}
-		for err == bufio.ErrBufferFull {
+		for errors.Is(err, bufio.ErrBufferFull) {
 			var more []byte
 			more, err = d.lines.ReadSlice('\n')
 			size += len(more)

@@ -127,7 +127,6 @@ var defects = map[string]*defect{
 	"has one rule":                      {caught: "ConcurrentRules", make: ruled(replacesRules)},
 	"changes rules that it read before": {caught: "ConcurrentRules", make: ruled(changesRulesReadBefore)},
 	"takes any rule":                    {caught: "RulesRefused", make: ruled(takesAnyRule)},
-	"takes rules and keeps no series":   {caught: "NoSeriesNoRules", make: ruled(takesAnyRule), opts: fakestore.Options{NoSeries: true}},
 	"forgets rules":                     {caught: "ReopenedRules"},
 	"sets buckets": {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store {
 		return &setting{Store: s, last: make(map[string]map[wire.Minute]int64)}

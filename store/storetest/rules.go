@@ -17,24 +17,13 @@ var keep = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * day}
 
 func addRule(t testing.TB, s store.Store, pattern string, keep store.Retention) store.Settings {
 	t.Helper()
-	set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: keep})
-	if err != nil {
-		t.Fatalf("ChangeRules(%q): %v", pattern, err)
-	}
-	return set
-}
-
-// keepsSeries skips a test that the store does not need.
-func keepsSeries(t testing.TB, s store.Store) {
-	t.Helper()
-	if !s.Limits().Series {
-		t.Skip("the store keeps no series")
-	}
+	return changeSettings(t, fmt.Sprintf("ChangeRules(%q)", pattern), func() (store.Settings, error) {
+		return s.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: keep})
+	})
 }
 
 func testRulesChange(t *testing.T, su *suite) {
 	s := su.open(t)
-	keepsSeries(t, s)
 	before := check(t, s).Settings
 	set := addRule(t, s, "a*", keep)
 	rule := set.Rules.SeriesOf("ab")
@@ -66,7 +55,6 @@ func wantRules(t testing.TB, what string, s store.Store, want store.Settings) {
 
 func testRulesRefused(t *testing.T, su *suite) {
 	s := su.open(t)
-	keepsSeries(t, s)
 	set := addRule(t, s, "a*", keep)
 	for _, tt := range []struct {
 		change store.RuleChange
@@ -83,23 +71,8 @@ func testRulesRefused(t *testing.T, su *suite) {
 	wantRules(t, "after refused changes", s, set)
 }
 
-// A store without series says so, and takes no rule.
-func testNoSeriesNoRules(t *testing.T, su *suite) {
-	s := su.open(t)
-	if s.Limits().Series {
-		t.Skip("the store keeps series")
-	}
-	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Keep: keep}); !errors.Is(err, store.ErrNoSeries) {
-		t.Errorf("got %v, want ErrNoSeries", err)
-	}
-	if set := check(t, s).Settings; set.Rules != nil {
-		t.Errorf("the rules are %+v", set.Rules)
-	}
-}
-
 func testConcurrentRules(t *testing.T, su *suite) {
 	s := su.open(t)
-	keepsSeries(t, s)
 	before := check(t, s).Settings.Version
 	const n = 8
 	var all sync.WaitGroup
@@ -118,7 +91,6 @@ func testReopenedRules(t *testing.T, su *suite) {
 		t.Skip("the store does not outlive its process")
 	}
 	s := su.open(t)
-	keepsSeries(t, s)
 	addRule(t, s, "a*", keep)
 	set := addRule(t, s, "b", store.Retention{Quarters: 30 * day})
 	wantRules(t, "opened again", su.reopen(t, s), set)

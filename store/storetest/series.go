@@ -81,7 +81,6 @@ func minuteOf(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minut
 func seriesStore(t *testing.T, su *suite) store.Store {
 	t.Helper()
 	s := su.open(t)
-	keepsSeries(t, s)
 	addRule(t, s, "*", keep)
 	return s
 }
@@ -185,15 +184,16 @@ func testSeriesReportsOverflow(t *testing.T, su *suite) {
 // Sums are joined and removed when their promises are over, and not before.
 func testSweepSeriesKeepsPromises(t *testing.T, su *suite) {
 	s := su.open(t)
-	keepsSeries(t, s)
 	addRule(t, s, "short", store.Retention{Minutes: time.Hour, Quarters: 30 * day})
 	addRule(t, s, "long", store.Retention{Minutes: 7 * day, Quarters: 400 * day})
 	now := wire.MinuteOf(readTime(t, s))
 	midnight := now - now%store.DayMinutes
 	young, days4, days40, days500 := now-1, midnight-4*store.DayMinutes, midnight-40*store.DayMinutes, midnight-500*store.DayMinutes
 	for _, name := range []string{"short", "long", "ruleless"} {
-		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, young, 1}, bucketed{name, 0, days4 + 16, 2}, bucketed{name, 0, days4 + 29, 3},
-			bucketed{name, 0, days4 + 30, 4}, bucketed{name, 0, days40 + 5, 5}, bucketed{name, 0, days500, 6}))
+		c := seriesCommit(nil, bucketed{name, 0, young, 1}, bucketed{name, 0, days4 + 16, 2}, bucketed{name, 0, days4 + 29, 3},
+			bucketed{name, 0, days4 + 30, 4}, bucketed{name, 0, days40 + 5, 5}, bucketed{name, 0, days500, 6})
+		c.Archive = archiveOf(t, s)
+		mustFold(t, s, c)
 	}
 	quarter := func(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sum} }
 	wantSwept := func(what string) {
@@ -213,7 +213,9 @@ func testSweepSeriesKeepsPromises(t *testing.T, su *suite) {
 		t.Errorf("the sweep changed the count to %d, want 21", got)
 	}
 	// A late increment of a quarter hour that was joined is in its bucket.
-	mustFold(t, s, seriesCommit(nil, bucketed{"short", 0, days4 + 17, 100}))
+	lateFold := seriesCommit(nil, bucketed{"short", 0, days4 + 17, 100})
+	lateFold.Archive = archiveOf(t, s)
+	mustFold(t, s, lateFold)
 	var late int64
 	for _, b := range seriesOf(t, s, "short") {
 		if store.QuarterOf(b.Minute) == days4+15 {
@@ -235,7 +237,7 @@ func sweepSeries(t testing.TB, s store.Store) {
 // No sum is lost or doubled by a sweep beside folds, at any moment.
 func testSweepSeriesBesideFolds(t *testing.T, su *suite) {
 	s := seriesStore(t, su)
-	m := today(t, s) - 5*store.DayMinutes
+	m, archive := today(t, s)-5*store.DayMinutes, archiveOf(t, s)
 	done := make(chan struct{})
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() {
@@ -251,7 +253,9 @@ func testSweepSeriesBesideFolds(t *testing.T, su *suite) {
 		}
 	})
 	for i := range su.rounds {
-		mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{"a", 0, m + wire.Minute(i%40), 1}))
+		c := seriesCommit(one(marker()), bucketed{"a", 0, m + wire.Minute(i%40), 1})
+		c.Archive = archive
+		mustFoldRetrying(t, s, c)
 		wantWholeSeries(t, s, "a")
 	}
 	close(done)
@@ -287,7 +291,9 @@ func testSeriesGoesWithItsCounter(t *testing.T, su *suite) {
 	m := today(t, s)
 	for _, name := range []string{"gone", "gone2"} {
 		grow(t, s, store.Growth{Counter: name, Shards: 1})
-		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, m, 1}, bucketed{name, 0, m - 3*store.DayMinutes, 1}))
+		c := seriesCommit(nil, bucketed{name, 0, m, 1}, bucketed{name, 0, m - 3*store.DayMinutes, 1})
+		c.Archive = archiveOf(t, s)
+		mustFold(t, s, c)
 	}
 	d := resetOf("gone", look(t, s, "gone"))
 	d.Delete = true

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -86,19 +87,24 @@ func check(t testing.TB, s store.Store) store.Checked {
 	return checked
 }
 
-// setWindow repeats the call after an unclear answer, and lets others call in between.
 func setWindow(t testing.TB, s store.Store, window time.Duration) store.Settings {
 	t.Helper()
+	return changeSettings(t, fmt.Sprintf("SetWindow(%s)", window), func() (store.Settings, error) { return s.SetWindow(t.Context(), window) })
+}
+
+// changeSettings repeats a call after an unclear answer, and lets others call in between.
+func changeSettings(t testing.TB, what string, change func() (store.Settings, error)) store.Settings {
+	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
-		set, err := s.SetWindow(t.Context(), window)
+		set, err := change()
 		if err == nil {
 			return set
 		}
 		if certain(err) || time.Now().After(deadline) {
-			t.Errorf("SetWindow(%s): %v", window, err)
+			t.Errorf("%s: %v", what, err)
 			return set
 		}
-		<-time.After(rand.N(100 * time.Millisecond))
+		<-time.After(rand.N(time.Second)) // transactions that wait for each other do so together
 	}
 }
 

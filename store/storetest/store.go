@@ -149,7 +149,6 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ReopenedSettings", testReopenedSettings},
 		{"RulesChange", testRulesChange},
 		{"RulesRefused", testRulesRefused},
-		{"NoSeriesNoRules", testNoSeriesNoRules},
 		{"ConcurrentRules", testConcurrentRules},
 		{"ReopenedRules", testReopenedRules},
 		{"SeriesSums", testSeriesSums},
@@ -161,6 +160,9 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"SweepSeriesBesideFolds", testSweepSeriesBesideFolds},
 		{"SeriesGoesWithItsCounter", testSeriesGoesWithItsCounter},
 		{"ReopenedSeries", testReopenedSeries},
+		{"MoveChangesNoSum", testMoveChangesNoSum},
+		{"FoldArchives", testFoldArchives},
+		{"MovesBesideFolds", testMovesBesideFolds},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

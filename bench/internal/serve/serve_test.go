@@ -49,15 +49,20 @@ func TestQuick(t *testing.T) {
 // A wrong answer, or one from the store instead of the cache, is an error.
 func TestCheck(t *testing.T) {
 	t.Parallel()
+	check := func(answer string) error {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+		defer s.Close()
+		return (&config{counters: 1}).check(t.Context(), s.Listener.Addr().String())
+	}
+	if err := check(`{"totals":[]}`); err == nil {
+		t.Error("no total: got no error")
+	}
 	for answer, want := range map[string]error{
 		`{"totals":[{"total":1000,"source":"cache"}]}`: nil,
 		`{"totals":[{"total":1000,"source":"store"}]}`: load.ErrWrong,
 		`{"totals":[{"total":999,"source":"cache"}]}`:  load.ErrWrong,
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
-		err := (&config{counters: 1}).check(t.Context(), s.Listener.Addr().String())
-		s.Close()
-		if !errors.Is(err, want) {
+		if err := check(answer); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", answer, err, want)
 		}
 	}

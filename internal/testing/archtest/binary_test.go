@@ -17,8 +17,8 @@ var builds = []struct {
 	maxSize     int64
 	maxPackages int
 }{
-	{tags: "", maxSize: 49.5e6, maxPackages: 729},
-	{tags: "nogoogle", maxSize: 31e6, maxPackages: 465},
+	{tags: "", maxSize: 50.2e6, maxPackages: 731},
+	{tags: "nogoogle", maxSize: 31.7e6, maxPackages: 467},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.

@@ -60,6 +60,8 @@ func forbidden() []arrow {
 		{from: "/internal/app/...", dep: "/embedded", why: "package embedded is internal/app for other programs"},
 		{from: "/command/...", dep: "/embedded", why: "internal/app composes the roles; package embedded and package command are beside each other"},
 		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+		{from: "/internal/backup/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
+		{from: "/internal/backup/...", dep: "/backend", below: true, why: "backups know a directory and a bucket, and no technology"},
 	}
 	for _, role := range roles {
 		under := role + "/..."

@@ -29,6 +29,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Changes of counters", "`countmill reader` and `countmill up`.", "adminSamples"},
 	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},
+	{"Backups", "`countmill up --backup-root PLACE`.", "backupSamples"},
 	{"Tokens", "Every process with `--tokens`.", "accessSamples"},
 	{"Totals", "`GET /metrics/counters` of `countmill reader` and `countmill up`: [monitor](../howto/monitor.md#totals-in-prometheus).", "counterMetrics"},
 }

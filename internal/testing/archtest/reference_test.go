@@ -87,7 +87,7 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| a dead letter's time |", "at most %d hours ahead", "MaxAhead / time.Hour"},
 	{"| body of `POST /v1/increments`", "| %d MiB |", "MaxBody >> 20"},
 	{"| body of `POST /v1/batches`", "| %d KiB |", "MaxBatch >> 10"},
-	{"| time of a batch over HTTP |", "to %d hour ahead", "MaxBatchAhead / time.Hour"},
+	{"| time of a batch over HTTP |", "at most %d hour ahead", "MaxBatchAhead / time.Hour"},
 	{"| body of the other calls |", "| %d KiB |", "smallBody >> 10"},
 	{"| counters of `GET /v1/totals`", "1 to %d |", "MaxQuery"},
 	{"| counters of `POST /v1/totals`", "1 to %d |", "MaxBodyCounters"},

@@ -93,7 +93,17 @@ type process struct {
 // start runs a role on a free port and waits for its address line. It ends with the test.
 func start(t *testing.T, env []string, role string, flags ...string) *process {
 	t.Helper()
-	p, err := spawn(env, role, flags...)
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBinary(t, binary, env, role, flags...)
+}
+
+// startBinary is start for another countmill.
+func startBinary(t *testing.T, binary string, env []string, role string, flags ...string) *process {
+	t.Helper()
+	p, err := spawnBinary(binary, env, role, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +127,10 @@ func spawn(env []string, role string, flags ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	return spawnBinary(binary, env, role, flags...)
+}
+
+func spawnBinary(binary string, env []string, role string, flags ...string) (*process, error) {
 	p := &process{role: role, log: &logged{}, listening: make(chan struct{}), exited: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), env...)

@@ -77,7 +77,7 @@ func (st *store) commit(adds []add, entities int, at time.Duration) (took time.D
 		a := &adds[i]
 		e := &st.counters[a.counter][a.shard]
 		st.take(e, at)
-		e.shards = max(e.shards, int32(a.n))
+		e.shards = max(e.shards, a.n)
 		a.tally, a.known = e.tally, e.shards
 	}
 	return took + longest, true

@@ -28,7 +28,7 @@ func (p *proc) taught(began time.Time) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	if p.learned || took <= time.Minute {
-		p.learned, p.doubt, p.setBack = true, min(p.doubt, took), min(p.setBack, took)
+		p.learned, p.doubt, p.setBack, p.slept = true, min(p.doubt, took), min(p.setBack, took), min(p.slept, took)
 	}
 }
 
@@ -39,6 +39,16 @@ func (p *proc) suspended(far time.Duration) {
 	unseen := min(far, p.setBack)
 	p.doubt += unseen
 	p.setBack -= unseen
+	p.slept += far - unseen
+}
+
+// wasSetBack notes that the process's wall clock was set back. The process does not notice a suspension
+// before that either, if it looked at no clock in between. kernel.mu is held.
+func (p *proc) wasSetBack(by time.Duration) {
+	unseen := min(by, p.slept)
+	p.doubt += unseen
+	p.slept -= unseen
+	p.setBack += by - unseen
 }
 
 // showed is when the store's clock showed at, by clocks that are right.

@@ -25,6 +25,7 @@ type Result struct {
 	Replayed   int // letters that were asked for, at their removal
 	Resets     int // that were applied
 	Swept      int // counters
+	Moved      int // shards whose series were moved to the archive
 	Grown      int // records that were raised to name more shards
 	Outdated   int // folds with markers by settings that had been changed
 	Outlasted  int // calls of a store that were under way while the machine was suspended

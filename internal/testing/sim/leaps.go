@@ -42,12 +42,17 @@ func (lp *leaps) stepStore() bool {
 		}
 	})
 	lp.steps = append(lp.steps, storeStep{lp.wall().Truncate(time.Microsecond), lp.storeSkew})
-	for o := range lp.callers.asked {
-		o.doubt = max(o.doubt, o.p.doubt)
-	}
+	lp.doubtAsked()
 	lp.say(nil, "the store's clock is set %s", by)
 	lp.db.forget()
 	return true
+}
+
+// doubtAsked notes for the open requests how far their processes may be wrong now.
+func (lp *leaps) doubtAsked() {
+	for o := range lp.callers.asked {
+		o.doubt = max(o.doubt, o.p.doubt)
+	}
 }
 
 // passUntil lets time pass until the oldest of messages is so much older than the window.
@@ -175,11 +180,16 @@ func (lp *leaps) setClock() bool {
 	to := p.skew + lp.drawSkew(client)
 	p.set = time.Now()
 	lp.setClocks(func() {
-		p.setBack = max(0, p.setBack+p.skew-to)
+		if back := p.skew - to; back > 0 {
+			p.wasSetBack(back)
+		} else {
+			p.setBack = max(0, p.setBack+back)
+		}
 		p.rdrClock.sets(to - p.skew)
 		p.aggClock.sets(to - p.skew)
 		p.skew = to
 	})
+	lp.doubtAsked()
 	lp.say(p, "its clock is %s off from now on", p.skew)
 	return true
 }

@@ -88,6 +88,8 @@ func (w *World) advance() {
 		sub.idle = false
 	}
 	w.db.forget()
+	w.db.moveSeries()
+	w.oracles.series.look()
 }
 
 // work starts one more thing that clients do.

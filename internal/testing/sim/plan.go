@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/countmill/countmill/store"
 )
 
 // A plan is drawn from the seed before the schedule begins. It says which faults the schedule may
@@ -14,6 +16,7 @@ type plan struct {
 	embedded bool
 	changing bool          // the window will change
 	rules    []string      // the patterns of counters with series
+	ring     store.Ring    // of a store that is not embedded
 	window1  time.Duration // the first deduplication window of the database
 	cured    int           // the step from which on the store refuses no content; 0 for none
 	crowd    *crowd        // nil in most schedules
@@ -31,6 +34,9 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	pl.drawRules()
 	pl.embedded = rng.IntN(6) == 0
 	pl.shape = drawShape(rng)
+	if len(pl.rules) > 0 {
+		pl.shape.entities = max(pl.shape.entities, 60) // a part of 24 counters may add 24 days to the archive
+	}
 	pl.crowd = pl.drawCrowd()
 	pl.contest = pl.drawContest()
 	pl.drawAges()

@@ -47,6 +47,7 @@ type proc struct {
 	learned  bool           // it has had the store's time
 	doubt    time.Duration  // how far it may be wrong about it since the store's clock was set; guarded by kernel.mu
 	setBack  time.Duration  // how far its own clock was set back since the store last answered; guarded by kernel.mu
+	slept    time.Duration  // how long it was suspended since the store last answered; guarded by kernel.mu
 	asking   int            // checks of the database under way
 	asked    time.Time      // when the last was answered
 	lag      time.Duration  // that it said last; guarded by kernel.mu

@@ -20,7 +20,7 @@ type written struct {
 	sums    []*sum
 }
 
-// noteWritten keeps what the answer to o says of how to read sums back.
+// noteWritten keeps the receipt or the moment in the answer to o.
 func (cs *clients) noteWritten(o *op, sums []*sum) {
 	w := &written{receipt: o.sent.Receipt, sums: sums, asked: o.wrote.Add(-time.Minute)}
 	if w.counted = o.sent.CountedAsOf; o.sent.Counted && w.counted.IsZero() {
@@ -31,15 +31,15 @@ func (cs *clients) noteWritten(o *op, sums []*sum) {
 	}
 }
 
-// noteFlushed keeps the receipt of a flush for the increments that it has. A clock that was set does
-// not tell which those are.
+// noteFlushed keeps the receipt of a flush for the increments that it has. After a clock was
+// set nobody knows which.
 func (cs *clients) noteFlushed(o *op) {
 	if o.kind == "flush" && o.p.set.IsZero() && o.jumped == cs.jumped {
 		cs.noteWritten(o, slices.DeleteFunc(slices.Clone(o.sums), func(s *sum) bool { return s.added.Before(o.sent.Since) }))
 	}
 }
 
-// readBack reads what a client wrote.
+// readBack reads the sums of a written back.
 func (rc *readClients) readBack(p *proc, w *written) {
 	o := rc.newOp("read", rc.totals.checkRead)
 	o.written, o.final, o.doubt = w, rc.final, p.doubt
@@ -62,7 +62,7 @@ func (rc *readClients) readBack(p *proc, w *written) {
 	})
 }
 
-// readAllBack reads everything that was written, once all has come to rest.
+// readAllBack reads all written sums back, once all has come to rest.
 func (rc *readClients) readAllBack() {
 	lives := rc.procs.lives(reading)
 	if rc.proved || len(lives) == 0 {
@@ -81,7 +81,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// checkSince: no total is of a moment before the one that the client named.
+// checkSince: no total is older than the moment in the request.
 func (to *totalOracle) checkSince(o *op, t *reader.Total) {
 	if t.AsOf.Before(o.minAsOf) {
 		to.violate("%s read %s as of %s, %s before the moment that the client has seen", o.p.name, t.Counter, t.AsOf.Format(clockFormat), o.minAsOf.Sub(t.AsOf))

@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -13,6 +15,8 @@ import (
 func (pl *plan) drawRules() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x736572696573))
 	pl.rules = [][]string{nil, {"a", "page:*"}, {"*"}}[rng.IntN(3)]
+	windows := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
+	pl.ring = store.Ring{Buckets: 1 + rng.IntN(3), Window: windows[rng.IntN(3)], Minutes: 3 + rng.IntN(100)}
 }
 
 // keepForAll is the retention of every rule: longer than a schedule.
@@ -33,6 +37,39 @@ type seriesOracle struct {
 	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
 	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
 	folded map[string]map[wire.Minute]int64
+	looks  []seriesLook
+}
+
+// A seriesLook is a view, and the sums of all folds until its moment.
+type seriesLook struct {
+	view   *fakestore.View
+	folded map[string]map[wire.Minute]int64
+}
+
+// look opens a view of all series now, or checks one that was opened before: folds and moves have come
+// in between.
+func (so *seriesOracle) look() {
+	if len(so.rules) == 0 {
+		return
+	}
+	if len(so.looks) < 3 {
+		l := seriesLook{so.db.fake.View().(*fakestore.View), make(map[string]map[wire.Minute]int64)}
+		must(l.view.Series(background, "", 0, 0)) // its moment
+		for counter, folded := range so.folded {
+			l.folded[counter] = maps.Clone(folded)
+		}
+		so.looks = append(so.looks, l)
+		return
+	}
+	l := so.looks[0]
+	so.looks = so.looks[1:]
+	for counter, folded := range l.folded {
+		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
+			found := must(l.view.Series(background, counter, 0, wire.MinuteOf(wire.MaxTime)))
+			so.compare("in a view, ", counter, folded, found)
+		}
+	}
+	l.view.Close()
 }
 
 func newSeriesOracle(k *kernel, db *database) *seriesOracle {
@@ -136,18 +173,35 @@ func (so *seriesOracle) checkSum(s *sum, counted int) {
 	}
 }
 
-// checkStored: the store has the buckets that were folded, by quarter hours, as minutes may be joined.
+// checkStored: the store has the buckets that were folded.
 func (so *seriesOracle) checkStored(counter string, folded map[wire.Minute]int64) {
-	quarters := make(map[wire.Minute]int64)
+	so.compare("", counter, folded, so.db.fake.Buckets(counter))
+}
+
+// compare compares each minute, and quarter hours where minutes were joined.
+func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]int64, found []store.Bucket) {
+	joined := make(map[wire.Minute]bool)
+	for _, b := range found {
+		if b.Quarter {
+			joined[b.Minute] = true
+		}
+	}
+	place := func(m wire.Minute) wire.Minute {
+		if quarter := store.QuarterOf(m); joined[quarter] {
+			return quarter
+		}
+		return m
+	}
+	left := make(map[wire.Minute]int64)
 	for minute, sum := range folded {
-		quarters[store.QuarterOf(minute)] += sum
+		left[place(minute)] += sum
 	}
-	for _, b := range so.db.fake.Buckets(counter) {
-		quarters[store.QuarterOf(b.Minute)] -= b.Sum
+	for _, b := range found {
+		left[place(b.Minute)] -= b.Sum
 	}
-	for minute, off := range quarters {
+	for minute, off := range left {
 		if off != 0 {
-			so.violate("the series of %s lacks %d at the quarter hour of minute %d", counter, off, minute)
+			so.violate("%sthe series of %s lacks %d at minute %d (joined: %t)", where, counter, off, minute, joined[minute])
 		}
 	}
 }

@@ -25,6 +25,7 @@ type database struct {
 	swapped bool                        // another one has taken its place
 	swept   map[string]int              // in which step each counter was swept last
 	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
+	mover   *mover
 }
 
 // A storeWatch sees what reaches the store.

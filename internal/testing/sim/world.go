@@ -56,7 +56,10 @@ func newWorld(seed uint64, verbose bool) *World {
 	if w.embedded && w.rng.IntN(2) == 0 {
 		options.Age = w.age
 	}
-	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int), buried: make(map[string]store.DeadLetter)}
+	if !w.embedded {
+		options.Ring = w.ring
+	}
+	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int), buried: make(map[string]store.DeadLetter), mover: newMover(w.kernel)}
 	w.db.addRules()
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}

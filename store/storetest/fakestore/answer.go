@@ -63,6 +63,7 @@ const (
 	Reset       Op = "ResetCounter"
 	Sweep       Op = "SweepCounters"
 	SweepSeries Op = "SweepSeries"
+	MoveSeries  Op = "MoveSeries"
 	Series      Op = "Series"
 	GrowCounter Op = "GrowCounter"
 	List        Op = "List"

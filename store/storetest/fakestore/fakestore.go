@@ -37,8 +37,9 @@ type Options struct {
 	GrowsInFold bool
 	// CertainOutcome is what Limits returns.
 	CertainOutcome bool
-	// NoSeries makes a store that keeps no series. Default false.
-	NoSeries bool
+	// Ring is a value that Limits returns. Without one, folds add to the archive, as in Pebble. Default
+	// that of Datastore; none with GrowsInFold.
+	Ring store.Ring
 
 	// Window is the initial window of the settings. Default countmill.DefaultDedupWindow.
 	Window time.Duration
@@ -83,6 +84,9 @@ func (o Options) withDefaults() Options {
 			*d.field = d.value
 		}
 	}
+	if o.Ring == (store.Ring{}) && !o.GrowsInFold {
+		o.Ring = store.Ring{Buckets: store.SeriesBuckets, Window: store.SeriesRing, Minutes: store.SeriesMinutes}
+	}
 	o.Window = cmp.Or(o.Window, countmill.DefaultDedupWindow)
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -122,7 +126,9 @@ type Store struct {
 	shards     map[shardKey]history[int64]
 	shardStats map[shardKey]store.ShardStats
 	bucketed   map[shardKey]history[int64]
-	series     map[string]map[bucketKey]history[int64]
+	series     map[string]map[bucketKey]history[int64] // the archive
+	ring       map[string]map[ringKey]history[cell]
+	changed    map[shardKey]time.Time // when a shard with a series was changed last
 	records    map[string]history[record]
 	markers    map[wire.PartID]store.Marker
 	resets     map[wire.PartID]store.ResetResult // the content of reset markers
@@ -149,6 +155,8 @@ func New(opts Options) *Store {
 		shardStats: make(map[shardKey]store.ShardStats),
 		bucketed:   make(map[shardKey]history[int64]),
 		series:     make(map[string]map[bucketKey]history[int64]),
+		ring:       make(map[string]map[ringKey]history[cell]),
+		changed:    make(map[shardKey]time.Time),
 		records:    make(map[string]history[record]),
 		markers:    make(map[wire.PartID]store.Marker),
 		resets:     make(map[wire.PartID]store.ResetResult),
@@ -174,7 +182,7 @@ func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
 		GrowsInFold: s.opts.GrowsInFold, CertainOutcome: s.opts.CertainOutcome, ShardRate: 1,
-		Series: !s.opts.NoSeries,
+		Ring: s.opts.Ring,
 	}
 	if s.opts.GrowsInFold {
 		limits.ShardRate = 0

@@ -20,6 +20,8 @@ type Counts struct {
 	Lookups, KeysRead, Lists       int
 	Buried, Discarded, Announced   int
 	Resets                         int
+	Moves, MoveEntities            int // of shards into the archive, and what they wrote
+	Swept                          int // buckets of the archive
 }
 
 // Counts returns the counts so far.

@@ -222,7 +222,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.workers[w.ID] = store.Worker(w)
+		s.workers[w.ID] = w
 		s.counts.Announced++
 		return nil
 	})

@@ -37,10 +37,7 @@ func compareBuckets(a, b store.Bucket) int {
 
 // checkBuckets refuses buckets that no aggregator should send.
 func (s *Store) checkBuckets(c *store.Commit) error {
-	if len(c.Buckets) > 0 && s.opts.NoSeries {
-		return s.mistake("%d buckets in a fold", len(c.Buckets))
-	}
-	sums := make(map[int]int64)
+	sums, minutes := make(map[int]int64), make(map[wire.Minute]struct{})
 	for i, b := range c.Buckets {
 		switch {
 		case b.Add < 0 || b.Add >= len(c.Adds):
@@ -54,6 +51,10 @@ func (s *Store) checkBuckets(c *store.Commit) error {
 			return s.mistake("bucket %d is out of order, or is listed twice", i)
 		}
 		sums[b.Add] += b.Delta
+		minutes[b.Minute] = struct{}{}
+	}
+	if most := s.opts.Ring.Minutes; most > 0 && len(minutes) > most {
+		return s.overLimit("minutes in a commit", len(minutes), most)
 	}
 	for add, sum := range sums {
 		if sum != c.Adds[add].Delta {
@@ -71,8 +72,14 @@ func hasBucket(c *store.Commit, add int) bool {
 func (s *Store) bucketsLocked(c *store.Commit, at, keep time.Time) {
 	for _, b := range c.Buckets {
 		a := &c.Adds[b.Add]
-		s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, b.Delta, at, keep)
 		key := shardKey{a.Counter, a.Shard}
+		s.changed[key] = at
+		if s.opts.Ring.Buckets > 0 && b.Minute >= c.Archive {
+			s.addCellLocked(key, b.Minute, b.Delta, at, keep)
+		} else {
+			// Too old for the ring: the fold itself adds it to the archive.
+			s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, b.Delta, at, keep)
+		}
 		was, _ := s.bucketed[key].newest()
 		s.bucketed[key] = s.bucketed[key].set(at, saturatingAdd(was, b.Delta), keep)
 	}
@@ -106,8 +113,18 @@ func (v *View) Series(ctx context.Context, counter string, from, to wire.Minute)
 }
 
 func (s *Store) seriesLocked(counter string, from, to wire.Minute, at time.Time) (found []store.Bucket) {
+	sums := make(map[bucketKey]int64)
 	for key, h := range s.series[counter] {
-		if sum, ok := h.at(at); ok && sum != 0 && key.minute >= from && key.minute < to {
+		sum, _ := h.at(at)
+		sums[key] = sum
+	}
+	// Ring and archive are of one moment: a move between two would show its sums twice or not at all.
+	s.cellsAtLocked(counter, at, func(minute wire.Minute, sum int64) {
+		key := bucketKey{minute: minute}
+		sums[key] = saturatingAdd(sums[key], sum)
+	})
+	for key, sum := range sums {
+		if sum != 0 && key.minute >= from && key.minute < to {
 			found = append(found, store.Bucket{
 				Minute: key.minute, Quarter: key.quarter, Sum: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64,
 			})
@@ -165,12 +182,17 @@ func (s *Store) sweepBucketsLocked(counter string, promised store.Retention, at,
 		default:
 			continue
 		}
+		s.counts.Swept++
 		s.series[counter][key] = s.series[counter][key].set(at, 0, keep)
 	}
 }
 
 // dropSeriesLocked removes the series of a counter.
 func (s *Store) dropSeriesLocked(counter string, at, keep time.Time) {
+	for in := range s.ring[counter] {
+		s.dropCellLocked(counter, in, at, keep)
+		s.changed[shardKey{counter, in.shard}] = at
+	}
 	for key, h := range s.series[counter] {
 		s.series[counter][key] = h.set(at, 0, keep)
 	}

@@ -68,9 +68,6 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (set store.
 
 // ChangeRules changes the settings.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set store.Settings, err error) {
-	if s.opts.NoSeries {
-		return set, fmt.Errorf("fakestore: %w", store.ErrNoSeries)
-	}
 	answer, err := s.begin(ctx, ChangeRules, nil)
 	if err != nil {
 		return set, err

@@ -27,6 +27,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if eq .Values.mode "roles" }}
 {{- if not (and .Values.bus .Values.store) }}{{ fail "mode roles needs bus and store" }}{{ end }}
 {{- end }}
+{{- with .Values.up.backups.root }}
+{{- if ne $.Values.mode "up" }}{{ fail "up.backups.root needs mode up: of a store apart there are no backups" }}{{ end }}
+{{- if not (or (eq . "/backups") (hasPrefix "/backups/" .) (contains "://" .)) }}{{ fail (printf "up.backups.root is %q; use /backups, or a URL of a bucket" .) }}{{ end }}
+{{- if and (not (contains "://" .)) (not $.Values.up.backups.volume) }}{{ fail "up.backups.root is a directory: name its volume in up.backups.volume" }}{{ end }}
+{{- end }}
 {{- if .Values.keda.enabled }}
 {{- if ne .Values.mode "roles" }}{{ fail "keda.enabled needs mode roles: up is one process" }}{{ end }}
 {{- if lt (int .Values.keda.minReplicas) 1 }}{{ fail "keda.minReplicas must be 1 or more: without an aggregator nobody knows the lag" }}{{ end }}
@@ -69,6 +74,11 @@ spec:
         {{- end }}
         {{- if eq $role "up" }}
         - --data=/data/countmill-data
+        {{- with $.Values.up.backups }}{{ if .root }}
+        - {{ printf "--backup-root=%s" .root | quote }}
+        - --backup-every={{ .every }}
+        - --backup-keep={{ .keep }}
+        {{- end }}{{ end }}
         {{- end }}
         {{- if has $role (list "publisher" "aggregator") }}
         - {{ printf "--bus=%s" $.Values.bus | quote }}
@@ -102,6 +112,9 @@ spec:
       volumeMounts:
         {{- if eq $role "up" }}
         - {name: data, mountPath: /data}
+        {{- with $.Values.up.backups.volume }}
+        - {name: backups, mountPath: /backups}
+        {{- end }}
         {{- end }}
         {{- if $.Values.tokens.secret }}
         # The directory, not the file: then a changed Secret arrives.
@@ -111,5 +124,9 @@ spec:
     {{- if $.Values.tokens.secret }}
     - name: tokens
       secret: {secretName: {{ $.Values.tokens.secret }}, defaultMode: 0440}
+    {{- end }}
+    {{- if and (eq $role "up") $.Values.up.backups.volume }}
+    - name: backups
+      {{- toYaml $.Values.up.backups.volume | nindent 6 }}
     {{- end }}
 {{- end }}

@@ -1,0 +1,202 @@
+package datastore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill/store"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/wire"
+)
+
+// A bucket is a property, in a shard and in the archive alike: m and the minute since 1970, or q and
+// the first minute of a quarter hour. Quarter hours are in the archive alone.
+
+// A slot names a bucket.
+type slot struct {
+	minute  wire.Minute
+	quarter bool
+}
+
+// property is the name of the bucket's property.
+func (s slot) property() string {
+	kind := "m"
+	if s.quarter {
+		kind = "q"
+	}
+	return kind + strconv.Itoa(int(s.minute))
+}
+
+// slotOf returns the bucket of a property; ok is false for other properties.
+func slotOf(property string) (s slot, ok bool) {
+	if len(property) < 2 || property[0] != 'm' && property[0] != 'q' {
+		return s, false
+	}
+	n, err := strconv.ParseInt(property[1:], 10, 32)
+	s = slot{wire.Minute(n), property[0] == 'q'}
+	return s, err == nil && n >= 0 && s.property() == property
+}
+
+// joined is the quarter hour of the bucket.
+func (s slot) joined() slot { return slot{store.QuarterOf(s.minute), true} }
+
+func (s slot) day() seriesDay { return dayOf(s.minute) }
+
+func compareSlots(a, b slot) int {
+	order := cmp.Compare(a.minute, b.minute)
+	switch {
+	case order != 0 || a.quarter == b.quarter:
+		return order
+	case b.quarter:
+		return -1
+	}
+	return 1
+}
+
+// A slotSum is a bucket and its sum.
+type slotSum struct {
+	slot
+	sum int64
+}
+
+// bucketsOf returns the buckets of an entity in the order of their slots.
+func bucketsOf(e *pb.Entity) (found []slotSum, err error) {
+	f := fields{entity: e}
+	for property := range e.GetProperties() {
+		if s, ok := slotOf(property); ok {
+			found = append(found, slotSum{s, f.integer(property)})
+		}
+	}
+	slices.SortFunc(found, func(a, b slotSum) int { return compareSlots(a.slot, b.slot) })
+	return found, f.err
+}
+
+// A seriesDay is the number of days since 1970 in UTC.
+type seriesDay int32
+
+func dayOf(m wire.Minute) seriesDay { return seriesDay(m / store.DayMinutes) }
+
+// first is the first minute of the day.
+func (d seriesDay) first() wire.Minute { return wire.Minute(d) * store.DayMinutes }
+
+// archiveRef returns the key of a counter's day in the archive. The days of a counter are neighbours.
+func archiveRef(counter string, d seriesDay) ref {
+	name := append(hashed(wire.ShardHash(counter, 0), counter, 8), ':')
+	return ref{kindSeries, string(d.first().Time().AppendFormat(name, dayFormat))}
+}
+
+const dayFormat = "20060102"
+
+// archived returns the counter and the day of a key; ok is false for a key that another program made.
+func archived(r ref) (counter string, d seriesDay, ok bool) {
+	const before, after = len("HHHHHHHH:"), len(":" + dayFormat)
+	if len(r.name) <= before+after {
+		return "", 0, false
+	}
+	counter = r.name[before : len(r.name)-after]
+	first, err := time.Parse(dayFormat, r.name[len(r.name)-len(dayFormat):])
+	d = dayOf(wire.MinuteOf(first))
+	return counter, d, err == nil && archiveRef(counter, d) == r
+}
+
+// archiveSpan is the range of keys of a counter's days from first to last. It may have keys of other
+// counters, whose names begin with this one's.
+func archiveSpan(counter string, first, last seriesDay) span {
+	return span{kind: kindSeries, from: archiveRef(counter, first).name, to: archiveRef(counter, last).name + "\x00"}
+}
+
+// lastDay is after all days of increments.
+var lastDay = dayOf(wire.MinuteOf(wire.MaxTime))
+
+// Series sums the rings of the counter's shards and its days in the archive, at one moment.
+func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	sums := make(map[slot]wide)
+	gather := func(e *pb.Entity) error {
+		buckets, err := bucketsOf(e)
+		for _, b := range buckets {
+			if b.minute >= from && b.minute < to {
+				sums[b.slot] = sums[b.slot].plus(b.sum)
+			}
+		}
+		return err
+	}
+	q := &pb.Query{Kind: []*pb.KindExpression{{Name: kindShard}}, Filter: byCounter(pb.PropertyFilter_EQUAL, counter)}
+	when, err := v.store.run(ctx, at(v.when), q, math.MaxInt32, gather)
+	if err != nil {
+		return nil, v.store.explain("read a series", err)
+	}
+	// The archive at the moment of the rings: a move between two would show its sums twice or not at all.
+	if err := v.pin(when); err != nil {
+		return nil, err
+	}
+	if from = max(from, 0); from < to {
+		days := archiveSpan(counter, dayOf(from), min(dayOf(to-1), lastDay))
+		_, err = v.store.query(ctx, v.when, days, math.MaxInt32, func(e *pb.Entity) error {
+			if of, _, ok := archived(refOf(e.GetKey())); !ok || of != counter {
+				return nil
+			}
+			return gather(e)
+		})
+		if err != nil {
+			return nil, v.store.explain("read a series", err)
+		}
+	}
+	return asBuckets(sums), v.store.confirm(ctx, "read a series")
+}
+
+func asBuckets(sums map[slot]wide) []store.Bucket {
+	found := make([]store.Bucket, 0, len(sums))
+	for s, sum := range sums {
+		if sum == (wide{}) {
+			continue
+		}
+		b := store.Bucket{Minute: s.minute, Quarter: s.quarter}
+		if b.Sum, b.Overflow = sum.total(); b.Overflow {
+			b.Sum = 0
+		}
+		found = append(found, b)
+	}
+	slices.SortFunc(found, func(a, b store.Bucket) int {
+		return compareSlots(slot{a.Minute, a.Quarter}, slot{b.Minute, b.Quarter})
+	})
+	return found
+}
+
+// A wide is a sum of 128 bits.
+type wide struct {
+	hi    int64
+	lo    uint64
+	stuck bool // one of its terms is no sum
+}
+
+func (w wide) plus(n int64) wide {
+	lo, carry := bits.Add64(w.lo, uint64(n), 0)
+	return wide{w.hi + n>>63 + int64(carry), lo, w.stuck || saturated(n)}
+}
+
+// clamped returns the sum as an increment that saturates would leave it.
+func (w wide) clamped() int64 {
+	switch sum, overflow := w.total(); {
+	case !overflow:
+		return sum
+	case w.hi < 0:
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}
+
+func (w wide) total() (sum int64, overflow bool) {
+	return int64(w.lo), w.stuck || w.hi != int64(w.lo)>>63
+}

@@ -1,0 +1,44 @@
+package backend
+
+// A Finding is something that is wrong, for the person who has to act. Each text is a sentence or
+// several, without the names of secrets.
+type Finding struct {
+	// Check is what was examined, such as "subscription".
+	Check string `json:"check"`
+	// What is wrong, Why it matters, and what to Do.
+	What string `json:"what"`
+	Why  string `json:"why"`
+	Do   string `json:"do"`
+	// Page is a file below docs that says more, such as runbook/lag-high.md; empty for none.
+	Page string `json:"page,omitempty"`
+}
+
+// A Report is the result of an examination, for countmill doctor. The zero Report is empty. One
+// goroutine at a time may use it.
+type Report struct {
+	Findings  []Finding   `json:"findings"`
+	Checked   []Checked   `json:"checked"`
+	Unchecked []Unchecked `json:"unchecked"`
+}
+
+// A Checked is a check that was made, with or without findings. Note is a measurement; it may be
+// empty.
+type Checked struct {
+	Check string `json:"check"`
+	Note  string `json:"note,omitempty"`
+}
+
+// An Unchecked is a check that could not be made.
+type Unchecked struct {
+	Check string `json:"check"`
+	Why   string `json:"why"`
+}
+
+// Find adds a finding.
+func (r *Report) Find(f Finding) { r.Findings = append(r.Findings, f) }
+
+// Done notes that a check was made.
+func (r *Report) Done(check, note string) { r.Checked = append(r.Checked, Checked{check, note}) }
+
+// Skip notes that a check could not be made.
+func (r *Report) Skip(check, why string) { r.Unchecked = append(r.Unchecked, Unchecked{check, why}) }

@@ -1,0 +1,94 @@
+package files
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/backend/buckettest"
+)
+
+func open(t *testing.T, dir string) *Bucket {
+	t.Helper()
+	b, err := Open(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	buckettest.Run(t, func(t *testing.T) backend.Bucket { return open(t, filepath.Join(t.TempDir(), "made", "here")) })
+}
+
+// Only the user of the process can read anything.
+func TestPrivate(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no file modes")
+	}
+	dir := filepath.Join(t.TempDir(), "root")
+	buckettest.Put(t, open(t, dir), "a/b", []byte("x"))
+	err := filepath.Walk(dir, func(path string, info fs.FileInfo, err error) error {
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %o", path, info.Mode().Perm())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No name and no symbolic link leads out of the directory.
+func TestStaysInside(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	root, outside := filepath.Join(at, "root"), filepath.Join(at, "outside")
+	b := open(t, root)
+	if err := os.MkdirAll(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(root, "link")); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{"../outside/new", "link/new", "link/deeper/new"} {
+		if err := b.Put(t.Context(), name, strings.NewReader("x")); err == nil {
+			t.Errorf("put %s: got no error", name)
+		}
+	}
+	for _, name := range []string{"../outside/secret", "link/secret"} {
+		if r, err := b.Get(t.Context(), name); err == nil {
+			t.Errorf("get %s: got no error (closed: %v)", name, r.Close())
+		}
+		if err := b.Delete(t.Context(), name); err == nil {
+			t.Errorf("delete %s: got no error", name)
+		}
+	}
+	if found := buckettest.List(t, b, ""); len(found) > 0 {
+		t.Errorf("the list has %v", found)
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+		t.Errorf("outside are %v, %v", left, err)
+	}
+}
+
+func TestOpenMissing(t *testing.T) {
+	t.Parallel()
+	if _, err := Open(filepath.Join(t.TempDir(), "no"), false); err == nil {
+		t.Error("a missing directory was opened")
+	}
+}

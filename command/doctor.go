@@ -1,0 +1,131 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/app"
+)
+
+var doctorCommand = command{
+	path:  "doctor",
+	group: "look",
+	short: "look for mistakes of a deployment, from where it runs",
+	long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
+--cache of that role, or run it where their variables are set. Each finding says what is wrong, why it
+matters and what to do. It needs no running role for the backends, and disturbs none.
+
+  countmill doctor
+  countmill doctor --store datastore://PROJECT/DATABASE --bus 'pubsub://PROJECT/TOPIC?subscription=NAME'
+
+It asks the server if --server is given, or if no backend is. It changes nothing, but on datastore: it
+writes and removes 26 entities of its own, and in the directory of pebble: one file.
+
+Exit code: 0 without findings, 1 with findings, 3 if the server cannot be reached.
+`,
+	run: runDoctor,
+}
+
+// mostServerSkew is the difference between the clocks of two machines from which it is a finding.
+const mostServerSkew = 5 * time.Second
+
+func runDoctor(ctx context.Context, c call) error {
+	r := &backend.Report{Findings: []backend.Finding{}, Checked: []backend.Checked{}, Unchecked: []backend.Unchecked{}}
+	which := app.Exams{Store: c.given("store"), Bus: c.given("bus"), Cache: c.given("cache")}
+	if err := app.Examine(ctx, c.roles, which, r); err != nil {
+		return err
+	}
+	var failed error
+	if c.given("server") || which == (app.Exams{}) {
+		failed = c.examineServer(ctx, r)
+	}
+	if failed != nil {
+		if _, silent := errors.AsType[*unreached](failed); !silent {
+			return failed
+		}
+	}
+	if err := c.printReport(r); err != nil {
+		return err
+	}
+	if failed == nil && len(r.Findings) > 0 {
+		return &problems{len(r.Findings)}
+	}
+	return failed
+}
+
+// examineServer adds the problems of the pipeline and the settings in which aggregators differ.
+func (c call) examineServer(ctx context.Context, r *backend.Report) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	p, _, err := look(ctx, cl)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	r.Done("server", p.Status)
+	for _, f := range p.problems() {
+		r.Find(f)
+	}
+	for _, d := range p.Differences {
+		r.Find(different(d.Setting, d.Values))
+	}
+	r.Done("settings of the fleet", "")
+	// The answer's time is between the two moments.
+	skew := p.AsOf.Sub(began.Add(took / 2)).Abs()
+	r.Done("clock of the server", skew.Round(time.Millisecond).String()+" from this machine's")
+	if skew-took/2 >= mostServerSkew {
+		r.Find(backend.Finding{
+			Check: "clock", What: fmt.Sprintf("The server's clock and this machine's differ by %s.", skew.Round(time.Second)),
+			Why: "Lag and the times of increments are wrong, and from a minute on an aggregator with a wrong clock is not ready.",
+			Do:  "Set the clock that is wrong, and run NTP on both.", Page: "runbook/no-aggregator-alive.md",
+		})
+	}
+	return nil
+}
+
+func different(setting string, values []string) backend.Finding {
+	f := backend.Finding{
+		Check: "settings of the fleet", What: fmt.Sprintf("Aggregators differ in --%s: %s.", setting, strings.Join(values, ", ")),
+		Why: "They judge the same load differently: some hold increments longer, or give counters other numbers of shards.",
+		Do:  "Give all of them the same value, and restart them one by one.", Page: "howto/freshness-and-cost.md",
+	}
+	switch setting {
+	case "version":
+		f.What = "Aggregators run different versions: " + strings.Join(values, ", ") + "."
+		f.Why, f.Do, f.Page = "An upgrade is under way, or was forgotten on some.", "Finish the upgrade.", "howto/upgrade-and-restore.md"
+	case "settings_version":
+		f.What = "Aggregators go by different versions of the database's settings: " + strings.Join(values, ", ") + "."
+		f.Why, f.Do, f.Page = "The one with the old version has not read the database lately.",
+			"Run doctor again in a minute. If they still differ, read the log of the aggregators for the error.", "reference/readiness.md"
+	}
+	return f
+}
+
+func (c call) printReport(r *backend.Report) error {
+	if c.json {
+		return writeJSON(c.stdout, r)
+	}
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s: %s\n  Why: %s\n  Do:  %s\n  See: %s%s\n\n", f.Check, plain(f.What), plain(f.Why), plain(f.Do), docs, f.Page)
+	}
+	if len(r.Findings) == 0 {
+		b.WriteString("No findings.\n")
+	}
+	for _, done := range r.Checked {
+		fmt.Fprintf(&b, "checked      %s\n", strings.TrimSuffix(done.Check+": "+plain(done.Note), ": "))
+	}
+	for _, left := range r.Unchecked {
+		fmt.Fprintf(&b, "not checked  %s: %s\n", left.Check, plain(left.Why))
+	}
+	_, err := io.WriteString(c.stdout, b.String())
+	return err
+}

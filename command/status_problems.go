@@ -1,0 +1,109 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/backend"
+)
+
+// The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
+const (
+	longLag      = 30 * time.Second
+	recentLetter = 10 * time.Minute
+)
+
+// problems are the ones that an overview shows, the worst first.
+func (p *pipeline) problems() []backend.Finding {
+	found := []backend.Finding{} // an array in JSON, if empty too
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.behind, p.letters, p.crowded, p.diskLow} {
+		if f, bad := look(); bad {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// reasonPages are those of reasons for which /readyz is not plainly ready, by words in them.
+var reasonPages = []struct{ words, page string }{
+	{"tokens:", "runbook/tokens-file-broken.md"},
+	{"increments are refused", "runbook/disk-refuses.md"},
+	{"cache is unavailable", "runbook/cache-errors.md"},
+	{"dead letters are not written", "runbook/dead-letters-waiting.md"},
+}
+
+func (p *pipeline) notReady() (backend.Finding, bool) {
+	f := backend.Finding{
+		Check: "readiness", What: "This process is " + p.Status + ".", Why: "It does not do all of its work.",
+		Do: "`countmill ready` has the reason, and the page has the remedy of each.", Page: "reference/readiness.md",
+	}
+	if p.Reason != "" {
+		f.What, f.Do = fmt.Sprintf("This process is %s: %s.", p.Status, p.Reason), "The page has the remedy."
+	}
+	for _, known := range reasonPages {
+		if strings.Contains(p.Reason, known.words) {
+			f.Page = known.page
+			break
+		}
+	}
+	return f, p.Status != "ready"
+}
+
+func (p *pipeline) noAggregator() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "aggregators", What: "No aggregator takes messages: accepted increments wait on the bus.", Why: "Totals do not move.",
+		Do:   "Start an aggregator, or ask one for its reason: countmill ready --server ITS-ADDRESS.",
+		Page: "runbook/no-aggregator-alive.md",
+	}, p.Aggregators == 0
+}
+
+func (p *pipeline) someStalled() (backend.Finding, bool) {
+	stalled := p.stalled()
+	return backend.Finding{
+		Check: "aggregators", What: "These aggregators are alive and take no messages: " + strings.Join(stalled, ", ") + ".",
+		Why:  "The others have to do their work, and the messages that they hold wait.",
+		Do:   "Ask each for its reason: countmill ready --server ITS-ADDRESS.",
+		Page: "runbook/no-aggregator-alive.md",
+	}, p.Aggregators > 0 && len(stalled) > 0
+}
+
+func (p *pipeline) behind() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "lag", What: fmt.Sprintf("The lag is %s: totals are behind by that much.", seconds(p.Lag)),
+		Why:  "Aggregators get more than they fold, or the store is slow or refuses.",
+		Do:   "If commits/s do not rise, look at the store; otherwise run one aggregator more.",
+		Page: "runbook/lag-high.md",
+	}, p.Lag != nil && *p.Lag > longLag.Seconds()
+}
+
+func (p *pipeline) letters() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastLetter) + ".",
+		Why:  "Its increments are in no total until a person decides.",
+		Do:   "Read the reasons: countmill dead list --limit 20.",
+		Page: "runbook/dead-letters.md",
+	}, !p.LastLetter.IsZero() && p.AsOf.Sub(p.LastLetter) < recentLetter
+}
+
+func (p *pipeline) crowded() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "shards", What: "These counters need more shards than --max-shards allows: " + strings.Join(p.AtLimit, ", ") + ".",
+		Why:  "Commits to them wait for one another, and are repeated.",
+		Do:   "Give them more: countmill grow NAME SHARDS. If they are many, raise --max-shards.",
+		Page: "runbook/commits-contended.md",
+	}, len(p.AtLimit) > 0
+}
+
+func (p *pipeline) diskLow() (backend.Finding, bool) {
+	d := p.Disk
+	if d == nil || d.MinFree == 0 || d.Free >= 2*d.MinFree || strings.Contains(p.Reason, "increments are refused") {
+		return backend.Finding{}, false
+	}
+	return backend.Finding{
+		Check: "disk", What: fmt.Sprintf("%s are free on the disk of the store.", bytesText(d.Free)),
+		Why:  fmt.Sprintf("Below %s increments are refused with 507.", bytesText(d.MinFree)),
+		Do:   "Make room: old backups and files of other programs first, or enlarge the disk.",
+		Page: "runbook/disk-low.md",
+	}, true
+}

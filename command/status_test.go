@@ -1,0 +1,121 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/embedded"
+)
+
+// The golden files in testdata/status are what status prints of the overview beside them.
+// COUNTMILL_WRITE_GOLDEN=1 writes them.
+func TestStatusScreen(t *testing.T) {
+	t.Parallel()
+	inputs, err := filepath.Glob("testdata/status/*.json")
+	if err != nil || len(inputs) < 3 {
+		t.Fatalf("got %q, %v", inputs, err)
+	}
+	for _, input := range inputs {
+		t.Run(filepath.Base(input), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := newFakeServer(t, answer(200, string(text)))
+			got := cli(t, nil, "status", "--server", f.URL)
+			shown := strings.ReplaceAll(got.out, f.URL, "http://count.example.com")
+			golden := strings.TrimSuffix(input, "json") + "txt"
+			if os.Getenv("COUNTMILL_WRITE_GOLDEN") != "" {
+				if err := os.WriteFile(golden, []byte(shown), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || shown != string(want) {
+				t.Errorf("%v; got\n%s\nwant\n%s", err, shown, want)
+			}
+			code := 0
+			if strings.Contains(shown, "problem") {
+				code = 1
+			}
+			if got.code != code || (got.errOut != "") != (code == 1) {
+				t.Errorf("got exit %d and %q, want exit %d", got.code, got.errOut, code)
+			}
+		})
+	}
+}
+
+func TestStatusOfUp(t *testing.T) {
+	t.Parallel()
+	db, err := embedded.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(db.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	env := []string{"COUNTMILL_SERVER=" + server.URL}
+	cli(t, env, "incr", "a", "7")
+	got := result{}
+	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) { // until the aggregator's second heartbeat
+		if got = cli(t, env, "status"); got.code == 0 && !strings.Contains(got.out, "unknown") {
+			break
+		}
+	}
+	for _, want := range []string{"status        ready: publisher, aggregator, reader at " + server.URL, "aggregators   1 alive\n", "commits       ", "no counter is at its limit", "disk          "} {
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
+	var both struct {
+		Problems []any
+		Overview struct{ Fleet []struct{ ID string } }
+	}
+	asJSON := cli(t, env, "status", "--json")
+	if err := json.Unmarshal([]byte(asJSON.out), &both); err != nil || both.Problems == nil || len(both.Overview.Fleet) != 1 || strings.Count(asJSON.out, "\n") != 1 {
+		t.Errorf("--json: %v, got %s", err, asJSON.out)
+	}
+}
+
+func TestStatusExits(t *testing.T) {
+	t.Parallel()
+	gone := newFakeServer(t, answer(200, "{}"))
+	gone.Close()
+	cli(t, nil, "status", "--server", gone.URL).wantError(t, 3, "countmill up")
+	cli(t, nil, "status", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill")
+	cli(t, nil, "status", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
+	cli(t, nil, "status", "--server", newFakeServer(t, answer(404, `{"detail":"this process runs the role publisher"}`)).URL).wantError(t, 1, "role publisher")
+	cli(t, nil, "status", "x").wantError(t, 2, "takes no arguments")
+}
+
+// --watch looks again and again, also while nothing answers, and ends with 0.
+func TestStatusWatches(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/status/well.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f := newFakeServer(t, answer(200, string(text)), answer(503, `{"detail":"away"}`), func(w http.ResponseWriter, r *http.Request) {
+		cancel()
+		answer(200, string(text))(w, r)
+	})
+	var out, errOut bytes.Buffer
+	code := run(ctx, call{args: []string{"status", "--watch", "--server", f.URL}, stdout: &out, stderr: &errOut})
+	if code != 0 || strings.Count(out.String(), "status        ready") < 1 || !strings.Contains(errOut.String(), "still watching") {
+		t.Errorf("got exit %d,\n%s\n%s", code, out.String(), errOut.String())
+	}
+}

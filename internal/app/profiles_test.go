@@ -1,0 +1,135 @@
+package app
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// profiled runs `up` with profiles, and returns their address.
+func profiled(t *testing.T) (r *running, url string) {
+	t.Helper()
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Pprof: "127.0.0.1:0"})
+	must(t, err)
+	r = run(t, a)
+	t.Cleanup(r.client.CloseIdleConnections)
+	return r, "http://" + serviceOf[*profiling](t, a).listener.Addr().String() + profilePath
+}
+
+func (r *running) get(t *testing.T, url string) (status int, body []byte) {
+	t.Helper()
+	res, err := r.client.Get(url)
+	must(t, err)
+	defer res.Body.Close()
+	body, err = io.ReadAll(res.Body)
+	must(t, err)
+	return res.StatusCode, body
+}
+
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	r, url := profiled(t)
+	defer r.stop(t)
+	for name, holds := range map[string]string{"heap": "inuse_space", "allocs": "alloc_space", "goroutine": "app.(*App).Run"} {
+		status, body := r.get(t, url+name)
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if status != http.StatusOK || err != nil {
+			t.Errorf("%s: got %d, %v, want a compressed profile", name, status, err)
+			continue
+		}
+		if text, err := io.ReadAll(z); err != nil || !bytes.Contains(text, []byte(holds)) {
+			t.Errorf("%s: %v; the profile has no %s", name, err, holds)
+		}
+	}
+	if status, body := r.get(t, url+"goroutine?debug=2"); status != http.StatusOK || !bytes.Contains(body, []byte("app.(*App).Run")) {
+		t.Errorf("goroutine?debug=2: got %d\n%.200s", status, body)
+	}
+	for path, want := range map[string]int{"nothing": 404, "": 404, "profile?seconds=0": 400, "profile?seconds=61": 400, "profile?seconds=x": 400} {
+		if status, body := r.get(t, url+path); status != want {
+			t.Errorf("%q: got %d %s, want %d", path, status, body, want)
+		}
+	}
+	if status, _ := r.get(t, r.url+profilePath+"heap"); status != http.StatusNotFound {
+		t.Errorf("the address of the API has profiles too: got %d", status)
+	}
+}
+
+// Without the flag nothing listens, and with it only this machine and no web page gets in.
+func TestProfilesAreForThisMachine(t *testing.T) {
+	t.Parallel()
+	for _, of := range start(t, t.TempDir()).services {
+		if _, is := of.service.(*profiling); is {
+			t.Error("profiles are served without being asked for")
+		}
+	}
+	for addr, want := range map[string]string{
+		"0.0.0.0:0": "other machines could reach it", ":6060": "other machines could reach it", "example.com:6060": "other machines could reach it",
+		"6060": "write 127.0.0.1:6060", "localhost:x": "must be HOST:PORT",
+	} {
+		if err := (Config{Pprof: addr}).Check(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "--pprof") || !strings.Contains(err.Error(), want) {
+			t.Errorf("--pprof %s: got %v, want %q", addr, err, want)
+		}
+	}
+	r, url := profiled(t)
+	defer r.stop(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"heap", nil)
+	must(t, err)
+	req.Host = "evil.example.com"
+	res, err := r.client.Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("a page whose name leads here got %s, want 403", res.Status)
+	}
+}
+
+// An address that is taken is an error at the start, and leaves nothing open.
+func TestProfilesNeedTheirAddress(t *testing.T) {
+	t.Parallel()
+	r, url := profiled(t)
+	defer r.stop(t)
+	dir := t.TempDir()
+	cfg := Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Pprof: strings.TrimSuffix(strings.TrimPrefix(url, "http://"), profilePath)}
+	if a, err := New(cfg); a != nil || err == nil || !strings.Contains(err.Error(), "the address is in use") || !strings.Contains(err.Error(), "--pprof HOST:PORT") {
+		t.Errorf("got %v, %v", a, err)
+	}
+	start(t, dir) // fails if the store is still open
+}
+
+// A CPU profile is the only one of its process at a time, and does not hold a stop up.
+func TestCPUProfile(t *testing.T) { // the only test that makes one
+	t.Parallel()
+	r, url := profiled(t)
+	status, body := r.get(t, url+"profile?seconds=1")
+	if _, err := gzip.NewReader(bytes.NewReader(body)); status != http.StatusOK || err != nil {
+		t.Errorf("got %d, %v, want a compressed profile", status, err)
+	}
+	long := make(chan error, 1)
+	go func() {
+		for {
+			res, err := r.client.Get(url + "profile?seconds=60")
+			if err != nil || res.StatusCode != http.StatusServiceUnavailable {
+				long <- err
+				return
+			}
+			_ = res.Body.Close()
+		}
+	}()
+	r.poll(t, "the profile to begin", func() bool {
+		status, _ := r.get(t, url+"profile?seconds=1")
+		return status == http.StatusServiceUnavailable
+	})
+	begin := time.Now()
+	r.stop(t)
+	if err := <-long; err == nil {
+		t.Error("the long profile came to its end")
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("the stop took %s, want less than the profile", took)
+	}
+}

@@ -1,0 +1,128 @@
+package backup
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// retryEvery is the longest time between a failed regular backup and the next try.
+const retryEvery = time.Minute
+
+// sweepEvery is the longest time between two sweeps, which read all manifests of the target.
+const sweepEvery = 24 * time.Hour
+
+// Run takes regular backups until ctx ends. A failure is logged and counted, and the backup is tried again
+// within a minute. A restart does not begin a new interval: the newest backup of the root counts.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		wait := k.step(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// never is longer than a process lives.
+const never = 100 * 365 * 24 * time.Hour
+
+// step takes a backup if one is due. It returns the time until the next step.
+func (k *Keeper) step(ctx context.Context) (wait time.Duration) {
+	retry := retryEvery
+	if k.cfg.Every > 0 {
+		retry = min(retry, k.cfg.Every)
+	}
+	if err := k.look(ctx); err != nil {
+		k.failed(ctx, "backups cannot be listed, will try again", err)
+		return retry
+	}
+	if k.cfg.Every == 0 {
+		return never
+	}
+	if wait := k.due(); wait > 0 {
+		return wait
+	}
+	if _, err := k.take(ctx, "", k.removeOld); err != nil {
+		if ctx.Err() == nil {
+			k.cfg.Logger.LogAttrs(ctx, slog.LevelError, "no backup, will try again", slog.Any("err", err))
+		}
+		return retry
+	}
+	return k.due()
+}
+
+// look finds the newest backup that other processes have taken, once.
+func (k *Keeper) look(ctx context.Context) error {
+	k.mu.Lock()
+	looked := k.looked
+	k.mu.Unlock()
+	if looked {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	bucket, err := k.cfg.Open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = bucket.Close() }() // it was only read
+	last, err := target{bucket, ""}.last(ctx)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looked = true
+	if k.stats.Last.Before(last) {
+		k.stats.Last = last
+	}
+	return nil
+}
+
+// last is BeganAt of the target's newest backup, or zero if there is none.
+func (t target) last(ctx context.Context) (time.Time, error) {
+	found, err := t.list(ctx)
+	if err != nil || len(found) == 0 {
+		return time.Time{}, err
+	}
+	m, err := t.read(ctx, found[len(found)-1].ID)
+	return m.BeganAt, err
+}
+
+// due is the time until the next regular backup. It is an interval at most, also if the clock went back.
+func (k *Keeper) due() time.Duration {
+	return min(time.Until(k.Stats().Last.Add(k.cfg.Every)), k.cfg.Every)
+}
+
+// removeOld removes backups beyond Config.Keep and, now and then, the files that none needs. A failure
+// leaves more than needed.
+func (k *Keeper) removeOld(ctx context.Context, t target, now time.Time) {
+	if k.cfg.Keep == 0 {
+		return
+	}
+	old, err := t.removeOld(ctx, k.cfg.Keep, now)
+	files := 0
+	if err == nil && time.Since(k.swept) >= min(k.cfg.Keep, sweepEvery) {
+		if files, err = t.sweep(ctx); err == nil {
+			k.swept = time.Now()
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		k.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "old backups not removed, will try again", slog.Any("err", err))
+	}
+	if old+files > 0 {
+		k.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "old backups removed", slog.Int("backups", old), slog.Int("files", files))
+	}
+}
+
+func (k *Keeper) failed(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	k.mu.Lock()
+	k.stats.Failures++
+	k.mu.Unlock()
+	k.cfg.Logger.LogAttrs(ctx, slog.LevelError, what, slog.Any("err", err))
+}

@@ -1,0 +1,179 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/backend/buckettest"
+)
+
+// running runs a keeper until the end of the test.
+func running(t *testing.T, k *Keeper) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() {
+		if err := k.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { cancel(); run.Wait() }
+}
+
+// A restart continues the interval of the process before it.
+func TestRegular(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		for process := range 3 {
+			k := keeper(t, b, f, Config{Every: 15 * time.Minute})
+			stop := running(t, k)
+			time.Sleep(40*time.Minute + time.Second)
+			stop()
+			if got, want := len(listed(t, b)), []int{3, 6, 9}[process]; got != want {
+				t.Errorf("after %d times 40 minutes: %d backups, want %d", process+1, got, want)
+			}
+			if age := time.Since(k.Stats().Last); age > 15*time.Minute {
+				t.Errorf("the last backup is %s old", age)
+			}
+		}
+	})
+}
+
+// Without an interval the keeper only finds the last backup.
+func TestNotRegular(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		taken, err := keeper(t, b, f, Config{}).Backup(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := keeper(t, b, f, Config{})
+		stop := running(t, k)
+		time.Sleep(24 * time.Hour)
+		stop()
+		if s := k.Stats(); s.Taken != 0 || !s.Last.Equal(taken.BeganAt) {
+			t.Errorf("got %+v, want the last backup at %s", s, taken.BeganAt)
+		}
+	})
+}
+
+// A failure is tried again within a minute, and counted.
+func TestRegularFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		b.before = func(int) (error, bool) { return errors.New("no route to the bucket"), false }
+		k := keeper(t, b, f, Config{Every: 15 * time.Minute})
+		stop := running(t, k)
+		defer stop()
+		time.Sleep(10*time.Minute + time.Second)
+		if s := k.Stats(); s.Failures != 11 || s.Taken != 0 || !s.Last.IsZero() {
+			t.Errorf("got %+v, want a failure a minute", s)
+		}
+		b.mu.Lock()
+		b.before = nil
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		if s := k.Stats(); s.Taken != 1 || s.Last.IsZero() {
+			t.Errorf("got %+v, want a backup", s)
+		}
+	})
+}
+
+// Backups older than --backup-keep go, with the files that nobody needs, and all others can be restored.
+func TestRegularRemovesOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		k := keeper(t, b, f, Config{Every: time.Hour, Keep: 5 * time.Hour})
+		if _, err := k.Backup(t.Context(), "below"); err != nil {
+			t.Fatal(err)
+		}
+		stop := running(t, k)
+		for n := range 30 {
+			f.step(t, n)
+			time.Sleep(time.Hour)
+			for _, l := range listed(t, b) {
+				if _, err := restored(t, b, l.TakenAt); err != nil {
+					t.Errorf("hour %d: %v", n, err)
+				}
+			}
+		}
+		stop()
+		found, now := listed(t, b), time.Now()
+		if len(found) != 7 || found[0].Target != "below" { // six of the last five hours
+			t.Errorf("got %d backups from %+v, want 7", len(found), found[0])
+		}
+		for _, l := range found[1:] {
+			if age := now.Sub(l.TakenAt); age > 6*time.Hour+time.Minute {
+				t.Errorf("%s is %s old", l.ID, age)
+			}
+		}
+		if n := len(buckettest.List(t, b, "files/")); n > 30 { // and not 60 of all
+			t.Errorf("%d files are left", n)
+		}
+		time.Sleep(30 * 24 * time.Hour)
+		k = keeper(t, b, f, Config{Keep: time.Hour})
+		if _, err := k.take(t.Context(), "", k.removeOld); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(buckettest.List(t, b, "backups/")); n != 1 {
+			t.Errorf("%d backups are left, want the newest", n)
+		}
+	})
+}
+
+// The mark of a backup that takes long is renewed. If that does not succeed, the backup ends before others
+// take its mark for that of a dead process.
+func TestLongBackup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		k := keeper(t, b, f, Config{})
+		work := func(how string, want bool) {
+			began := time.Now()
+			_, err := k.take(t.Context(), "", func(ctx context.Context, _ target, _ time.Time) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
+				if lasted := time.Since(began) >= time.Hour; lasted != want {
+					t.Errorf("%s: it lasted %s", how, time.Since(began))
+				}
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if mark := b.objects["busy/"+k.owner]; want && time.Since(mark.at) > renewEvery {
+					t.Errorf("%s: the mark is %s old", how, time.Since(mark.at))
+				}
+			})
+			if err != nil {
+				t.Errorf("%s: %v", how, err)
+			}
+		}
+		work("renewed", true)
+		calls := b.calls
+		b.before = func(n int) (error, bool) {
+			if n > calls+6 { // mark, its list, backups, files twice, manifest
+				return errDrawn, false
+			}
+			return nil, false
+		}
+		work("not renewed", false)
+		calls = b.calls
+		b.before = func(n int) (error, bool) {
+			if n == calls+7 { // the first renewal
+				time.Sleep(giveUpAfter + time.Minute)
+			}
+			return nil, false
+		}
+		work("suspended", false)
+	})
+}
