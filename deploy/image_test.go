@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The last stage of the Dockerfile makes an image whose program runs. The stage before needs a base image,
-// which is not pulled: its binary is built here, and its other files are stand-ins.
+// The last stage of the Dockerfile makes an image whose program runs, and may write to /data. The stage
+// before needs a base image, which is not pulled: its binary is built here, and its other files are empty.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -32,8 +32,14 @@ func TestImage(t *testing.T) {
 	t.Cleanup(func() { b.run(t, "rmi", "--force", "countmill-test") })
 	container := b.run(t, "from", "countmill-test")
 	t.Cleanup(func() { b.run(t, "rm", container) })
-	if out := b.run(t, "run", "--isolation", "chroot", container, "--", "/countmill", "version"); !strings.HasPrefix(out, "countmill ") {
+	countmill := func(args ...string) string {
+		return b.run(t, append([]string{"run", "--isolation", "chroot", container, "--", "/countmill"}, args...)...)
+	}
+	if out := countmill("version"); !strings.HasPrefix(out, "countmill ") {
 		t.Errorf("countmill version says %q in the image", out)
+	}
+	if out := countmill("token", "new", "web", "--scope", "read", "--file", "tokens"); out == "" { // user 65532 writes to /data
+		t.Error("countmill token new prints no token in the image")
 	}
 	for format, want := range map[string]string{
 		"{{.OCIv1.Config.User}}": "65532:65532", "{{.OCIv1.Config.WorkingDir}}": "/data",

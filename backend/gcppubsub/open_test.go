@@ -150,16 +150,18 @@ func TestCreateWithoutRightsOnTopics(t *testing.T) {
 	t.Parallel()
 	server := pstest.NewServer(pstest.WithErrorInjection("GetTopic", codes.PermissionDenied, "no right"))
 	t.Cleanup(func() { _ = server.Close() })
-	topic := &pubsubpb.Topic{Name: "projects/p/topics/increments"}
-	if _, err := server.GServer.CreateTopic(t.Context(), topic); err != nil {
-		t.Fatal(err)
-	}
-	s := subscriptionOf("projects/p/subscriptions/aggregators", topic.Name)
-	if _, err := server.GServer.CreateSubscription(t.Context(), s); err != nil {
-		t.Fatal(err)
+	for name, subscription := range map[string]string{"increments": "aggregators", "dead": "dead"} {
+		topic := &pubsubpb.Topic{Name: "projects/p/topics/" + name}
+		if _, err := server.GServer.CreateTopic(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+		s := subscriptionOf("projects/p/subscriptions/"+subscription, topic.Name)
+		if _, err := server.GServer.CreateSubscription(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, receives := range []bool{true, false} {
-		err := openHere(t, server, func(c *Config) { c.Create, c.ReceiveOnly = true, receives })
+		err := openHere(t, server, func(c *Config) { c.Create, c.ReceiveOnly, c.DeadLetterTopic = true, receives, "dead" })
 		if receives && err != nil {
 			t.Errorf("a process that only receives: %v", err)
 		}
