@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -431,32 +432,54 @@ func TestFileChangesMeanwhile(t *testing.T) {
 // Nobody writes to a target while another process does. A process that died is waited for.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	b, f := newMemory(), folder{t.TempDir()}
-	f.step(t, 1)
-	first, second := keeper(t, b, f, Config{}), keeper(t, b, folder{f.dir + "/."}, Config{})
-	second.owner = "another"
-	var nested error
-	if _, err := first.take(t.Context(), "", func(ctx context.Context, _ target, _ time.Time) {
-		_, nested = second.Backup(ctx, "")
-		_, other := second.Backup(ctx, "elsewhere")
-		_, own := first.Backup(ctx, "elsewhere")
-		if other != nil || !errors.Is(own, ErrBusy) {
-			t.Errorf("to another target: got %v from another process, and %v from the same, want nil and ErrBusy", other, own)
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		first, second := keeper(t, b, f, Config{}), keeper(t, b, folder{f.dir + "/."}, Config{})
+		second.owner = "another"
+		var nested error
+		if _, err := first.take(t.Context(), "", func(ctx context.Context, _ target, _ time.Time) {
+			_, nested = second.Backup(ctx, "")
+			_, other := second.Backup(ctx, "elsewhere")
+			_, own := first.Backup(ctx, "elsewhere")
+			if other != nil || !errors.Is(own, ErrBusy) {
+				t.Errorf("to another target: got %v from another process, and %v from the same, want nil and ErrBusy", other, own)
+			}
+		}); err != nil || !errors.Is(nested, ErrBusy) {
+			t.Errorf("got %v and at the same time %v, want nil and ErrBusy", err, nested)
 		}
-	}); err != nil || !errors.Is(nested, ErrBusy) {
-		t.Errorf("got %v and at the same time %v, want nil and ErrBusy", err, nested)
-	}
-	for age, want := range map[time.Duration]error{time.Minute: ErrBusy, markLife - time.Minute: ErrBusy, markLife + time.Minute: nil} {
-		b.objects["busy/dead"] = object{nil, time.Now().Add(-age)}
-		if _, err := second.Backup(t.Context(), ""); !errors.Is(err, want) {
-			t.Errorf("beside a mark %s old: got %v, want %v", age, err, want)
+		for age, want := range map[time.Duration]error{time.Minute: ErrBusy, markLife - time.Minute: ErrBusy, markLife + time.Minute: nil} {
+			b.objects["busy/dead"] = object{nil, time.Now().Add(-age)}
+			if _, err := second.Backup(t.Context(), ""); !errors.Is(err, want) {
+				t.Errorf("beside a mark %s old: got %v, want %v", age, err, want)
+			}
 		}
-	}
-	delete(b.objects, "busy/dead")
-	buckettest.Put(t, b, "busy/"+first.owner, nil)
-	if _, err := first.Backup(t.Context(), ""); err != nil {
-		t.Errorf("beside the mark of its own dead process: got %v", err)
-	}
+		delete(b.objects, "busy/dead")
+		buckettest.Put(t, b, "busy/"+first.owner, nil)
+		if _, err := first.Backup(t.Context(), ""); err != nil {
+			t.Errorf("beside the mark of its own dead process: got %v", err)
+		}
+	})
+}
+
+// The first regular backup must not refuse the one that somebody asks for at the same moment.
+func TestABackupWaitsForAShortOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		k := keeper(t, b, f, Config{})
+		go func() {
+			_, _ = k.take(t.Context(), "", func(context.Context, target, time.Time) { time.Sleep(patience - time.Second) })
+		}()
+		synctest.Wait()
+		if _, err := k.Backup(t.Context(), "other"); err != nil {
+			t.Errorf("got %v after %s, want a backup", err, patience-time.Second)
+		}
+		if s := k.Stats(); s.Taken != 2 || s.Failures != 0 {
+			t.Errorf("got %+v, want two backups", s)
+		}
+	})
 }
 
 // Only objects of backups are removed: a bucket may have others.

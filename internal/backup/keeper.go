@@ -67,9 +67,9 @@ type Keeper struct {
 	store Store
 	owner string
 
-	taking sync.Mutex // held by a backup
-	sums   sums       // guarded by taking
-	swept  time.Time  // guarded by taking
+	taking chan struct{} // has one element while a backup is under way
+	sums   sums          // guarded by taking
+	swept  time.Time     // guarded by taking
 	limit  *rate.Limiter
 
 	mu     sync.Mutex
@@ -77,9 +77,12 @@ type Keeper struct {
 	looked bool // whether Last has the newest of the root
 }
 
+// patience is how long a backup waits for another of the same process: a small one ends within it.
+const patience = 5 * time.Second
+
 // New opens nothing yet.
 func New(store Store, cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, store: store, owner: owner(store), limit: newLimit(cfg.Rate), stats: Stats{Every: cfg.Every}}
+	return &Keeper{cfg: cfg, store: store, taking: make(chan struct{}, 1), owner: owner(store), limit: newLimit(cfg.Rate), stats: Stats{Every: cfg.Every}}
 }
 
 // owner is the same for each process on the store's directory, of which there is one at a time.
@@ -116,10 +119,10 @@ func (k *Keeper) take(ctx context.Context, at string, then func(context.Context,
 	if err := checkData(k.cfg.Root, at, k.store.Dir()); err != nil {
 		return b, err
 	}
-	if !k.taking.TryLock() {
+	if !k.begin(ctx) {
 		return b, ErrBusy
 	}
-	defer k.taking.Unlock()
+	defer func() { <-k.taking }()
 	defer func() { k.count(b, err) }()
 	bucket, err := k.cfg.Open(ctx, true)
 	if err != nil {
@@ -135,6 +138,18 @@ func (k *Keeper) take(ctx context.Context, at string, then func(context.Context,
 	})
 	b.URL = k.cfg.Root.JoinPath(at).String()
 	return b, err
+}
+
+// begin reports whether no other backup of this process is under way, at once or within patience.
+func (k *Keeper) begin(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case k.taking <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // copyTo sends a copy of the store to the target.

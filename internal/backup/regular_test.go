@@ -101,6 +101,7 @@ func TestRegularRemovesOld(t *testing.T) {
 		for n := range 30 {
 			f.step(t, n)
 			time.Sleep(time.Hour)
+			synctest.Wait() // for the backup of this moment, which removes an old one
 			for _, l := range listed(t, b) {
 				if _, err := restored(t, b, l.TakenAt); err != nil {
 					t.Errorf("hour %d: %v", n, err)

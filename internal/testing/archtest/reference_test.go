@@ -107,7 +107,7 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| badges |", "at %d letters", "badgeLabel"},
 	{"| busiest counters of `GET /v1/overview` |", "| %d |", "MaxBusiest"},
 	{"| parameters of a query |", "| %d |", "maxParams"},
-	{"| backup |", "| %d minutes |", "backupTimeout / time.Minute"},
+	{"| `countmill backup`; a repeat continues it |", "| %d minutes |", "backupTimeout / time.Minute"},
 	{"| tokens in a file |", "| %d |", "maxTokens"},
 	{"| file |", "| %d MiB |", "maxFile >> 20"},
 	{"| prefixes of a token |", "| %d |", "maxPrefixes"},
