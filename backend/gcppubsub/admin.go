@@ -92,11 +92,15 @@ func subscriptionOf(name, topic string) *pubsubpb.Subscription {
 	}
 }
 
-// createTopic looks for the topic first: more callers may look than create.
+// createTopic looks for the topic first: more callers may look than create. Without rights on the topic it
+// goes on: somebody else made it, or the next call fails. A process that only receives needs no such rights.
 func (b *Bus) createTopic(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err := b.admin.TopicAdminClient.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name})
+	if status.Code(err) == codes.PermissionDenied {
+		return nil
+	}
 	if status.Code(err) != codes.NotFound {
 		return b.explain(err, "topic "+name)
 	}

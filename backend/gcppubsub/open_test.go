@@ -12,6 +12,7 @@ import (
 	"cloud.google.com/go/auth/credentials"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/grpc/codes"
 )
 
 func wantMention(t *testing.T, err error, wants ...string) {
@@ -141,4 +142,31 @@ func TestFlappingStream(t *testing.T) {
 			t.Errorf("heard something: %v", err)
 		}
 	})
+}
+
+// With Create, a process that only receives needs no rights on topics: the roles of
+// docs/howto/google-cloud.md give it none. One that publishes needs them.
+func TestCreateWithoutRightsOnTopics(t *testing.T) {
+	t.Parallel()
+	server := pstest.NewServer(pstest.WithErrorInjection("GetTopic", codes.PermissionDenied, "no right"))
+	t.Cleanup(func() { _ = server.Close() })
+	for name, subscription := range map[string]string{"increments": "aggregators", "dead": "dead"} {
+		topic := &pubsubpb.Topic{Name: "projects/p/topics/" + name}
+		if _, err := server.GServer.CreateTopic(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+		s := subscriptionOf("projects/p/subscriptions/"+subscription, topic.Name)
+		if _, err := server.GServer.CreateSubscription(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, receives := range []bool{true, false} {
+		err := openHere(t, server, func(c *Config) { c.Create, c.ReceiveOnly, c.DeadLetterTopic = true, receives, "dead" })
+		if receives && err != nil {
+			t.Errorf("a process that only receives: %v", err)
+		}
+		if !receives {
+			wantMention(t, err, "no right")
+		}
+	}
 }

@@ -1,0 +1,427 @@
+package deploy_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/countmill/countmill/command"
+)
+
+// The files are formatted as `terraform fmt` does it.
+func TestTerraformFormat(t *testing.T) {
+	t.Parallel()
+	for path, text := range readTerraform(t).files {
+		if formatted := hclwrite.Format(text); string(formatted) != string(text) {
+			t.Errorf("%s is not formatted (-got +want):\n%s", path, cmp.Diff(string(text), string(formatted)))
+		}
+	}
+	t.Run("fmt", func(t *testing.T) {
+		for _, program := range []string{"terraform", "tofu"} {
+			if path, err := exec.LookPath(program); err == nil {
+				cmd := bounded(t, path, "fmt", "-check", "-diff", "terraform")
+				cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s fmt: %v\n%s", program, err, out)
+				}
+				return
+			}
+		}
+		t.Skip("neither terraform nor tofu is in PATH: only their formatter was tried, as a library")
+	})
+}
+
+// Each reference names something that is declared, and each variable, local and data source is used.
+func TestTerraformReferences(t *testing.T) {
+	t.Parallel()
+	tf := readTerraform(t)
+	used := map[string]bool{}
+	for _, block := range tf.blocks {
+		own := ""
+		if block.Type == "variable" {
+			own = "var." + block.Labels[0]
+		}
+		eachReference(block.Body, nil, func(at hcl.Range, name string) {
+			if name != own {
+				used[name] = true
+			}
+			if !tf.declares(name) {
+				t.Errorf("%s: %s is not declared", at, name)
+			}
+		})
+	}
+	for name := range tf.variables {
+		if !used["var."+name] {
+			t.Errorf("variable %s is not used", name)
+		}
+	}
+	for name := range tf.locals {
+		if !used["local."+name] {
+			t.Errorf("local.%s is not used", name)
+		}
+	}
+	for name, block := range tf.resources {
+		if block.Type == "data" && !used[name] {
+			t.Errorf("%s is not used", name)
+		}
+	}
+}
+
+// declares reports whether var.x, local.x, each.key or google_x.y exists.
+func (tf *terraform) declares(name string) bool {
+	root, rest, _ := strings.Cut(name, ".")
+	switch root {
+	case "var":
+		return tf.variables[rest] != nil
+	case "local":
+		return tf.locals[rest] != nil
+	case "each":
+		return rest == "key" || rest == "value"
+	}
+	return tf.resources[name] != nil
+}
+
+// eachReference calls do with the name in each reference of a body. Iterators are the names that dynamic
+// blocks around it declare.
+func eachReference(body *hclsyntax.Body, iterators []string, do func(hcl.Range, string)) {
+	for name, attribute := range body.Attributes {
+		if name == "type" && body.Attributes["description"] != nil {
+			continue // string and number are no references
+		}
+		for _, traversal := range attribute.Expr.Variables() {
+			if root := traversal.RootName(); !slices.Contains(iterators, root) {
+				do(traversal.SourceRange(), reference(traversal))
+			}
+		}
+	}
+	for _, block := range body.Blocks {
+		inside := iterators
+		if block.Type == "dynamic" {
+			inside = append(slices.Clone(iterators), block.Labels[0])
+		}
+		eachReference(block.Body, inside, do)
+	}
+}
+
+// reference is the part of a traversal that names a declaration.
+func reference(traversal hcl.Traversal) string {
+	steps := 2
+	if traversal.RootName() == "data" {
+		steps = 3
+	}
+	name := traversal.RootName()
+	for _, step := range traversal[1:min(steps, len(traversal))] {
+		if attribute, ok := step.(hcl.TraverseAttr); ok {
+			name += "." + attribute.Name
+		}
+	}
+	return name
+}
+
+func number(n float64) cty.Value { return cty.NumberFloatVal(n) }
+
+func between(low, high int64) cty.Value {
+	return cty.ObjectVal(map[string]cty.Value{"min": cty.NumberIntVal(low), "max": cty.NumberIntVal(high)})
+}
+
+// wrong are values that must be refused.
+var wrong = map[string][]cty.Value{
+	"project":         {cty.StringVal("My Project"), cty.StringVal("123456")},
+	"name":            {cty.StringVal("abc"), cty.StringVal("a-name-of-20-letters"), cty.StringVal("Count"), cty.StringVal("count-")},
+	"image":           {cty.StringVal("us-docker.pkg.dev/my-project/countmill/countmill"), cty.StringVal("localhost:5000/countmill")},
+	"tokens_file":     {cty.StringVal("empty")},
+	"aggregators":     {number(0), number(-1), number(1.5)},
+	"publishers":      {between(-1, 2), between(0, 0), between(3, 2)},
+	"readers":         {between(-1, 2), between(0, 0), between(3, 2)},
+	"cache_mb":        {number(512), number(-1)},
+	"cache_subnet":    {cty.StringVal("10.80.0.0"), cty.StringVal("10.80.0.0/27")},
+	"billing_account": {cty.StringVal("my account")},
+	"monthly_budget":  {number(0), number(0.5)},
+}
+
+// Each variable has a type and a description, and its validation takes the default and refuses mistakes.
+func TestTerraformVariables(t *testing.T) {
+	t.Parallel()
+	tf := readTerraform(t)
+	for name, block := range tf.variables {
+		if block.Body.Attributes["description"] == nil {
+			t.Errorf("variable %s has no description", name)
+		}
+		if len(block.Body.Blocks) == 0 {
+			if len(wrong[name]) > 0 {
+				t.Errorf("variable %s has no validation", name)
+			}
+			continue
+		}
+		if len(wrong[name]) == 0 {
+			t.Errorf("variable %s has a validation: add values that it refuses to this test", name)
+		}
+		if !tf.accepts(t, name, tf.variable(t, name, cty.NilVal)) {
+			t.Errorf("variable %s refuses a good value", name)
+		}
+		for _, value := range wrong[name] {
+			if tf.accepts(t, name, tf.variable(t, name, value)) {
+				t.Errorf("variable %s takes %#v", name, value)
+			}
+		}
+	}
+}
+
+// accepts evaluates the validation of a variable.
+func (tf *terraform) accepts(t *testing.T, name string, value cty.Value) bool {
+	t.Helper()
+	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{name: value})}}
+	for _, block := range tf.variables[name].Body.Blocks {
+		good, diags := block.Body.Attributes["condition"].Expr.Value(ctx)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		if good.False() {
+			return false
+		}
+	}
+	return true
+}
+
+// hostOf is Terraform's cidrhost: an address of a network.
+func hostOf(network string, n cty.Value) (cty.Value, error) {
+	prefix, err := netip.ParsePrefix(network)
+	if err != nil {
+		return cty.NilVal, err
+	}
+	host, _ := n.AsBigFloat().Int64()
+	if bits := prefix.Addr().BitLen() - prefix.Bits(); bits < 31 && host >= 1<<bits {
+		return cty.NilVal, fmt.Errorf("%s has no address %d", network, host)
+	}
+	return cty.StringVal(network), nil
+}
+
+const cloudRun = "google_cloud_run_v2_"
+
+// deployed are the resources that run the roles.
+var deployed = map[string]string{"publisher": cloudRun + "service.publisher", "reader": cloudRun + "service.reader", "aggregator": cloudRun + "worker_pool.aggregator"}
+
+// The binary accepts the arguments of each container with every switch on and off, and the rest of the
+// container fits them.
+func TestTerraformContainers(t *testing.T) {
+	t.Parallel()
+	tf := readTerraform(t)
+	commands := onPage(t)
+	memory := chartMemory(t)
+	for bits := range 4 {
+		first, cached := bits&1 > 0, bits&2 > 0
+		set := map[string]cty.Value{"first_start": cty.BoolVal(first), "cache_mb": number(0)}
+		if cached {
+			set["cache_mb"] = number(1024)
+		}
+		plan := tf.plan(t, set)
+		for role, address := range deployed {
+			name := fmt.Sprintf("%s, first start %t, cache %t", role, first, cached)
+			c := checkContainer(t, name, role, plan.one(t, address))
+			if got := c.block("resources").values["limits"].GetAttr("memory").AsString(); got != memory[role] {
+				t.Errorf("%s: memory is %s, in the chart %s", name, got, memory[role])
+			}
+			settings := settingsOf(t, name, c)
+			if want := strconv.FormatBool(first); role == "aggregator" && settings["create"] != want {
+				t.Errorf("%s: --create is %s", name, settings["create"])
+			}
+			if want := map[bool]string{false: "memory:", true: "memcached://10.0.0.3:11211"}[cached]; role == "reader" && settings["cache"] != want {
+				t.Errorf("%s: --cache is %s, want %s", name, settings["cache"], want)
+			}
+			for _, flag := range []string{"bus", "store"} {
+				if want := documented(t, commands, role, flag); want != "" && settings[flag] != want {
+					t.Errorf("%s: --%s is %s, in docs/howto/google-cloud.md %s", name, flag, settings[flag], want)
+				}
+			}
+		}
+		egress := plan.one(t, deployed["reader"]).block("template", "vpc_access").text("egress")
+		if (egress == "PRIVATE_RANGES_ONLY") != cached {
+			t.Errorf("cache %t: readers have egress %q", cached, egress)
+		}
+	}
+}
+
+// settingsOf returns the settings of a container by their names.
+func settingsOf(t *testing.T, name string, c node) map[string]string {
+	t.Helper()
+	var args []string
+	for _, arg := range c.values["args"].AsValueSlice() {
+		args = append(args, arg.AsString())
+	}
+	settings, err := command.Settings(args[0], args[1:], lookupIn(nil))
+	if err != nil {
+		t.Fatalf("%s: %q: %v", name, args, err)
+	}
+	all := map[string]string{"": args[0]}
+	for _, s := range settings {
+		all[s.Name] = s.Value
+	}
+	return all
+}
+
+// checkContainer checks all that is the same with every switch. It returns the container.
+func checkContainer(t *testing.T, name, role string, resource node) node {
+	t.Helper()
+	template := resource.block("template")
+	c := template.block("containers")
+	settings := settingsOf(t, name, c)
+	if settings[""] != role {
+		t.Errorf("%s: runs %s", name, settings[""])
+	}
+	if account := template.text("service_account"); account != "countmill-"+role+"@my-project.iam.gserviceaccount.com" {
+		t.Errorf("%s: runs as %s", name, account)
+	}
+	port := c.block("ports").text("container_port")
+	probes := map[string]string{"startup_probe": "/healthz", "liveness_probe": "/healthz", "readiness_probe": "/readyz"}
+	if role == "aggregator" { // a worker pool has neither ports nor readiness probes
+		port = c.block("startup_probe", "http_get").text("port")
+		delete(probes, "readiness_probe")
+	}
+	if settings["listen"] != "0.0.0.0:"+port {
+		t.Errorf("%s: listens on %s, and is asked at port %s", name, settings["listen"], port)
+	}
+	for probe, path := range probes {
+		get := c.block(probe, "http_get")
+		if other := get.text("port"); get.text("path") != path || other != "" && other != port {
+			t.Errorf("%s: %s asks %s at port %q", name, probe, get.text("path"), other)
+		}
+	}
+	checkRoutes(t, probes)
+	files := template.block("volumes", "secret")
+	mode, err := strconv.ParseUint(files.text("default_mode"), 10, 32)
+	if err != nil || mode&0o222 != 0 || mode&0o444 != 0o444 {
+		t.Errorf("%s: the file of tokens has mode %o (%v)", name, mode, err)
+	}
+	if mounted := c.block("volume_mounts").text("mount_path") + "/" + files.block("items").text("path"); settings["tokens"] != mounted {
+		t.Errorf("%s: reads tokens from %s, and they are at %s", name, settings["tokens"], mounted)
+	}
+	if stop, err := time.ParseDuration(settings["shutdown-timeout"]); err != nil || stop >= 10*time.Second {
+		t.Errorf("%s: stops within %s (%v); Cloud Run waits 10 s", name, stop, err)
+	}
+	return c
+}
+
+// checkRoutes fails unless the API has the paths of probes.
+func checkRoutes(t *testing.T, probes map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("../internal/api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for probe, path := range probes {
+		if !strings.Contains(string(text), `"`+path+`": {`) {
+			t.Errorf("%s asks %s, which the API does not have", probe, path)
+		}
+	}
+}
+
+// chartMemory returns the limits of memory in the Helm chart, by role.
+func chartMemory(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type role struct {
+		Resources struct{ Limits map[string]string }
+	}
+	var values struct{ Publisher, Aggregator, Reader role }
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(r role) string { return r.Resources.Limits["memory"] }
+	return map[string]string{"publisher": limit(values.Publisher), "aggregator": limit(values.Aggregator), "reader": limit(values.Reader)}
+}
+
+// Switches make the resources that they should, and no others.
+func TestTerraformSwitches(t *testing.T) {
+	t.Parallel()
+	tf := readTerraform(t)
+	member := cty.SetVal([]cty.Value{cty.StringVal("allUsers")})
+	for _, test := range []struct {
+		name string
+		set  map[string]cty.Value
+		want map[string]int // instances by type
+	}{
+		{"defaults", nil, map[string]int{"google_memcache_instance": 0, "google_compute_network": 0, "google_billing_budget": 0, cloudRun + "service_iam_member": 0}},
+		{"a cache", map[string]cty.Value{"cache_mb": number(1024)}, map[string]int{
+			"google_memcache_instance": 1, "google_compute_network": 1, "google_compute_subnetwork": 1, "google_compute_global_address": 1, "google_service_networking_connection": 1,
+		}},
+		{"a budget", map[string]cty.Value{"billing_account": cty.StringVal("012345-6789AB-CDEF01")}, map[string]int{"google_billing_budget": 1}},
+		{"invokers", map[string]cty.Value{"invokers": member}, map[string]int{cloudRun + "service_iam_member": 2}},
+	} {
+		plan := tf.plan(t, test.set)
+		for kind, want := range test.want {
+			if got := len(plan.of(kind)); got != want {
+				t.Errorf("%s: got %d of %s, want %d", test.name, got, kind, want)
+			}
+		}
+	}
+	for _, protected := range []bool{true, false} {
+		plan := tf.plan(t, map[string]cty.Value{"protected": cty.BoolVal(protected)})
+		want := map[bool]string{true: "PREVENT", false: "DELETE"}[protected]
+		for _, kind := range []string{"google_pubsub_topic", "google_pubsub_subscription", "google_firestore_database"} {
+			if len(plan.of(kind)) == 0 {
+				t.Errorf("there is no %s", kind)
+			}
+			for _, n := range plan.of(kind) {
+				if got := n.text("deletion_policy"); got != want {
+					t.Errorf("protected %t: %s %s has deletion_policy %q", protected, kind, n.text("name"), got)
+				}
+			}
+		}
+	}
+	reader := tf.plan(t, map[string]cty.Value{"reader_changes": cty.True}).one(t, "google_project_iam_member.reader")
+	if got := reader.text("role"); got != "roles/datastore.user" {
+		t.Errorf("readers that change counters have %s", got)
+	}
+}
+
+// Topics, subscriptions, database, TTL policy and roles are those of docs/howto/google-cloud.md.
+func TestTerraformIsThePage(t *testing.T) {
+	t.Parallel()
+	plan := readTerraform(t).plan(t, nil)
+	commands := onPage(t)
+	for _, test := range []struct {
+		name      string
+		got, want []string
+	}{
+		{"topics", described(plan.of("google_pubsub_topic"), "deletion_policy"), commands.described(t, "gcloud pubsub topics create")},
+		{"subscriptions", described(plan.of("google_pubsub_subscription"), "deletion_policy"), commands.described(t, "gcloud pubsub subscriptions create")},
+		{"database", described(plan.of("google_firestore_database"), "deletion_policy"), commands.described(t, "gcloud firestore databases create")},
+		{"TTL policy", described(plan.of("google_firestore_field")), commands.described(t, "gcloud firestore fields ttls update")},
+		{"roles", granted(plan), commands.granted(t)},
+	} {
+		if diff := cmp.Diff(test.want, test.got); diff != "" || len(test.want) == 0 {
+			t.Errorf("%s of the page (-) and in deploy/terraform (+):\n%s", test.name, diff)
+		}
+	}
+	field := plan.one(t, "google_firestore_field.markers")
+	if len(field.blocks["ttl_config"]) != 1 || len(field.blocks["index_config"]) != 0 {
+		t.Errorf("the field of markers has blocks %v, want ttl_config alone", field.blocks)
+	}
+	for file, pattern := range map[string]string{
+		"entity.go": `kindApplied = "` + field.text("collection") + `"`,
+		"fold.go":   `"` + field.text("field") + `":\s+instant\(m\.ExpireAt\)`,
+	} {
+		text, err := os.ReadFile(filepath.Join("../backend/datastore", file))
+		if err != nil || !regexp.MustCompile(pattern).Match(text) {
+			t.Errorf("backend/datastore/%s does not match %s (%v)", file, pattern, err)
+		}
+	}
+}
