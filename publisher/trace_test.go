@@ -87,7 +87,7 @@ func TestOnlyTheMessagesOfARequestNameIt(t *testing.T) {
 		bus, spans := newBus(t), new(tracetest.Recorder)
 		p := open(t, bus, Config{Linger: time.Second, Tracer: spans})
 		var large []countmill.Increment // for more than half of a message
-		for i := range 20_000 {
+		for i := range 30_000 {
 			large = append(large, inc(fmt.Sprintf("page:%08d", i), 1))
 		}
 		for i := range 2 {
