@@ -5,7 +5,7 @@ import "github.com/countmill/countmill/wire"
 // trace notes the sampled requests of each message.
 func (s *seal) trace(messages []*sealed) {
 	for _, r := range s.requests {
-		if !r.trace.Sampled {
+		if !r.trace.Sampled { // as all are without a Tracer
 			continue
 		}
 		first, end := s.messagesOf(r)

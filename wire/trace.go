@@ -98,7 +98,7 @@ type Tracer interface {
 	Start(s Step) Recording
 }
 
-// A Step is what one span shows.
+// A Step is a request, a message or a commit, as one span shows it.
 type Step struct {
 	Kind StepKind
 	// Name is a constant. It holds no name of a counter.

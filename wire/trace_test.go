@@ -58,8 +58,8 @@ func TestAMalformedTraceIsNone(t *testing.T) {
 
 func FuzzParseTrace(f *testing.F) {
 	f.Add(aTrace)
-	for _, text := range malformed[:12] {
-		f.Add(text)
+	for _, text := range malformed {
+		f.Add(text[:min(len(text), 100)])
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got := wire.ParseTrace(text)
@@ -109,7 +109,7 @@ func (s *startOnly) Start(step wire.Step) wire.Recording { s.step = step; return
 func TestTracesAreBoundedAndDistinct(t *testing.T) {
 	t.Parallel()
 	var all wire.Traces
-	all.Add(wire.Trace{ID: [16]byte{1}, Span: [8]byte{1}}) // not sampled
+	all.Add(wire.Trace{ID: [16]byte{1}, Span: [8]byte{200}}) // not sampled
 	for range 2 {
 		for i := range 100 {
 			all.Add(wire.Trace{ID: [16]byte{1}, Span: [8]byte{byte(i + 1)}, Sampled: true})

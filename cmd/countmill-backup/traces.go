@@ -48,7 +48,7 @@ func traces(ctx context.Context, log *slog.Logger) (backend.Traces, error) {
 	return &exporting{provider, provider.Tracer("github.com/countmill/countmill")}, nil
 }
 
-// The variables that decide whether spans are recorded, and those that the SDK would misread in silence.
+// The variables that are checked. Some decide whether spans are recorded; of the others the SDK misreads wrong values in silence.
 const (
 	varDisabled       = "OTEL_SDK_DISABLED"
 	varExporter       = "OTEL_TRACES_EXPORTER"
