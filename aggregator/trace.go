@@ -3,9 +3,24 @@ package aggregator
 import (
 	"errors"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
+
+// traceOf is the span that a message carries; nil if it is not sampled, or nobody records spans. Memory of held
+// messages is bounded, and most have none.
+func (a *Aggregator) traceOf(m *message.Message) *wire.Trace {
+	if a.cfg.Tracer == nil {
+		return nil
+	}
+	t := wire.ParseTrace(m.Metadata.Get(wire.MetaTrace))
+	if !t.Sampled {
+		return nil
+	}
+	return &t
+}
 
 // trace begins the span of a commit. Its causes are the messages that brought the parts. Messages of further copies are left
 // out: the loop may add one at any time.
@@ -14,9 +29,9 @@ func (a *Aggregator) trace(parts []*part) wire.Recording {
 	if a.cfg.Tracer != nil {
 		var last *held
 		for _, p := range parts {
-			if p.holder != last { // the parts of a message are mostly neighbours
+			if p.holder != last && p.holder.trace != nil { // the parts of a message are mostly neighbours
 				last = p.holder
-				causes.Add(last.trace)
+				causes.Add(*last.trace)
 			}
 		}
 	}

@@ -37,7 +37,9 @@ func TestTheErrorOfAnExporterEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	var out, errOut bytes.Buffer
 	code := Main(Context(t.Context()), Args("up", "--listen", "127.0.0.1:0", "--data", t.TempDir()), Environ(nil), Streams(nil, &out, &errOut),
-		WithTraces(func(context.Context, *slog.Logger) (backend.Traces, error) { return nil, errors.New("THE_VARIABLE is wrong") }))
+		WithTraces(func(context.Context, *slog.Logger) (backend.Traces, error) {
+			return nil, errors.New("THE_VARIABLE is wrong")
+		}))
 	if code != 2 || !strings.Contains(errOut.String(), "traces: THE_VARIABLE is wrong") || out.Len() > 0 {
 		t.Errorf("exit %d, output %q, errors %q", code, out.String(), errOut.String())
 	}

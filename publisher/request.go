@@ -30,7 +30,7 @@ type request struct {
 	// none. After the seal is packed they are messages.
 	first, last int32
 
-	trace wire.Trace // the span that called; zero without a Tracer
+	trace *wire.Trace // the span that called; nil if it is not sampled, or there is no Tracer
 
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
@@ -258,7 +258,7 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 	}
 	r.at, r.done = now, make(chan struct{})
 	if p.cfg.Tracer != nil {
-		r.trace = wire.TraceOf(ctx)
+		r.trace = sampled(wire.TraceOf(ctx))
 	}
 	first, err := p.admit(r)
 	if err != nil {

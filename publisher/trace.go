@@ -2,15 +2,23 @@ package publisher
 
 import "github.com/countmill/countmill/wire"
 
+// sampled is nil for a span that is not recorded: a request holds a pointer, because most have no span.
+func sampled(t wire.Trace) *wire.Trace {
+	if !t.Sampled {
+		return nil
+	}
+	return &t
+}
+
 // trace notes the sampled requests of each message.
 func (s *seal) trace(messages []*sealed) {
 	for _, r := range s.requests {
-		if !r.trace.Sampled { // as all are without a Tracer
+		if r.trace == nil {
 			continue
 		}
 		first, end := s.messagesOf(r)
 		for _, m := range messages[first:end] {
-			m.traces.Add(r.trace)
+			m.traces.Add(*r.trace)
 		}
 	}
 }
