@@ -30,6 +30,9 @@ within 2 s. A second signal ends it at once. Accepted increments are safe in eve
 after SIGKILL.
 
 /openapi.json describes the API.
+
+The program countmill-backup, which has all commands, also sends traces: set
+OTEL_EXPORTER_OTLP_ENDPOINT to a collector of OpenTelemetry.
 `,
 	run: runRoles,
 }
