@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -51,6 +52,12 @@ func WithBus(b backend.Bus) Option { return func(c *call) { c.buses = append(c.b
 // WithBuckets adds a place for backups of another module: --backup-root SCHEME://... opens it.
 func WithBuckets(b backend.Buckets) Option {
 	return func(c *call) { c.buckets = append(c.buckets, b) }
+}
+
+// WithTraces adds an exporter of spans of another module, for the commands that run roles. open reads its own
+// variables, and returns nil if they ask for no traces. Its error is about them.
+func WithTraces(open func(ctx context.Context, log *slog.Logger) (backend.Traces, error)) Option {
+	return func(c *call) { c.traces = open }
 }
 
 // Context ends the command as an interrupt does. With it, Main leaves signals alone.
@@ -90,6 +97,7 @@ type call struct {
 	stores  []backend.Store // of other modules
 	buses   []backend.Bus
 	buckets []backend.Buckets
+	traces  func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
 
 	ctx            context.Context // of the option; nil for the process's signals
 	args           []string

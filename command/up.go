@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/systemd"
 )
@@ -28,6 +30,9 @@ within 2 s. A second signal ends it at once. Accepted increments are safe in eve
 after SIGKILL.
 
 /openapi.json describes the API.
+
+The program countmill-backup, which has all commands, also sends traces: set
+OTEL_EXPORTER_OTLP_ENDPOINT to a collector of OpenTelemetry.
 `,
 	run: runRoles,
 }
@@ -79,6 +84,9 @@ func runRoles(ctx context.Context, c call) error {
 	if cfg.Supervisor, err = systemd.FromEnv(c.lookup); err != nil {
 		return app.Usagef("%s", err)
 	}
+	if cfg.Traces, err = c.openTraces(ctx, cfg.Logger); err != nil {
+		return app.Usagef("traces: %s", err)
+	}
 	a, err := app.Start(ctx, cfg)
 	if errors.Is(err, app.ErrStopped) {
 		return nil
@@ -89,4 +97,17 @@ func runRoles(ctx context.Context, c call) error {
 	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", cfg.Roles, a.Addr(), a.Kept())
 	defer runtime.KeepAlive(ballast(c.lookup))
 	return a.Run(ctx)
+}
+
+// openTraces returns nil unless variables ask for traces.
+func (c call) openTraces(ctx context.Context, log *slog.Logger) (backend.Traces, error) {
+	if c.traces != nil {
+		return c.traces(ctx, log)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		if value, _ := c.lookup(name); value != "" {
+			log.Warn(name + " is ignored: this program sends no traces; countmill-backup, which has all commands, does")
+		}
+	}
+	return nil, nil
 }

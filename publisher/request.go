@@ -30,6 +30,8 @@ type request struct {
 	// none. After the seal is packed they are messages.
 	first, last int32
 
+	trace *wire.Trace // the span that called; nil if it is not sampled, or there is no Tracer
+
 	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
@@ -290,6 +292,9 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.Cause(ctx))
 	}
 	r.at, r.done = now, make(chan struct{})
+	if p.cfg.Tracer != nil {
+		r.trace = sampled(wire.TraceOf(ctx))
+	}
 	first, err := p.admit(r)
 	if err != nil {
 		p.refused.Add(r.increments)

@@ -162,6 +162,8 @@ func (p *Publisher) dispatchLocked() {
 
 // deliver sends one message until the bus has it, or never can.
 func (p *Publisher) deliver(m *sealed) {
+	span := m.traces.Start(p.cfg.Tracer, wire.SendStep, "send")
+	m.trace = span.Trace() // before any try
 	for try := 0; ; try++ {
 		// Each try has its own reply: the reply of a failed try is void.
 		reply := new(wire.Reply)
@@ -169,11 +171,13 @@ func (p *Publisher) deliver(m *sealed) {
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
 		p.note(m, err, try)
 		if err == nil || final {
+			m.end(span, err, try)
 			p.settle(m, err, reply)
 			return
 		}
 		// Send the same bytes again: with the same part ids they count once.
 		if !sleep(p.life, p.pause(try, err)) {
+			m.end(span, err, try)
 			p.settle(m, err, reply)
 			return
 		}
@@ -182,7 +186,9 @@ func (p *Publisher) deliver(m *sealed) {
 
 // message makes a new envelope: Watermill's envelope has the state of one delivery.
 func (m *sealed) message(ctx context.Context) *message.Message {
-	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
+	envelope := message.NewMessageWithContext(ctx, m.uuid, m.payload)
+	m.trace.Mark(envelope.Metadata)
+	return envelope
 }
 
 // receipt names the message alone.

@@ -98,8 +98,9 @@ func (s *seal) place(first []int, own int) {
 	}
 }
 
-// messagesOf are the messages with the increments of a request; none if its sums are all 0.
-func (s *seal) messagesOf(r *request) []Sent {
+// messagesOf are the messages with the increments of a request, from first to before end; none if its sums
+// are all 0.
+func (s *seal) messagesOf(r *request) (first, end int) {
 	first, last := int(r.first), int(r.last)
 	if r.merged > 0 && s.adds >= 0 {
 		if first > last {
@@ -108,15 +109,16 @@ func (s *seal) messagesOf(r *request) []Sent {
 		first, last = 0, max(last, s.adds)
 	}
 	if first > last {
-		return nil
+		return 0, 0
 	}
-	return s.messages[first : last+1]
+	return first, last + 1
 }
 
 // sent is the answer to a request whose seal the bus has.
 func (p *Publisher) sent(r *request) Sent {
 	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: r.seal.oldest}}
-	all.add(r.seal.messagesOf(r))
+	first, end := r.seal.messagesOf(r)
+	all.add(r.seal.messages[first:end])
 	return all.sent()
 }
 

@@ -90,7 +90,7 @@ func (b *Bus) send(m *message.Message) error {
 	ctx, cancel := context.WithTimeout(m.Context(), b.timeout)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	answer, err := b.post(ctx, m.Payload)
+	answer, err := b.post(ctx, m)
 	if err == nil {
 		err = b.settle(m, answer)
 	}

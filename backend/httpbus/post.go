@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/countmill/countmill/wire"
 )
 
@@ -90,12 +92,15 @@ func pause(tries int, err error) time.Duration {
 }
 
 // post sends the batch once.
-func (b *Bus) post(ctx context.Context, payload []byte) (a answer, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.target, bytes.NewReader(payload))
+func (b *Bus) post(ctx context.Context, m *message.Message) (a answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.target, bytes.NewReader(m.Payload))
 	if err != nil {
 		return a, err
 	}
 	req.Header.Set("Content-Type", contentType)
+	if span := wire.ParseTrace(m.Metadata.Get(wire.MetaTrace)); span.Sampled {
+		req.Header.Set(wire.MetaTrace, span.String())
+	}
 	if b.token != nil {
 		token, err := b.token(ctx)
 		if err != nil {

@@ -20,6 +20,9 @@ import (
 func (a *App) newHTTP() (*httpapi.API, error) {
 	s := &surface{router: api.NewRouter(a.log)}
 	s.Config = httpapi.Config{Roles: a.cfg.Roles.Names(), Timeout: a.cfg.RequestTimeout, Logger: a.log}
+	if a.cfg.Traces != nil {
+		s.Config.Tracer = a.cfg.Traces
+	}
 	s.Services = httpapi.Services{Ready: a.ready, Metrics: promhttp.HandlerFor(newRegistry(collect(a.services)), promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	})}

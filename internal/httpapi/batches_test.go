@@ -29,12 +29,15 @@ type fakeDoor struct {
 	out  publisher.Outcome
 	err  error
 	wait bool // until the context ends
+
+	trace wire.Trace
 }
 
 func (d *fakeDoor) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time) (publisher.Outcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.got++
+	d.trace = wire.TraceOf(ctx)
 	if d.wait {
 		<-ctx.Done()
 	}

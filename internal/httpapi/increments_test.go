@@ -59,6 +59,7 @@ type recorder struct {
 	answer publisher.Sent
 	err    error
 	block  bool // until the context ends
+	trace  wire.Trace
 }
 
 type sent struct {
@@ -83,6 +84,7 @@ func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs
 func (s *recorder) take(ctx context.Context, got sent) error {
 	s.mu.Lock()
 	s.sent = append(s.sent, got)
+	s.trace = wire.TraceOf(ctx)
 	err := s.err
 	s.mu.Unlock()
 	if s.block {

@@ -23,6 +23,7 @@ type route struct {
 	// free parameters are ignored.
 	free bool
 
+	traced bool          // a Tracer records its requests
 	body   *body         // nil: the request has none, or answers reads it
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
@@ -75,7 +76,7 @@ func (a *API) handler(to *route) http.Handler {
 			defer cancel()
 			c.ctx = ctx
 		}
-		v, err := a.serve(to, c)
+		v, err := a.trace(to, c)
 		switch {
 		case err != nil:
 			api.WriteError(w, r, a.cfg.Logger, err)

@@ -74,9 +74,9 @@ var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "forma
 
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
-	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, once: []string{"return", "format", "at"}, writes: (*API).increments},
+	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
 
-	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, writes: (*API).batches},
+	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, traced: true, writes: (*API).batches},
 
 	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: []string{"counter"}, answer: (*API).totals},
 	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
