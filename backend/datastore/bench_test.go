@@ -1,11 +1,18 @@
 package datastore
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // BenchmarkEntities writes new entities as fast as the emulator accepts them: 400 a commit, 4 commits
@@ -56,6 +63,57 @@ func BenchmarkEntities(b *testing.B) {
 			group.Wait()
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entities/s")
+		})
+	}
+}
+
+// BenchmarkFoldSeries folds increments of 5,000 existing counters, 399 and a marker a commit, 4 commits at once
+// that share no counter, without a rule and under one. A minute passes every 50 commits, so that shards keep
+// several. One iteration is a commit.
+func BenchmarkFoldSeries(b *testing.B) {
+	const each, names = maxEntities - 1, 1250
+	for _, ruled := range []bool{false, true} {
+		b.Run(fmt.Sprintf("rule=%t", ruled), func(b *testing.B) {
+			s := openStore(b, fresh(b))
+			if ruled {
+				if _, err := s.ChangeRules(b.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Minutes: time.Hour, Quarters: 24 * time.Hour}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			first := wire.MinuteOf(time.Now())
+			fold := func(lane, n int) {
+				c := &store.Commit{Markers: []store.Marker{{ID: wire.PartID{0x10, byte(lane), byte(n), byte(n >> 8), byte(n >> 16)}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}}}
+				for i := range each {
+					c.Adds = append(c.Adds, store.NewShardDelta(fmt.Sprintf("page:/articles/%d/%05d", lane, (n*each+i)%names), 0, 1))
+				}
+				slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
+				for i := range c.Adds {
+					if ruled {
+						c.Buckets = append(c.Buckets, store.BucketDelta{Add: i, Minute: first + wire.Minute(n/50), Delta: 1})
+					}
+				}
+				if _, err := s.Fold(b.Context(), c); err != nil {
+					b.Error(err)
+				}
+			}
+			lanes := s.Limits().Commits
+			var group sync.WaitGroup
+			run := func(from, to int) {
+				for lane := range lanes {
+					group.Go(func() {
+						for n := from + lane; n < to; n += lanes {
+							fold(lane, n)
+						}
+					})
+				}
+				group.Wait()
+			}
+			warm := lanes * names / each * 2
+			run(0, warm)
+			b.ResetTimer()
+			run(warm, warm+b.N)
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
 		})
 	}
 }
