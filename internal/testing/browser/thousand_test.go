@@ -17,8 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A thousand counters count while the page shows one of them. Afterwards the rows of /v1/series sum to each
-// total, both are what was sent, and the page shows it.
+// A thousand counters count while the page shows one of them. Afterwards each total is the number of its increments,
+// the rows of /v1/series sum to it, and the page shows it.
 // COUNTMILL_BROWSER_LASTS is the time of counting, 5s if it is not set; COUNTMILL_SCREENSHOTS gets a picture.
 func TestThousandSeries(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func (m *mill) read(t *testing.T, path string, query url.Values, into any) {
 	}
 }
 
-// screenshot writes what the tab shows.
+// screenshot writes a picture of the tab.
 func (tb *tab) screenshot(path string) {
 	tb.t.Helper()
 	png, err := chromedp.Run(tb.ctx, chromedp.CaptureScreenshot())
