@@ -249,7 +249,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 
 // Check returns an error while Pebble's background writes fail. It also fails when the directory was
 // removed or replaced, because folds would go to files that nobody can open again. Once Pebble has read
-// damaged data, Check fails until the process ends.
+// damaged data, Check fails until the process ends; after a missing file, until the file is back.
 //
 // Check writes the commit count to its file. It also moves ForgetBefore by the time that the process
 // has run since the last call.

@@ -4,27 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // health is the last error of Pebble's background work.
 type health struct {
-	dir  string
-	log  *slog.Logger
-	doom *doom
+	dir   string
+	files vfs.FS
+	log   *slog.Logger
+	doom  *doom
 
-	mu                      sync.Mutex
-	flush, compact, corrupt error
+	mu                              sync.Mutex
+	flush, compact, corrupt, absent error
+	absentPath                      string
 }
 
 func (h *health) err() error {
+	h.findAbsent()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := errors.Join(h.corrupt, h.flush, h.compact); err != nil {
+	if err := errors.Join(h.corrupt, h.absent, h.flush, h.compact); err != nil {
 		return explain(h.dir, err)
 	}
 	return nil
@@ -41,7 +46,7 @@ func (h *health) listener() *pebbledb.EventListener {
 			}
 		},
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
-			h.set(&h.corrupt, "read", fmt.Errorf("%s: %w", info.Path, info.Details))
+			h.corrupted(info.Path, fmt.Errorf("%s: %w", info.Path, info.Details))
 		},
 		DiskSlow: func(info pebbledb.DiskSlowInfo) {
 			h.warn("disk is slow", slog.String("path", info.Path), slog.Duration("took", info.Duration))
@@ -52,6 +57,32 @@ func (h *health) listener() *pebbledb.EventListener {
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			h.warn("folds wait for the disk", slog.String("reason", info.Reason))
 		},
+	}
+}
+
+// corrupted records that a file cannot be read. Damage stays until the process ends. A missing file may come
+// back, with a directory that was moved for a while.
+func (h *health) corrupted(path string, err error) {
+	if !errors.Is(err, fs.ErrNotExist) {
+		h.set(&h.corrupt, "read", err)
+		return
+	}
+	h.mu.Lock()
+	h.absentPath = path
+	h.mu.Unlock()
+	h.set(&h.absent, "read", err)
+}
+
+// findAbsent looks for a file that was missing. Pebble itself tries to open it at each read.
+func (h *health) findAbsent() {
+	h.mu.Lock()
+	path, absent := h.absentPath, h.absent != nil
+	h.mu.Unlock()
+	if !absent {
+		return
+	}
+	if _, err := h.files.Stat(path); err == nil {
+		h.set(&h.absent, "read", nil)
 	}
 }
 

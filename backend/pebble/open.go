@@ -44,7 +44,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
-		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, log: cfg.Logger, doom: d},
+		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, files: files, log: cfg.Logger, doom: d},
 		identity: newIdentity(), moments: moments{clock: cfg.clock},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
 	}
