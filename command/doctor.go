@@ -49,7 +49,7 @@ func runDoctor(ctx context.Context, c call) error {
 			return failed
 		}
 	}
-	if err := c.printReport(r); err != nil {
+	if err := c.printReport(r, failed == nil); err != nil {
 		return err
 	}
 	if failed == nil && len(r.Findings) > 0 {
@@ -109,7 +109,8 @@ func different(setting string, values []string) backend.Finding {
 	return f
 }
 
-func (c call) printReport(r *backend.Report) error {
+// printReport says that nothing was found only if it has asked all that it was to ask.
+func (c call) printReport(r *backend.Report, reached bool) error {
 	if c.json {
 		return writeJSON(c.stdout, r)
 	}
@@ -117,8 +118,12 @@ func (c call) printReport(r *backend.Report) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%s: %s\n  Why: %s\n  Do:  %s\n  See: %s%s\n\n", f.Check, plain(f.What), plain(f.Why), plain(f.Do), docs, f.Page)
 	}
-	if len(r.Findings) == 0 {
+	switch {
+	case len(r.Findings) > 0:
+	case reached:
 		b.WriteString("No findings.\n")
+	default:
+		b.WriteString("The server was not reached. The other checks found nothing.\n")
 	}
 	for _, done := range r.Checked {
 		fmt.Fprintf(&b, "checked      %s\n", strings.TrimSuffix(done.Check+": "+plain(done.Note), ": "))

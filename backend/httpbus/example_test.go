@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -21,7 +22,7 @@ func count(ctx context.Context, address string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bus.Close()) }()
-	p, err := publisher.New(bus, publisher.Config{})
+	p, err := publisher.New(bus, publisher.Config{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
