@@ -58,7 +58,9 @@ type pipeline struct {
 	AsOf       time.Time `json:"as_of"`
 	LastLetter time.Time `json:"last_dead_letter"`
 	LastBackup time.Time `json:"last_backup"`
-	Fleet      []struct {
+	// BackupEvery is in seconds; 0 without regular backups.
+	BackupEvery float64 `json:"backup_every"`
+	Fleet       []struct {
 		ID      string `json:"id"`
 		Stalled bool   `json:"stalled"`
 	} `json:"fleet"`

@@ -10,14 +10,15 @@ import (
 
 // The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
 const (
-	longLag      = 30 * time.Second
-	recentLetter = 10 * time.Minute
+	longLag       = 30 * time.Second
+	recentLetter  = 10 * time.Minute
+	missedBackups = 3
 )
 
 // problems are the ones that an overview shows, the worst first.
 func (p *pipeline) problems() []backend.Finding {
 	found := []backend.Finding{} // an array in JSON, if empty too
-	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.behind, p.letters, p.crowded, p.diskLow} {
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld} {
 		if f, bad := look(); bad {
 			found = append(found, f)
 		}
@@ -106,4 +107,18 @@ func (p *pipeline) diskLow() (backend.Finding, bool) {
 		Do:   "Make room: old backups and files of other programs first, or enlarge the disk.",
 		Page: "runbook/disk-low.md",
 	}, true
+}
+
+func (p *pipeline) backupOld() (backend.Finding, bool) {
+	every := time.Duration(p.BackupEvery * float64(time.Second))
+	f := backend.Finding{
+		Check: "backups", What: fmt.Sprintf("The last backup was taken %s, and one is due every %s.", p.ago("", p.LastBackup), every),
+		Why:  "If the disk is lost now, so is everything accepted since then.",
+		Do:   "Read the reason in the log, or try one: countmill backup.",
+		Page: "runbook/backup-too-old.md",
+	}
+	if p.LastBackup.IsZero() {
+		f.What = fmt.Sprintf("No backup was taken yet, and one is due every %s.", every)
+	}
+	return f, every > 0 && p.AsOf.Sub(p.LastBackup) > missedBackups*every
 }

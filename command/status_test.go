@@ -119,3 +119,26 @@ func TestStatusWatches(t *testing.T) {
 		t.Errorf("got exit %d,\n%s\n%s", code, out.String(), errOut.String())
 	}
 }
+
+// Three regular backups that are missing are a problem, also the first three.
+func TestOldBackups(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		every float64
+		last  time.Time
+		want  string // the beginning of the problem; empty for none
+	}{
+		{60, now.Add(-3 * time.Minute), ""},
+		{60, now.Add(-3*time.Minute - time.Second), "The last backup was taken 3m1s ago, and one is due every 1m0s."},
+		{60, time.Time{}, "No backup was taken yet, and one is due every 1m0s."},
+		{0, now.Add(-time.Hour), ""},
+		{0, time.Time{}, ""},
+	} {
+		p := pipeline{AsOf: now, LastBackup: tc.last, BackupEvery: tc.every}
+		f, bad := p.backupOld()
+		if bad != (tc.want != "") || bad && f.What != tc.want {
+			t.Errorf("every %gs, last %s: got %q, %t, want %q", tc.every, tc.last, f.What, bad, tc.want)
+		}
+	}
+}

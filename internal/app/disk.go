@@ -48,7 +48,7 @@ func (d *onDisk) kept() string {
 func (d *onDisk) Routes(s *surface) {
 	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
 	if d.backups != nil {
-		s.LastBackup = func() time.Time { return d.backups.Stats().Last }
+		s.LastBackup, s.BackupEvery = func() time.Time { return d.backups.Stats().Last }, d.backups.Stats().Every
 	}
 }
 

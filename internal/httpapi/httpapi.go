@@ -43,6 +43,8 @@ type Services struct {
 	// LastBackup is the moment until which the newest known backup has everything; zero if none is
 	// known. Nil: there are no backups.
 	LastBackup func() time.Time
+	// BackupEvery is the time between two regular backups. 0: there are none.
+	BackupEvery time.Duration
 
 	// Disk is the space of the store. Nil: it is on no disk of this machine.
 	Disk func() Disk

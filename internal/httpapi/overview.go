@@ -40,6 +40,7 @@ type inside struct {
 	Differences []difference `json:"differences,omitempty"`
 	Disk        *Disk        `json:"disk,omitzero"`
 	LastBackup  string       `json:"last_backup,omitzero"`
+	BackupEvery float64      `json:"backup_every,omitzero"`
 }
 
 // sinceStart are counts since the aggregators that are alive started.
@@ -113,7 +114,7 @@ func (a *API) inside(fleet []store.Worker, reason string) inside {
 		in.Disk = &disk
 	}
 	if a.services.LastBackup != nil {
-		in.LastBackup = timeText(a.services.LastBackup())
+		in.LastBackup, in.BackupEvery = timeText(a.services.LastBackup()), a.services.BackupEvery.Seconds()
 	}
 	return in
 }
