@@ -152,8 +152,8 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 		}
 		r.want(t, map[string]int64{"a": n + 7, "b": 1})
 		letters := r.store.Letters()
-		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/250 {
-			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/250, 10*n)
+		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/500 {
+			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
 		}
 		for _, d := range letters {
 			if b, err := wire.Decode(d.Payload); err != nil || len(d.Payload) > wire.MaxBatch || d.Source != b.Parts[0].ID.String() || !d.IDTaken() {

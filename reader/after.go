@@ -17,9 +17,9 @@ const (
 	MaxWait = 5 * time.Second
 
 	// The pause before the next look-up of a receipt's tails is 1/pollShare of the time so far, from firstPoll
-	// to lastPoll. So it delays the answer by a twelfth on average. A caller that waits for seconds
+	// to lastPoll. So it delays the answer by an eleventh on average. A caller that waits for seconds
 	// does not mind a quarter.
-	pollShare           = 6
+	pollShare           = 5
 	firstPoll, lastPoll = 20 * time.Millisecond, 250 * time.Millisecond
 )
 

@@ -42,7 +42,7 @@ func TestTotalsAfter(t *testing.T) {
 		if err != nil || got.Totals[0].Total != 7 || got.SetAside != nil || time.Since(began) > 1750*time.Millisecond {
 			t.Errorf("%+v, %v after %s; want 7", got, err, time.Since(began))
 		}
-		if st.tails[0] != 3 || st.tails[1] != 2 || st.tails[len(st.tails)-1] != 1 || len(st.tails) > 30 {
+		if st.tails[0] != 3 || st.tails[1] != 2 || st.tails[len(st.tails)-1] != 1 || len(st.tails) > 25 {
 			t.Errorf("looked up %v tails, want 3, then 2 and 1, in few calls", st.tails)
 		}
 		s := r.Stats()

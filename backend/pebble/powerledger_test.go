@@ -155,21 +155,16 @@ func (l *ledger) fold(ctx context.Context, s *Store, d *deed) (bool, error) {
 	})
 }
 
-// ask looks up a fold by its markers. Every marker that it finds is on disk.
+// ask looks up a fold by its markers. Every marker that it finds is on disk. A marker that it does not find
+// proves nothing: another worker may have begun the same fold since.
 func (l *ledger) ask(ctx context.Context, s *Store, d *deed) (bool, error) {
+	found, err := s.Applied(ctx, []wire.PartID{d.commit.Markers[0].ID})
 	l.mu.Lock()
-	before := d.outcome
-	l.mu.Unlock()
-	if before == done {
-		return true, nil
+	defer l.mu.Unlock()
+	if !l.cut && err == nil && len(found) > 0 {
+		d.outcome = done
 	}
-	return l.do(d, func() (outcome, error) {
-		found, err := s.Applied(ctx, []wire.PartID{d.commit.Markers[0].ID})
-		if err != nil || len(found) == 0 {
-			return before, err
-		}
-		return done, nil
-	})
+	return !l.cut, err
 }
 
 func (l *ledger) bury(ctx context.Context, s *Store, random *rand.Rand) (bool, error) {
