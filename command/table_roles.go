@@ -171,7 +171,7 @@ var roleFlags = []flag{
 			return durationValue{to: &c.ShutdownTimeout, min: time.Second, max: 10 * time.Minute}
 		}),
 	role("pprof", "HOST:PORT", app.Up,
-		"Address of this machine to serve profiles on, such as 127.0.0.1:6060. They need no token, and http://HOST:PORT/debug/pprof/heap is one for \"go tool pprof\". none: no profiles.",
+		"Address of this machine to serve profiles on, for example 127.0.0.1:6060. They need no token, and http://HOST:PORT/debug/pprof/heap is one for \"go tool pprof\". none: no profiles.",
 		func(c *app.Config) pflag.Value { return fileValue{&c.Pprof} }),
 	role("log-level", "LEVEL", app.Up,
 		"Least level to log: debug, info, warn or error.",

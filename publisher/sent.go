@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Sent is what a publisher knows of increments that the bus has.
+// Sent describes increments that the bus has, as the publisher knows them.
 type Sent struct {
 	// Receipt names the messages that have the increments. A reader answers totals after it
 	// (reader.TotalsAfter). It is zero if Counted, if they are in more messages than a receipt can have,
@@ -30,7 +30,7 @@ type Sent struct {
 // flushCovers is how far before a Flush the increments of Add are that its receipt has.
 const flushCovers = 5 * time.Second
 
-// sentOf is what is known of a message that the bus has. own is its receipt if the bus gives no answer.
+// sentOf describes a message that the bus has. own is its receipt if the bus gives no answer.
 func sentOf(reply *wire.Reply, own wire.Receipt) Sent {
 	if !reply.Passed() {
 		return Sent{Receipt: own}
@@ -38,13 +38,13 @@ func sentOf(reply *wire.Reply, own wire.Receipt) Sent {
 	return Sent{Receipt: reply.Receipt(), Counted: reply.Counted(), CountedAsOf: reply.CountedAsOf()}
 }
 
-// A joined is what is known of several messages together.
+// A joined describes several messages together.
 type joined struct {
-	receipt wire.Receipt // of those that are not counted
-	asOf    time.Time    // the last moment of those that are
-	counted bool         // there are some
-	undated bool         // and some of them have no moment
-	unknown bool         // of some message nothing is known
+	receipt wire.Receipt // of the messages not yet counted
+	asOf    time.Time    // the last moment of the counted messages
+	counted bool         // a message is counted
+	undated bool         // a counted message has no moment
+	unknown bool         // nothing is known of a message
 }
 
 func (j *joined) add(messages []Sent) {

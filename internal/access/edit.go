@@ -23,7 +23,7 @@ func Append(path string, t Token) error {
 }
 
 // Remove removes the token of a name from the file, and returns it. If several have the name, id has
-// to begin the ID of one of them. All other lines stay as they are, also those that are no tokens.
+// to begin the ID of one of them. All other lines stay as they are, tokens or not.
 func Remove(path, name, id string) (removed Token, err error) {
 	err = edit(path, func(text []byte) ([]byte, error) {
 		entries := Entries(text)

@@ -71,7 +71,7 @@ const (
 type Entry struct {
 	Line       int   // from 1
 	Token      Token // of no meaning if Err is set
-	Err        error // why the line is no token; it quotes nothing of the line
+	Err        error // the reason, for a line without a token; it quotes nothing of the line
 	begin, end int   // of the line in the text, with its end
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // profiling serves profiles of the process as `go tool pprof` reads them, on an address of its own that
-// only this machine reaches. Nobody needs a token: who has the machine has the process.
+// only this machine reaches. Callers need no token: a user of the machine can read the process anyway.
 type profiling struct {
 	idle
 	*api.Server

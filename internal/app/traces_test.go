@@ -88,7 +88,7 @@ func TestABatchOverHTTPIsFollowedToItsFold(t *testing.T) {
 	}
 }
 
-// What is not sampled, or not let in, leaves no span, and a header that is malformed changes no answer.
+// A request that is not sampled or not let in leaves no span. A malformed header changes no answer.
 func TestOnlySampledRequestsOfKnownCallersHaveSpans(t *testing.T) {
 	t.Parallel()
 	r, spans := startTraced(t)

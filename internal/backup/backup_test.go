@@ -462,7 +462,7 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// The first regular backup must not refuse the one that somebody asks for at the same moment.
+// The first regular backup must not refuse a backup that a person asks for at the same moment.
 func TestABackupWaitsForAShortOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

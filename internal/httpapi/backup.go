@@ -19,7 +19,7 @@ type backupRequest struct {
 	To text `json:"to"`
 }
 
-// A Backup is one that was taken.
+// A Backup is a finished backup.
 type Backup struct {
 	URL, ID string
 	// BeganAt: everything accepted before is in it. TakenAt: nothing accepted afterwards is.

@@ -163,7 +163,7 @@ func (a *API) acceptedOf(n int, sent publisher.Sent) accepted {
 }
 
 // pastParam is the time at which increments of the past count in series; zero if the request names
-// none. A caller who may change counted data may also change the past.
+// none. Scope admin, which changes counted data, also changes the past.
 func pastParam(c call) (time.Time, error) {
 	at, err := timeParam(c.params, "at")
 	switch {

@@ -82,7 +82,7 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 	}
 }
 
-// Only callers who may change counted data count in the past.
+// Increments of the past need scope admin.
 func TestThePastIsForAdmins(t *testing.T) {
 	t.Parallel()
 	tokens, secrets := accesstest.Open(t,
