@@ -33,7 +33,7 @@
  * @property {number} [flushInterval] how long an added increment waits at most; 250
  * @property {number} [maxCounters] held in memory, with those on their way; 7,500, and not more
  * @property {number} [dedupWindow] the server's --dedup-window; no repeats near its end; 8 days
- * @property {(e: Error) => void} [onError] of the background; console.error
+ * @property {(e: Error) => void} [onError] of the background; logs
  * @property {boolean} [insecure] lets a token go over plain HTTP to another machine
  * @typedef {{timeout?: number}} CallOptions
  * @typedef {{timeout?: number, maxStaleness?: number, minAsOf?: string, after?: Accepted | string, wait?: number}} ReadOptions
@@ -51,6 +51,7 @@ const MAX_DELTA = Number.MAX_SAFE_INTEGER;
 const MAX_COUNTERS = 7_500; // of one batch, which then has less than 8 MiB whatever the names are
 const MAX_ANSWER = 16 << 20;
 const SILENCE = 45_000; // the server sends a line of a watch every 15 s
+const REFUSED = 30_000; // at most between two flushes of the background, while the server refuses the token
 const BEHIND = 5_000; // a caller of watch that is behind for longer gets a new connection
 
 /** Base of all errors of this module. */
@@ -121,6 +122,8 @@ export class Client {
   #sending;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  /** @type {number} before the next flush of the background */
+  #wait;
   #closing = new AbortController();
 
   /** @param {string} base http://HOST:PORT or https://HOST:PORT, or a path below @param {Options} [options] */
@@ -130,7 +133,7 @@ export class Client {
       throw new InvalidError(`the address must be http://HOST:PORT or https://HOST:PORT, got ${JSON.stringify(base)}`);
     }
     const o = {
-      timeout: 30_000, flushInterval: 250, maxCounters: MAX_COUNTERS, dedupWindow: 8 * 86_400_000, onError: console.error,
+      timeout: 30_000, flushInterval: 250, maxCounters: MAX_COUNTERS, dedupWindow: 8 * 86_400_000, onError: logError,
       token: "", insecure: false, ...options,
     };
     if (!(Math.min(o.timeout, o.flushInterval, o.maxCounters, o.dedupWindow) > 0 && o.maxCounters <= MAX_COUNTERS)) {
@@ -141,6 +144,7 @@ export class Client {
     }
     this.#base = u.href.replace(/\/+$/, "");
     this.#options = o;
+    this.#wait = o.flushInterval;
   }
 
   /**
@@ -328,10 +332,18 @@ export class Client {
   #arm() {
     if (this.#timer || this.#closing.signal.aborted) return;
     this.#timer = setTimeout(async () => {
-      await this.#flush(this.#deadline(undefined), this.#closing.signal).catch((e) => this.#report(e));
+      const { flushInterval } = this.#options;
+      try {
+        await this.#flush(this.#deadline(undefined), this.#closing.signal);
+        this.#wait = flushInterval;
+      } catch (e) {
+        const refused = e instanceof CountmillError && e.status === 401;
+        this.#wait = refused ? Math.max(flushInterval, Math.min(2 * this.#wait, REFUSED)) : flushInterval;
+        this.#report(e);
+      }
       this.#timer = undefined;
       if (this.#batch || this.#sums.size) this.#arm();
-    }, this.#options.flushInterval);
+    }, this.#wait);
   }
 
   /** @param {unknown} e */
@@ -462,6 +474,13 @@ async function read(res) {
     if (text.length > MAX_ANSWER) throw new Error(`an answer of more than ${MAX_ANSWER} characters`);
   }
   return text + decoder.decode();
+}
+
+/** @param {Error} e */
+function logError(e) {
+  if (!(e instanceof CountmillError)) console.error(e);
+  else if (e.increments.length) console.error(`countmill: ${e.message}; increments given up:`, e.increments);
+  else console.error(`countmill: ${e.message}`);
 }
 
 /** @param {number} tries @param {CountmillError} e */

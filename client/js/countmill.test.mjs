@@ -33,7 +33,7 @@ async function scripted(t, steps, options = {}) {
   scripts.set(base, s);
   const c = new Client(base, { timeout: 10_000, flushInterval: 2 ** 30, onError: (e) => s.reported.push(e), ...options });
   t.after(() => c.close({ timeout: 1 }).catch(() => {}));
-  return { c, s };
+  return { c, s, base };
 }
 
 const answer = (status, kind = "", members = {}, headers = {}) => (res) => {
@@ -178,6 +178,22 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     c.add("a", 2);
     await Promise.all([first, c.flush(), c.flush()]);
     assert.deepEqual(s.got.map((g) => JSON.parse(g.body).delta), [1, 2]);
+  });
+
+  it("the background slows down while the token is refused", async (t) => {
+    const refused = 6, flushInterval = 5, began = performance.now();
+    const log = t.mock.method(console, "error", () => {});
+    const { s, base } = await scripted(t, [...Array(refused).fill(answer(401, "unauthorized")), ok]);
+    const c = new Client(base, { flushInterval });
+    c.add("a", 2);
+    while (s.got.length <= refused && performance.now() < began + 60_000) await sleep(10);
+    const waited = performance.now() - began;
+    // Each wait is twice the one before. A timer may end a millisecond early.
+    assert.ok(waited >= flushInterval * (2 ** (refused + 1) - 1) - refused, String(waited));
+    assert.equal(log.mock.callCount(), refused);
+    for (const call of log.mock.calls) assert.deepEqual(call.arguments, ["countmill: unauthorized (HTTP 401)"]);
+    await c.close();
+    assert.equal(s.got.at(-1).body, '{"counter":"a","delta":2}\n');
   });
 
   it("a refused batch is handed back", async (t) => {

@@ -32,6 +32,7 @@ _MAX_COUNTERS = 7_500  # of one batch, which then has less than 8 MiB whatever t
 _MAX_ANSWER = 16 << 20
 _IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
 _SILENCE = 45.0  # the server sends a line of a watch every 15 s
+_REFUSED = 30.0  # at most between two flushes of the background, while the server refuses the token
 _BEHIND = 5.0  # a caller of watch that is behind for longer gets a new connection
 _BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f]|^ | $|^__.*__$", re.S)
 _log = logging.getLogger("countmill")
@@ -329,10 +330,13 @@ class Client:
         return clock.monotonic() + (self._timeout if timeout is None else timeout)
 
     def _run(self) -> None:
-        while not self._closed.wait(self._interval):
+        wait = self._interval
+        while not self._closed.wait(wait):
             try:
                 self._flush(self._deadline(None), self._closed)
+                wait = self._interval
             except CountmillError as e:
+                wait = max(self._interval, min(2 * wait, _REFUSED)) if e.status == 401 else self._interval
                 self._report(e)
 
     def _report(self, e: CountmillError) -> None:
@@ -472,7 +476,7 @@ def _read(sock: socket.socket, res: http.client.HTTPResponse, deadline: float) -
 
 
 def _log_error(e: CountmillError) -> None:
-    _log.error("%s; increments given up: %s", e, e.increments)
+    _log.error(f"{e}; increments given up: {e.increments}" if e.increments else str(e))
 
 
 def _end(s: socket.socket) -> None:

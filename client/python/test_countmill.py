@@ -282,6 +282,20 @@ class Scripted(unittest.TestCase):
         c.close()
         self.assertEqual(sum(json.loads(line)["delta"] for b in s.bodies() for line in b.splitlines()), 20_000)
 
+    def test_the_background_slows_down_while_the_token_is_refused(self):
+        refused, interval, began = 6, 0.005, time.monotonic()
+        with self.assertLogs("countmill") as logged:
+            c, s = self.open(*[answer(401, "unauthorized")] * refused, OK, flush_interval=interval, on_error=None)
+            c.add("a", 2)
+            while len(s.got) <= refused and time.monotonic() < began + 60:
+                time.sleep(0.01)
+        waited = time.monotonic() - began
+        self.assertGreaterEqual(waited, interval * (2 ** (refused + 1) - 1), "each wait is twice the one before")
+        self.assertEqual(len(logged.output), refused)
+        self.assertFalse([line for line in logged.output if "given up" in line], "the client keeps the increments")
+        c.close()
+        self.assertEqual(json.loads(s.bodies()[-1]), {"counter": "a", "delta": 2})
+
     def test_a_refused_batch_is_handed_back(self):
         c, s = self.open(answer(403, "forbidden"), OK)
         c.add("a", 2)

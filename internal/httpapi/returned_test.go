@@ -19,6 +19,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
 )
 
 // A folder is a sender whose increments are in the totals of the reader when it returns.
@@ -85,6 +86,9 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 // Increments of the past need scope admin.
 func TestThePastIsForAdmins(t *testing.T) {
 	t.Parallel()
+	if publisher.MaxPast != store.MaxKeepQuarters {
+		t.Errorf("the publisher takes increments of the last %s, and series are kept for %s", publisher.MaxPast, store.MaxKeepQuarters)
+	}
 	tokens, secrets := accesstest.Open(t,
 		access.Token{Name: "sender", Scopes: []access.Scope{access.Publish}},
 		access.Token{Name: "mover", Scopes: []access.Scope{access.Publish, access.Admin}})
