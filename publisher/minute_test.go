@@ -237,7 +237,10 @@ func TestPublishPast(t *testing.T) {
 		at := now.Add(-1000 * 24 * time.Hour)
 		must(t, errOf(p.PublishPast(ctx, at, "", "", inc("plain", 1), countmill.Increment{Counter: "timed", Delta: 2, Time: now.Add(-time.Hour)},
 			countmill.Increment{Counter: "named", Delta: 3, ID: "x"})))
-		must(t, errOf(p.PublishPast(ctx, at.Add(time.Minute), "", "key", inc("keyed", 4), countmill.Increment{Counter: "both", Delta: 5, ID: "y"})))
+		keyed := func() {
+			must(t, errOf(p.PublishPast(ctx, at.Add(time.Minute), "", "key", inc("keyed", 4), countmill.Increment{Counter: "both", Delta: 5, ID: "y"})))
+		}
+		keyed()
 		must(t, errOf(p.Publish(ctx, inc("plain", 6))))
 		minutes := int(now.Sub(at) / time.Minute)
 		bus.wantByMinutes(at, map[string]int64{"0 plain": 1, "0 timed": 2, "0 named": 3, "1 keyed": 4, "1 both": 5, fmt.Sprint(minutes, " plain"): 6})
@@ -247,6 +250,8 @@ func TestPublishPast(t *testing.T) {
 				t.Errorf("%s: got %v, want a FieldError of at", name, err)
 			}
 		}
+		keyed() // a repeat has the same ids
+		bus.wantTotals(map[string]int64{"plain": 7, "timed": 2, "named": 3, "keyed": 4, "both": 5})
 		closeNow(t, p)
 	})
 }

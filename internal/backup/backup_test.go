@@ -441,7 +441,11 @@ func TestOneAtATime(t *testing.T) {
 		if _, err := first.take(t.Context(), "", func(ctx context.Context, _ target, _ time.Time) {
 			_, nested = second.Backup(ctx, "")
 			_, other := second.Backup(ctx, "elsewhere")
+			began := time.Now()
 			_, own := first.Backup(ctx, "elsewhere")
+			if took := time.Since(began); took != patience {
+				t.Errorf("a backup waited %s for another of its process, want %s", took, patience)
+			}
 			if other != nil || !errors.Is(own, ErrBusy) {
 				t.Errorf("to another target: got %v from another process, and %v from the same, want nil and ErrBusy", other, own)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
@@ -149,6 +150,48 @@ func TestBatchNamesThePartOutside(t *testing.T) {
 	var p api.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Index == nil || *p.Index != 2 {
 		t.Errorf("got %s (%v), want index 2", w.Body, err)
+	}
+}
+
+// A bus keeps the batches that it gets.
+type bus struct{ got []*wire.Batch }
+
+func (b *bus) Publish(_ string, messages ...*message.Message) error {
+	for _, m := range messages {
+		batch, err := wire.Decode(m.Payload)
+		if err != nil {
+			return err
+		}
+		b.got = append(b.got, batch)
+	}
+	return nil
+}
+
+// In batches too, only scope admin counts in minutes long before the deduplication window.
+func TestOnlyAdminsSendBatchesOfThePast(t *testing.T) {
+	t.Parallel()
+	tokens, secrets := accesstest.Open(t,
+		access.Token{Name: "sender", Scopes: []access.Scope{access.Publish}},
+		access.Token{Name: "mover", Scopes: []access.Scope{access.Publish, access.Admin}})
+	past := wire.MinuteOf(time.Now().Add(-1000 * 24 * time.Hour))
+	in := wire.Batch{Time: time.Now(), Parts: []wire.Part{{ID: wire.PartID{0x10, 1}, Minute: past, Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}}
+	for i, want := range []bool{false, true} {
+		caller, err := tokens.Authenticate(secrets[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bus{}
+		api := newDoor(t, &fakeDoor{}, IncrementsConfig{})
+		api.services.Door = publisher.NewDoor(b, "", wire.DatabaseTag{1})
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			api.ServeHTTP(w, r.WithContext(access.With(r.Context(), caller)))
+		})
+		if w := sendBatch(h, string(wire.Append(nil, &in))); w.Code != http.StatusAccepted || len(b.got) != 1 {
+			t.Fatalf("%s: got %d %s and %d batches on the bus, want 202 and 1", caller.Name, w.Code, w.Body, len(b.got))
+		}
+		if got := b.got[0].Minute(&b.got[0].Parts[0]); (got == past) != want {
+			t.Errorf("%s: counts at %s; at %s: want %t", caller.Name, got.Time(), past.Time(), want)
+		}
 	}
 }
 

@@ -37,8 +37,8 @@ func (f folder) Publish(_ context.Context, incs ...countmill.Increment) (publish
 	return publisher.Sent{Counted: true}, f.err
 }
 
-func (f folder) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
-	return f.Publish(ctx, incs...)
+func (f folder) PublishPast(ctx context.Context, at time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
+	return f.Publish(ctx, append(incs, countmill.Increment{Counter: "past " + at.Format(time.RFC3339), Delta: 1})...)
 }
 
 func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
@@ -106,8 +106,8 @@ func TestThePastIsForAdmins(t *testing.T) {
 		rt := serve(t, httpapi.Services{Sender: folder{f, nil}}, httpapi.Config{})
 		rt.Guard(tokens, new(api.Refusals))
 		status, got := askTotals(t, rt, "?at="+tc.at, "application/json", `{"counter":"a"}`, tc.token)
-		if status != tc.status || !strings.Contains(got, tc.want) || (f.counters["a"] == 8) != (status == 202) {
-			t.Errorf("%s: got %d %s and a total of %d, want %d with %q", tc.at, status, got, f.counters["a"], tc.status, tc.want)
+		if status != tc.status || !strings.Contains(got, tc.want) || (f.counters["a"] == 8) != (status == 202) || (f.counters["past "+tc.at] == 1) != (status == 202) {
+			t.Errorf("%s: got %d %s and totals %v, want %d with %q", tc.at, status, got, f.counters, tc.status, tc.want)
 		}
 	}
 }

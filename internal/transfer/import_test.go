@@ -145,10 +145,12 @@ func TestImportHistory(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	begin := time.Now().Add(-time.Minute)
+	begin := time.Now().Add(-time.Minute) // of the rule for page:*
+	old := begin.Add(-time.Hour)          // of the others
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/rules" {
-			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:1d","begin":%q,"ended":%[1]q},{"pattern":"page:*","keep":"15m:1d","begin":%[1]q,"ended":null}]}`, begin.Format(time.RFC3339))
+			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:1d","begin":%q,"ended":%[1]q},{"pattern":"old","keep":"15m:1d","begin":%[1]q,"ended":null},{"pattern":"page:*","keep":"15m:1d","begin":%q,"ended":null}]}`,
+				old.Format(time.RFC3339), begin.Format(time.RFC3339))
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -198,7 +200,7 @@ func TestImportHistory(t *testing.T) {
 		}
 	}
 	begin = time.Now().Add(time.Hour)
-	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err == nil || !strings.Contains(err.Error(), `the rule for "page:*" holds from`) {
+	if err := run(true, rowsFile(t, header+row("old", "", 0)+row("page:a", "", 0)+row("old", "", time.Minute))); err == nil || !strings.Contains(err.Error(), `the rule for "page:*" holds from`) {
 		t.Errorf("a rule of the future: got %v", err)
 	}
 	if len(asked) > 0 {
