@@ -76,7 +76,7 @@ bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; 
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
-bench-cost: ## measure entities written and read for increments and totals, in virtual time; 15 minutes
+bench-cost: ## measure entities written and read for increments and totals, in virtual time; 20 to 40 minutes
 	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
 
 bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
@@ -84,7 +84,7 @@ bench-staleness: ## measure the time from Publish to the total that shows it, em
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-staleness-loads: ## compare --count-within with the best fixed lingers on LOADS (200) random loads, in virtual time; 15 minutes of CPU
+staleness-loads: ## compare --count-within with the best fixed lingers on LOADS (200) random loads, in virtual time; 20 to 40 minutes of CPU
 	go -C bench test -count 1 -timeout 0 -v ./budget -loads $(LOADS)
 
 bench-serve: ## compare cached totals over HTTP with a bare handler, by wrk; 6 minutes, or BENCH=-quick

@@ -45,13 +45,14 @@ type setup struct {
 
 // A pipeline is publishers, aggregators, the bus and the store. It runs in a synctest bubble.
 type pipeline struct {
-	t     *testing.T
-	store *fakestore.Store
-	bus   slowBus
-	pubs  []*publisher.Publisher
-	aggs  []*aggregator.Aggregator
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	t      *testing.T
+	store  *fakestore.Store
+	bus    slowBus
+	linger time.Duration // of the publishers
+	pubs   []*publisher.Publisher
+	aggs   []*aggregator.Aggregator
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
 
 	begun figures // the cost before the first increment
 
@@ -74,7 +75,7 @@ func open(t *testing.T, s setup) *pipeline {
 	if s.marking != nil {
 		s.marking.fit(&options)
 	}
-	p := &pipeline{t: t, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
+	p := &pipeline{t: t, linger: s.linger, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
 	if s.series {
 		if _, err := p.store.ChangeRules(t.Context(), seriesRule); err != nil {
 			t.Fatal(err)
@@ -149,11 +150,11 @@ func (p *pipeline) pace(perSecond int, lasts time.Duration, next func(i int) str
 func (p *pipeline) drip(perSecond int, lasts, tick time.Duration, add func(i, n int)) {
 	var wg sync.WaitGroup
 	begin := time.Now()
-	// The publishers begin at random moments: moments at equal distances give up to a fifth more windows.
-	// The seed makes every run draw the same moments.
+	// The publishers begin at random moments of a linger: moments at equal distances give up to a fifth
+	// more windows. The seed makes every run draw the same moments.
 	phases := rand.New(rand.NewPCG(1, 0))
 	for i := range p.pubs {
-		start := begin.Add(time.Duration(phases.Int64N(int64(time.Second))))
+		start := begin.Add(time.Duration(phases.Int64N(int64(max(time.Second, p.linger)))))
 		wg.Go(func() {
 			time.Sleep(time.Until(start))
 			for n, at := 0, tick; at <= lasts; at += tick {

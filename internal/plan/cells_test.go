@@ -27,23 +27,26 @@ func measured() []cell {
 	}
 	const usual = 250 * time.Millisecond
 	return []cell{
-		{"hot, 1 aggregator", hot(1), 1, 88, 403, 5.6},
-		{"hot, 2 aggregators", hot(2), 1, 147, 403, 3.8},
-		{"hot, 4 aggregators", hot(4), 1, 216, 403, 2.9},
-		{"Zipf, 1,000/s", zipf(1000, 25, usual), 10, 711_133, 96_167, 87.9},
-		{"Zipf, 10,000/s", zipf(10_000, 25, usual), 72, 531_677, 44_747, 208.7},
-		{"Zipf, 100,000/s", zipf(100_000, 25, usual), 528, 382_132, 23_492, 343.5},
-		{"1 counter", uniform(1), 1, 92, 400, 5.3},
-		{"10 counters", uniform(10), 10, 940, 400, 14.3},
-		{"100 counters", uniform(100), 100, 9_150, 2_400, 126.2},
-		{"1,000 counters", uniform(1000), 918, 97_644, 15_900, 272.3},
-		{"10,000 counters", uniform(10_000), 2213, 625_740, 37_470, 360.5},
-		{"100,000 counters", uniform(100_000), 2469, 950_952, 41_754, 366.4},
-		{"1,000,000 counters", uniform(1_000_000), 2497, 984_113, 42_236, 393.0},
-		{"linger 10ms", zipf(100_000, 10, 10*time.Millisecond), 75, 468_272, 44_525, 387.3},
-		{"linger 30ms", zipf(100_000, 10, 30*time.Millisecond), 190, 417_665, 30_762, 355.9},
-		{"linger 100ms", zipf(100_000, 10, 100*time.Millisecond), 529, 385_426, 23_492, 343.9},
-		{"linger 250ms", zipf(100_000, 10, usual), 1154, 367_771, 19_831, 345.9},
+		{"hot, 1 aggregator", hot(1), 1, 81, 403, 6.0},
+		{"hot, 2 aggregators", hot(2), 1, 138, 403, 3.9},
+		{"hot, 4 aggregators", hot(4), 1, 208, 403, 2.9},
+		// The bench's increments are 25 ms apart. At random moments, a batch waits 25 ms for its first one.
+		{"Zipf, 1,000/s", zipf(1000, 25, usual-25*time.Millisecond), 9.2, 715_283, 100_733, 86.5},
+		{"Zipf, 10,000/s", zipf(10_000, 25, usual), 72, 533_143, 44_672, 206.1},
+		{"Zipf, 100,000/s", zipf(100_000, 25, usual), 528, 381_774, 23_488, 347.7},
+		{"1 counter", uniform(1), 1, 82, 400, 5.8},
+		{"10 counters", uniform(10), 10, 825, 400, 14.8},
+		{"100 counters", uniform(100), 100, 8_250, 2_400, 129.1},
+		{"1,000 counters", uniform(1000), 918, 85_816, 15_901, 275.3},
+		{"10,000 counters", uniform(10_000), 2212, 572_879, 37_462, 361.9},
+		{"100,000 counters", uniform(100_000), 2469, 940_575, 41_698, 376.6},
+		{"1,000,000 counters", uniform(1_000_000), 2497, 984_266, 42_252, 393.6},
+		{"linger 10ms", zipf(100_000, 10, 10*time.Millisecond), 72, 471_410, 44_540, 386.9},
+		{"linger 30ms", zipf(100_000, 10, 30*time.Millisecond), 187, 418_348, 30_810, 353.9},
+		{"linger 100ms", zipf(100_000, 10, 100*time.Millisecond), 528, 386_168, 23_486, 344.4},
+		{"linger 250ms", zipf(100_000, 10, usual), 1154, 361_338, 19_818, 361.6},
+		{"linger 1s", zipf(100_000, 10, time.Second), 3702, 325_895, 15_571, 370.0},
+		{"linger 4s", zipf(100_000, 10, 4*time.Second), 11587, 275_804, 12_108, 384.9},
 	}
 }
 
@@ -65,10 +68,8 @@ func near(t *testing.T, what string, got, want, part float64) {
 	}
 }
 
-// The plan is close for numbers that depend only on chance: messages, and so markers, and the
-// content of both. The number of windows depends on the moments at which the bench's ten
-// publishers begin: they give 84 to 94, and random ones give 80. That is 15 %,
-// and a little less with the markers.
+// Messages, markers and the content of both depend only on the load. The number of windows depends on
+// the moments at which the bench's publishers begin, too. They are drawn once, so chance moves it by some percent.
 func TestMeasuredCells(t *testing.T) {
 	t.Parallel()
 	for _, c := range measured() {
@@ -81,11 +82,11 @@ func TestMeasuredCells(t *testing.T) {
 			}
 			got, million := p.Countmill, 1e6/l.Rate
 			b := l.send(classes(l.Counters, l.Zipf))
-			near(t, "distinct counters a message", b.entries/b.messages, c.entries, 0.04)
-			near(t, "markers", got.MarkersWritten*million, c.markers, 0.05)
-			near(t, "shards", got.ShardsWritten*million, c.shards, 0.15)
-			near(t, "commits", got.Commits*million, (c.shards+c.markers)/c.perCommit, 0.15)
-			near(t, "all", got.PerMillion-got.WorkersWritten*million, c.shards+c.markers, 0.13)
+			near(t, "distinct counters a message", b.entries/b.messages, c.entries, 0.01)
+			near(t, "markers", got.MarkersWritten*million, c.markers, 0.01)
+			near(t, "shards", got.ShardsWritten*million, c.shards, 0.05)
+			near(t, "commits", got.Commits*million, (c.shards+c.markers)/c.perCommit, 0.08)
+			near(t, "all", got.PerMillion-got.WorkersWritten*million, c.shards+c.markers, 0.04)
 		})
 	}
 }
@@ -106,10 +107,6 @@ func TestMeasuredWindows(t *testing.T) {
 		{"Zipf, 100 a message", 1_000_000, 1.1, 0, 100, 25, 0, 490_920, 44_600, 0},
 		{"Zipf, 1,000 a message", 1_000_000, 1.1, 0, 1000, 25, 0, 349_690, 23_518, 0},
 		{"Zipf, 5,000 a message", 1_000_000, 1.1, 0, 5000, 25, 0, 258_140, 17_562, 0},
-		// Ten publishers begin 37 ms apart: windows of 3, 3, 3 and 1 in each linger. Those of
-		// 4 s are written for longer than 100 ms, and the next wait: 3, 4 and 3.
-		{"linger 1s", 1_000_000, 1.1, 0, 10_000, 2.5, 1, 300_757, 15_578, 376.1},
-		{"linger 4s", 1_000_000, 1.1, 0, 40_000, 10.0 / 3, 1, 210_471, 12_105, 386.4},
 		// Ten calls of 100 increments at once ten times a second, of which a linger has three.
 		{"ids, 1 counter", 1, 0, 1, 300, 10, 0, 2_670, 1_003_400, 334.2},
 		{"ids, 1,000 counters", 1000, 0, 1, 300, 10, 0, 340_000, 1_003_400, 364.1},
