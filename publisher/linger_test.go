@@ -15,6 +15,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/wire"
 )
 
 func TestThreeQuartersOfABatchEndTheLinger(t *testing.T) {
@@ -191,8 +192,8 @@ func TestWithoutALingerIncrementsGatherDuringCalls(t *testing.T) {
 }
 
 // Increments without a waiting caller stay until the calls under way have ended, or for two
-// seconds. After a batch that kept the store busy they stay as long again. After a small batch
-// they leave when its calls end.
+// seconds. After a batch that kept the store busy they stay four times as long as that took. After a
+// small batch they leave when its calls end.
 func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -202,7 +203,7 @@ func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 	}{
 		"a call that hangs":   {1, false, time.Hour, time.Millisecond + 2*time.Second},
 		"small and slow":      {manyEntries - 1, false, 300 * time.Millisecond, 300 * time.Millisecond},
-		"large":               {manyEntries, false, 300 * time.Millisecond, time.Millisecond + 600*time.Millisecond},
+		"large":               {manyEntries, false, 300 * time.Millisecond, time.Millisecond + 1200*time.Millisecond},
 		"large and very slow": {manyEntries, false, 1500 * time.Millisecond, time.Millisecond + 2*time.Second},
 		"large and waited":    {manyEntries, true, 5 * time.Millisecond, 5 * time.Millisecond},
 	} {
@@ -241,6 +242,60 @@ func TestWithoutALingerBatchesGrowWhileTheStoreIsBusy(t *testing.T) {
 				must(t, p.Add("alone", 1))
 				if got := <-second; got != 0 {
 					t.Errorf("the next batch left after %s: a small batch must not delay it", got)
+				}
+				closeNow(t, p)
+			})
+		})
+	}
+}
+
+// The answers of a bus may come after the fold. Then the linger grows after a batch that kept the store
+// busy, unless somebody waits.
+func TestTheLingerGrowsWhileTheStoreIsBusy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		counters int
+		counted  bool
+		waited   bool // somebody waits for the second batch
+		call     time.Duration
+		want     time.Duration
+	}{
+		"large":               {manyEntries, true, false, 300 * time.Millisecond, 1200 * time.Millisecond},
+		"large and very slow": {manyEntries, true, false, time.Second, 2 * time.Second},
+		"large and fast":      {manyEntries, true, false, 20 * time.Millisecond, 250 * time.Millisecond},
+		"large and waited":    {manyEntries, true, true, 300 * time.Millisecond, 250 * time.Millisecond},
+		"large, folded later": {manyEntries, false, false, 300 * time.Millisecond, 250 * time.Millisecond},
+		"small and slow":      {manyEntries - 1, true, false, 300 * time.Millisecond, 250 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus(t)
+				second := make(chan time.Time, 10)
+				bus.answer = func(n int, m *message.Message) (bool, error) {
+					if n > 0 {
+						second <- time.Now()
+						return true, nil
+					}
+					time.Sleep(tc.call)
+					if tc.counted {
+						wire.OfferedReply(m.Context()).Answer(wire.Receipt{}, time.Now())
+					}
+					return true, nil
+				}
+				p := open(t, bus, Config{})
+				for i := range tc.counters {
+					must(t, p.Add(fmt.Sprint(i), 1))
+				}
+				must(t, errOf(p.Flush(ctx)))
+				began := time.Now()
+				if tc.waited {
+					must(t, errOf(p.Publish(ctx, inc("later", 1))))
+				} else {
+					must(t, p.Add("later", 1))
+				}
+				if got := (<-second).Sub(began); got != tc.want {
+					t.Errorf("the next increment left after %s, want %s", got, tc.want)
 				}
 				closeNow(t, p)
 			})

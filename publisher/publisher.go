@@ -45,10 +45,12 @@ type Config struct {
 
 	// Linger is how long a batch waits for more after its first increment. Default 250ms.
 	//
-	// If it is negative, a batch waits only while calls to the bus are under way. After a batch
-	// of 10,000 entries or more, which keeps the store busy, the next batch waits for as long as
-	// that one took. These waits are at most 2s. While a Publish waits, a batch waits only for
-	// calls under way, at most 10ms.
+	// If it is negative, a batch waits only while calls to the bus are under way, at most 2s, and
+	// at most 10ms while a Publish waits.
+	//
+	// A batch of 10,000 entries or more keeps the store busy. If the answers of the bus come after
+	// the fold (Sent.Counted), or Linger is negative, the next batch then waits four times as long as
+	// that one took, at most 2s. While a Publish waits, no batch does so.
 	Linger time.Duration
 
 	// CountWithin is the age up to which an increment should be counted; 0 for no such target. A

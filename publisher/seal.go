@@ -310,11 +310,16 @@ func put(all [][]wire.Entry, layer int, e wire.Entry) [][]wire.Entry {
 	return all
 }
 
+// counted reports whether the bus's answers come after the fold. Then they show how long it takes.
+func (s *seal) counted() bool {
+	return slices.ContainsFunc(s.messages, func(m Sent) bool { return m.Counted })
+}
+
 // settleLocked ends a seal: the outcomes of all its messages are known.
 func (p *Publisher) settleLocked(s *seal) {
 	delete(p.seals, s)
 	s.settled = time.Now()
-	if p.busy = 0; s.entries >= manyEntries {
+	if p.busy = 0; s.entries >= manyEntries && (p.cfg.Linger < 0 || s.counted()) {
 		p.busy = p.cfg.env.Now().Sub(s.taken)
 	}
 	merged, unknown := s.mergedErr(), int64(0)

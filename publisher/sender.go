@@ -21,7 +21,7 @@ const (
 	maxHeld = 30 * time.Second
 
 	// gather is the longest wait of a batch without a linger: for calls to the bus under way, and
-	// after a large batch for as long as that took. Increments of a batch that left earlier would
+	// after a large batch. Increments of a batch that left earlier would
 	// only queue behind those calls. One call that hangs must not delay all others for long.
 	//
 	// 2 s: with 1M busy counters a shorter wait leaves too few increments for each entry, and
@@ -33,11 +33,13 @@ const (
 	gatherCalls = 10 * time.Millisecond
 
 	// manyEntries is the size of a large batch, whose folding is mostly CPU time. If the next
-	// batch left as soon as that one is folded, publishers and aggregator would share the machine
-	// in halves, and each entry would have few increments. With as long a wait again, most of the
-	// machine is left to the callers of Add. If they are slower than folding, batches become
-	// small and leave at once.
+	// batch left as soon as that one is folded, each entry would have few increments.
 	manyEntries = 10_000
+
+	// gatherShare is the interval between large batches, in times that the last one took. So
+	// sending and folding take a quarter of the time, and the callers of Add have the rest of the
+	// machine. If they are slower than that, batches become small and leave at once.
+	gatherShare = 4
 )
 
 // run is the sender. It seals batches and starts deliveries until the publisher is closed and
@@ -119,13 +121,16 @@ func (p *Publisher) dueLocked() (time.Time, bool) {
 
 // lingerLocked is how long the open batch waits for more after its first increment.
 func (p *Publisher) lingerLocked() time.Duration {
+	after := min(gatherShare*p.busy, gather)
 	switch {
-	case p.cfg.Linger >= 0:
+	case p.cfg.Linger >= 0 && p.requests.Len() > 0:
 		return p.cfg.Linger
+	case p.cfg.Linger >= 0:
+		return max(p.cfg.Linger, after)
 	case p.inFlight == 0 && p.requests.Len() > 0:
 		return 0
 	case p.inFlight == 0:
-		return min(2*p.busy, gather)
+		return after
 	// The end of the calls wakes the sender earlier.
 	case p.requests.Len() > 0:
 		return gatherCalls
