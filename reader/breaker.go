@@ -36,6 +36,7 @@ type breaker struct {
 	mu        sync.Mutex
 	failures  int
 	openUntil time.Time // the cache is skipped until then
+	down      time.Time // since when the cache is skipped, or has not answered after that
 	logged    time.Time
 }
 
@@ -84,22 +85,39 @@ func (b *breaker) open() bool {
 	return !b.openUntil.IsZero() && time.Now().Before(b.openUntil) // IsZero first: it is nearly always true, and reading a clock costs more
 }
 
-// note counts a failure, and logs it unless one was logged within cacheLogEvery.
+// note counts a failure, and logs it unless one was logged within cacheLogEvery. It logs the first
+// answer after the cache was skipped.
 func (b *breaker) note(ctx context.Context, name string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
 		b.failures = 0
+		b.answeredLocked(ctx)
 		return
 	}
 	b.stats.cacheErrors.Add(1)
 	now := time.Now()
 	if b.failures++; b.failures >= breakerFailures {
 		b.failures, b.openUntil = 0, now.Add(breakerPause)
+		if b.down.IsZero() {
+			b.down = now
+		}
 	}
 	if now.Sub(b.logged) >= cacheLogEvery {
 		b.logged = now
 		b.log.LogAttrs(ctx, slog.LevelWarn, "cache failed, reading the store instead",
 			slog.String("call", name), slog.Any("err", err))
 	}
+}
+
+func (b *breaker) answeredLocked(ctx context.Context) {
+	if b.down.IsZero() {
+		return
+	}
+	now := time.Now()
+	if now.Before(b.openUntil) {
+		return // a call from before
+	}
+	b.log.LogAttrs(ctx, slog.LevelInfo, "cache answers again", slog.Duration("after", now.Sub(b.down)))
+	b.down = time.Time{}
 }

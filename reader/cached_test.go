@@ -286,6 +286,9 @@ func TestCacheErrorsAreMisses(t *testing.T) {
 		if got := one(t, r, "c", time.Second); got.Source != "cache" {
 			t.Errorf("cache back: %+v, want it used", got)
 		}
+		if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], "level=INFO msg=\"cache answers again\" after=1s") {
+			t.Errorf("log:\n%s\nwant one line more: the cache answers again", log.String())
+		}
 	})
 }
 

@@ -21,13 +21,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browserPath is the path of Chromium, empty if there is none.
+// browserPath is the path of Chromium or Chrome, empty if there is none.
 func browserPath() string {
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		return ""
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
 	}
-	return path
+	return ""
 }
 
 // find skips the test without Chromium.
@@ -36,9 +37,9 @@ func find(t *testing.T) string {
 	path := browserPath()
 	switch {
 	case path == "" && slices.Contains(strings.Split(os.Getenv("COUNTMILL_TEST_REQUIRE"), ","), "browser"):
-		t.Fatal("there is no chromium (Debian: apt-get install chromium)")
+		t.Fatal("there is no chromium or google-chrome (Debian: apt-get install chromium)")
 	case path == "":
-		t.Skip("there is no chromium (Debian: apt-get install chromium)")
+		t.Skip("there is no chromium or google-chrome (Debian: apt-get install chromium)")
 	case testing.Short():
 		t.Skip("starts a browser")
 	}
