@@ -70,6 +70,9 @@ func TestReadyBoundsTheSkew(t *testing.T) {
 			if err := a.Ready(); (err == nil) != want {
 				t.Errorf("clocks %s apart: %v, want ready: %v", skew, err, want)
 			}
+			if got := a.Stats().Skew; got != skew.Abs() {
+				t.Errorf("clocks %s apart: the stats say %s", skew, got)
+			}
 		}
 	})
 }

@@ -43,6 +43,9 @@ type Stats struct {
 	ReplayAge time.Duration
 	// Widened is how long windows wait beyond Config.CountWithin.
 	Widened time.Duration
+	// Skew is the difference between the machine's clock and the store's, when it last learned it. The
+	// aggregator is not ready above a minute.
+	Skew time.Duration
 	// LastCommit is zero before the first commit.
 	LastCommit time.Time
 	// LastLetter is when a dead letter was last written; zero before the first.
@@ -89,7 +92,7 @@ func (a *Aggregator) Stats() Stats {
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
 		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.inflight.open(),
-		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()),
+		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()), Skew: a.clock.Skew(),
 	}
 	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()
 	if letters := s.replays.Load(); !letters.none() {

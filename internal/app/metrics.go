@@ -136,6 +136,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		gauge("countmill_replaying_dead_letters", "Dead letters that are being replayed.", float64(s.Replaying)),
 		gauge("countmill_replay_age_seconds", "How long the oldest replay of a dead letter has been under way; 0 if there is none.", s.ReplayAge.Seconds()),
 		gauge("countmill_window_widened_seconds", "How long windows wait beyond --count-within because commits fail again and again.", s.Widened.Seconds()),
+		gauge("countmill_clock_skew_seconds", "Difference between the machine's clock and the store's, without a sign. The aggregator is not ready above 60.", s.Skew.Seconds()),
 		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as last read from the database; 0 before the first read.", settings.Window.Seconds()),
 		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),

@@ -78,6 +78,7 @@ func TestMetrics(t *testing.T) {
 		"countmill_unseen_seconds":            0,
 		"countmill_replaying_dead_letters":    0,
 		"countmill_replay_age_seconds":        0,
+		"countmill_clock_skew_seconds":        0,
 		"countmill_store_disk_bytes":          -1,
 		"countmill_build_info":                1,
 		"go_goroutines":                       -1,
