@@ -114,10 +114,6 @@ func (b *breaker) answeredLocked(ctx context.Context) {
 	if b.down.IsZero() {
 		return
 	}
-	now := time.Now()
-	if now.Before(b.openUntil) {
-		return // a call from before
-	}
-	b.log.LogAttrs(ctx, slog.LevelInfo, "cache answers again", slog.Duration("after", now.Sub(b.down)))
+	b.log.LogAttrs(ctx, slog.LevelInfo, "cache answers again", slog.Duration("after", time.Since(b.down)))
 	b.down = time.Time{}
 }
